@@ -1,0 +1,163 @@
+package eventlog_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/kielgo/kiel/internal/eventlog"
+)
+
+// script builds a log from lines like "10 claimed 3 token=7".
+func script(t *testing.T, name string, killed int64, lines ...eventlog.Event) eventlog.Log {
+	t.Helper()
+	return eventlog.Log{Name: name, Events: lines, Killed: killed}
+}
+
+func ev(t int64, kind string) eventlog.Event { return eventlog.Event{T: t, Event: kind} }
+
+func on(t int64, kind string, offset int64) eventlog.Event {
+	return eventlog.Event{T: t, Event: kind, Topic: "orders", Partition: new(int32(0)), Offset: &offset}
+}
+
+func claim(t, token int64) eventlog.Event {
+	return eventlog.Event{T: t, Event: eventlog.Claimed, Topic: "orders", Partition: new(int32(0)), Token: token, Session: "0x1"}
+}
+
+func drop(t int64, kind string) eventlog.Event {
+	return eventlog.Event{T: t, Event: kind, Topic: "orders", Partition: new(int32(0))}
+}
+
+func end(n int64) eventlog.Expect {
+	return eventlog.Expect{End: map[eventlog.Partition]int64{{Topic: "orders", ID: 0}: n}}
+}
+
+func TestCheck(t *testing.T) {
+	first := []eventlog.Event{
+		claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 0), on(13, eventlog.Message, 1),
+		on(14, eventlog.Committed, 2), drop(15, eventlog.Released), ev(16, eventlog.Left),
+	}
+	tests := map[string]struct {
+		logs []eventlog.Log
+		want eventlog.Expect
+		says string // a part of the violation; empty for none
+	}{
+		"orderly hand-over": {
+			logs: []eventlog.Log{
+				script(t, "a", 0, first...),
+				script(t, "b", 0, claim(17, 101), on(18, eventlog.Opened, 2), on(19, eventlog.Message, 2), on(20, eventlog.Committed, 3), drop(21, eventlog.Released)),
+			},
+			want: end(3),
+		},
+		"killed, then read again from the committed offset": {
+			logs: []eventlog.Log{
+				script(t, "a", 20, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 0), on(13, eventlog.Committed, 1), on(14, eventlog.Message, 1)),
+				script(t, "b", 0, claim(21, 101), on(22, eventlog.Opened, 1), on(23, eventlog.Message, 1), ev(24, eventlog.Left)),
+			},
+			want: end(2),
+		},
+		"trust regained in the same session keeps the token": {
+			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100),
+				eventlog.Event{T: 15, Event: eventlog.Untrusted, Since: 14}, claim(20, 100), ev(21, eventlog.Left))},
+		},
+		"two owners": {
+			logs: []eventlog.Log{
+				script(t, "a", 0, first...),
+				script(t, "b", 0, claim(14, 101), ev(20, eventlog.Left)),
+			},
+			says: "before the term of a ended",
+		},
+		"token does not grow": {
+			logs: []eventlog.Log{script(t, "a", 0, first...), script(t, "b", 0, claim(17, 100), ev(20, eventlog.Left))},
+			says: "does not exceed",
+		},
+		"message after the release": {
+			logs: []eventlog.Log{script(t, "a", 0, append(first[:6:6], on(16, eventlog.Message, 2))...)},
+			says: "does not own it",
+		},
+		"message after trust ended": {
+			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(30, eventlog.Message, 0),
+				eventlog.Event{T: 31, Event: eventlog.Untrusted, Since: 14})},
+			says: "after trust had ended",
+		},
+		"hole": {
+			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 1), ev(13, eventlog.Left))},
+			says: "where 0 was next",
+		},
+		"lost": {
+			logs: []eventlog.Log{script(t, "a", 0, first...)},
+			want: end(3),
+			says: "handed to nobody",
+		},
+		"duplicates after an orderly release": {
+			logs: []eventlog.Log{
+				script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 0), drop(15, eventlog.Released)),
+				script(t, "b", 0, claim(17, 101), on(18, eventlog.Opened, 0), on(19, eventlog.Message, 0), ev(20, eventlog.Left)),
+			},
+			says: "had handed it over at 1",
+		},
+		"opened before the committed offset": {
+			logs: []eventlog.Log{
+				script(t, "a", 16, first[:5]...),
+				script(t, "b", 0, claim(17, 101), on(18, eventlog.Opened, 1), ev(20, eventlog.Left)),
+			},
+			says: "before the committed offset 2",
+		},
+		"opened behind what was handed out": {
+			logs: []eventlog.Log{
+				script(t, "a", 16, first[:5]...),
+				script(t, "b", 0, claim(17, 101), on(18, eventlog.Opened, 5), ev(20, eventlog.Left)),
+			},
+			says: "the next to be handed out",
+		},
+		"commit of what was not handed out": {
+			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Committed, 5), ev(13, eventlog.Left))},
+			says: "only 0 was handed out",
+		},
+		"commit while another owns it": {
+			logs: []eventlog.Log{
+				script(t, "a", 0, append(first[:6:6], on(19, eventlog.Committed, 2))...),
+				script(t, "b", 0, claim(17, 101), ev(20, eventlog.Left)),
+			},
+			says: "while b owned it",
+		},
+		"log ends while owned": {
+			logs: []eventlog.Log{script(t, "a", 0, first[:4]...)},
+			says: "the log ends while it is owned",
+		},
+		"claimed twice": {
+			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), claim(11, 101), ev(12, eventlog.Left))},
+			says: "claimed while it is owned",
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := eventlog.Check(tc.logs, tc.want)
+			switch {
+			case tc.says == "" && !r.OK():
+				t.Errorf("violations in a sound history: %v", r)
+			case tc.says != "" && !strings.Contains(r.String(), tc.says):
+				t.Errorf("want a violation with %q, got: %v", tc.says, r)
+			}
+		})
+	}
+}
+
+func TestReadDropsAHalfWrittenLastLineOnly(t *testing.T) {
+	var buf bytes.Buffer
+	w := eventlog.NewWriter(&buf)
+	now := func() int64 { return 42 }
+	for range 2 {
+		if err := w.Write(on(0, eventlog.Message, 0), now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole := buf.String()
+	got, err := eventlog.Read(strings.NewReader(whole + `{"t":43,"mem`))
+	if err != nil || len(got) != 2 || got[0].T != 42 || *got[0].Partition != 0 {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	if _, err := eventlog.Read(strings.NewReader(`{"t":` + "\n" + whole)); err == nil || !strings.Contains(err.Error(), "line 1") {
+		t.Errorf("a broken line in the middle: got %v", err)
+	}
+}
