@@ -1,0 +1,2 @@
+// Package zktest is an in-memory ZooKeeper server for tests.
+package zktest
