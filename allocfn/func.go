@@ -1,0 +1,237 @@
+package allocfn
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Member is a member of the group as an allocation function sees it.
+type Member struct {
+	Name   string
+	Weight int      // its share compared with others'; 0 is 1
+	Zone   string   // where it runs; "" is unknown
+	Topics []string // the topics it asked for; nil is all
+}
+
+// Input is what an allocation function decides on. All members of a group must
+// come to equal inputs, so nothing else may be put in.
+type Input struct {
+	// Members, sorted by name byte by byte, no name twice.
+	Members []Member
+	// Partitions in kiel's order, that of [Sort], none twice; with Places in
+	// the order in which [ParseAll] returns them.
+	Partitions []Partition
+	// Places, when not nil, holds for each partition its place among the items
+	// that a Python member counts, growing; see [ParseAll]. nil says that
+	// partition k is at place k. RoundRobin goes by places, others need not.
+	Places []int32
+	// Zones says in which zone a partition is best consumed. A partition
+	// without an entry has none; nil is no zones.
+	Zones map[Partition]string
+}
+
+// Assignment says who owns what: Assignment[i] is the index in Input.Members
+// of the owner of Input.Partitions[i].
+type Assignment []int32
+
+// Func is an allocation function.
+type Func struct {
+	// Name is what the members of a group agree on: 1 to 64 of a-z, 0-9 and -.
+	// A function whose results change needs another name, or members of two
+	// versions will own partitions twice or not at all.
+	Name string
+
+	// Assign gives each partition to one member. It must be pure (the result
+	// depends on the input alone, in every process), total and must not change
+	// its input. It is called with at least one member and one partition, from
+	// any goroutine, and must not block.
+	Assign func(Input) (Assignment, error)
+
+	// Only, when not nil, is a cheaper way to one member's share: the indices
+	// of its partitions in Input.Partitions, growing. It must agree with
+	// Assign. nil derives it from Assign.
+	Only func(in Input, member int) ([]int32, error)
+}
+
+// Validate returns an error that wraps [ErrFunc] when f can't be used.
+func (f Func) Validate() error {
+	if f.Name == "" || len(f.Name) > 64 || strings.Trim(f.Name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		return fmt.Errorf("allocfn: %w: name %s must be 1 to 64 of a-z, 0-9 and -", ErrFunc, quote(f.Name))
+	}
+	if f.Assign == nil {
+		return fmt.Errorf("allocfn: %w: %s has no Assign", ErrFunc, f.Name)
+	}
+	return nil
+}
+
+// Call runs f on in and checks the result, so that the assignment it returns
+// gives each partition to one member of in. A panic of f, an error of f, and a
+// result that forgets a partition or names a stranger come back as errors that
+// name the function; see the errors of this package. f sees copies of the
+// members and partitions, so it can't harm in.
+//
+// Without members or without partitions f is not called and the assignment is
+// empty: nobody owns anything.
+func Call(f Func, in Input) (Assignment, error) {
+	if err := f.Validate(); err != nil {
+		return nil, err
+	}
+	if err := in.Validate(); err != nil {
+		return nil, err
+	}
+	if len(in.Members) == 0 || len(in.Partitions) == 0 {
+		return Assignment{}, nil
+	}
+	a, err := guard(f.Assign, in)
+	if err == nil {
+		err = Check(in, a)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("allocfn: function %s: %w", f.Name, err)
+	}
+	return a, nil
+}
+
+// CallOnly returns the indices in in.Partitions of what the given member (an
+// index in in.Members) owns, growing: by f.Only when f has it, else by Call.
+// Errors are as Call's. It equals the member's part of what Call returns.
+func CallOnly(f Func, in Input, member int) ([]int32, error) {
+	if member < 0 || member >= len(in.Members) {
+		return nil, fmt.Errorf("allocfn: %w: member %d of %d", ErrInput, member, len(in.Members))
+	}
+	if f.Only == nil {
+		a, err := Call(f, in)
+		if err != nil {
+			return nil, err
+		}
+		return a.of(member), nil
+	}
+	if err := f.Validate(); err != nil {
+		return nil, err
+	}
+	if err := in.Validate(); err != nil {
+		return nil, err
+	}
+	if len(in.Partitions) == 0 {
+		return nil, nil
+	}
+	mine, err := guard(func(in Input) ([]int32, error) { return f.Only(in, member) }, in)
+	if err == nil {
+		err = checkOnly(in, mine)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("allocfn: function %s, only for %s: %w", f.Name, quote(in.Members[member].Name), err)
+	}
+	return mine, nil
+}
+
+// guard calls a user's function on a copy of in and makes an error of a panic.
+func guard[R any](f func(Input) (R, error), in Input) (r R, err error) {
+	in.Members = slices.Clone(in.Members)
+	in.Partitions = slices.Clone(in.Partitions)
+	in.Places = slices.Clone(in.Places)
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%w: %s", ErrPanic, quote(fmt.Sprint(v)))
+		}
+	}()
+	return f(in)
+}
+
+// of returns the indices that a gives to member.
+func (a Assignment) of(member int) []int32 {
+	var mine []int32
+	for i, m := range a {
+		if int(m) == member {
+			mine = append(mine, int32(i))
+		}
+	}
+	return mine
+}
+
+// Check returns an error unless a gives each partition of in to one member of
+// in: [ErrForgotten] for a partition that has no owner (−1, or beyond the end
+// of a), [ErrStranger] for an owner that is no index of a member, or for more
+// owners than partitions. Without members an empty assignment is right.
+func Check(in Input, a Assignment) error {
+	if len(in.Members) == 0 && len(a) == 0 {
+		return nil
+	}
+	for i, p := range in.Partitions {
+		switch {
+		case i >= len(a) || a[i] == -1:
+			return fmt.Errorf("%w: %s", ErrForgotten, quote(p.String()))
+		case a[i] < 0 || int(a[i]) >= len(in.Members):
+			return fmt.Errorf("%w: %s given to member %d of %d", ErrStranger, quote(p.String()), a[i], len(in.Members))
+		}
+	}
+	if len(a) > len(in.Partitions) {
+		return fmt.Errorf("%w: %d owners for %d partitions", ErrStranger, len(a), len(in.Partitions))
+	}
+	return nil
+}
+
+func checkOnly(in Input, mine []int32) error {
+	last := int32(-1)
+	for _, i := range mine {
+		switch {
+		case i < 0 || int(i) >= len(in.Partitions):
+			return fmt.Errorf("%w: partition %d of %d", ErrStranger, i, len(in.Partitions))
+		case i <= last:
+			return fmt.Errorf("%w: %s (indices must grow)", ErrDoubled, quote(in.Partitions[i].String()))
+		}
+		last = i
+	}
+	return nil
+}
+
+// Validate returns an error that wraps [ErrInput] and names the first member
+// or partition that is not as Input documents it.
+func (in Input) Validate() error {
+	for i, m := range in.Members {
+		if m.Weight < 0 {
+			return fmt.Errorf("allocfn: %w: member %s has weight %d", ErrInput, quote(m.Name), m.Weight)
+		}
+		if i == 0 {
+			continue
+		}
+		switch strings.Compare(in.Members[i-1].Name, m.Name) {
+		case 0:
+			return fmt.Errorf("allocfn: %w: member %s twice", ErrInput, quote(m.Name))
+		case 1:
+			return fmt.Errorf("allocfn: %w: member %s is not in order", ErrInput, quote(m.Name))
+		}
+	}
+	if in.Places != nil {
+		return in.validatePlaces()
+	}
+	for i := 1; i < len(in.Partitions); i++ {
+		switch Compare(in.Partitions[i-1], in.Partitions[i]) {
+		case 0:
+			return fmt.Errorf("allocfn: %w: partition %s twice", ErrInput, quote(in.Partitions[i].String()))
+		case 1:
+			return fmt.Errorf("allocfn: %w: partition %s is not in order", ErrInput, quote(in.Partitions[i].String()))
+		}
+	}
+	return nil
+}
+
+func (in Input) validatePlaces() error {
+	if len(in.Places) != len(in.Partitions) {
+		return fmt.Errorf("allocfn: %w: %d places for %d partitions", ErrInput, len(in.Places), len(in.Partitions))
+	}
+	seen := make(map[Partition]bool, len(in.Partitions))
+	last := int32(-1)
+	for i, p := range in.Partitions {
+		if seen[p] {
+			return fmt.Errorf("allocfn: %w: partition %s twice", ErrInput, quote(p.String()))
+		}
+		if in.Places[i] <= last {
+			return fmt.Errorf("allocfn: %w: partition %s is not in order", ErrInput, quote(p.String()))
+		}
+		seen[p] = true
+		last = in.Places[i]
+	}
+	return nil
+}

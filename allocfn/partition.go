@@ -1,0 +1,204 @@
+package allocfn
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Partition is one partition of a Kafka topic.
+type Partition struct {
+	Topic string
+	ID    int32
+}
+
+// String returns the partition as "topic:id", the form in which it stands in
+// the group's set and names its znodes.
+func (p Partition) String() string {
+	return p.Topic + ":" + strconv.Itoa(int(p.ID))
+}
+
+// Compare orders partitions as kiel does: by their texts "topic:id", byte by
+// byte. So t:10 comes before t:2, and a-1:0 before a:0. It returns -1, 0 or 1.
+func Compare(a, b Partition) int {
+	switch {
+	case a.Topic == b.Topic:
+		var x, y [len("-2147483648")]byte
+		return bytes.Compare(strconv.AppendInt(x[:0], int64(a.ID), 10), strconv.AppendInt(y[:0], int64(b.ID), 10))
+	case strings.HasPrefix(a.Topic, b.Topic) || strings.HasPrefix(b.Topic, a.Topic):
+		return strings.Compare(a.String(), b.String()) // the ':' decides
+	default:
+		return strings.Compare(a.Topic, b.Topic)
+	}
+}
+
+// Sort sorts ps in kiel's order, that of [Compare], in place.
+func Sort(ps []Partition) { slices.SortFunc(ps, Compare) }
+
+// Parse reads an item of a set. An item is a name, one ':' and a number from 0
+// to 2^31-1; the name is not empty and holds no other ':' (a Kafka topic can't).
+// Everything else is an error that wraps [ErrItem] and names the item.
+//
+// The number is what Python's int() reads, because the Python members of a
+// group allocate and consume what it reads: "t:01", "t:+1", "t: 1", "t:1_0"
+// and "t:١" are partitions 1, 1, 1, 10 and 1 of t. Nobody should write those;
+// [Partition.String] writes them as t:1 and t:10. Names are not held to Kafka's
+// rules here, for the same reason.
+func Parse(item string) (Partition, error) {
+	p, _, err := parse(item)
+	return p, err
+}
+
+// reading is what an item of a set means to a Python member.
+type reading int
+
+const (
+	unreadable reading = iota // kiel's default function raises
+	counted                   // a partition of a number that no Kafka topic has
+	odd                       // a partition, but not written as String writes it
+	plain                     // as String writes it
+)
+
+func parse(item string) (Partition, reading, error) {
+	topic, number, ok := strings.Cut(item, ":")
+	if !ok || strings.Contains(number, ":") {
+		return Partition{}, unreadable, fmt.Errorf("allocfn: item %s: %w: it must have one colon", quote(item), ErrItem)
+	}
+	id, how := parseNumber(number)
+	switch {
+	case how == unreadable:
+		return Partition{}, how, fmt.Errorf("allocfn: item %s: %w: the id is not a decimal number", quote(item), ErrItem)
+	case how == counted:
+		return Partition{}, how, fmt.Errorf("allocfn: item %s: %w: the id is not in 0 to 2147483647", quote(item), ErrItem)
+	case topic == "":
+		return Partition{}, counted, fmt.Errorf("allocfn: item %s: %w: the topic is empty", quote(item), ErrItem)
+	}
+	return Partition{Topic: topic, ID: id}, how, nil
+}
+
+// parseNumber reads s as Python's int(s) does.
+func parseNumber(s string) (int32, reading) {
+	if s != "" && len(s) <= 10 && (s[0] != '0' || s == "0") {
+		if n, err := strconv.ParseUint(s, 10, 31); err == nil {
+			return int32(n), plain
+		}
+	}
+	s = strings.TrimSpace(s)
+	negative := strings.HasPrefix(s, "-")
+	if negative || strings.HasPrefix(s, "+") {
+		s = s[1:]
+	}
+	var n int64
+	digit := false // the last rune was one; an underscore stands between two
+	for _, r := range s {
+		if r == '_' && digit {
+			digit = false
+			continue
+		}
+		d, ok := digitValue(r)
+		if !ok {
+			return 0, unreadable
+		}
+		digit = true
+		n = min(10*n+d, 1<<31)
+	}
+	switch {
+	case !digit:
+		return 0, unreadable
+	case n == 1<<31, negative && n != 0:
+		return 0, counted
+	}
+	return int32(n), odd
+}
+
+// digitValue returns the value of a decimal digit of any script. Unicode keeps
+// the ten digits of a script in one run, beginning with its zero.
+func digitValue(r rune) (int64, bool) {
+	if '0' <= r && r <= '9' {
+		return int64(r - '0'), true
+	}
+	if r < utf8.RuneSelf || !unicode.Is(unicode.Nd, r) {
+		return 0, false
+	}
+	for _, t := range unicode.Nd.R16 {
+		if rune(t.Lo) <= r && r <= rune(t.Hi) {
+			return int64(r-rune(t.Lo)) % 10, true
+		}
+	}
+	for _, t := range unicode.Nd.R32 {
+		if rune(t.Lo) <= r && r <= rune(t.Hi) {
+			return int64(r-rune(t.Lo)) % 10, true
+		}
+	}
+	return 0, false
+}
+
+// ParseAll reads the items of a set and returns its partitions in kiel's
+// order, their places, and the items that are allocated to nobody.
+//
+// The order is that of the items' texts as they are written, byte by byte
+// (equal to Python's order of str). While every item is written as
+// [Partition.String] writes it, that is the order of [Sort], and places is nil.
+//
+// Otherwise places[k] is the place of partitions[k] among the items that a
+// Python member counts; it goes into [Input] beside the partitions. An item
+// whose number is out of range ("t:-1"), one without a topic, and a partition
+// that is written in a second way ("t:01" beside "t:1"; the first in order
+// counts) are in bad, but keep their place, so that the others go where Python
+// members say. An item that is not a name and a number at all ("t", "t:x",
+// "a:b:1") makes kiel's default function raise: Python members then stay at
+// their last mapping, and there is nothing to agree with. Such an item is in
+// bad and has no place.
+//
+// Equal items count once. The items are not changed; they need not be sorted.
+// The reason why an item is bad is what [Parse] returns, or else that it is a
+// double.
+func ParseAll(items []string) (partitions []Partition, places []int32, bad []string) {
+	if !slices.IsSorted(items) {
+		items = slices.Sorted(slices.Values(items))
+	}
+	partitions = make([]Partition, 0, len(items))
+	places = make([]int32, 0, len(items))
+	asWritten := true
+	var seen map[Partition]bool // made when there may be doubles: from the first odd item on
+	var place int32
+	for i, item := range items {
+		if i > 0 && item == items[i-1] {
+			continue
+		}
+		p, how, err := parse(item)
+		if how == unreadable {
+			bad = append(bad, item)
+			continue
+		}
+		asWritten = asWritten && how == plain && err == nil
+		if how == odd && seen == nil {
+			seen = make(map[Partition]bool, len(items))
+			for _, p := range partitions {
+				seen[p] = true
+			}
+		}
+		switch {
+		case err != nil || seen[p]:
+			bad = append(bad, item)
+		default:
+			if n := len(partitions); n > 0 && partitions[n-1].Topic == p.Topic {
+				p.Topic = partitions[n-1].Topic // one string per topic
+			}
+			partitions = append(partitions, p)
+			places = append(places, place)
+			if seen != nil {
+				seen[p] = true
+			}
+		}
+		place++
+	}
+	if asWritten {
+		places = nil
+	}
+	return partitions, places, bad
+}

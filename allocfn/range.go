@@ -1,0 +1,108 @@
+package allocfn
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Range returns "range", Kafka's range assignor: for each topic the partitions
+// in the order of their numbers are cut into one run per member, the members
+// in the order of their names; when t partitions over n members leave a rest,
+// the first t mod n members get one more. So equal numbers of topics that have
+// equally many partitions meet at one member, which joins need, and the first
+// members get the most when there are many small topics.
+//
+// Kafka orders members by their member or instance ids; here the name is the
+// id. Every member takes part in every topic. It takes one pass over the
+// partitions, and a sort of those topics whose numbers have gaps.
+func Range() Func {
+	return Func{Name: "range", Assign: rangeAssign, Only: rangeOnly}
+}
+
+func rangeAssign(in Input) (Assignment, error) {
+	n := len(in.Members)
+	if n == 0 {
+		return Assignment{}, nil
+	}
+	a := make(Assignment, len(in.Partitions))
+	for from, to := range topics(in.Partitions) {
+		order := numeric(in.Partitions[from:to])
+		next := 0
+		for m := 0; next < len(order); m++ {
+			for range runOf(m, n, len(order)) {
+				a[from+order[next]] = int32(m)
+				next++
+			}
+		}
+	}
+	return a, nil
+}
+
+func rangeOnly(in Input, member int) ([]int32, error) {
+	n := len(in.Members)
+	if n == 0 {
+		return nil, nil
+	}
+	mine := make([]int32, 0, len(in.Partitions)/n+1)
+	for from, to := range topics(in.Partitions) {
+		t := to - from
+		run := runOf(member, n, t)
+		if run == 0 {
+			continue
+		}
+		start := member*(t/n) + min(member, t%n)
+		begin := len(mine)
+		for _, i := range numeric(in.Partitions[from:to])[start : start+run] {
+			mine = append(mine, int32(from+i))
+		}
+		slices.Sort(mine[begin:])
+	}
+	return mine, nil
+}
+
+// runOf returns how many of a topic's t partitions member m of n gets.
+func runOf(m, n, t int) int {
+	if m < t%n {
+		return t/n + 1
+	}
+	return t / n
+}
+
+// topics ranges over the topics of ps, as the bounds of their runs.
+func topics(ps []Partition) func(yield func(from, to int) bool) {
+	return func(yield func(from, to int) bool) {
+		for from, to := 0, 0; from < len(ps); from = to {
+			for to < len(ps) && ps[to].Topic == ps[from].Topic {
+				to++
+			}
+			if !yield(from, to) {
+				return
+			}
+		}
+	}
+}
+
+// numeric returns the indices of the partitions of one topic in the order of
+// their numbers.
+func numeric(ps []Partition) []int {
+	order := make([]int, len(ps))
+	for i := range order {
+		order[i] = -1
+	}
+	for i, p := range ps {
+		if p.ID < 0 || int(p.ID) >= len(ps) || order[p.ID] != -1 {
+			return sorted(ps)
+		}
+		order[p.ID] = i // no gaps so far: a partition's number is its rank
+	}
+	return order
+}
+
+func sorted(ps []Partition) []int {
+	order := make([]int, len(ps))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(ps[i].ID, ps[j].ID) })
+	return order
+}
