@@ -1,0 +1,41 @@
+package quickstart_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/session"
+)
+
+// quickstart:begin
+
+func consume(ctx context.Context, zookeeper, kafka []string) error {
+	zk, err := session.New(zookeeper, session.Options{})
+	if err != nil {
+		return err
+	}
+	go zk.Run(ctx)
+	group, err := consumer.New(zk, kafka, "billing", consumer.Options{})
+	if err != nil {
+		return err
+	}
+	defer group.Close()
+	return group.Consume(ctx, []string{"orders"}, handler{}) // until ctx ends
+}
+
+type handler struct{} // any sarama.ConsumerGroupHandler
+
+func (handler) Setup(sarama.ConsumerGroupSession) error   { return nil }
+func (handler) Cleanup(sarama.ConsumerGroupSession) error { return nil }
+func (handler) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
+	for m := range c.Messages() {
+		fmt.Println(string(m.Value))
+		s.MarkMessage(m, "")
+	}
+	return nil
+}
+
+// quickstart:end
