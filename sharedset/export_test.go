@@ -1,0 +1,7 @@
+package sharedset
+
+// What the tests of the codec call.
+var (
+	Decode = decode
+	Encode = encode
+)

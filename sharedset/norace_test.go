@@ -1,0 +1,5 @@
+//go:build !race
+
+package sharedset_test
+
+const slowdown = 1
