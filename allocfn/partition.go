@@ -175,7 +175,7 @@ func ParseAll(items []string) (partitions []Partition, places []int32, bad []str
 			bad = append(bad, item)
 			continue
 		}
-		asWritten = asWritten && how == plain && err == nil
+		asWritten = asWritten && how == plain
 		if how == odd && seen == nil {
 			seen = make(map[Partition]bool, len(items))
 			for _, p := range partitions {

@@ -1,0 +1,91 @@
+package allocfn_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kielgo/kiel/allocfn"
+)
+
+func TestFromKielFaults(t *testing.T) {
+	in := group([]string{"a", "b"}, "t:0", "t:1", "u:0")
+	type mapping = map[string]map[string][]int32
+	tests := map[string]struct {
+		mapping mapping
+		is      error
+		text    string
+	}{
+		"nil":                {nil, allocfn.ErrForgotten, `"t:0"`},
+		"forgotten":          {mapping{"a": {"t": {1, 0}}}, allocfn.ErrForgotten, `"u:0"`},
+		"doubled":            {mapping{"a": {"t": {0, 1}}, "b": {"t": {1}, "u": {0}}}, allocfn.ErrDoubled, `"t:1", to "a" and to "b"`},
+		"twice to one":       {mapping{"a": {"t": {0, 1, 1}, "u": {0}}}, allocfn.ErrDoubled, `"t:1"`},
+		"strange member":     {mapping{"a": {"t": {0, 1}}, "c": {"u": {0}}}, allocfn.ErrStranger, `member "c"`},
+		"idle stranger":      {mapping{"a": {"t": {0, 1}, "u": {0}}, "c": nil}, allocfn.ErrStranger, `member "c"`},
+		"strange topic":      {mapping{"a": {"t": {0, 1}, "u": {0}, "x\n": {0}}}, allocfn.ErrStranger, `"x\n:0"`},
+		"strange partition":  {mapping{"a": {"t": {0, 1, 2}, "u": {0}}}, allocfn.ErrStranger, `"t:2"`},
+		"negative partition": {mapping{"a": {"t": {0, 1, -1}, "u": {0}}}, allocfn.ErrStranger, `"t:-1"`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := allocfn.FromKiel("users-own", func([]string, []string) map[string]map[string][]int32 { return tt.mapping })
+			a, err := allocfn.Call(f, in)
+			if a != nil || !errors.Is(err, tt.is) || !strings.Contains(err.Error(), tt.text) || !strings.Contains(err.Error(), "users-own") {
+				t.Errorf("got %v, %v", a, err)
+			}
+			if _, err := f.Assign(in); !errors.Is(err, tt.is) {
+				t.Errorf("without Call: got %v", err)
+			}
+		})
+	}
+}
+
+// TestFromKielReportsTheFirstFault makes sure that all processes report the
+// same of several faults.
+func TestFromKielReportsTheFirstFault(t *testing.T) {
+	in := group([]string{"a"}, "t:0")
+	for want, mapping := range map[string]map[string]map[string][]int32{
+		`member "c"`: {"c": nil, "d": nil, "e": nil, "f": nil},
+		`"u:0"`:      {"a": {"u": {0}, "v": {0}, "w": {0}, "x": {0}}},
+	} {
+		f := allocfn.FromKiel("x", func([]string, []string) map[string]map[string][]int32 { return mapping })
+		for range 50 {
+			if _, err := allocfn.Call(f, in); !strings.Contains(err.Error(), want) {
+				t.Errorf("want %s, got %v", want, err)
+			}
+		}
+	}
+}
+
+func TestFromKielGivesSortedTexts(t *testing.T) {
+	in := group([]string{"b", "a", "é", "Z"}, "t:2", "t:10", "a:0", "a-1:0")
+	f := allocfn.FromKiel("x", func(members, partitions []string) map[string]map[string][]int32 {
+		if want := []string{"Z", "a", "b", "é"}; !slices.Equal(members, want) {
+			t.Errorf("members %q", members)
+		}
+		if want := []string{"a-1:0", "a:0", "t:10", "t:2"}; !slices.Equal(partitions, want) {
+			t.Errorf("partitions %q", partitions)
+		}
+		return map[string]map[string][]int32{"é": {"t": {10, 2}, "a": {0}, "a-1": {0}, "empty": {}}, "Z": {}}
+	})
+	a, err := allocfn.Call(f, in)
+	if err != nil || !slices.Equal(a, allocfn.Assignment{3, 3, 3, 3}) {
+		t.Errorf("got %v, %v", a, err)
+	}
+}
+
+func TestMappingLeavesOutIdleMembers(t *testing.T) {
+	in := group([]string{"a", "b", "c"}, "t:0", "t:1")
+	a, err := allocfn.Call(allocfn.RoundRobin(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := allocfn.Mapping(in, a)
+	if _, ok := got["c"]; ok || len(got) != 2 {
+		t.Errorf("got %v", got)
+	}
+	if empty := allocfn.Mapping(allocfn.Input{}, nil); empty == nil || len(empty) != 0 {
+		t.Errorf("got %v", empty)
+	}
+}

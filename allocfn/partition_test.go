@@ -1,0 +1,154 @@
+package allocfn_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/kielgo/kiel/allocfn"
+)
+
+func TestParse(t *testing.T) {
+	long := strings.Repeat("é", 10_000)
+	for item, want := range map[string]allocfn.Partition{
+		"orders:0":           {Topic: "orders", ID: 0},
+		"orders.v2_x-y:17":   {Topic: "orders.v2_x-y", ID: 17},
+		"t:2147483647":       {Topic: "t", ID: 1<<31 - 1},
+		"café:3":             {Topic: "café", ID: 3},
+		" a b\n:3":           {Topic: " a b\n", ID: 3},
+		"t:01":               {Topic: "t", ID: 1},
+		"t:+1":               {Topic: "t", ID: 1},
+		"t: 1":               {Topic: "t", ID: 1},
+		"t:1_0":              {Topic: "t", ID: 10},
+		"t:-0":               {Topic: "t", ID: 0},
+		long + ":1":          {Topic: long, ID: 1},
+		"t:00000000000001\n": {Topic: "t", ID: 1},
+	} {
+		got, err := allocfn.Parse(item)
+		if err != nil || got != want {
+			t.Errorf("%.40q: got %v, %v", item, got, err)
+		}
+	}
+	for _, item := range []string{
+		"", ":", "t", "t:", ":1", "a:b:1", "t:1:", "t:x", "t:-1", "t:1.0", "t:1e3", "t:0x1", "t:2147483648", "t:99999999999999999999",
+		"t:--1", "t:1_", "t:_1", "t:1__0", "t:+", "t:\x00", "t:1\x00", "t:\xff", long, long + ":" + long, "t:" + strings.Repeat("9", 1<<20),
+	} {
+		got, err := allocfn.Parse(item)
+		if !errors.Is(err, allocfn.ErrItem) {
+			t.Errorf("%.40q: got %v, %v", item, got, err)
+			continue
+		}
+		if len(err.Error()) > 1000 {
+			t.Errorf("%.40q: an error of %d bytes", item, len(err.Error()))
+		}
+		if strings.ContainsAny(err.Error(), "\x00\n\xff") {
+			t.Errorf("%.40q: the error is not escaped: %q", item, err.Error())
+		}
+	}
+}
+
+func TestParseAll(t *testing.T) {
+	tests := map[string]struct {
+		items, partitions []string
+		places            []int32
+		bad               []string
+	}{
+		"empty":    {},
+		"as text":  {items: []string{"t:2", "t:10", "a:0", "a-1:0"}, partitions: []string{"a-1:0", "a:0", "t:10", "t:2"}},
+		"equal":    {items: []string{"t:1", "t:1", "t:0"}, partitions: []string{"t:0", "t:1"}},
+		"no names": {items: []string{"t:1", "x", "t:0", "a:b:0"}, partitions: []string{"t:0", "t:1"}, bad: []string{"a:b:0", "x"}},
+		"out of range keeps its place": {
+			items: []string{"t:-1", "t:0", "t:1"}, partitions: []string{"t:0", "t:1"}, places: []int32{1, 2}, bad: []string{"t:-1"},
+		},
+		"what Python can't read has no place": {
+			items: []string{"a", "t:01", "t:2"}, partitions: []string{"t:1", "t:2"}, places: []int32{0, 1}, bad: []string{"a"},
+		},
+		"as written": {
+			items: []string{"t:1", "t:02", "t:3"}, partitions: []string{"t:2", "t:1", "t:3"}, places: []int32{0, 1, 2},
+		},
+		"in two spellings the first counts": {
+			items: []string{"t:1", "t:01", "t:+1", "u:0"}, partitions: []string{"t:1", "u:0"}, places: []int32{0, 3}, bad: []string{"t:01", "t:1"},
+		},
+		"spelt well before": {
+			items: []string{"t:1", "t:1 ", "u:0"}, partitions: []string{"t:1", "u:0"}, places: []int32{0, 2}, bad: []string{"t:1 "},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			given := slices.Clone(tt.items)
+			partitions, places, bad := allocfn.ParseAll(tt.items)
+			var texts []string
+			for _, p := range partitions {
+				texts = append(texts, p.String())
+			}
+			if !slices.Equal(texts, tt.partitions) || !slices.Equal(places, tt.places) || !slices.Equal(bad, tt.bad) {
+				t.Errorf("got %q, %v, %q", texts, places, bad)
+			}
+			if (places == nil) != (tt.places == nil) {
+				t.Errorf("places: got %v, want %v", places, tt.places)
+			}
+			if !slices.Equal(given, tt.items) {
+				t.Errorf("the items were changed to %q", tt.items)
+			}
+		})
+	}
+}
+
+// TestOrderIsThatOfTexts holds Compare to its definition.
+func TestOrderIsThatOfTexts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		topic := rapid.SampledFrom([]string{"a", "a-1", "a.b", "ab", "a:", "a:1", "a\xff", "é", "\uffef", "😀", "", "a0"})
+		id := rapid.OneOf(rapid.Int32Range(0, 120), rapid.Int32())
+		a := allocfn.Partition{Topic: topic.Draw(t, "topic"), ID: id.Draw(t, "id")}
+		b := allocfn.Partition{Topic: topic.Draw(t, "topic"), ID: id.Draw(t, "id")}
+		if got, want := allocfn.Compare(a, b), strings.Compare(a.String(), b.String()); got != want {
+			t.Fatalf("%s and %s: got %d, want %d", a, b, got, want)
+		}
+	})
+}
+
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"t:1", "t:01", ":1", "a:b:1", "t: ١_0 ", "t:2147483648", "t:-0", "\xff:1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, item string) {
+		p, err := allocfn.Parse(item)
+		if err != nil {
+			if !errors.Is(err, allocfn.ErrItem) || p != (allocfn.Partition{}) {
+				t.Errorf("%q: %v, %v", item, p, err)
+			}
+			return
+		}
+		if p.ID < 0 || p.Topic == "" || strings.Contains(p.Topic, ":") || !strings.HasPrefix(item, p.Topic+":") {
+			t.Errorf("%q was read as %+v", item, p)
+		}
+		if again, err := allocfn.Parse(p.String()); err != nil || again != p {
+			t.Errorf("%q: %s is read as %v, %v", item, p, again, err)
+		}
+	})
+}
+
+func FuzzParseAll(f *testing.F) {
+	f.Add("t:1 t:01 t:+1", " ")
+	f.Add("t:1,x,t:-1,t:2", ",")
+	f.Fuzz(func(t *testing.T, set, separator string) {
+		items := strings.Split(set, separator)
+		partitions, places, bad := allocfn.ParseAll(items)
+		in := allocfn.Input{Members: []allocfn.Member{{Name: "a"}, {Name: "b"}}, Partitions: partitions, Places: places}
+		if err := in.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		distinct := slices.Compact(slices.Sorted(slices.Values(items)))
+		if len(partitions)+len(bad) != len(distinct) {
+			t.Errorf("%d partitions and %d bad items of %d", len(partitions), len(bad), len(distinct))
+		}
+		for _, f := range []allocfn.Func{allocfn.RoundRobin(), allocfn.Range()} {
+			if _, err := allocfn.Call(f, in); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
