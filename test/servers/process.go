@@ -13,6 +13,8 @@ import (
 	"time"
 )
 
+const terminate = syscall.SIGTERM
+
 // stopTimeout is how long a process may take to end after SIGTERM.
 const stopTimeout = 15 * time.Second
 
@@ -127,7 +129,7 @@ func (p *Process) end() bool {
 // Stop ends the process by SIGTERM and waits until it is gone; one that does not end fails the test.
 func (p *Process) Stop() {
 	p.tb.Helper()
-	p.Signal(syscall.SIGTERM)
+	p.Signal(terminate)
 	if !p.gone(stopTimeout) {
 		p.tb.Fatalf("%s (pid %d) does not end within %v after SIGTERM", p.name, p.PID(), stopTimeout)
 	}

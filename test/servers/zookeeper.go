@@ -2,11 +2,9 @@ package servers
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -253,15 +251,11 @@ func (n *ZooKeeperNode) configure() {
 		}
 	}
 	maps.Copy(config, opts.Config)
-	var lines strings.Builder
-	for _, key := range slices.Sorted(maps.Keys(config)) {
-		fmt.Fprintf(&lines, "%s=%s\n", key, config[key])
-	}
 	if err := os.MkdirAll(n.dataDir(), 0o755); err != nil {
 		tb.Fatalf("make ZooKeeper's data folder: %v", err)
 	}
 	writeFile(tb, filepath.Join(n.dataDir(), "myid"), fmt.Sprint(n.index+1))
-	writeFile(tb, filepath.Join(n.dir, "zoo.cfg"), lines.String())
+	writeConfig(tb, filepath.Join(n.dir, "zoo.cfg"), config)
 	writeFile(tb, filepath.Join(n.dir, "logback.xml"), logback)
 }
 
@@ -331,27 +325,3 @@ const logback = `<configuration>
   <root level="INFO"><appender-ref ref="out"/></root>
 </configuration>
 `
-
-// javaCommand is a Java with a small heap that starts fast.
-func javaCommand(tb testing.TB, heap string, args ...string) *exec.Cmd {
-	tb.Helper()
-	java, err := software.Java()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	flags := []string{
-		"-Xmx" + heap,
-		"-XX:+UseSerialGC",
-		"-XX:TieredStopAtLevel=1",
-		"-XX:-UsePerfData",
-	}
-	// The test's context ends before its cleanups, and the process lives until these.
-	return exec.CommandContext(context.WithoutCancel(tb.Context()), java, append(flags, args...)...)
-}
-
-func writeFile(tb testing.TB, path, text string) {
-	tb.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		tb.Fatal(err)
-	}
-}
