@@ -1,0 +1,239 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Stat is a znode's metadata.
+type Stat = zk.Stat
+
+// ACL is one entry of a znode's access control list.
+type ACL = zk.ACL
+
+// The permissions of an ACL.
+const (
+	PermRead   = zk.PermRead
+	PermWrite  = zk.PermWrite
+	PermCreate = zk.PermCreate
+	PermDelete = zk.PermDelete
+	PermAdmin  = zk.PermAdmin
+	PermAll    = zk.PermAll
+)
+
+// WorldACL allows perms to everybody.
+func WorldACL(perms int32) []ACL { return zk.WorldACL(perms) }
+
+// AuthACL allows perms to whoever the creating connection has authenticated as.
+func AuthACL(perms int32) []ACL { return zk.AuthACL(perms) }
+
+// DigestACL allows perms to one user of the digest scheme.
+func DigestACL(perms int32, user, password string) []ACL { return zk.DigestACL(perms, user, password) }
+
+// Auth is one set of credentials; for the scheme "digest" the credential is "user:password". It is sent in clear
+// unless Options.TLS is set. Printing or logging an Auth shows the scheme and the user, never the password.
+type Auth struct {
+	Scheme     string
+	Credential []byte
+}
+
+// String returns the scheme and, for digest, the user.
+func (a Auth) String() string { return a.Scheme + ":" + a.user() + ":***" }
+
+// GoString returns String, so that %#v keeps the secret too.
+func (a Auth) GoString() string { return a.String() }
+
+// LogValue returns String.
+func (a Auth) LogValue() slog.Value { return slog.StringValue(a.String()) }
+
+// MarshalText returns String, so that encoding an Options keeps the secret too.
+func (a Auth) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+func (a Auth) user() string {
+	if a.Scheme != "digest" {
+		return "***"
+	}
+	user, _, found := strings.Cut(string(a.Credential), ":")
+	if !found {
+		return "***" // no colon: it may be the password alone
+	}
+	return user
+}
+
+// Options of a Session. The zero value works.
+type Options struct {
+	// Timeout is the ZooKeeper session timeout to ask for; the servers may grant another. At least three ticks of the
+	// servers. 0 means 10 s.
+	Timeout time.Duration
+	// MinSessionTimeout is the smallest timeout that any of the servers may grant (their minSessionTimeout): while a
+	// connect request is unanswered, trust ends no later than two thirds of it after the request. 0 means 6 s.
+	MinSessionTimeout time.Duration
+	// Chroot is put before every path; the znode is created when missing. "" means none.
+	Chroot string
+	// CheckPath is the znode, inside the chroot, that the proof of life checks. We must be allowed to read it: that is
+	// also how a wrong password is noticed. "" means "/", the chroot itself.
+	CheckPath string
+	// Auth is presented on every connection before anything else is sent.
+	Auth []Auth
+	// ACL is given to every znode created. nil means everything for the world; with Auth, or a TLS client certificate,
+	// everything for the authenticated user and nothing for others.
+	ACL []ACL
+	// TLS, when not nil, is used for all connections. An empty ServerName is set to each host's name.
+	TLS *tls.Config
+	// Dial makes the connections, in place of a net.Dialer. Addresses are then passed on as they were given, unresolved.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// MaxPacket is the largest request to send, in bytes: the servers' jute.maxbuffer less 1 KiB. 0 means 1,047,551.
+	MaxPacket int
+	// EphemeralBudget limits the bytes that the paths of one ZooKeeper session's ephemeral znodes take, with 4 more for
+	// each: servers end a session in one transaction, and one too large bricks them. 0 means 512 KiB.
+	EphemeralBudget int
+	// StopTimeout is how long Run waits for holders (Hold) when its context has ended. 0 means 30 s.
+	StopTimeout time.Duration
+	// Logger receives the log; nil discards it.
+	Logger *slog.Logger
+}
+
+const (
+	defaultTimeout     = 10 * time.Second
+	defaultMinTimeout  = 6 * time.Second
+	defaultStopTimeout = 30 * time.Second
+	defaultMaxPacket   = 0xfffff - 1024 // the servers' default jute.maxbuffer, and room for what they add
+	defaultBudget      = 512 << 10
+	defaultPort        = "2181"
+
+	minTimeout   = 100 * time.Millisecond
+	maxTimeout   = time.Hour
+	minMaxPacket = 1024
+	maxMaxPacket = 64 << 20
+)
+
+// withDefaults returns a copy with every zero replaced.
+func (o Options) withDefaults() Options {
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	o.MinSessionTimeout = cmp.Or(o.MinSessionTimeout, defaultMinTimeout)
+	o.CheckPath = cmp.Or(o.CheckPath, "/")
+	if o.Chroot == "/" {
+		o.Chroot = ""
+	}
+	o.MaxPacket = cmp.Or(o.MaxPacket, defaultMaxPacket)
+	o.EphemeralBudget = cmp.Or(o.EphemeralBudget, defaultBudget)
+	o.StopTimeout = cmp.Or(o.StopTimeout, defaultStopTimeout)
+	o.Auth = slices.Clone(o.Auth)
+	for i := range o.Auth {
+		o.Auth[i].Credential = slices.Clone(o.Auth[i].Credential)
+	}
+	switch {
+	case o.ACL != nil:
+		o.ACL = slices.Clone(o.ACL)
+	case o.authenticates():
+		o.ACL = AuthACL(PermAll)
+	default:
+		o.ACL = WorldACL(PermAll)
+	}
+	if o.TLS != nil {
+		o.TLS = o.TLS.Clone()
+		o.TLS.MinVersion = max(o.TLS.MinVersion, tls.VersionTLS12)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// authenticates reports whether the servers will know us as somebody.
+func (o Options) authenticates() bool {
+	return len(o.Auth) > 0 || o.TLS != nil && (len(o.TLS.Certificates) > 0 || o.TLS.GetClientCertificate != nil)
+}
+
+// validate checks options that have their defaults, and returns all faults at once.
+func (o Options) validate() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf("session: "+format, args...)) }
+	if o.Timeout < minTimeout || o.Timeout > maxTimeout {
+		fault("Options.Timeout %v: must be from %v to %v", o.Timeout, minTimeout, maxTimeout)
+	}
+	if o.MinSessionTimeout < minTimeout || o.MinSessionTimeout > maxTimeout {
+		fault("Options.MinSessionTimeout %v: must be from %v to %v", o.MinSessionTimeout, minTimeout, maxTimeout)
+	}
+	if o.Chroot != "" {
+		if err := CheckPath(o.Chroot); err != nil {
+			fault("Options.Chroot: %w", err)
+		}
+	}
+	if err := CheckPath(o.CheckPath); err != nil {
+		fault("Options.CheckPath: %w", err)
+	}
+	for i, a := range o.Auth {
+		if a.Scheme == "" {
+			fault("Options.Auth[%d]: the scheme is empty", i)
+		}
+		if a.Scheme == "digest" && !strings.Contains(string(a.Credential), ":") {
+			fault("Options.Auth[%d]: a digest credential is user:password", i)
+		}
+	}
+	if o.ACL != nil && len(o.ACL) == 0 {
+		fault("Options.ACL: an empty list allows nothing to anybody; leave it nil for the default")
+	}
+	if o.MaxPacket < minMaxPacket || o.MaxPacket > maxMaxPacket {
+		fault("Options.MaxPacket %d: must be from %d to %d", o.MaxPacket, minMaxPacket, maxMaxPacket)
+	}
+	if o.EphemeralBudget < 0 {
+		fault("Options.EphemeralBudget %d: must not be negative", o.EphemeralBudget)
+	}
+	if o.StopTimeout < 0 {
+		fault("Options.StopTimeout %v: must not be negative", o.StopTimeout)
+	}
+	return errors.Join(faults...)
+}
+
+// parseServers brings "host", "host:port", "::1" and "[::1]:port" to host:port.
+func parseServers(servers []string) ([]string, error) {
+	if len(servers) == 0 {
+		return nil, errors.New("session: no servers given")
+	}
+	var parsed []string
+	var faults []error
+	for _, given := range servers {
+		address, err := parseServer(given)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("session: server %s: %w", quote(given), err))
+			continue
+		}
+		if !slices.Contains(parsed, address) {
+			parsed = append(parsed, address)
+		}
+	}
+	return parsed, errors.Join(faults...)
+}
+
+func parseServer(given string) (string, error) {
+	if strings.ContainsAny(given, "/, \t\r\n") {
+		return "", errors.New("must be host or host:port; a chroot goes into Options.Chroot, further servers are further elements")
+	}
+	host, port, err := net.SplitHostPort(given)
+	if err != nil {
+		bare := strings.TrimSuffix(strings.TrimPrefix(given, "["), "]")
+		if strings.Contains(bare, ":") && net.ParseIP(bare) == nil {
+			return "", errors.New("must be host or host:port")
+		}
+		host, port = bare, defaultPort
+	}
+	if host == "" {
+		return "", errors.New("the host is empty")
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return "", fmt.Errorf("port %s: must be from 1 to 65535", quote(port))
+	}
+	return net.JoinHostPort(host, port), nil
+}

@@ -1,0 +1,34 @@
+package session
+
+import "time"
+
+// Stats is what a Session tells about itself.
+type Stats struct {
+	// State is "connecting" (no trusted incarnation yet in this ZooKeeper session), "connected", "suspended" (no
+	// connection, but still trusted), "lost" (trust has ended) or "closed".
+	State string
+	// Incarnation is the number of the newest incarnation, 0 before the first.
+	Incarnation uint64
+	// SessionID is the ZooKeeper session's id, 0 when there is none.
+	SessionID int64
+	// Expirations counts ZooKeeper sessions that the servers declared expired.
+	Expirations uint64
+	// Reconnects counts connections after the first of their ZooKeeper session.
+	Reconnects uint64
+	// Replaced counts clients given up because they could not come back.
+	Replaced uint64
+	// TrustLosses counts incarnations that ended because no proof came in time.
+	TrustLosses uint64
+	// TimeoutChanges counts connect replies that granted another timeout than the one before.
+	TimeoutChanges uint64
+	// BadFrames counts connections dropped because the server sent what no server sends.
+	BadFrames uint64
+	// Abandoned counts clients that did not end when closed.
+	Abandoned uint64
+	// Timeout is the negotiated session timeout, or the asked one before the first connection.
+	Timeout time.Duration
+	// LastProof is when the newest answered proof of life was sent.
+	LastProof time.Time
+	// TrustEnd is until when the newest incarnation may be trusted, or when it ended.
+	TrustEnd time.Time
+}
