@@ -5,6 +5,11 @@ go 1.26.0
 require github.com/kielgo/kiel v0.0.0
 
 require (
+	github.com/go-zookeeper/zk v1.0.4
+	go.uber.org/goleak v1.3.0
+)
+
+require (
 	github.com/IBM/sarama v1.61.1
 	github.com/davecgh/go-spew v1.1.1 // indirect
 	github.com/eapache/go-resiliency v1.7.0 // indirect
