@@ -3,127 +3,162 @@ package zktest
 import (
 	"errors"
 	"net"
+	"sync"
 	"time"
 )
 
-var errTodo = errors.New("zktest: not written yet")
+// Server is an in-memory ZooKeeper server. Its methods may be called from any goroutine; none of them waits for a
+// client, except Serve, and Close for a hook that has not returned.
+type Server struct {
+	set settings
+	wg  sync.WaitGroup
 
-// Server is an in-memory ZooKeeper server.
-type Server struct{ opts Options }
+	// mu guards everything below and is never held while anything blocks.
+	mu           sync.Mutex
+	closed       bool
+	listeners    map[net.Listener]struct{}
+	conns        map[*conn]struct{}
+	tree         tree
+	zxid         int64
+	sessions     map[int64]*session
+	lastID       int64
+	dataWatches  *watchTable
+	childWatches *watchTable
+	clock        sessionClock
+	faults       faults
+	stats        Stats
+}
 
 // NewServer returns a server that holds an empty tree. It starts no goroutine.
-func NewServer(opts Options) *Server { return &Server{opts: opts} }
+func NewServer(opts Options) *Server {
+	return &Server{
+		set:          opts.settings(),
+		listeners:    map[net.Listener]struct{}{},
+		conns:        map[*conn]struct{}{},
+		tree:         newTree(),
+		sessions:     map[int64]*session{},
+		dataWatches:  newWatchTable(),
+		childWatches: newWatchTable(),
+		stats:        Stats{Requests: map[Op]int{}},
+	}
+}
 
-// Serve accepts connections on l until Close.
-func (s *Server) Serve(l net.Listener) error { return errTodo }
+// Serve accepts connections on l until Close, which closes l and makes it return nil, or until l fails. Any number of
+// listeners may be served at the same time.
+func (s *Server) Serve(l net.Listener) error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return l.Close()
+	}
+	s.listeners[l] = struct{}{}
+	s.clock.start()
+	s.wg.Add(1)
+	s.mu.Unlock()
+	defer s.wg.Done()
+	for {
+		nc, err := l.Accept()
+		if err != nil {
+			s.mu.Lock()
+			closed := s.closed
+			delete(s.listeners, l)
+			s.mu.Unlock()
+			if closed || errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			return err
+		}
+		s.accept(nc)
+	}
+}
 
-// Close stops the server, closes its listeners and connections, and waits for its goroutines.
-func (s *Server) Close() error { return nil }
+// accept starts serving a connection.
+func (s *Server) accept(nc net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.faults.down || s.faults.refuse {
+		_ = nc.Close()
+		return
+	}
+	c := newConn(s, nc)
+	s.conns[c] = struct{}{}
+	s.wg.Go(c.readLoop)
+	s.wg.Go(c.writeLoop)
+}
+
+// Close stops the server: it closes its listeners and connections and waits until its goroutines have ended. The
+// sessions are not closed: to clients it looks like a crash. More calls do nothing.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.disarm()
+	for l := range s.listeners {
+		_ = l.Close()
+	}
+	for c := range s.conns {
+		c.drop(false)
+	}
+	s.mu.Unlock()
+	s.wg.Wait()
+	return nil
+}
 
 // Start runs a server on a free TCP port of 127.0.0.1 until the test ends and returns its address.
 func Start(tb TB, opts Options) (*Server, string) {
 	tb.Helper()
-	tb.Fatalf("%v", errTodo)
-	return nil, ""
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // returns at once
+	if err != nil {
+		tb.Fatalf("zktest: listen: %v", err)
+	}
+	return run(tb, opts, l), l.Addr().String()
 }
 
-// StartVirtual runs a server on a new virtual network at "zk:2181" until the test ends.
+// VirtualAddress is where [StartVirtual] listens.
+const VirtualAddress = "zk:2181"
+
+// StartVirtual runs a server on a new virtual network, at "zk:2181", until the test ends. Inside of a testing/synctest
+// bubble, call it there.
 func StartVirtual(tb TB, opts Options) (*Server, *Network) {
 	tb.Helper()
-	tb.Fatalf("%v", errTodo)
-	return nil, nil
+	n := NewNetwork()
+	l, err := n.Listen(VirtualAddress)
+	if err != nil {
+		tb.Fatalf("zktest: listen: %v", err)
+	}
+	return run(tb, opts, l), n
 }
 
-// SessionInfo describes a live session.
-type SessionInfo struct {
-	ID         int64
-	Timeout    time.Duration
-	Ephemerals []string // sorted paths
-	Watches    int
-	Client     string // the client's address, or its name on the virtual network; "" while not connected
-	LastTouch  time.Time
-	ExpiresAt  time.Time
+func run(tb TB, opts Options, l net.Listener) *Server {
+	s := NewServer(opts)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.Serve(l)
+	}()
+	tb.Cleanup(func() {
+		_ = s.Close()
+		<-done
+	})
+	return s
 }
 
-// Stat is a znode's metadata, as ZooKeeper's Stat.
-type Stat struct {
-	Czxid, Mzxid, Ctime, Mtime  int64
-	Version, Cversion, Aversion int32
-	EphemeralOwner              int64
-	DataLength, NumChildren     int32
-	Pzxid                       int64
+// begin starts a transaction: it takes the next zxid. Called with the lock held.
+func (s *Server) begin(session int64, who []identity) *txn {
+	s.zxid++
+	return &txn{tree: s.tree, zxid: s.zxid, time: time.Now().UnixMilli(), session: session, who: who}
 }
 
-// Op is an operation code of ZooKeeper's wire protocol.
-type Op int32
-
-// Request is a client's request as [Server.LoseReply] and [Server.SetHook] see it.
-type Request struct {
-	Op      Op
-	Path    string
-	Session int64
-	Client  string
-	Ops     []Request // the parts of a multi
+// commit makes a transaction known: ephemerals go to their session, events to who watches. Called with the lock held.
+func (s *Server) commit(t *txn) {
+	for _, e := range t.events {
+		ses := s.sessions[e.owner]
+		switch {
+		case ses == nil:
+		case e.kind == eventCreated:
+			ses.ephemerals[e.path] = struct{}{}
+		case e.kind == eventDeleted:
+			delete(ses.ephemerals, e.path)
+		}
+	}
+	s.fire(t.zxid, t.events)
 }
-
-// Stats counts what the server has done since it was made.
-type Stats struct {
-	Requests                                             map[Op]int
-	Sessions, Connections, Watches, Znodes               int
-	SessionsCreated, SessionsExpired, SessionsReattached int
-	Zxid                                                 int64
-}
-
-// Sessions returns the live sessions, sorted by id.
-func (s *Server) Sessions() []SessionInfo { return nil }
-
-// KillSession ends a session at once, as if it had expired now; false when there is none.
-func (s *Server) KillSession(id int64) bool { return false }
-
-// Freeze stops the server like SIGSTOP stops a process.
-func (s *Server) Freeze() {}
-
-// FreezeClock is Freeze in which the sessions' time stands still too.
-func (s *Server) FreezeClock() {}
-
-// Thaw ends Freeze.
-func (s *Server) Thaw() {}
-
-// RefuseHandshakes makes the server close new connections at once.
-func (s *Server) RefuseHandshakes(on bool) {}
-
-// SilentHandshakes makes the server accept connections and never answer their connect request.
-func (s *Server) SilentHandshakes(on bool) {}
-
-// LoseReply makes the next n requests that match be executed and their connection dropped before the reply.
-func (s *Server) LoseReply(n int, match func(Request) bool) {}
-
-// Down cuts all connections and refuses new ones until Restart.
-func (s *Server) Down() {}
-
-// Restart restarts the server, with an empty tree when empty is set.
-func (s *Server) Restart(empty bool) {}
-
-// CutAll resets all connections.
-func (s *Server) CutAll() {}
-
-// Stats returns counters.
-func (s *Server) Stats() Stats { return Stats{} }
-
-// Get returns a znode's data and Stat.
-func (s *Server) Get(path string) (data []byte, stat Stat, ok bool) { return nil, Stat{}, false }
-
-// Children returns the sorted names of a znode's children; nil when it is missing.
-func (s *Server) Children(path string) []string { return nil }
-
-// Create makes a persistent znode, and its parents as needed.
-func (s *Server) Create(path string, data []byte) error { return errTodo }
-
-// Set replaces a znode's data.
-func (s *Server) Set(path string, data []byte) error { return errTodo }
-
-// Delete removes a znode and what is below it.
-func (s *Server) Delete(path string) error { return errTodo }
-
-// Dump returns the tree as text, a line for each znode.
-func (s *Server) Dump() string { return "" }

@@ -1,0 +1,163 @@
+package zktest
+
+import (
+	"net"
+	"strings"
+	"sync"
+)
+
+// conn is a client's connection: one goroutine reads and executes requests, one writes what is queued.
+type conn struct {
+	srv    *Server
+	nc     net.Conn
+	client string
+	done   chan struct{} // closed when the connection is over
+	wake   chan struct{} // capacity 1: something was queued
+
+	once sync.Once
+
+	// Guarded by the server's mutex.
+	out     []byte
+	closing bool // nothing more is queued; the connection closes once out is written
+	mute    bool // its handshake is never answered
+	session *session
+	timeout int64 // ms, as negotiated on this connection
+	who     []identity
+}
+
+func newConn(s *Server, nc net.Conn) *conn {
+	client := ""
+	if addr := nc.RemoteAddr(); addr != nil {
+		client = addr.String()
+	}
+	host, _, err := net.SplitHostPort(client)
+	if err != nil || strings.Trim(host, "0123456789abcdefABCDEF.:") != "" {
+		host = "127.0.0.1" // a virtual network has no addresses
+	}
+	return &conn{
+		srv: s, nc: nc, client: client,
+		done: make(chan struct{}), wake: make(chan struct{}, 1),
+		who: []identity{{scheme: "ip", id: host}},
+	}
+}
+
+// send queues a packet. Called with the lock held.
+func (c *conn) send(frame []byte) {
+	if c.closing {
+		return
+	}
+	c.out = append(c.out, frame...)
+	c.kick()
+}
+
+// finish closes the connection once what is queued has been written. Called with the lock held.
+func (c *conn) finish() {
+	c.closing = true
+	c.kick()
+}
+
+func (c *conn) kick() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// drop closes the connection now; reset makes the client see a reset. Called with the lock held.
+func (c *conn) drop(reset bool) {
+	c.detach()
+	c.once.Do(func() {
+		if l, ok := c.nc.(interface{ SetLinger(sec int) error }); ok && reset {
+			_ = l.SetLinger(0)
+		}
+		close(c.done)
+		_ = c.nc.Close()
+	})
+}
+
+// detach takes the connection out of the server's books. Called with the lock held.
+func (c *conn) detach() {
+	s := c.srv
+	c.closing, c.out = true, nil
+	s.dataWatches.removeConn(c)
+	s.childWatches.removeConn(c)
+	if c.session != nil && c.session.conn == c {
+		c.session.conn = nil
+	}
+	delete(s.conns, c)
+}
+
+// readLoop reads packets and executes them, one after the other.
+func (c *conn) readLoop() {
+	s := c.srv
+	defer func() {
+		s.mu.Lock()
+		c.drop(false)
+		s.mu.Unlock()
+	}()
+	frame, err := readFrame(c.nc, s.set.maxPacket)
+	if err != nil {
+		return
+	}
+	r, err := decodeConnect(frame)
+	if err != nil || !s.handle(c, r) {
+		c.waitWritten()
+		return
+	}
+	for {
+		if frame, err = readFrame(c.nc, s.set.maxPacket); err != nil {
+			return
+		}
+		if r, err = decodeRequest(frame); err != nil {
+			return
+		}
+		if !s.handle(c, r) {
+			c.waitWritten()
+			return
+		}
+	}
+}
+
+// waitWritten waits until the writer has closed the connection, or somebody else has.
+func (c *conn) waitWritten() {
+	s := c.srv
+	s.mu.Lock()
+	c.finish()
+	s.mu.Unlock()
+	<-c.done
+}
+
+// writeLoop writes what is queued.
+func (c *conn) writeLoop() {
+	s := c.srv
+	for {
+		select {
+		case <-c.wake:
+		case <-c.done:
+			return
+		}
+		s.mu.Lock()
+		if !s.awaitGate(c) {
+			s.mu.Unlock()
+			return
+		}
+		out, closing := c.out, c.closing
+		c.out = nil
+		if closing && len(out) == 0 {
+			c.drop(false)
+		}
+		s.mu.Unlock()
+		if len(out) == 0 {
+			continue
+		}
+		if _, err := c.nc.Write(out); err != nil {
+			s.mu.Lock()
+			c.drop(false)
+			s.mu.Unlock()
+			return
+		}
+		if closing {
+			c.kick()
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package zktest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Stats says how a server is doing and counts what it has done since it was made.
+type Stats struct {
+	Requests    map[Op]int // received, by operation; the parts of a multi are not counted
+	Connections int
+	Sessions    int
+	Watches     int // paths watched, data and child watches counted apart
+	Znodes      int
+	Zxid        int64
+
+	SessionsCreated, SessionsExpired, SessionsReattached int
+}
+
+// Stats returns the server's counters.
+func (s *Server) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.stats
+	st.Requests = maps.Clone(st.Requests)
+	st.Connections, st.Sessions = len(s.conns), len(s.sessions)
+	st.Watches = s.dataWatches.size() + s.childWatches.size()
+	st.Znodes, st.Zxid = len(s.tree), s.zxid
+	return st
+}
+
+// Get returns a znode's data and Stat; ok is false when there is none.
+func (s *Server) Get(path string) (data []byte, stat Stat, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.tree[path]
+	if n == nil {
+		return nil, Stat{}, false
+	}
+	return slices.Clone(n.data), n.statNow(), true
+}
+
+// Children returns the sorted names of a znode's children; nil when there is no such znode.
+func (s *Server) Children(path string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.tree[path]
+	if n == nil {
+		return nil
+	}
+	return slices.AppendSeq(make([]string, 0, len(n.children)), slices.Values(slices.Sorted(maps.Keys(n.children))))
+}
+
+// Create makes a persistent znode that is open to the world, and the parents that are missing. Like Set and Delete it is
+// what an operator would do from a session of his own: it takes zxids, watches fire, no ACL stands in the way.
+func (s *Server) Create(path string, data []byte) error {
+	return s.operate(func(t *txn) Error {
+		if !validPath(path) {
+			return ErrBadArguments
+		}
+		for i, b := range path {
+			if above := path[:i]; b == '/' && i > 0 && t.tree.get(above) == nil {
+				if _, code := t.create(&Request{Op: OpCreate, Path: above, Data: []byte{}, ACL: openACL()}); code != 0 {
+					return code
+				}
+			}
+		}
+		_, code := t.create(&Request{Op: OpCreate, Path: path, Data: slices.Clone(data), ACL: openACL()})
+		return code
+	})
+}
+
+// Set replaces a znode's data.
+func (s *Server) Set(path string, data []byte) error {
+	return s.operate(func(t *txn) Error {
+		_, code := t.set(path, slices.Clone(data), -1)
+		return code
+	})
+}
+
+// Delete removes a znode and all that is below it, in one transaction.
+func (s *Server) Delete(path string) error {
+	return s.operate(func(t *txn) Error {
+		below := path + "/"
+		var paths []string
+		for p := range t.tree {
+			if strings.HasPrefix(p, below) {
+				paths = append(paths, p)
+			}
+		}
+		slices.SortFunc(paths, func(a, b string) int { return strings.Compare(b, a) }) // children first
+		for _, p := range append(paths, path) {
+			if _, code := t.delete(p, -1); code != 0 {
+				return code
+			}
+		}
+		return 0
+	})
+}
+
+// operate runs an operator's transaction.
+func (s *Server) operate(do func(t *txn) Error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.begin(0, nil)
+	if code := do(t); code != 0 {
+		t.rollback()
+		return code
+	}
+	s.commit(t)
+	return nil
+}
+
+// Dump returns the tree as text, a line for each znode: path, data, and the owner of an ephemeral.
+func (s *Server) Dump() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var b strings.Builder
+	for _, path := range slices.Sorted(maps.Keys(s.tree)) {
+		if path == "/" || strings.HasPrefix(path, "/zookeeper") {
+			continue
+		}
+		n := s.tree[path]
+		fmt.Fprintf(&b, "%s %q", path, n.data)
+		if n.stat.EphemeralOwner != 0 {
+			fmt.Fprintf(&b, " owner=%#x", n.stat.EphemeralOwner)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

@@ -1,0 +1,196 @@
+package zktest
+
+// faults is the trouble a server is in.
+type faults struct {
+	down, refuse, silent bool
+	gate                 chan struct{} // not nil while frozen; closed by Thaw
+	hook                 func(*Request) Action
+	loss                 *loss
+}
+
+// loss is what LoseReply was asked for.
+type loss struct {
+	left  int
+	match func(Request) bool
+}
+
+// take uses up one of the losses. Called with the lock held.
+func (l *loss) take() bool {
+	if l.left == 0 {
+		return false
+	}
+	l.left--
+	return true
+}
+
+// Action is what a hook wants done with a request; the zero value executes it as it is.
+type Action struct {
+	// Err answers the request with this error instead of executing it.
+	Err Error
+	// Ignore never answers the request and does not execute it; it does not count as a sign of life either.
+	Ignore bool
+	// Cut resets the connection instead of executing the request.
+	Cut bool
+	// LoseReply executes the request and closes the connection instead of answering.
+	LoseReply bool
+}
+
+// SetHook has every request, connect requests and pings included, shown to hook before it is executed; nil ends that. The
+// hook runs on the goroutine of the request's connection: it may change the request, and while it has not returned, the
+// connection's later requests wait. It may call the server's methods except Close.
+func (s *Server) SetHook(hook func(*Request) Action) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults.hook = hook
+}
+
+// LoseReply has the next n requests that match executed, but their connection closed instead of the reply sent: the
+// client can't know what became of them. match nil means any request; pings are never meant. n = 0 ends it.
+func (s *Server) LoseReply(n int, match func(Request) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults.loss = nil
+	if n > 0 {
+		s.faults.loss = &loss{left: n, match: match}
+	}
+}
+
+// Freeze stops the server like SIGSTOP stops a process: connections are accepted, nothing is answered, no session
+// expires. Time goes on: on Thaw, sessions that are overdue by then expire before anything is answered. Direct access
+// goes on working. (For a server that is cut off while its sessions expire, see [Network.BlackHole].)
+func (s *Server) Freeze() { s.freeze(false) }
+
+// FreezeClock is Freeze with the sessions' clock stopped too, like a virtual machine that is paused: after Thaw they have
+// as much time left as before.
+func (s *Server) FreezeClock() { s.freeze(true) }
+
+func (s *Server) freeze(clock bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.faults.gate != nil {
+		return
+	}
+	s.faults.gate = make(chan struct{})
+	s.disarm()
+	if clock {
+		s.clock.stop()
+	}
+}
+
+// Thaw ends Freeze and FreezeClock: what has arrived meanwhile is executed now.
+func (s *Server) Thaw() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.thaw()
+}
+
+func (s *Server) thaw() {
+	if s.faults.gate == nil {
+		return
+	}
+	gate := s.faults.gate
+	s.faults.gate = nil
+	s.clock.resume()
+	s.expireDue()
+	s.arm()
+	close(gate)
+}
+
+// awaitGate waits until the server is not frozen; false means that the connection is over. Called with the lock held,
+// which it lets go while it waits.
+func (s *Server) awaitGate(c *conn) bool {
+	for s.faults.gate != nil {
+		gate := s.faults.gate
+		s.mu.Unlock()
+		select {
+		case <-gate:
+		case <-c.done:
+		}
+		s.mu.Lock()
+		if s.over(c) {
+			return false
+		}
+	}
+	return !s.over(c)
+}
+
+func (s *Server) over(c *conn) bool {
+	_, here := s.conns[c]
+	return !here
+}
+
+// RefuseHandshakes makes the server close new connections at once, until it is switched off again. (A virtual network
+// can refuse them as if nobody listened: [Network.Refuse].)
+func (s *Server) RefuseHandshakes(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults.refuse = on
+}
+
+// SilentHandshakes makes the server accept connections and never answer their connect request. Connections that met this
+// stay silent after it is switched off.
+func (s *Server) SilentHandshakes(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults.silent = on
+}
+
+// CutAll resets all connections. Sessions live on until they expire.
+func (s *Server) CutAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cutAll()
+}
+
+func (s *Server) cutAll() {
+	for c := range s.conns {
+		c.drop(true)
+	}
+}
+
+// CutSession resets a session's connection, and tells whether it had one. The session lives on until it expires.
+func (s *Server) CutSession(id int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ses := s.sessions[id]
+	if ses == nil || ses.conn == nil {
+		return false
+	}
+	ses.conn.drop(true)
+	return true
+}
+
+// Down is a crash: all connections are reset, new ones are closed at once, and no session expires until Restart.
+func (s *Server) Down() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults.down = true
+	s.disarm()
+	s.cutAll()
+}
+
+// Restart is a crash and a start at once, or the start after Down: all connections are reset. With the data kept,
+// sessions live on, and their time begins anew in full, with the timeout of their creation. With empty set, the tree is
+// empty, all sessions are gone, and zxids start again from zero: clients that have seen higher ones are turned away, as
+// by the real server. Restart ends Freeze; the other faults stay.
+func (s *Server) Restart(empty bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cutAll()
+	s.disarm()
+	s.faults.down = false
+	if empty {
+		s.tree, s.zxid = newTree(), 0
+		clear(s.sessions)
+	}
+	if s.faults.gate != nil {
+		close(s.faults.gate)
+		s.faults.gate = nil
+		s.clock.resume()
+	}
+	for _, ses := range s.sessions {
+		ses.current = ses.timeout
+		s.touch(ses, ses.timeout)
+	}
+	s.arm()
+}

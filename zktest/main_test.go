@@ -1,0 +1,65 @@
+package zktest_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel/zktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// connect starts a go-zookeeper client that dials with dial, and waits for its session. The client is closed, and all of
+// its goroutines have ended, before the test is over.
+func connect(t *testing.T, address string, dial dialFunc, timeout time.Duration) *zk.Conn {
+	t.Helper()
+	c, events := connectNoWait(t, address, dial, timeout)
+	for ev := range events {
+		if ev.State == zk.StateHasSession {
+			return c
+		}
+	}
+	t.Fatal("no session")
+	return nil
+}
+
+func connectNoWait(t *testing.T, address string, dial dialFunc, timeout time.Duration) (*zk.Conn, <-chan zk.Event) {
+	t.Helper()
+	c, events, err := zk.Connect([]string{address}, timeout,
+		zk.WithLogger(quiet{}), zk.WithHostProvider(&oneHost{address: address}),
+		zk.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(context.Background(), timeout)
+			defer cancel()
+			return dial(ctx, network, address)
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Close()
+		for range events { //nolint:revive // the channel closes when the client's loop has ended
+		}
+	})
+	return c, events
+}
+
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
+
+// oneHost is a host provider without DNS.
+type oneHost struct{ address string }
+
+func (h *oneHost) Init([]string) error  { return nil }
+func (h *oneHost) Len() int             { return 1 }
+func (h *oneHost) Next() (string, bool) { return h.address, false }
+func (h *oneHost) Connected()           {}
+
+var _ zktest.TB = (*testing.T)(nil)

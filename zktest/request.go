@@ -1,0 +1,251 @@
+package zktest
+
+import "fmt"
+
+// Op is an operation code of ZooKeeper's wire protocol.
+type Op int32
+
+// The operations. OpConnect stands for the connect request, which has no code on the wire.
+const (
+	OpConnect         Op = -10
+	OpCloseSession    Op = -11
+	OpError           Op = -1
+	OpCreate          Op = 1
+	OpDelete          Op = 2
+	OpExists          Op = 3
+	OpGetData         Op = 4
+	OpSetData         Op = 5
+	OpGetACL          Op = 6
+	OpSetACL          Op = 7
+	OpGetChildren     Op = 8
+	OpSync            Op = 9
+	OpPing            Op = 11
+	OpGetChildren2    Op = 12
+	OpCheck           Op = 13
+	OpMulti           Op = 14
+	OpCreate2         Op = 15
+	OpReconfig        Op = 16
+	OpCheckWatches    Op = 17
+	OpRemoveWatches   Op = 18
+	OpCreateContainer Op = 19
+	OpDeleteContainer Op = 20
+	OpCreateTTL       Op = 21
+	OpMultiRead       Op = 22
+	OpAuth            Op = 100
+	OpSetWatches      Op = 101
+	OpSASL            Op = 102
+	OpGetEphemerals   Op = 103
+	OpCountChildren   Op = 104
+	OpSetWatches2     Op = 105
+	OpAddWatch        Op = 106
+	OpWhoAmI          Op = 107
+)
+
+// String returns ZooKeeper's name of the operation.
+func (o Op) String() string {
+	switch o {
+	case OpConnect:
+		return "connect"
+	case OpCloseSession:
+		return "closeSession"
+	case OpError:
+		return "error"
+	case OpCreate:
+		return "create"
+	case OpDelete:
+		return "delete"
+	case OpExists:
+		return "exists"
+	case OpGetData:
+		return "getData"
+	case OpSetData:
+		return "setData"
+	case OpGetACL:
+		return "getACL"
+	case OpSetACL:
+		return "setACL"
+	case OpGetChildren:
+		return "getChildren"
+	case OpSync:
+		return "sync"
+	case OpPing:
+		return "ping"
+	case OpGetChildren2:
+		return "getChildren2"
+	case OpCheck:
+		return "check"
+	case OpMulti:
+		return "multi"
+	case OpCreate2:
+		return "create2"
+	case OpReconfig:
+		return "reconfig"
+	case OpCheckWatches:
+		return "checkWatches"
+	case OpRemoveWatches:
+		return "removeWatches"
+	case OpCreateContainer:
+		return "createContainer"
+	case OpDeleteContainer:
+		return "deleteContainer"
+	case OpCreateTTL:
+		return "createTTL"
+	case OpMultiRead:
+		return "multiRead"
+	case OpAuth:
+		return "auth"
+	case OpSetWatches:
+		return "setWatches"
+	case OpSASL:
+		return "sasl"
+	case OpGetEphemerals:
+		return "getEphemerals"
+	case OpCountChildren:
+		return "getAllChildrenNumber"
+	case OpSetWatches2:
+		return "setWatches2"
+	case OpAddWatch:
+		return "addWatch"
+	case OpWhoAmI:
+		return "whoAmI"
+	default:
+		return fmt.Sprintf("op(%d)", int32(o))
+	}
+}
+
+// Writes reports whether the operation changes the tree or the set of sessions, and so takes a zxid of its own.
+func (o Op) Writes() bool {
+	switch o {
+	case OpConnect, OpCloseSession, OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL, OpDelete, OpSetData, OpSetACL,
+		OpMulti, OpCheck:
+		return true
+	default:
+		return false
+	}
+}
+
+// Request is a client's request, as the predicates and hooks of [Server] see it. Fields that an operation does not have
+// are zero. What a hook changes in it is what the server executes.
+type Request struct {
+	Op      Op
+	Xid     int32
+	Client  string // the client's address, or its name on a virtual network
+	Session int64
+
+	Path    string
+	Data    []byte
+	Version int32 // expected version, -1 = any
+	Flags   int32 // of create: 1 ephemeral, 2 sequential, 3 both, 4 container, 5 and 6 TTL
+	TTL     int64
+	ACL     []ACL
+	Watch   bool
+	Ops     []Request // the parts of a multi
+
+	mode     int32 // of addWatch, removeWatches, checkWatches
+	scheme   string
+	zxid     int64 // relativeZxid of setWatches; the last zxid seen of connect
+	timeout  int32 // of connect
+	password []byte
+	watches  watchLists
+	newer    bool // connect: the read-only byte was there
+	bad      bool // the body could not be decoded
+}
+
+// watchLists are the five lists of setWatches2.
+type watchLists struct{ data, exist, child, persistent, recursive []string }
+
+// decodeRequest decodes a packet of an established connection. An error means that not even the header is there.
+func decodeRequest(frame []byte) (*Request, error) {
+	d := &decoder{b: frame}
+	r := &Request{Xid: d.int32(), Op: Op(d.int32())}
+	if d.err != nil {
+		return nil, d.err
+	}
+	r.decodeBody(d, true)
+	r.bad = d.err != nil
+	return r, nil
+}
+
+// decodeBody reads the operation's own fields.
+func (r *Request) decodeBody(d *decoder, top bool) {
+	switch r.Op {
+	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL:
+		r.Path, r.Data, r.ACL, r.Flags = d.string(), d.bytes(), d.acls(), d.int32()
+		r.TTL = -1
+		if r.Op == OpCreateTTL {
+			r.TTL = d.int64()
+		}
+	case OpDelete, OpCheck:
+		r.Path, r.Version = d.string(), d.int32()
+	case OpSetData:
+		r.Path, r.Data, r.Version = d.string(), d.bytes(), d.int32()
+	case OpExists, OpGetData, OpGetChildren, OpGetChildren2:
+		r.Path, r.Watch = d.string(), d.bool()
+	case OpGetACL, OpSync, OpGetEphemerals, OpCountChildren:
+		r.Path = d.string()
+	case OpSetACL:
+		r.Path, r.ACL, r.Version = d.string(), d.acls(), d.int32()
+	case OpMulti, OpMultiRead:
+		if !top {
+			d.fail()
+			return
+		}
+		r.decodeMulti(d)
+	case OpAuth:
+		_ = d.int32()
+		r.scheme, r.Data = d.string(), d.bytes()
+	case OpSetWatches, OpSetWatches2:
+		r.zxid = d.int64()
+		w := &r.watches
+		w.data, w.exist, w.child = d.strings(), d.strings(), d.strings()
+		if r.Op == OpSetWatches2 {
+			w.persistent, w.recursive = d.strings(), d.strings()
+		}
+	case OpAddWatch, OpRemoveWatches, OpCheckWatches:
+		r.Path, r.mode = d.string(), d.int32()
+	default: // ping, closeSession, whoAmI and what we do not know have no body to read
+	}
+}
+
+// decodeMulti reads the parts of a multi: header and body each, up to a header that says done.
+func (r *Request) decodeMulti(d *decoder) {
+	for d.err == nil {
+		op, done, _ := Op(d.int32()), d.bool(), d.int32()
+		if done || d.err != nil {
+			return
+		}
+		part := Request{Op: op}
+		if !allowedIn(r.Op, op) {
+			d.fail()
+			return
+		}
+		part.decodeBody(d, false)
+		r.Ops = append(r.Ops, part)
+	}
+}
+
+// allowedIn tells which operations a multi or a multiRead may hold.
+func allowedIn(multi, op Op) bool {
+	switch op {
+	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL, OpDelete, OpSetData, OpCheck:
+		return multi == OpMulti
+	case OpGetData, OpGetChildren:
+		return multi == OpMultiRead
+	default:
+		return false
+	}
+}
+
+// decodeConnect decodes a connection's first packet.
+func decodeConnect(frame []byte) (*Request, error) {
+	d := &decoder{b: frame}
+	_ = d.int32() // protocol version
+	r := &Request{Op: OpConnect, zxid: d.int64(), timeout: d.int32(), Session: d.int64(), password: d.bytes()}
+	if d.err != nil {
+		return nil, d.err
+	}
+	if len(d.b) > 0 { // the read-only byte; clients older than 3.4 don't send it
+		_, r.newer = d.bool(), true
+	}
+	return r, nil
+}

@@ -1,0 +1,253 @@
+package zktest
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"time"
+)
+
+// session is a ZooKeeper session.
+type session struct {
+	id         int64
+	timeout    int64 // ms, as granted at its creation
+	current    int64 // ms, as granted last; a restart goes back to timeout
+	conn       *conn // nil while nobody is connected
+	touched    time.Time
+	expires    int64 // ms of the session clock, a multiple of the tick
+	ephemerals map[string]struct{}
+}
+
+// SessionInfo describes a live session.
+type SessionInfo struct {
+	ID         int64
+	Timeout    time.Duration // as negotiated last
+	Ephemerals []string      // paths, sorted
+	Watches    int           // paths watched, data and child watches counted apart
+	Client     string        // the client's address, or its name on a virtual network; "" while not connected
+	LastTouch  time.Time     // when the server last heard from it
+	Expires    time.Time     // when it expires if nothing more is heard
+}
+
+// sessionPassword is what a client must show to come back to a session. It is a function of the id, so that it outlives
+// restarts, as the real server's.
+func sessionPassword(id int64) []byte {
+	var b [16]byte
+	copy(b[:], "zktest")
+	binary.BigEndian.PutUint64(b[8:], uint64(id))
+	sum := sha256.Sum256(b[:])
+	return sum[:16]
+}
+
+// sessionClock counts the milliseconds by which sessions expire. It can stand still.
+type sessionClock struct {
+	origin  time.Time
+	stopped time.Time // set while it stands still
+	timer   *time.Timer
+	armed   int64 // when the timer fires; 0 = not armed
+}
+
+func (k *sessionClock) start() {
+	if k.origin.IsZero() {
+		k.origin = time.Now()
+	}
+}
+
+func (k *sessionClock) now() int64 {
+	if !k.stopped.IsZero() {
+		return k.stopped.Sub(k.origin).Milliseconds()
+	}
+	return time.Since(k.origin).Milliseconds()
+}
+
+func (k *sessionClock) stop() {
+	if k.stopped.IsZero() {
+		k.stopped = time.Now()
+	}
+}
+
+func (k *sessionClock) resume() {
+	if !k.stopped.IsZero() {
+		k.origin = k.origin.Add(time.Since(k.stopped))
+		k.stopped = time.Time{}
+	}
+}
+
+// at is the moment at which the clock shows ms.
+func (k *sessionClock) at(ms int64) time.Time {
+	return k.origin.Add(time.Duration(ms) * time.Millisecond)
+}
+
+// arm sets the timer for the next expiry. Called with the lock held.
+func (s *Server) arm() {
+	if s.closed || s.faults.down || s.faults.gate != nil {
+		return
+	}
+	first := int64(0)
+	for _, ses := range s.sessions {
+		if first == 0 || ses.expires < first {
+			first = ses.expires
+		}
+	}
+	if first == s.clock.armed && first != 0 {
+		return
+	}
+	s.disarm()
+	if first == 0 {
+		return
+	}
+	s.clock.armed = first
+	s.wg.Add(1)
+	s.clock.timer = time.AfterFunc(time.Until(s.clock.at(first)), func() {
+		defer s.wg.Done()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.clock.armed == first {
+			s.clock.armed, s.clock.timer = 0, nil
+			s.expireDue()
+			s.arm()
+		}
+	})
+}
+
+// disarm stops the timer. Called with the lock held.
+func (s *Server) disarm() {
+	if s.clock.timer != nil && s.clock.timer.Stop() {
+		s.wg.Done()
+	}
+	s.clock.timer, s.clock.armed = nil, 0
+}
+
+// expireDue ends the sessions whose time is over. Called with the lock held.
+func (s *Server) expireDue() {
+	if s.closed || s.faults.down || s.faults.gate != nil {
+		return
+	}
+	now := s.clock.now()
+	for _, id := range slices.Sorted(maps.Keys(s.sessions)) {
+		if ses := s.sessions[id]; ses.expires <= now {
+			s.stats.SessionsExpired++
+			s.set.log.Info("session expired", "session", id)
+			s.endSession(ses, nil)
+		}
+	}
+}
+
+// touch notes that a session was heard from. Called with the lock held.
+func (s *Server) touch(ses *session, timeout int64) {
+	ses.touched = time.Now()
+	ses.expires = ((s.clock.now()+timeout)/s.set.tick + 1) * s.set.tick
+	if s.clock.armed == 0 || ses.expires < s.clock.armed {
+		s.arm()
+	}
+}
+
+// openSession makes a session. Called with the lock held.
+func (s *Server) openSession(timeout int64) *session {
+	s.zxid++
+	// As in ZooKeeper, ids grow with time: no id comes twice, not even after the data was lost.
+	s.lastID = max(s.lastID+1, 1<<56|(time.Now().UnixMilli()&0xffffffffff)<<16)
+	ses := &session{id: s.lastID, timeout: timeout, current: timeout, ephemerals: map[string]struct{}{}}
+	s.sessions[ses.id] = ses
+	s.stats.SessionsCreated++
+	s.touch(ses, timeout)
+	s.set.log.Info("session created", "session", ses.id, "timeout_ms", timeout)
+	return ses
+}
+
+// endSession removes a session and its ephemerals in one transaction. Its connection, unless it is the one that asks for
+// it, is closed without a word. Called with the lock held.
+func (s *Server) endSession(ses *session, asking *conn) {
+	t := s.begin(ses.id, nil)
+	delete(s.sessions, ses.id)
+	if ses.conn != nil && ses.conn != asking {
+		ses.conn.drop(false)
+	}
+	for _, path := range slices.Sorted(maps.Keys(ses.ephemerals)) {
+		if n := s.tree[path]; n != nil && n.stat.EphemeralOwner == ses.id {
+			parent, _ := parentOf(path)
+			t.unlink(n, s.tree[parent])
+		}
+	}
+	s.commit(t)
+}
+
+// connect answers a connect request. Called with the lock held.
+func (s *Server) connect(c *conn, r *Request) bool {
+	if r.zxid > s.zxid {
+		s.set.log.Info("connect request refused: the client has seen a higher zxid", "client", c.client,
+			"seen", r.zxid, "zxid", s.zxid)
+		return false
+	}
+	c.timeout = min(max(int64(r.timeout), s.set.minTimeout), s.set.maxTimeout)
+	var ses *session
+	if r.Session == 0 {
+		ses = s.openSession(c.timeout)
+	} else {
+		ses = s.sessions[r.Session]
+		if ses != nil && ses.conn != nil {
+			ses.conn.drop(false) // before the password is looked at, as in ZooKeeper
+		}
+		if ses != nil && string(r.password) != string(sessionPassword(r.Session)) {
+			ses = nil
+		}
+		if ses != nil {
+			ses.current = c.timeout
+			s.touch(ses, c.timeout)
+			s.stats.SessionsReattached++
+		}
+	}
+	e := newEncoder()
+	e.int32(0)
+	if ses == nil {
+		e.int32(0)
+		e.int64(0)
+		e.bytes(make([]byte, 16))
+	} else {
+		c.session, ses.conn = ses, c
+		e.int32(int32(c.timeout))
+		e.int64(ses.id)
+		e.bytes(sessionPassword(ses.id))
+	}
+	if r.newer {
+		e.bool(false) // not read-only
+	}
+	c.send(e.frame())
+	return ses != nil
+}
+
+// Sessions returns the live sessions, sorted by id.
+func (s *Server) Sessions() []SessionInfo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]SessionInfo, 0, len(s.sessions))
+	for _, id := range slices.Sorted(maps.Keys(s.sessions)) {
+		ses := s.sessions[id]
+		info := SessionInfo{
+			ID: id, Timeout: time.Duration(ses.current) * time.Millisecond,
+			Ephemerals: slices.Sorted(maps.Keys(ses.ephemerals)),
+			LastTouch:  ses.touched, Expires: s.clock.at(ses.expires),
+		}
+		if ses.conn != nil {
+			info.Client = ses.conn.client
+			info.Watches = s.dataWatches.count(ses.conn) + s.childWatches.count(ses.conn)
+		}
+		list = append(list, info)
+	}
+	return list
+}
+
+// KillSession ends a session at once, as if it had expired now: its ephemerals go, its connection closes. It tells
+// whether there was such a session.
+func (s *Server) KillSession(id int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ses := s.sessions[id]
+	if ses == nil {
+		return false
+	}
+	s.endSession(ses, nil)
+	s.arm()
+	return true
+}

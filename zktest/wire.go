@@ -1,0 +1,189 @@
+package zktest
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+)
+
+// errShort ends the decoding of a packet that is shorter than it claims, or that claims what can't be.
+var errShort = errors.New("zktest: malformed packet") //nolint:gochecknoglobals // a sentinel
+
+// decoder reads jute, ZooKeeper's encoding, from one packet. The first fault sticks; what is read after it is zero. It
+// allocates no more than the packet holds, whatever lengths the packet claims.
+type decoder struct {
+	b   []byte
+	err error
+}
+
+func (d *decoder) take(n int) []byte {
+	if d.err != nil || n < 0 || n > len(d.b) {
+		d.fail()
+		return nil
+	}
+	b := d.b[:n:n]
+	d.b = d.b[n:]
+	return b
+}
+
+func (d *decoder) fail() {
+	if d.err == nil {
+		d.err = errShort
+	}
+	d.b = nil
+}
+
+func (d *decoder) bool() bool {
+	b := d.take(1)
+	return b != nil && b[0] != 0
+}
+
+func (d *decoder) int32() int32 {
+	b := d.take(4)
+	if b == nil {
+		return 0
+	}
+	return int32(binary.BigEndian.Uint32(b))
+}
+
+func (d *decoder) int64() int64 {
+	b := d.take(8)
+	if b == nil {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(b))
+}
+
+// bytes reads a buffer; nil is not the same as empty on this wire.
+func (d *decoder) bytes() []byte {
+	n := d.int32()
+	if n == -1 || d.err != nil {
+		return nil
+	}
+	b := d.take(int(n))
+	if d.err != nil {
+		return nil
+	}
+	return append(make([]byte, 0, len(b)), b...)
+}
+
+func (d *decoder) string() string {
+	n := d.int32()
+	if n == -1 || d.err != nil {
+		return ""
+	}
+	return string(d.take(int(n)))
+}
+
+// vector reads a vector's length, bounded by what the rest of the packet can hold.
+func (d *decoder) vector(least int) int {
+	n := int(d.int32())
+	if d.err != nil || n <= 0 {
+		return 0
+	}
+	if n > len(d.b)/least {
+		d.fail()
+		return 0
+	}
+	return n
+}
+
+func (d *decoder) strings() []string {
+	n := d.vector(4)
+	var list []string
+	for range n {
+		list = append(list, d.string())
+	}
+	return list
+}
+
+func (d *decoder) acls() []ACL {
+	n := d.vector(12)
+	var list []ACL
+	for range n {
+		list = append(list, ACL{Perms: d.int32(), Scheme: d.string(), ID: d.string()})
+	}
+	return list
+}
+
+// encoder writes one packet, its length in front.
+type encoder struct{ b []byte }
+
+func newEncoder() *encoder { return &encoder{b: make([]byte, 4, 128)} }
+
+func (e *encoder) frame() []byte {
+	binary.BigEndian.PutUint32(e.b, uint32(len(e.b)-4))
+	return e.b
+}
+
+func (e *encoder) bool(v bool) {
+	if v {
+		e.b = append(e.b, 1)
+	} else {
+		e.b = append(e.b, 0)
+	}
+}
+
+func (e *encoder) int32(v int32) { e.b = binary.BigEndian.AppendUint32(e.b, uint32(v)) }
+func (e *encoder) int64(v int64) { e.b = binary.BigEndian.AppendUint64(e.b, uint64(v)) }
+
+func (e *encoder) bytes(v []byte) {
+	if v == nil {
+		e.int32(-1)
+		return
+	}
+	e.int32(int32(len(v)))
+	e.b = append(e.b, v...)
+}
+
+func (e *encoder) string(v string) {
+	e.int32(int32(len(v)))
+	e.b = append(e.b, v...)
+}
+
+func (e *encoder) strings(list []string) {
+	e.int32(int32(len(list)))
+	for _, v := range list {
+		e.string(v)
+	}
+}
+
+func (e *encoder) acls(list []ACL) {
+	e.int32(int32(len(list)))
+	for _, a := range list {
+		e.int32(a.Perms)
+		e.string(a.Scheme)
+		e.string(a.ID)
+	}
+}
+
+func (e *encoder) stat(s Stat) {
+	e.int64(s.Czxid)
+	e.int64(s.Mzxid)
+	e.int64(s.Ctime)
+	e.int64(s.Mtime)
+	e.int32(s.Version)
+	e.int32(s.Cversion)
+	e.int32(s.Aversion)
+	e.int64(s.EphemeralOwner)
+	e.int32(s.DataLength)
+	e.int32(s.NumChildren)
+	e.int64(s.Pzxid)
+}
+
+// readFrame reads one packet. A length below zero or above limit is an error before anything is allocated.
+func readFrame(r io.Reader, limit int) ([]byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	n := int32(binary.BigEndian.Uint32(head[:]))
+	if n < 0 || int(n) > limit {
+		return nil, errShort
+	}
+	frame := make([]byte, n)
+	if _, err := io.ReadFull(r, frame); err != nil {
+		return nil, err
+	}
+	return frame, nil
+}
