@@ -12,9 +12,9 @@ import (
 // guidLen is the length of a GUID in a name.
 const guidLen = 32
 
-// lastUsable is the first sequence number that is refused: 2^20 creates before
+// firstRefused is the first sequence number that is refused: 2^20 creates before
 // the server's counter sticks.
-const lastUsable = 1<<31 - 1<<20
+const firstRefused = 1<<31 - 1<<20
 
 // NewGUID returns 32 random lower-case hex digits, a version 4 UUID without
 // dashes, as kazoo writes it. It does not block.

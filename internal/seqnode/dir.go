@@ -1,0 +1,106 @@
+package seqnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/kielgo/kiel/session"
+)
+
+// Options say what kind of contenders a [Dir] makes.
+type Options struct {
+	Word   string       // the word of the contenders made here, such as "__lock__"
+	Rivals []string     // the words of those that a contender waits for
+	Data   []byte       // the data of the contenders made here; nil is empty
+	Logger *slog.Logger // nil discards
+}
+
+// Dir makes contenders in one directory. It may be used by several goroutines.
+type Dir struct {
+	session *session.Session
+	path    string
+	opts    Options
+
+	mu      sync.Mutex
+	leaving []*Node // being removed, or made for a caller that gave up
+}
+
+// NewDir returns a maker of contenders in the directory path. It does no I/O. Path
+// and options are checked by the caller.
+func NewDir(s *session.Session, path string, opts Options) *Dir {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	opts.Data = append([]byte{}, opts.Data...) // never nil: a nil would be written as such
+	return &Dir{session: s, path: path, opts: opts}
+}
+
+// Create makes a contender in the newest session, and the directory when it is
+// missing. It waits for a trusted incarnation, and before that until the nodes that
+// this Dir has begun to remove are gone, so that none of them is in the way of the
+// new one. When ctx ends, what was made or may yet be made is removed in the
+// background, and the error wraps the cause.
+func (d *Dir) Create(ctx context.Context) (*Node, error) {
+	for {
+		if err := d.settle(ctx); err != nil {
+			return nil, err
+		}
+		inc, err := d.session.Incarnation(ctx)
+		if err != nil {
+			return nil, err
+		}
+		n := &Node{dir: d, inc: inc, path: session.Join(d.path, NewGUID()+d.opts.Word), gone: make(chan struct{})}
+		err = n.create(ctx)
+		if errors.Is(err, session.ErrSessionExpired) {
+			continue // nothing of it is left, the next session is another try
+		}
+		if err != nil {
+			return nil, err
+		}
+		if n.self.Seq < 0 || n.self.Seq >= firstRefused {
+			_ = n.Remove(ctx) // goes on in the background when ctx ends
+			return nil, fmt.Errorf("%w: %s got %d", ErrSequenceExhausted, d.path, n.self.Seq)
+		}
+		return n, nil
+	}
+}
+
+// settle waits until all nodes in leaving are gone.
+func (d *Dir) settle(ctx context.Context) error {
+	for {
+		n := d.oldestLeaving()
+		if n == nil {
+			return nil
+		}
+		select {
+		case <-n.gone:
+		case <-ctx.Done():
+			return &BlockedError{Path: n.path, Data: d.opts.Data, Ahead: 1, Err: context.Cause(ctx)}
+		}
+	}
+}
+
+// oldestLeaving returns the first in leaving that is not gone yet, or nil. It
+// forgets those in front of it.
+func (d *Dir) oldestLeaving() *Node {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for len(d.leaving) > 0 {
+		select {
+		case <-d.leaving[0].gone:
+			d.leaving = d.leaving[1:]
+		default:
+			return d.leaving[0]
+		}
+	}
+	return nil
+}
+
+func (d *Dir) addLeaving(n *Node) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.leaving = append(d.leaving, n)
+}

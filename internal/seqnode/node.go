@@ -1,0 +1,196 @@
+package seqnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kielgo/kiel/session"
+)
+
+// The pause between two tries to remove a node that can't be removed, such as one
+// in a directory whose ACL was changed.
+const (
+	minPause = 100 * time.Millisecond
+	maxPause = time.Second
+)
+
+// Node is one contender of this process. It is made by [Dir.Create] and ends with
+// its ZooKeeper session or when it is removed.
+type Node struct {
+	dir  *Dir
+	inc  *session.Incarnation // of the session that owns it; used for as long as that lives
+	path string               // without the sequence number until that is known
+	self Contender
+
+	remove sync.Once
+	gone   chan struct{} // closed when it is proved that the node does not exist
+}
+
+// Path returns the node's path.
+func (n *Node) Path() string { return n.path }
+
+// Seq returns the node's sequence number.
+func (n *Node) Seq() int64 { return n.self.Seq }
+
+// create makes the node. The requests do not end with ctx, because a request that
+// was given up may still be carried out: they go on in the background, and what
+// they have made is removed there.
+func (n *Node) create(ctx context.Context) error {
+	type result struct {
+		path string
+		err  error
+	}
+	results := make(chan result)
+	go func() {
+		life := context.WithoutCancel(ctx)
+		path, err := n.make(life, ctx)
+		select {
+		case results <- result{path, err}:
+		case <-ctx.Done():
+			if path != "" {
+				n.removeAll(life, path)
+			}
+			close(n.gone)
+		}
+	}()
+	select {
+	case r := <-results:
+		if r.err != nil {
+			return r.err
+		}
+		n.path = r.path
+		var ok bool
+		if n.self, ok = Parse(name(r.path), n.dir.opts.Word); !ok {
+			n.Abandon(ctx)
+			return fmt.Errorf("seqnode: the server named a contender %q", r.path)
+		}
+		return nil
+	case <-ctx.Done():
+		n.dir.addLeaving(n)
+		return context.Cause(ctx)
+	}
+}
+
+// make creates the node and returns its path. It asks with life, and tries again
+// only while ctx lasts. When it returns an error, no node stands, as far as the
+// server lets us see.
+func (n *Node) make(life, ctx context.Context) (string, error) {
+	for {
+		path, err := n.inc.Create(life, n.path, n.dir.opts.Data, session.EphemeralSequential)
+		if errors.Is(err, session.ErrUncertain) {
+			path, err = n.find(life)
+		}
+		if errors.Is(err, session.ErrNoNode) {
+			err = n.inc.EnsurePath(life, n.dir.path)
+			if errors.Is(err, session.ErrUncertain) {
+				err = nil // the next create shows it
+			}
+		}
+		if err != nil || path != "" {
+			return path, err
+		}
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
+	}
+}
+
+// find looks for the node after the reply to its create was lost, and returns its
+// path, or "" when it was not made. The request has returned, and the Sync is
+// behind it: what is not seen now will not appear later. Should there be several,
+// the first is ours and the others are removed.
+func (n *Node) find(life context.Context) (string, error) {
+	if err := n.inc.Sync(life, n.dir.path); err != nil {
+		return "", err
+	}
+	children, _, err := n.inc.Children(life, n.dir.path)
+	if err != nil {
+		return "", err
+	}
+	prefix := name(n.path)
+	found := ""
+	for _, c := range Contenders(children, n.dir.opts.Word) {
+		if !strings.HasPrefix(c.Name, prefix) {
+			continue
+		}
+		path := session.Join(n.dir.path, c.Name)
+		exists, stat, err := n.inc.Exists(life, path)
+		switch {
+		case err != nil:
+			return "", err // only when the session is over
+		case !exists || stat.EphemeralOwner != n.inc.SessionID():
+		case found == "":
+			found = path
+		default:
+			n.removeAll(life, path)
+		}
+	}
+	return found, nil
+}
+
+// Remove deletes the node and waits until it is proved gone, by an answer of the
+// server or by the end of its session. When ctx ends first, the removal goes on in
+// the background and the error wraps the cause. It may be called several times.
+func (n *Node) Remove(ctx context.Context) error {
+	n.Abandon(ctx)
+	select {
+	case <-n.gone:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Abandon begins to delete the node in the background, also after ctx has ended.
+// It does not block.
+func (n *Node) Abandon(ctx context.Context) {
+	n.remove.Do(func() {
+		n.dir.addLeaving(n)
+		go func() {
+			defer close(n.gone)
+			n.removeAll(context.WithoutCancel(ctx), n.path)
+		}()
+	})
+}
+
+// removeAll deletes path until it is gone or its session is over.
+func (n *Node) removeAll(life context.Context, path string) {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		err := n.inc.Delete(life, path, -1)
+		if errors.Is(err, session.ErrUncertain) {
+			err = n.checkGone(life, path, err)
+		}
+		if err == nil || errors.Is(err, session.ErrNoNode) || over(err) {
+			return
+		}
+		n.dir.opts.Logger.WarnContext(life, "contender not removed yet", "path", path, "error", err)
+		<-time.After(pause)
+	}
+}
+
+// checkGone returns nil when path is not there any more, and lost otherwise. No
+// other node ever has this name: the GUID in it is ours alone.
+func (n *Node) checkGone(life context.Context, path string, lost error) error {
+	if err := n.inc.Sync(life, n.dir.path); err != nil && !errors.Is(err, session.ErrNoNode) {
+		return err
+	}
+	exists, _, err := n.inc.Exists(life, path)
+	if err != nil {
+		return err
+	}
+	if exists {
+		return lost
+	}
+	return nil
+}
+
+// over reports whether err says that the session of an incarnation has ended, and
+// its ephemeral nodes with it.
+func over(err error) bool {
+	return errors.Is(err, session.ErrSessionExpired) || errors.Is(err, session.ErrClosed) ||
+		errors.Is(err, session.ErrAuthFailed)
+}

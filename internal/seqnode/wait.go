@@ -1,0 +1,216 @@
+package seqnode
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/kielgo/kiel/session"
+)
+
+// line is what stands in front of a node.
+type line struct {
+	first   string // path of the first of all, which is served before the others
+	nearest string // path of the last one in front of the node: the one to watch
+	ahead   int
+}
+
+// Wait waits until nothing stands in front of the node and returns the incarnation
+// in which that was seen; it was trusted after the look. The node keeps its place
+// while the session lives.
+//
+// When ctx ends first, the error is a [*BlockedError], or plain when nothing was
+// seen in front yet. ErrGone says that the node was removed by somebody else, and
+// session.ErrSessionExpired that it went with its session.
+func (n *Node) Wait(ctx context.Context) (*session.Incarnation, error) {
+	for {
+		inc, l, err := n.look(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if l.ahead == 0 {
+			return inc, nil
+		}
+		if err := n.await(ctx, inc, l); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// First looks once whether nothing stands in front of the node. If so, it returns
+// the incarnation in which that was seen; otherwise a [*BlockedError] that wraps
+// blocked. Other errors are those of [Node.Wait].
+func (n *Node) First(ctx context.Context, blocked error) (*session.Incarnation, error) {
+	for {
+		inc, l, err := n.look(ctx)
+		if err != nil || l.ahead == 0 {
+			return inc, err
+		}
+		data, _, err := inc.Get(ctx, l.first)
+		if errors.Is(err, session.ErrNoNode) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return nil, &BlockedError{Path: l.first, Data: data, Ahead: l.ahead, Err: blocked}
+	}
+}
+
+// look lists the directory and returns what stands in front of the node, in an
+// incarnation that was trusted afterwards.
+//
+// A list that holds the node is new enough: whoever stands in front of it was made
+// before it. A list that does not hold it is no answer to the question who is first.
+func (n *Node) look(ctx context.Context) (*session.Incarnation, line, error) {
+	for {
+		inc, err := n.incarnation(ctx)
+		if err != nil {
+			return nil, line{}, err
+		}
+		children, _, err := inc.Children(ctx, n.dir.path)
+		if errors.Is(err, session.ErrNoNode) {
+			return nil, line{}, ErrGone
+		}
+		if err != nil {
+			return nil, line{}, err
+		}
+		l, err := n.front(ctx, inc, children)
+		if err != nil {
+			return nil, line{}, err
+		}
+		if inc.Trusted() {
+			return inc, l, nil
+		}
+	}
+}
+
+// incarnation returns the newest incarnation, if it is of the node's session.
+func (n *Node) incarnation(ctx context.Context) (*session.Incarnation, error) {
+	inc, err := n.dir.session.Incarnation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if inc.SessionID() != n.inc.SessionID() {
+		return nil, session.ErrSessionExpired
+	}
+	return inc, nil
+}
+
+// front returns what stands in front of the node among children.
+func (n *Node) front(ctx context.Context, inc *session.Incarnation, children []string) (line, error) {
+	var (
+		l    line
+		here bool
+	)
+	for _, name := range children {
+		here = here || name == n.self.Name
+	}
+	if !here {
+		return l, ErrGone
+	}
+	for _, c := range Contenders(children, n.dir.opts.Rivals...) {
+		if c.Seq > n.self.Seq {
+			break
+		}
+		if c.Name == n.self.Name {
+			continue
+		}
+		path := session.Join(n.dir.path, c.Name)
+		if c.Seq == n.self.Seq {
+			older, err := n.olderThanSelf(ctx, inc, path)
+			if err != nil {
+				return l, err
+			}
+			if !older {
+				continue
+			}
+		}
+		if l.ahead == 0 {
+			l.first = path
+		}
+		l.nearest = path
+		l.ahead++
+	}
+	return l, nil
+}
+
+// olderThanSelf compares the czxids of two nodes with the same number.
+func (n *Node) olderThanSelf(ctx context.Context, inc *session.Incarnation, path string) (bool, error) {
+	exists, self, err := inc.Exists(ctx, n.path)
+	if err != nil {
+		return false, err
+	}
+	if !exists {
+		return false, ErrGone
+	}
+	exists, other, err := inc.Exists(ctx, path)
+	return exists && other.Czxid < self.Czxid, err
+}
+
+// await waits until the nearest node in front is gone. It looks at it again
+// whenever the watch says so: after a change, a lost connection, the end of an
+// incarnation, and once per session timeout.
+func (n *Node) await(ctx context.Context, inc *session.Incarnation, l line) error {
+	var first []byte // data of the first in the line
+	for again := false; ; again = true {
+		data, _, watch, err := inc.GetW(ctx, l.nearest)
+		if errors.Is(err, session.ErrNoNode) {
+			return nil
+		}
+		if err == nil {
+			first, err = n.lookAround(ctx, inc, &l, data, again)
+		}
+		if err == nil {
+			err = n.pause(ctx, watch)
+		}
+		if err == nil && inc.Context().Err() != nil {
+			inc, err = n.incarnation(ctx)
+		}
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return &BlockedError{Path: l.first, Data: first, Ahead: l.ahead, Err: err}
+		default:
+			return err
+		}
+	}
+}
+
+// lookAround checks, when not for the first time, that the node still stands, and
+// returns the data of the first in the line. Should that be gone, the nearest takes
+// its place, which has the given data and is there: only a list could tell more.
+func (n *Node) lookAround(ctx context.Context, inc *session.Incarnation, l *line, data []byte, again bool) ([]byte, error) {
+	if again {
+		exists, _, err := inc.Exists(ctx, n.path)
+		if err != nil {
+			return nil, err
+		}
+		if !exists {
+			return nil, ErrGone
+		}
+	}
+	if l.first == l.nearest {
+		return data, nil
+	}
+	first, _, err := inc.Get(ctx, l.first)
+	if errors.Is(err, session.ErrNoNode) {
+		l.first = l.nearest
+		return data, nil
+	}
+	return first, err
+}
+
+// pause waits until the watch says that it is time to look again.
+func (n *Node) pause(ctx context.Context, watch *session.Watch) error {
+	defer watch.Stop()
+	select {
+	case <-watch.C():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// name returns the last element of path.
+func name(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }

@@ -1,0 +1,98 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/kielgo/kiel/internal/seqnode"
+	"github.com/kielgo/kiel/session"
+)
+
+// Held is a lock that is ours, until its context ends.
+type Held struct {
+	node    *seqnode.Node
+	inc     *session.Incarnation
+	token   int64
+	ctx     context.Context //nolint:containedctx // a hold is a lifetime
+	end     context.CancelCauseFunc
+	letGo   func() // lets the session close
+	release sync.Once
+}
+
+// hold makes a hold of a node that was seen to be first in inc. It returns nil when
+// inc is not trusted any more, and seqnode.ErrGone when the node is not there.
+func hold(ctx context.Context, s *session.Session, n *seqnode.Node, inc *session.Incarnation) (*Held, error) {
+	exists, stat, watch, err := inc.ExistsW(ctx, n.Path())
+	if err != nil {
+		return nil, err
+	}
+	if !exists {
+		watch.Stop()
+		return nil, seqnode.ErrGone
+	}
+	if !inc.Trusted() {
+		watch.Stop()
+		return nil, nil
+	}
+	h := &Held{node: n, inc: inc, token: stat.Czxid, letGo: s.Hold()}
+	h.ctx, h.end = context.WithCancelCause(inc.Context())
+	go h.guard(watch)
+	return h, nil
+}
+
+// guard ends the hold when its contender disappears.
+func (h *Held) guard(watch *session.Watch) {
+	for {
+		select {
+		case <-watch.C():
+		case <-h.ctx.Done():
+			watch.Stop()
+			return
+		}
+		exists, stat, next, err := h.inc.ExistsW(h.ctx, h.node.Path())
+		switch {
+		case h.ctx.Err() != nil:
+			return
+		case err != nil:
+			h.end(fmt.Errorf("%w: can't look after %s: %w", ErrLost, h.node.Path(), err))
+			return
+		case !exists || stat.Czxid != h.token:
+			h.end(fmt.Errorf("%w: %s", ErrLost, h.node.Path()))
+			return
+		}
+		watch = next
+	}
+}
+
+// Context is the hold: it ends when the lock can't be trusted to be ours any more.
+// Its cause is ErrLost, ErrReleased, or that of the incarnation. It is not derived
+// from Acquire's context.
+func (h *Held) Context() context.Context { return h.ctx }
+
+// Node returns the path of our contender. A write that must not happen after the
+// lock went to another carries session.CheckOp(Node(), -1) in its Multi.
+func (h *Held) Node() string { return h.node.Path() }
+
+// Token returns a number that is larger than that of every holder before: the czxid
+// of our contender.
+func (h *Held) Token() int64 { return h.token }
+
+// Incarnation returns the incarnation in which the lock is held.
+func (h *Held) Incarnation() *session.Incarnation { return h.inc }
+
+// Release ends the hold and removes our contender. Call it once the work under
+// [Held.Context] has returned, also when the hold was lost. It returns nil when the
+// contender is proved gone, or its session is over. When ctx ends first, the error
+// wraps the cause and the removal goes on in the background. Calls after the first
+// wait for the same.
+func (h *Held) Release(ctx context.Context) error {
+	h.release.Do(func() {
+		h.end(ErrReleased)
+		h.letGo()
+	})
+	if err := h.node.Remove(ctx); err != nil {
+		return fmt.Errorf("lock: release %s: %w", h.node.Path(), err)
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kielgo/kiel/internal/seqnode"
+	"github.com/kielgo/kiel/session"
+)
+
+// Lock is one lock. It may be used by several goroutines; each Acquire is a
+// contender of its own.
+type Lock struct {
+	session *session.Session
+	path    string
+	words   []string
+	dir     *seqnode.Dir
+}
+
+// New returns a handle on the lock at path. It checks its arguments and does no
+// I/O. The session must be running for the other methods to succeed.
+func New(s *session.Session, path string, opts Options) (*Lock, error) {
+	if s == nil {
+		return nil, errors.New("lock: no session")
+	}
+	if err := session.CheckPath(path); err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	if err := opts.validate(); err != nil {
+		return nil, err
+	}
+	words := append([]string{word}, opts.ExtraPatterns...)
+	return &Lock{
+		session: s,
+		path:    path,
+		words:   words,
+		dir: seqnode.NewDir(s, path, seqnode.Options{
+			Word:   word,
+			Rivals: words,
+			Data:   []byte(opts.Identifier),
+			Logger: opts.Logger,
+		}),
+	}, nil
+}
+
+// Acquire waits until the lock is ours. It outlives lost connections and expired
+// sessions; after an expiry it queues up again at the end. When ctx ends, the error
+// wraps its cause, and is a [*BlockedError] if another contender was seen in front.
+// Whatever the error, our contender is removed, in the background if need be; the
+// next Acquire or TryAcquire on this handle first waits for that.
+func (l *Lock) Acquire(ctx context.Context) (*Held, error) {
+	return l.acquire(ctx, "acquire", func(n *seqnode.Node) (*session.Incarnation, error) {
+		return n.Wait(ctx)
+	})
+}
+
+// TryAcquire takes the lock if nobody else has it or waits for it. Otherwise the
+// error wraps ErrNotAcquired and is a [*BlockedError]; no contender of ours is left
+// then. It blocks for a few round trips, and while there is no connection.
+func (l *Lock) TryAcquire(ctx context.Context) (*Held, error) {
+	return l.acquire(ctx, "try", func(n *seqnode.Node) (*session.Incarnation, error) {
+		return n.First(ctx, ErrNotAcquired)
+	})
+}
+
+// acquire makes contenders until one of them is first.
+func (l *Lock) acquire(ctx context.Context, op string, first func(*seqnode.Node) (*session.Incarnation, error)) (*Held, error) {
+	for {
+		n, err := l.dir.Create(ctx)
+		if err != nil {
+			return nil, l.wrap(op, err)
+		}
+		held, err := l.turn(ctx, n, first)
+		if err == nil {
+			return held, nil
+		}
+		_ = n.Remove(ctx) // at once when ctx has ended: then it goes on in the background
+		lost := errors.Is(err, seqnode.ErrGone) || errors.Is(err, session.ErrSessionExpired)
+		if !lost || ctx.Err() != nil {
+			return nil, l.wrap(op, err)
+		}
+	}
+}
+
+// turn waits for n's turn. It waits again when trust ends between the moment when
+// it was seen to be first and the moment when it is handed out: n keeps its place.
+func (l *Lock) turn(ctx context.Context, n *seqnode.Node, first func(*seqnode.Node) (*session.Incarnation, error)) (*Held, error) {
+	for {
+		inc, err := first(n)
+		if err != nil {
+			return nil, err
+		}
+		held, err := hold(ctx, l.session, n, inc)
+		if held != nil || err != nil {
+			return held, err
+		}
+	}
+}
+
+// wrap says what failed, and turns what seqnode knows about the znode in the way
+// into ours.
+func (l *Lock) wrap(op string, err error) error {
+	if b, ok := errors.AsType[*seqnode.BlockedError](err); ok {
+		return &BlockedError{Path: l.path, Blocker: b.Path, Identifier: text(b.Data, 256), Ahead: b.Ahead, Err: b.Err}
+	}
+	return fmt.Errorf("lock: %s %s: %w", op, l.path, err)
+}
+
+// text returns data as valid UTF-8 of at most limit bytes.
+func text(data []byte, limit int) string {
+	if limit > 0 && len(data) > limit {
+		data = data[:limit]
+	}
+	return strings.ToValidUTF8(string(data), "")
+}
+
+// Contender is a process that holds a lock or waits for it.
+type Contender struct {
+	Node       string    // path of its znode
+	Identifier string    // its data, as far as it is UTF-8
+	Token      int64     // czxid of its znode
+	Session    int64     // the ZooKeeper session that it ends with; 0 if it ends with none
+	Since      time.Time // when it was made, by the server's clock
+}
+
+// Contenders returns who holds the lock and who waits, in their order: the first
+// one holds it. A lock whose znode is missing has none. It creates nothing.
+func (l *Lock) Contenders(ctx context.Context) ([]Contender, error) {
+	for {
+		list, err := l.contenders(ctx)
+		if err == nil {
+			return list, nil
+		}
+		if !errors.Is(err, session.ErrSessionExpired) || ctx.Err() != nil {
+			return nil, l.wrap("list", err)
+		}
+	}
+}
+
+func (l *Lock) contenders(ctx context.Context) ([]Contender, error) {
+	inc, err := l.session.Incarnation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	children, _, err := inc.Children(ctx, l.path)
+	if errors.Is(err, session.ErrNoNode) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var list []Contender
+	for _, c := range seqnode.Contenders(children, l.words...) {
+		path := session.Join(l.path, c.Name)
+		data, stat, err := inc.Get(ctx, path)
+		if errors.Is(err, session.ErrNoNode) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, Contender{
+			Node:       path,
+			Identifier: text(data, 0),
+			Token:      stat.Czxid,
+			Session:    stat.EphemeralOwner,
+			Since:      time.UnixMilli(stat.Ctime),
+		})
+	}
+	return list, nil
+}

@@ -1,0 +1,244 @@
+package sharedset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/kielgo/kiel/recipe/lock"
+	"github.com/kielgo/kiel/session"
+)
+
+// op is what a change does, as the metric names it.
+type op string
+
+const (
+	opAdd    op = "add"
+	opRemove op = "remove"
+)
+
+// String is for errors, in front of a path.
+func (o op) String() string {
+	if o == opAdd {
+		return "add to"
+	}
+	return "remove from"
+}
+
+// apply returns what the operation makes of items, and how many it adds or removes.
+// Items and operands are sorted and unique, and so is the result.
+func (o op) apply(items, operands []string) (result []string, changed int) {
+	if o == opAdd {
+		result = slices.Concat(items, operands)
+		slices.Sort(result)
+		result = slices.Compact(result)
+		return result, len(result) - len(items)
+	}
+	result = slices.DeleteFunc(slices.Clone(items), func(item string) bool {
+		_, found := slices.BinarySearch(operands, item)
+		return found
+	})
+	return result, len(items) - len(result)
+}
+
+// Add adds items and returns how many of them were not in the set. The znode is
+// made when it is missing. It returns ErrInvalidItem, ErrUnreadable, ErrTooLarge, a
+// [*lock.BlockedError], or an error that wraps the cause of ctx's end or the
+// session's errors; session.ErrUncertain among them says that the items may have
+// been added.
+func (s *Set) Add(ctx context.Context, items ...string) (added int, err error) {
+	for _, item := range items {
+		if err := checkItem(item); err != nil {
+			s.count(opAdd, resultError)
+			return 0, fmt.Errorf("sharedset: add to %s: %w", s.path, err)
+		}
+	}
+	return s.update(ctx, opAdd, items)
+}
+
+// Remove removes items and returns how many of them were in the set. A set that
+// does not exist has none. Its errors are Add's, but for ErrInvalidItem.
+func (s *Set) Remove(ctx context.Context, items ...string) (removed int, err error) {
+	return s.update(ctx, opRemove, items)
+}
+
+// checkItem refuses what could not be written and read back, or would garble a log.
+func checkItem(item string) error {
+	if !utf8.ValidString(item) {
+		return fmt.Errorf("%w: %+q is no valid UTF-8", ErrInvalidItem, item)
+	}
+	for _, r := range item {
+		if unicode.IsControl(r) {
+			return fmt.Errorf("%w: %+q has the control character %U", ErrInvalidItem, item, r)
+		}
+	}
+	return nil
+}
+
+// update makes a change, and counts and names what came of it.
+func (s *Set) update(ctx context.Context, o op, operands []string) (int, error) {
+	operands = slices.Compact(slices.Sorted(slices.Values(operands)))
+	n, err := s.change(ctx, o, operands)
+	result := resultOK
+	switch {
+	case err != nil:
+		result = resultError
+		err = fmt.Errorf("sharedset: %v %s: %w", o, s.path, err)
+	case n == 0:
+		result = resultNoop
+	}
+	s.count(o, result)
+	return n, err
+}
+
+func (s *Set) count(o op, result string) { s.updates.WithLabelValues(string(o), result).Inc() }
+
+// change makes a change under the lock, unless there is nothing to change. It starts
+// over when the lock is lost on the way.
+func (s *Set) change(ctx context.Context, o op, operands []string) (int, error) {
+	if done, err := s.nothingToDo(ctx, o, operands); done || err != nil {
+		return 0, err
+	}
+	unanswered := 0
+	for {
+		held, err := s.acquire(ctx)
+		if err != nil {
+			return 0, err
+		}
+		n, err := s.changeLocked(ctx, held, o, operands, &unanswered)
+		s.release(ctx, held)
+		if !errors.Is(err, errLockLost) && !errors.Is(err, session.ErrSessionExpired) || ctx.Err() != nil {
+			return n, err
+		}
+	}
+}
+
+// nothingToDo reports whether the set is as asked for already, after a Sync. With no
+// items to add it makes a set that is missing.
+func (s *Set) nothingToDo(ctx context.Context, o op, operands []string) (bool, error) {
+	for {
+		inc, err := s.session.Incarnation(ctx)
+		if err != nil {
+			return false, err
+		}
+		items, err := s.readSynced(ctx, inc)
+		switch {
+		case err == nil:
+			_, n := o.apply(items, operands)
+			return n == 0, nil
+		case errors.Is(err, session.ErrNoNode) && o == opRemove:
+			return true, nil
+		case errors.Is(err, session.ErrNoNode) && len(operands) > 0:
+			return false, nil
+		case errors.Is(err, session.ErrNoNode):
+			err = inc.EnsurePath(ctx, s.path)
+			if err == nil {
+				return true, nil
+			}
+		}
+		if session.Classify(err) == session.ClassFatal || ctx.Err() != nil {
+			return false, err
+		}
+	}
+}
+
+func (s *Set) readSynced(ctx context.Context, inc *session.Incarnation) ([]string, error) {
+	if err := inc.Sync(ctx, s.path); err != nil {
+		return nil, err
+	}
+	data, _, err := inc.Get(ctx, s.path)
+	if err != nil {
+		return nil, err
+	}
+	return s.read(inc, data)
+}
+
+// acquire takes the lock, which makes the set's znode if it is missing.
+func (s *Set) acquire(ctx context.Context) (*lock.Held, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.lockTimeout,
+		fmt.Errorf("no lock within %v: %w", s.lockTimeout, context.DeadlineExceeded))
+	defer cancel()
+	return s.lock.Acquire(ctx)
+}
+
+// release gives the lock back. The change is made by then: the caller need not wait
+// long for a lost connection; the removal goes on in the background.
+func (s *Set) release(ctx context.Context, held *lock.Held) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := held.Release(ctx); err != nil {
+		s.logger.WarnContext(ctx, "lock not released yet", "error", err)
+	}
+}
+
+// errLockLost says that somebody removed our contender, or that trust ended.
+var errLockLost = errors.New("sharedset: lock lost")
+
+// changeLocked reads the set, changes it, and writes it if neither the set nor our
+// contender has changed. A write that comes too late is made again from what is
+// there then. The outcome of a write without an answer is seen after a Sync in what
+// remains to be done; *unanswered holds how many items such a write changed.
+func (s *Set) changeLocked(ctx context.Context, held *lock.Held, o op, operands []string, unanswered *int) (int, error) {
+	inc := held.Incarnation()
+	for {
+		// The contender in front of ours was seen gone, so its write is seen, too.
+		data, stat, err := inc.Get(ctx, s.path)
+		if errors.Is(err, session.ErrNoNode) {
+			return 0, errLockLost // the lock is below the set
+		}
+		if err != nil {
+			return 0, err
+		}
+		items, err := s.read(inc, data)
+		if err != nil {
+			return 0, err
+		}
+		items, n := o.apply(items, operands)
+		if n == 0 {
+			return *unanswered, nil
+		}
+		ops, err := s.write(held, items, stat.Version)
+		if err != nil {
+			return 0, err
+		}
+		if held.Context().Err() != nil {
+			return 0, errLockLost
+		}
+		_, err = inc.Multi(ctx, ops...)
+		switch {
+		case err == nil:
+			return n, nil
+		case errors.Is(err, session.ErrUncertain) && ctx.Err() == nil:
+			*unanswered = n
+			if err := inc.Sync(ctx, s.path); err != nil {
+				return 0, err
+			}
+		case errors.Is(err, session.ErrBadVersion):
+			*unanswered = 0
+			s.count(o, resultConflict)
+		case errors.Is(err, session.ErrNoNode):
+			return 0, errLockLost
+		default:
+			return 0, err
+		}
+	}
+}
+
+// write returns the operations that write items over the given version, on the
+// condition that our contender stands, or what it would take to fit a packet.
+func (s *Set) write(held *lock.Held, items []string, version int32) ([]session.Op, error) {
+	data := encode(items)
+	ops := []session.Op{session.CheckOp(held.Node(), -1), session.SetOp(s.path, data, version)}
+	size, limit := 0, held.Incarnation().MaxPacket()
+	for _, op := range ops {
+		size += session.OpSize(op)
+	}
+	if size > limit {
+		return nil, fmt.Errorf("%w: %d items are %d bytes of data, the packet would have %d, the limit is %d", ErrTooLarge, len(items), len(data), size, limit)
+	}
+	return ops, nil
+}

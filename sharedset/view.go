@@ -1,0 +1,96 @@
+package sharedset
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/kielgo/kiel/session"
+)
+
+// View is what the set held when it was read. It is never changed; don't change its
+// Items either.
+type View struct {
+	// Version grows by one when Exists, Items or Err changed. Views with the same
+	// version differ only in when, and under which incarnation, they were read.
+	Version uint64
+
+	Items  []string // sorted bytewise, unique; the last good ones when Err is set
+	Exists bool     // whether the znode was there; an empty set is not a missing one
+	Mzxid  int64    // of the znode's last change; 0 when it does not exist
+	Err    error    // why Items are not the present ones: ErrUnreadable, or a read that was refused
+
+	Incarnation *session.Incarnation // under which it was read
+	At          time.Time            // when it was read
+}
+
+// sameContent reports whether two views say the same about the set.
+func (v *View) sameContent(o *View) bool {
+	return v.Exists == o.Exists && errText(v.Err) == errText(o.Err) && slices.Equal(v.Items, o.Items)
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// publication is a view and the signal that a newer one is worth a look.
+type publication struct {
+	view *View
+	next chan struct{}
+}
+
+// View returns the newest view, or nil before the first read. It never blocks.
+func (s *Set) View() *View { return s.current.Load().view }
+
+// Updates yields the newest view, and then each newer one that differs in content
+// or incarnation. A slow caller misses some, but always gets to the latest. It ends
+// when ctx does or the caller breaks off. Any number may run at once.
+func (s *Set) Updates(ctx context.Context) iter.Seq[*View] {
+	return func(yield func(*View) bool) {
+		var last *View
+		for ctx.Err() == nil {
+			p := s.current.Load()
+			if v := p.view; v != nil && (last == nil || v.Version != last.Version || v.Incarnation != last.Incarnation) {
+				if !yield(v) {
+					return
+				}
+				last = v
+				continue
+			}
+			select {
+			case <-p.next:
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// publish makes v, of which Version is not set yet, the newest view. Only Run calls
+// it.
+func (s *Set) publish(v *View) {
+	old := s.current.Load()
+	p := &publication{view: v, next: old.next}
+	wake := true
+	if o := old.view; o != nil {
+		v.Version = o.Version
+		if o.sameContent(v) {
+			v.Items = o.Items // one copy is enough
+			wake = o.Incarnation != v.Incarnation
+		} else {
+			v.Version++
+		}
+	} else {
+		v.Version = 1
+	}
+	if wake {
+		p.next = make(chan struct{})
+	}
+	s.current.Store(p)
+	if wake {
+		close(old.next)
+	}
+}
