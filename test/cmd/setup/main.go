@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -12,8 +13,14 @@ import (
 )
 
 func main() {
+	clean := flag.Bool("clean", false, "remove the cache instead")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := software.Install(ctx, os.Stdout)
+	act := software.Install
+	if *clean {
+		act = software.Clean
+	}
+	err := act(ctx, os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "setup:", err)

@@ -40,6 +40,21 @@ func Install(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
+// Clean removes from the cache what Install has put there.
+func Clean(_ context.Context, out io.Writer) error {
+	cache, err := Cache()
+	if err != nil {
+		return err
+	}
+	for _, p := range append(servers(), python()) {
+		if err := os.RemoveAll(filepath.Join(cache, p.name)); err != nil {
+			return fmt.Errorf("clean the cache: %w", err)
+		}
+	}
+	fmt.Fprintln(out, "setup: cleaned", cache)
+	return nil
+}
+
 // lock makes Installs of several processes take turns; the lock is free when its process is gone.
 func lock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)

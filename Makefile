@@ -1,0 +1,81 @@
+# `make` prints the targets: the lines below with a `##`.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+MODULES := . cmd test
+ALL := ./... ./cmd/... ./test/...
+
+# Longest run of one package's tests.
+TIMEOUT ?= 15m
+FUZZTIME ?= 30s
+COUNT ?= 10
+
+# Packages whose tests start real servers, however far down they import them.
+SERVER_PACKAGES = $(shell go list -e -test -f '{{.ImportPath}} {{join .Deps " "}}' ./test/... \
+	| awk '$$1 ~ /\.test$$/ && /kiel\/test\/servers( |$$)/ { sub(/\.test$$/, "", $$1); print $$1 }')
+UNIT_PACKAGES = $(filter-out $(SERVER_PACKAGES),$(shell go list -e $(ALL)))
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## a group at work, on embedded servers, in under a minute
+	@go run ./cmd/demo-consumer
+
+# The packages without servers run two at a time; the others one by one, each has two cores' worth of processes.
+.PHONY: test
+test: setup vet ## all tests, on real servers, at most 25 minutes on 2 cores
+	@{ go test -json -race -shuffle=on -timeout=$(TIMEOUT) $(UNIT_PACKAGES) || status=1; \
+	   go test -json -race -shuffle=on -timeout=$(TIMEOUT) -p=1 $(SERVER_PACKAGES) || status=1; \
+	   exit $${status:-0}; } | go run ./test/cmd/results
+
+.PHONY: test-unit
+test-unit: ## the tests that need no servers, in under 2 minutes
+	@go test -json -shuffle=on -timeout=$(TIMEOUT) $(UNIT_PACKAGES) | go run ./test/cmd/results
+
+.PHONY: soak
+soak: setup ## the tests on real servers, COUNT=10 times in random order
+	@go test -json -race -shuffle=on -count=$(COUNT) -timeout=0 -p=1 $(SERVER_PACKAGES) | go run ./test/cmd/results
+
+.PHONY: setup
+setup: ## get what the tests need: servers, Python libraries, a C compiler
+	@go run ./test/cmd/setup
+
+.PHONY: vet
+vet: ## go vet in all modules
+	@go vet $(ALL)
+
+.PHONY: lint
+lint: ## linters, import rules and formatting; the first time it builds them, 90 s
+	@for module in $(MODULES); do (cd $$module && $(GOLANGCI_LINT) run --allow-serial-runners ./...); done
+
+.PHONY: fix
+fix: ## modernize and format the code
+	@for module in $(MODULES); do (cd $$module && go fix ./... && $(GOLANGCI_LINT) fmt ./...); done
+
+.PHONY: bench
+bench: ## benchmarks that need no servers
+	@go test -run='^$$' -bench=. -benchmem $(UNIT_PACKAGES)
+
+.PHONY: fuzz
+fuzz: ## each fuzz test for FUZZTIME=30s
+	@for package in $$(git grep -l '^func Fuzz' -- '*_test.go' | xargs -rn1 dirname | sort -u); do \
+		for name in $$(go test -list='^Fuzz' ./$$package | grep '^Fuzz'); do \
+			go test -run='^$$' -fuzz="^$$name$$" -fuzztime=$(FUZZTIME) ./$$package; \
+		done; \
+	done
+
+.PHONY: cover
+cover: ## how much of each package its own tests run
+	@mkdir -p out && go test -coverprofile=out/cover.txt ./... | grep -v 'no test files' && go tool cover -func=out/cover.txt | tail -1
+
+.PHONY: ci
+ci: lint test ## what must pass before a change goes in
+
+.PHONY: clean-cache
+clean-cache: ## remove what setup got
+	@go run ./test/cmd/setup -clean

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestVerdict(t *testing.T) {
+	const (
+		start   = `{"Action":"start","Package":"p"}` + "\n"
+		pass    = `{"Action":"pass","Package":"p","Test":"TestA"}` + "\n"
+		end     = `{"Action":"pass","Package":"p","Elapsed":1.5}` + "\n"
+		nothing = `{"Action":"skip","Package":"p"}` + "\n"
+		failed  = `{"Action":"fail","Package":"p"}` + "\n"
+	)
+	for name, c := range map[string]struct {
+		in   string
+		want bool
+		says string
+	}{
+		"passed":            {start + pass + end, true, "PASS: 1 tests, 0 failed, 0 skipped"},
+		"a package without": {start + pass + end + nothing, true, "no tests"},
+		"none at all":       {start + nothing, false, "FAIL: 0 tests"},
+		"empty":             {"", false, "FAIL: 0 tests"},
+		"no end":            {start + pass, false, "FAILED: p never ended"},
+		"skipped":           {start + pass + `{"Action":"skip","Package":"p","Test":"TestB"}` + "\n" + end, false, "SKIPPED (counts as failed): p TestB"},
+		"failed": {
+			start + pass + `{"Action":"output","Package":"p","Test":"TestB","Output":"why\n"}` + "\n" +
+				`{"Action":"fail","Package":"p","Test":"TestB"}` + "\n" + failed, false, "why\n",
+		},
+		"panicked": {
+			start + pass + `{"Action":"output","Package":"p","Test":"TestB","Output":"panic: why\n"}` + "\n" + failed,
+			false, "panic: why\n",
+		},
+		"not built": {
+			`{"Action":"build-output","ImportPath":"p [p.test]","Output":"x.go:1: why\n"}` + "\n" + start + pass +
+				`{"Action":"fail","Package":"p","FailedBuild":"p [p.test]"}` + "\n", false, "x.go:1: why\n",
+		},
+		"not json": {start + pass + end + "go: downloading x\n", true, "go: downloading x\n"},
+		"a figure": {
+			start + pass + `{"Action":"attr","Package":"p","Test":"TestA","Key":"lost","Value":"0"}` + "\n" + end,
+			true, "TestA: lost = 0\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			r := newReport(&out)
+			if err := r.read(strings.NewReader(c.in)); err != nil {
+				t.Fatal(err)
+			}
+			if got := r.summary(time.Second); got != c.want {
+				t.Errorf("summary() = %v, want %v", got, c.want)
+			}
+			if !strings.Contains(out.String(), c.says) {
+				t.Errorf("wrote %q, want %q in it", &out, c.says)
+			}
+		})
+	}
+}
