@@ -22,10 +22,11 @@ func freePorts(tb testing.TB, n int) []int {
 	var ports []int
 	var listeners []net.Listener
 	var err error
+	var listen net.ListenConfig
 	for range 100 * n {
 		port := firstPort + rand.IntN(lastPort-firstPort)
 		var l net.Listener
-		if l, err = net.Listen("tcp", loopback(port)); err != nil {
+		if l, err = listen.Listen(tb.Context(), "tcp", loopback(port)); err != nil {
 			continue
 		}
 		listeners = append(listeners, l)

@@ -162,7 +162,7 @@ func (p *Process) Resume() {
 // are printed, and all but the data stays.
 func newDir(tb testing.TB, name string) string {
 	tb.Helper()
-	dir, err := os.MkdirTemp("", "kiel-"+name+"-")
+	dir, err := os.MkdirTemp("", "kiel-"+name+"-") //nolint:usetesting // it has to outlive a test that failed
 	if err != nil {
 		tb.Fatalf("make a folder for %s: %v", name, err)
 	}

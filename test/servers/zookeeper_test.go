@@ -9,6 +9,7 @@ import (
 )
 
 func TestZooKeeperServes(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{servers.ZooKeeper39, servers.ZooKeeper38} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
