@@ -1,0 +1,68 @@
+package party
+
+import (
+	"context"
+	"errors"
+
+	"github.com/kielgo/kiel/session"
+)
+
+// leave makes sure that no znode of ours stands, and says so to Leave.
+func (l *loop) leave(ctx context.Context) error {
+	if l.hasLeft {
+		return nil
+	}
+	if err := l.remove(ctx); err != nil {
+		return err
+	}
+	l.own, l.absent, l.hasLeft = 0, false, true
+	close(l.left)
+	return nil
+}
+
+// remove deletes the znode of our name if this session owns it.
+func (l *loop) remove(ctx context.Context) error {
+	if l.name == "" || l.inc == nil {
+		return nil
+	}
+	for {
+		// A create whose reply was lost has happened by now or never will.
+		if err := l.inc.Sync(ctx, l.path); err != nil {
+			return ended(err)
+		}
+		exists, stat, err := l.inc.Exists(ctx, l.node)
+		if err != nil {
+			return ended(err)
+		}
+		if !exists || stat.EphemeralOwner != l.sid {
+			return nil
+		}
+		err = l.inc.Delete(ctx, l.node, stat.Version)
+		switch {
+		case err == nil:
+			l.log.Info("left", "session", hex(l.sid))
+			return nil
+		case errors.Is(err, session.ErrNoNode), errors.Is(err, session.ErrBadVersion):
+			// Somebody was faster: look again.
+		case session.Classify(err) == session.ClassUncertain && ctx.Err() == nil:
+			// Look again what came of it.
+		default:
+			return ended(err)
+		}
+	}
+}
+
+// ended returns nil when the ZooKeeper session is over, and our znode with it.
+func ended(err error) error {
+	if errors.Is(err, session.ErrSessionExpired) || errors.Is(err, session.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// leaveFinally leaves at the end of Run, when ctx has perhaps ended already.
+func (l *loop) leaveFinally(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.sess.Timeout())
+	defer cancel()
+	return l.leave(ctx)
+}

@@ -1,0 +1,277 @@
+package party
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kielgo/kiel/session"
+)
+
+const (
+	retryPause = 100 * time.Millisecond
+	// pacePerMember times the number of members is the least time between two
+	// readings of the directory, up to maxPace: while many join at once each
+	// of them reads all the others, and must not do it once per join.
+	pacePerMember = time.Millisecond
+	maxPace       = time.Second
+)
+
+// Run joins, watches, and publishes views until ctx ends; then it leaves, for
+// which it takes at most one session timeout, and returns nil. It holds the
+// session meanwhile. Other results are final: ErrNameTaken, ErrStarted, or an
+// error of package session that can't be mended by trying again.
+func (p *Party) Run(ctx context.Context) error {
+	if p.started.Swap(true) {
+		return fmt.Errorf("party: %s: %w", p.path, ErrStarted)
+	}
+	defer close(p.done)
+	defer p.sess.Hold()()
+	l := &loop{Party: p, members: make(map[string]record)}
+	err := l.run(ctx)
+	if leaveErr := l.leaveFinally(ctx); leaveErr != nil {
+		p.log.Warn("could not leave, the znode goes with the session", "error", leaveErr)
+	}
+	return err
+}
+
+// loop is the state of Run, of its goroutine alone.
+type loop struct {
+	*Party
+	inc     *session.Incarnation
+	sid     int64 // of inc
+	own     int64 // czxid of our znode in this ZooKeeper session; 0 = none seen
+	absent  bool  // no znode of our name stands, as far as we know
+	hasLeft bool
+
+	takenSince time.Time // since when another session is known to hold our name; zero = it does not
+
+	directory session.Stat // of the last reading, zero when members must all be looked at
+	names     []string     // of the last reading
+	members   map[string]record
+	audited   string // the name after which to go on auditing
+	readAt    time.Time
+}
+
+// wanted says whether we should be a member.
+func (l *loop) wanted() bool { return l.name != "" && !l.leaving.Load() }
+
+func (l *loop) run(ctx context.Context) error {
+	for {
+		inc, err := l.sess.Incarnation(ctx)
+		if err == nil {
+			err = l.serve(ctx, inc)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return fmt.Errorf("party: %s: %w", l.path, err)
+		}
+	}
+}
+
+// serve works under one incarnation. It returns nil when that or ctx is over.
+func (l *loop) serve(ctx context.Context, inc *session.Incarnation) error {
+	if inc.SessionID() != l.sid {
+		l.sid, l.own = inc.SessionID(), 0
+	}
+	l.inc = inc
+	l.absent = l.own == 0
+	l.takenSince = time.Time{}
+	l.directory = session.Stat{}
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(inc.Context(), func() { cancel(context.Cause(inc.Context())) })()
+
+	for ctx.Err() == nil {
+		watch, err := l.step(ctx)
+		switch {
+		case err == nil:
+			l.wait(ctx, watch)
+			watch.Stop()
+		case ctx.Err() != nil:
+		case errors.Is(err, session.ErrSessionExpired):
+			<-ctx.Done() // the session is about to end this incarnation
+		case session.Retryable(err), session.Classify(err) == session.ClassUncertain:
+			l.log.Debug("trying again", "error", err)
+			pause(ctx, retryPause)
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *loop) step(ctx context.Context) (*session.Watch, error) {
+	if l.leaving.Load() {
+		if err := l.leave(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return l.look(ctx)
+}
+
+// wait returns when to look again.
+func (l *loop) wait(ctx context.Context, watch *session.Watch) {
+	var taken <-chan time.Time
+	if !l.takenSince.IsZero() {
+		timer := time.NewTimer(time.Until(l.takenSince.Add(l.patience())))
+		defer timer.Stop()
+		taken = timer.C
+	}
+	select {
+	case <-ctx.Done():
+		return
+	case <-l.wake:
+		return
+	case <-taken:
+		return
+	case <-watch.C():
+	}
+	pace := min(maxPace, time.Duration(len(l.members))*pacePerMember)
+	timer := time.NewTimer(time.Until(l.readAt.Add(pace)))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-l.wake:
+	case <-timer.C:
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// patience is how long a dead session's znode may stand: its timeout, which we
+// take to be like ours, and one tick of the servers, which is at most a third
+// of it, and a little for the news to arrive.
+func (l *loop) patience() time.Duration {
+	t := l.inc.Timeout()
+	return t + t/3 + 500*time.Millisecond
+}
+
+// look reads the directory and publishes the view. It joins first when our
+// znode does not stand.
+func (l *loop) look(ctx context.Context) (*session.Watch, error) {
+	for {
+		if l.wanted() && l.absent {
+			if err := l.create(ctx); err != nil {
+				return nil, err
+			}
+		}
+		// No Sync is needed: a session sees its own writes, and what was
+		// there when it began, for that was a write too.
+		names, directory, watch, err := l.inc.ChildrenW(ctx, l.path)
+		if errors.Is(err, session.ErrNoNode) {
+			if err := l.inc.EnsurePath(ctx, l.path); err != nil {
+				return nil, err
+			}
+			l.absent = true
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		view, err := l.read(ctx, names, directory)
+		if err == nil {
+			err = l.judge(ctx, &view)
+		}
+		if err == nil && !(l.wanted() && l.absent) {
+			l.publish(view)
+			return watch, nil
+		}
+		watch.Stop()
+		if err != nil {
+			if errors.Is(err, ErrNameTaken) {
+				l.publish(view)
+			}
+			return nil, err
+		}
+	}
+}
+
+// create sends our znode. What came of it shows when the directory is read.
+func (l *loop) create(ctx context.Context) error {
+	_, err := l.inc.Create(ctx, l.node, l.data, session.Ephemeral)
+	switch {
+	case err == nil, errors.Is(err, session.ErrNodeExists):
+		return nil
+	case errors.Is(err, session.ErrUncertain):
+		// After a Sync it has either happened or will never.
+		return l.inc.Sync(ctx, l.path)
+	case errors.Is(err, session.ErrNoNode):
+		return l.inc.EnsurePath(ctx, l.path)
+	default:
+		return err
+	}
+}
+
+// judge finds out what the znode of our name means, if there is one.
+func (l *loop) judge(ctx context.Context, view *View) error {
+	if l.name == "" {
+		return nil
+	}
+	own, since := l.own, l.takenSince
+	l.own, l.absent, l.takenSince = 0, false, time.Time{}
+	r, stands := l.members[l.name]
+	switch {
+	case !stands:
+		if own != 0 && l.wanted() {
+			l.log.Warn("own znode was deleted, joining again")
+		}
+		l.absent = true
+		return nil
+	case r.Session == l.sid && l.wanted() && l.altered(r):
+		// The others would go by another's word.
+		l.log.Warn("own record was changed, joining again")
+		l.absent = true
+		err := l.inc.Delete(ctx, l.node, r.version)
+		if errors.Is(err, session.ErrNoNode) || errors.Is(err, session.ErrBadVersion) {
+			return nil
+		}
+		return err
+	case r.Session == l.sid:
+		if r.Czxid != own {
+			l.log.Info("joined", "session", hex(l.sid), "czxid", r.Czxid)
+		}
+		l.own = r.Czxid
+		view.Joined = true
+		return nil
+	case !l.wanted():
+		return nil
+	case own != 0:
+		return fmt.Errorf("%w: our znode %s was replaced by one of %s", ErrNameTaken, l.node, owner(r.Session))
+	case since.IsZero():
+		l.takenSince = time.Now()
+		l.log.Info("name is held by another session, waiting for it to go", "holder", hex(r.Session), "patience", l.patience())
+		return nil
+	case time.Since(since) >= l.patience():
+		return fmt.Errorf("%w: %s is held by %s", ErrNameTaken, l.node, owner(r.Session))
+	default:
+		l.takenSince = since
+		return nil
+	}
+}
+
+// altered says whether r, a znode of ours, holds another record than ours.
+func (l *loop) altered(r record) bool {
+	return errors.Is(r.Err, ErrRecordTooLarge) || r.Err == nil && !bytes.Equal(r.Data, l.data)
+}
+
+func owner(session int64) string {
+	if session == 0 {
+		return "no session, it is persistent"
+	}
+	return "session " + hex(session)
+}
+
+func hex(session int64) string { return fmt.Sprintf("0x%x", uint64(session)) }
