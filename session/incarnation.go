@@ -2,28 +2,111 @@ package session
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
-// Incarnation is one unbroken stretch of trust in one ZooKeeper session.
+// Incarnation is one unbroken stretch of trust in one ZooKeeper session. What was true because of the session is to be
+// held under its Context, and checked with Trusted right before each effect.
+//
+// Its operations are bound to the ZooKeeper session: they never run in another one. They go on working after trust has
+// ended for as long as that session lives, so that what it holds can be released, and end with ErrSessionExpired, or
+// ErrClosed, when it is over. Every method may be called from any goroutine.
 type Incarnation struct {
-	ctx context.Context //nolint:containedctx // an incarnation is a lifetime
+	c      *client
+	number uint64
+	ctx    context.Context //nolint:containedctx // an incarnation is a lifetime
+	cancel context.CancelCauseFunc
+	window atomic.Pointer[window]
 }
 
-// Context ends with cause ErrTrustLost, ErrSessionExpired or ErrClosed.
+// window is until when an incarnation may be trusted. Once over it never changes again.
+type window struct {
+	end   instant
+	over  bool
+	ended time.Time // when over: when trust ended
+}
+
+func newIncarnation(ctx context.Context, c *client, number uint64, end instant) *Incarnation {
+	i := &Incarnation{c: c, number: number}
+	i.ctx, i.cancel = context.WithCancelCause(ctx)
+	i.window.Store(&window{end: end})
+	return i
+}
+
+// Context ends, with cause ErrTrustLost, ErrSessionExpired or ErrClosed, a moment after trust has.
 func (i *Incarnation) Context() context.Context { return i.ctx }
 
-// Number grows by one with each incarnation.
-func (i *Incarnation) Number() uint64 { return 0 }
+// Number grows by one from incarnation to incarnation of a Session.
+func (i *Incarnation) Number() uint64 { return i.number }
 
-// SessionID is the ZooKeeper session's id: the EphemeralOwner of what we create.
-func (i *Incarnation) SessionID() int64 { return 0 }
+// SessionID is the ZooKeeper session's id: the EphemeralOwner of what it creates.
+func (i *Incarnation) SessionID() int64 { return i.c.id.Load() }
 
-// Timeout is the negotiated session timeout.
-func (i *Incarnation) Timeout() time.Duration { return 0 }
+// Timeout is the ZooKeeper session's timeout as granted last.
+func (i *Incarnation) Timeout() time.Duration { return i.c.timeout() }
 
-// Trusted looks at the clock now.
-func (i *Incarnation) Trusted() bool { return false }
+// Trusted reports whether the incarnation may be trusted at this moment, by the monotonic and the wall clock. It costs
+// nanoseconds: call it right before each effect. Once false it stays false.
+func (i *Incarnation) Trusted() bool {
+	for {
+		w := i.window.Load()
+		if w.over {
+			return false
+		}
+		if !w.end.reached(i.c.s.now()) {
+			return true
+		}
+		if i.lapse(w) {
+			i.c.s.nudge()
+			return false
+		}
+	}
+}
 
-// TrustEnd is the moment until which this incarnation may be trusted as known now; when it is over, when it ended.
-func (i *Incarnation) TrustEnd() time.Time { return time.Time{} }
+// TrustEnd is the moment until which the incarnation may be trusted as known now; after its end, when it ended.
+func (i *Incarnation) TrustEnd() time.Time {
+	w := i.window.Load()
+	if w.over {
+		return w.ended
+	}
+	return i.c.s.now.timeOf(w.end)
+}
+
+// lapse ends a window that has run out.
+func (i *Incarnation) lapse(w *window) bool {
+	return i.window.CompareAndSwap(w, &window{end: w.end, over: true, ended: i.c.s.now.timeOf(w.end)})
+}
+
+// extend moves the window's end, which may also come nearer. It returns false if the window has run out before: what
+// was once not trusted is not trusted again.
+func (i *Incarnation) extend(end instant) bool {
+	for {
+		w := i.window.Load()
+		switch {
+		case w.over:
+			return false
+		case w.end.reached(i.c.s.now()):
+			i.lapse(w)
+		case i.window.CompareAndSwap(w, &window{end: end}):
+			return true
+		}
+	}
+}
+
+// finish ends the incarnation now, unless its window has run out before, and then its context.
+func (i *Incarnation) finish(cause error) {
+	for {
+		w := i.window.Load()
+		if w.over {
+			break
+		}
+		now := i.c.s.now()
+		if w.end.reached(now) {
+			i.lapse(w)
+		} else if i.window.CompareAndSwap(w, &window{end: w.end, over: true, ended: i.c.s.now.timeOf(now)}) {
+			break
+		}
+	}
+	i.cancel(cause)
+}

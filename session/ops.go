@@ -3,6 +3,11 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
 )
 
 // Mode is the kind of znode to create.
@@ -10,78 +15,261 @@ type Mode int32
 
 // The modes, by ZooKeeper's numbers.
 const (
-	Persistent           Mode = 0
-	Ephemeral            Mode = 1
-	PersistentSequential Mode = 2
-	EphemeralSequential  Mode = 3
+	Persistent           Mode = zk.FlagPersistent
+	Ephemeral            Mode = zk.FlagEphemeral
+	PersistentSequential Mode = zk.FlagSequence
+	EphemeralSequential  Mode = zk.FlagEphemeralSequential
 )
 
-// Op is one operation of a Multi.
-type Op struct {
-	kind    int32
-	path    string
-	data    []byte
-	mode    Mode
-	version int32
-}
+func (m Mode) ephemeral() bool  { return m == Ephemeral || m == EphemeralSequential }
+func (m Mode) sequential() bool { return m == PersistentSequential || m == EphemeralSequential }
 
-// CreateOp creates a znode with the options' ACL.
-func CreateOp(path string, data []byte, mode Mode) Op { return Op{kind: 1, path: path, data: data, mode: mode} }
+// Reads and Sync are repeated inside until they are answered, ctx ends, or the ZooKeeper session does. Writes are
+// repeated only as long as nothing was sent.
 
-// SetOp writes a znode's data if it has the version; -1 is any.
-func SetOp(path string, data []byte, version int32) Op {
-	return Op{kind: 5, path: path, data: data, version: version}
-}
-
-// DeleteOp deletes a znode if it has the version; -1 is any.
-func DeleteOp(path string, version int32) Op { return Op{kind: 2, path: path, version: version} }
-
-// CheckOp refuses the Multi unless the znode has the version; -1 is any.
-func CheckOp(path string, version int32) Op { return Op{kind: 13, path: path, version: version} }
-
-// OpSize is how many bytes op adds to a packet.
-func OpSize(op Op) int { return 256 + len(op.path) + len(op.data) }
-
-// OpResult is the result of one operation of a Multi.
-type OpResult struct {
-	Path string // of what CreateOp created
-	Stat Stat   // of what SetOp wrote
-}
-
-var errTODO = errors.New("session: not written yet")
-
+// Get returns a znode's data and metadata.
 func (i *Incarnation) Get(ctx context.Context, path string) ([]byte, Stat, error) {
-	return nil, Stat{}, errTODO
+	data, stat, _, err := i.get(ctx, path, false)
+	return data, stat, err
 }
+
+// GetW is Get with a watch for changes of the data and for the znode's deletion.
 func (i *Incarnation) GetW(ctx context.Context, path string) ([]byte, Stat, *Watch, error) {
-	return nil, Stat{}, nil, errTODO
+	return i.get(ctx, path, true)
 }
+
+func (i *Incarnation) get(ctx context.Context, path string, watch bool) ([]byte, Stat, *Watch, error) {
+	type reply struct {
+		data []byte
+		stat *Stat
+	}
+	r, w, err := read(ctx, i, "get", opGetData, path, watch, func(conn *zk.Conn, full string) (reply, error) {
+		data, stat, err := conn.Get(full)
+		return reply{data, stat}, err
+	})
+	if err != nil {
+		return nil, Stat{}, nil, err
+	}
+	return r.data, *r.stat, w, nil
+}
+
+// Children returns the names of a znode's children, sorted bytewise, and its metadata.
 func (i *Incarnation) Children(ctx context.Context, path string) ([]string, Stat, error) {
-	return nil, Stat{}, errTODO
+	names, stat, _, err := i.children(ctx, path, false)
+	return names, stat, err
 }
+
+// ChildrenW is Children with a watch for children that come and go, and for the znode's own deletion.
 func (i *Incarnation) ChildrenW(ctx context.Context, path string) ([]string, Stat, *Watch, error) {
-	return nil, Stat{}, nil, errTODO
+	return i.children(ctx, path, true)
 }
+
+func (i *Incarnation) children(ctx context.Context, path string, watch bool) ([]string, Stat, *Watch, error) {
+	type reply struct {
+		names []string
+		stat  *Stat
+	}
+	r, w, err := read(ctx, i, "children of", opChildren2, path, watch, func(conn *zk.Conn, full string) (reply, error) {
+		names, stat, err := conn.Children(full)
+		return reply{names, stat}, err
+	})
+	if err != nil {
+		return nil, Stat{}, nil, err
+	}
+	slices.Sort(r.names)
+	return r.names, *r.stat, w, nil
+}
+
+// Exists reports whether there is such a znode, and its metadata.
 func (i *Incarnation) Exists(ctx context.Context, path string) (bool, Stat, error) {
-	return false, Stat{}, errTODO
+	found, stat, _, err := i.exists(ctx, path, false)
+	return found, stat, err
 }
+
+// ExistsW is Exists with a watch for the znode's creation, deletion, and changes of its data.
 func (i *Incarnation) ExistsW(ctx context.Context, path string) (bool, Stat, *Watch, error) {
-	return false, Stat{}, nil, errTODO
+	return i.exists(ctx, path, true)
 }
+
+func (i *Incarnation) exists(ctx context.Context, path string, watch bool) (bool, Stat, *Watch, error) {
+	type reply struct {
+		found bool
+		stat  *Stat
+	}
+	r, w, err := read(ctx, i, "exists", opExists, path, watch, func(conn *zk.Conn, full string) (reply, error) {
+		found, stat, err := conn.Exists(full)
+		return reply{found, stat}, err
+	})
+	switch {
+	case err != nil:
+		return false, Stat{}, nil, err
+	case !r.found:
+		i.c.ephemerals.gone(i.c.full(path))
+		return false, Stat{}, w, nil
+	}
+	return true, *r.stat, w, nil
+}
+
+// read makes a read, with a watch or without.
+func read[T any](ctx context.Context, i *Incarnation, name string, op int32, path string, watch bool,
+	f func(conn *zk.Conn, full string) (T, error),
+) (T, *Watch, error) {
+	var none T
+	if err := CheckPath(path); err != nil {
+		return none, nil, failure(name, path, err)
+	}
+	full := i.c.full(path)
+	var w *Watch
+	if watch {
+		w = i.join(watchKey{op: op, path: full})
+	}
+	value, err := call(ctx, i.c, false, func(conn *zk.Conn) (T, error) { return f(conn, full) })
+	if err != nil {
+		if w != nil {
+			w.Stop()
+		}
+		i.missing(full, err)
+		return none, nil, failure(name, path, err)
+	}
+	return value, w, nil
+}
+
+// join returns a watch under this incarnation.
+func (i *Incarnation) join(key watchKey) *Watch {
+	w := i.c.watches.join(key, i.Timeout())
+	if i.ctx.Err() == nil {
+		return w // and if it ends from now on, that wakes it
+	}
+	w.Stop()
+	closed := make(chan struct{})
+	close(closed)
+	return &Watch{hub: &i.c.watches, wait: &wait{key: key, c: closed}}
+}
+
+// missing notes what an error tells about an ephemeral znode of ours.
+func (i *Incarnation) missing(full string, err error) {
+	if errors.Is(err, ErrNoNode) {
+		i.c.ephemerals.gone(full)
+	}
+}
+
+// GetACL returns a znode's access control list and metadata.
 func (i *Incarnation) GetACL(ctx context.Context, path string) ([]ACL, Stat, error) {
-	return nil, Stat{}, errTODO
+	type reply struct {
+		acl  []ACL
+		stat *Stat
+	}
+	r, _, err := read(ctx, i, "acl of", opGetACL, path, false, func(conn *zk.Conn, full string) (reply, error) {
+		acl, stat, err := conn.GetACL(full)
+		return reply{acl, stat}, err
+	})
+	if err != nil {
+		return nil, Stat{}, err
+	}
+	return r.acl, *r.stat, nil
 }
+
+// Sync makes the server that we are connected to catch up with the leader, so that the next read shows whatever was
+// written before Sync was called. It proves nothing about the session.
+func (i *Incarnation) Sync(ctx context.Context, path string) error {
+	_, _, err := read(ctx, i, "sync", opSync, path, false, func(conn *zk.Conn, full string) (string, error) {
+		return conn.Sync(full)
+	})
+	return err
+}
+
+// Create makes a znode with the options' ACL and returns its path, which for a sequential one has a number at its end.
+// The parent must exist. Data nil is stored as empty.
 func (i *Incarnation) Create(ctx context.Context, path string, data []byte, mode Mode) (string, error) {
-	return "", errTODO
+	results, err := i.write(ctx, "create", []Op{CreateOp(path, data, mode)}, func(conn *zk.Conn, ops []any) ([]OpResult, error) {
+		r := ops[0].(*zk.CreateRequest) //nolint:forcetypeassert // CreateOp makes it
+		created, err := conn.Create(r.Path, r.Data, r.Flags, r.Acl)
+		return []OpResult{{Path: created}}, err
+	})
+	if err != nil {
+		return "", err
+	}
+	return results[0].Path, nil
 }
-func (i *Incarnation) EnsurePath(ctx context.Context, path string) error { return errTODO }
+
+// Set writes a znode's data if it has that version; -1 is any. It returns the new metadata. Data nil is stored as
+// empty.
 func (i *Incarnation) Set(ctx context.Context, path string, data []byte, version int32) (Stat, error) {
-	return Stat{}, errTODO
+	results, err := i.write(ctx, "set", []Op{SetOp(path, data, version)}, func(conn *zk.Conn, ops []any) ([]OpResult, error) {
+		r := ops[0].(*zk.SetDataRequest) //nolint:forcetypeassert // SetOp makes it
+		stat, err := conn.Set(r.Path, r.Data, r.Version)
+		if err != nil {
+			return nil, err
+		}
+		return []OpResult{{Stat: *stat}}, nil
+	})
+	if err != nil {
+		return Stat{}, err
+	}
+	return results[0].Stat, nil
 }
-func (i *Incarnation) Delete(ctx context.Context, path string, version int32) error { return errTODO }
-func (i *Incarnation) Multi(ctx context.Context, ops ...Op) ([]OpResult, error) {
-	return nil, errTODO
+
+// Delete deletes a znode if it has that version; -1 is any.
+func (i *Incarnation) Delete(ctx context.Context, path string, version int32) error {
+	_, err := i.write(ctx, "delete", []Op{DeleteOp(path, version)}, func(conn *zk.Conn, ops []any) ([]OpResult, error) {
+		r := ops[0].(*zk.DeleteRequest) //nolint:forcetypeassert // DeleteOp makes it
+		return []OpResult{{}}, conn.Delete(r.Path, r.Version)
+	})
+	return err
 }
-func (i *Incarnation) Sync(ctx context.Context, path string) error { return errTODO }
-func (i *Incarnation) EphemeralBytes() (used, budget int)          { return 0, 0 }
-func (i *Incarnation) MaxPacket() int                              { return defaultMaxPacket }
+
+// EnsurePath creates what is missing of a path, parents included, as persistent znodes with empty data.
+func (i *Incarnation) EnsurePath(ctx context.Context, path string) error {
+	if err := CheckPath(path); err != nil {
+		return failure("ensure", path, err)
+	}
+	// A parent may be deleted while we are at it; but not for ever.
+	const tries = 5
+	var err error
+	for range tries {
+		if err = i.ensure(ctx, path); !errors.Is(err, ErrNoNode) && (!errors.Is(err, ErrUncertain) || ctx.Err() != nil) {
+			return err
+		}
+	}
+	return err
+}
+
+func (i *Incarnation) ensure(ctx context.Context, path string) error {
+	found, _, err := i.Exists(ctx, path)
+	if err != nil || found || path == "/" {
+		return err
+	}
+	parent := "/"
+	if at := strings.LastIndexByte(path, '/'); at > 0 {
+		parent = path[:at]
+	}
+	if err := i.ensure(ctx, parent); err != nil {
+		return err
+	}
+	if _, err := i.Create(ctx, path, nil, Persistent); !errors.Is(err, ErrNodeExists) {
+		return err
+	}
+	return nil
+}
+
+// EphemeralBytes returns how many path bytes this session's ephemeral znodes take, what may exist included, and how
+// many they may.
+func (i *Incarnation) EphemeralBytes() (used, budget int) {
+	return i.c.ephemerals.bytes(), i.c.ephemerals.budget
+}
+
+// MaxPacket is the size of the largest request that is sent, in bytes: Options.MaxPacket.
+func (i *Incarnation) MaxPacket() int { return i.c.opts.MaxPacket }
+
+// failure names the operation and the path in an error.
+func failure(name, path string, err error) error {
+	return fmt.Errorf("session: %s %s: %w", name, quotePath(path), err)
+}
+
+// quotePath leaves a sane path as it is.
+func quotePath(path string) string {
+	if CheckPath(path) == nil {
+		return path
+	}
+	return quote(path)
+}

@@ -3,52 +3,196 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// Session keeps one ZooKeeper session after another.
+const (
+	keyError       = "error"
+	keyHost        = "host"
+	keyIncarnation = "incarnation"
+	keyPath        = "path"
+	keyReason      = "reason"
+	keyServer      = "server"
+	keySession     = "session_id"
+	keyText        = "text"
+	keyTimeout     = "timeout"
+	keyWas         = "was"
+)
+
+// Session keeps one ZooKeeper session after another and hands out incarnations. Make one with New, start it with Run.
 type Session struct {
 	servers []string
 	opts    Options
+	log     *slog.Logger
+	now     clock
+
+	running atomic.Bool
+	wake    chan struct{} // something happened that Run's loop must look at
+	wg      sync.WaitGroup
+	state   atomic.Pointer[state]
+	client  atomic.Pointer[client]
+
+	granted        atomic.Int64 // the newest negotiated timeout, 0 before the first
+	lastError      atomic.Pointer[error]
+	expirations    atomic.Uint64
+	reconnects     atomic.Uint64
+	replaced       atomic.Uint64
+	trustLosses    atomic.Uint64
+	timeoutChanges atomic.Uint64
+	badFrames      atomic.Uint64
+	abandoned      atomic.Uint64
+
+	mu      sync.Mutex
+	holders int
 }
 
-// New returns a Session for servers given as "host", "host:port" or IPv6 literals. It only validates; Run connects.
+// state is what Run publishes. It never changes; changed is closed when there is a newer one.
+type state struct {
+	inc     *Incarnation // trusted when published, or nil
+	last    *Incarnation // the newest ever
+	final   error        // Run has ended, or is about to
+	changed chan struct{}
+}
+
+// New returns a Session for servers given as "host", "host:port", an IPv6 address, or "[address]:port". It validates
+// what it is given and does nothing else; Run connects.
 func New(servers []string, opts Options) (*Session, error) {
 	parsed, err := parseServers(servers)
-	empty := opts.ACL != nil && len(opts.ACL) == 0
 	opts = opts.withDefaults()
-	if empty {
-		opts.ACL = []ACL{}
-	}
 	if err := errors.Join(err, opts.validate()); err != nil {
 		return nil, err
 	}
-	return &Session{servers: parsed, opts: opts}, nil
+	s := &Session{
+		servers: parsed,
+		opts:    opts,
+		log:     opts.Logger.With("component", "session"),
+		now:     newClock(),
+		wake:    make(chan struct{}, 1),
+	}
+	s.state.Store(&state{changed: make(chan struct{})})
+	return s, nil
 }
 
-// Run holds the session until ctx ends.
-func (s *Session) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+// Hold says that a part of the program still needs the session: when Run's context ends, Run keeps the session until
+// all that was held is released, or Options.StopTimeout has passed. release may be called any number of times.
+func (s *Session) Hold() (release func()) {
+	s.mu.Lock()
+	s.holders++
+	s.mu.Unlock()
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		s.holders--
+		s.mu.Unlock()
+		s.nudge()
+	})
+}
 
-// Hold says that somebody still needs the session.
-func (s *Session) Hold() (release func()) { return func() {} }
+func (s *Session) held() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.holders > 0
+}
 
-// Incarnation waits for a trusted incarnation.
+// Incarnation waits for an incarnation that is trusted, and returns the newest. It returns ErrClosed, or the error that
+// Run returned, when there will be none, and an error with ctx's cause when ctx ends first.
 func (s *Session) Incarnation(ctx context.Context) (*Incarnation, error) {
-	<-ctx.Done()
-	return nil, context.Cause(ctx)
+	for {
+		st := s.state.Load()
+		switch {
+		case st.final != nil:
+			return nil, st.final
+		case st.inc != nil && st.inc.Trusted():
+			return st.inc, nil
+		}
+		select {
+		case <-st.changed:
+		case <-ctx.Done():
+			err := fmt.Errorf("session: wait for zookeeper at %v: %w", s.servers, context.Cause(ctx))
+			if last := s.lastError.Load(); last != nil {
+				err = fmt.Errorf("%w (last connection error: %v)", err, *last) //nolint:errorlint // not this call's error
+			}
+			return nil, err
+		}
+	}
 }
 
-// Current returns the newest trusted incarnation or nil; it never blocks.
-func (s *Session) Current() *Incarnation { return nil }
+// Current returns the newest incarnation if it is trusted, else nil. It never blocks.
+func (s *Session) Current() *Incarnation {
+	if inc := s.state.Load().inc; inc != nil && inc.Trusted() {
+		return inc
+	}
+	return nil
+}
 
-// GiveUp closes this ZooKeeper session.
-func (s *Session) GiveUp(reason error) { _ = reason }
-
-// Stats returns counters and state.
-func (s *Session) Stats() Stats { return Stats{} }
+// GiveUp closes the present ZooKeeper session, and with it goes all that is ephemeral; the next incarnation is in a new
+// session. Of several calls for one session the first counts. It does not wait.
+func (s *Session) GiveUp(reason error) {
+	c := s.client.Load()
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	if c.giveUp == nil {
+		if reason == nil {
+			reason = errors.New("no reason given")
+		}
+		c.giveUp = reason
+	}
+	c.mu.Unlock()
+	s.nudge()
+}
 
 // Timeout returns the negotiated session timeout, or the asked one before the first connection.
-func (s *Session) Timeout() time.Duration { return s.opts.Timeout }
+func (s *Session) Timeout() time.Duration {
+	if granted := s.granted.Load(); granted > 0 {
+		return time.Duration(granted)
+	}
+	return s.opts.Timeout
+}
 
-// ACL returns the access control list given to what we create.
+// ACL returns the access control list that what we create is given. It must not be changed.
 func (s *Session) ACL() []ACL { return s.opts.ACL }
+
+// nudge makes Run's loop look around.
+func (s *Session) nudge() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// note keeps an error for whoever waits in vain.
+func (s *Session) note(err error) {
+	if err != nil {
+		s.lastError.Store(&err)
+	}
+}
+
+// grant takes over a negotiated timeout.
+func (s *Session) grant(timeout time.Duration) {
+	was := time.Duration(s.granted.Swap(int64(timeout)))
+	switch {
+	case was == 0 && timeout != s.opts.Timeout:
+		s.log.Info("servers granted another session timeout", keyTimeout, timeout, keyWas, s.opts.Timeout)
+	case was != 0 && was != timeout:
+		s.timeoutChanges.Add(1)
+		s.log.Warn("session timeout changed, servers disagree about its limits", keyTimeout, timeout, keyWas, was)
+	}
+}
+
+// publish makes a new state known and wakes who waits for one.
+func (s *Session) publish(inc *Incarnation, final error) {
+	old := s.state.Load()
+	next := &state{inc: inc, last: old.last, final: final, changed: make(chan struct{})}
+	if inc != nil {
+		next.last = inc
+	}
+	s.state.Store(next)
+	close(old.changed)
+}
+
+func sessionID(id int64) string { return fmt.Sprintf("0x%x", uint64(id)) }

@@ -32,3 +32,46 @@ type Stats struct {
 	// TrustEnd is until when the newest incarnation may be trusted, or when it ended.
 	TrustEnd time.Time
 }
+
+// Stats returns what the session tells about itself; it never blocks.
+func (s *Session) Stats() Stats {
+	st := s.state.Load()
+	stats := Stats{
+		State:          "connecting",
+		Expirations:    s.expirations.Load(),
+		Reconnects:     s.reconnects.Load(),
+		Replaced:       s.replaced.Load(),
+		TrustLosses:    s.trustLosses.Load(),
+		TimeoutChanges: s.timeoutChanges.Load(),
+		BadFrames:      s.badFrames.Load(),
+		Abandoned:      s.abandoned.Load(),
+		Timeout:        s.Timeout(),
+	}
+	if st.last != nil {
+		stats.Incarnation = st.last.number
+		stats.TrustEnd = st.last.TrustEnd()
+	}
+	up := false
+	c := s.client.Load()
+	if c != nil {
+		stats.SessionID = c.id.Load()
+		c.mu.Lock()
+		newest, proven := c.trust.newest()
+		up = c.isUp
+		c.mu.Unlock()
+		if proven {
+			stats.LastProof = s.now.timeOf(newest)
+		}
+	}
+	switch {
+	case st.final != nil:
+		stats.State = "closed"
+	case st.inc != nil && st.inc.Trusted() && up:
+		stats.State = "connected"
+	case st.inc != nil && st.inc.Trusted():
+		stats.State = "suspended"
+	case st.last != nil && st.last.c == c:
+		stats.State = "lost"
+	}
+	return stats
+}

@@ -1,10 +1,148 @@
 package session
 
-// Watch tells when to look again.
-type Watch struct{ c chan struct{} }
+import (
+	"sync"
+	"time"
 
-// C is closed when to look again: changed, link dropped, incarnation ended, or T has passed without a hint.
-func (w *Watch) C() <-chan struct{} { return w.c }
+	"github.com/go-zookeeper/zk"
+)
 
-// Stop says that nobody waits any more; optional.
-func (w *Watch) Stop() {}
+// Watch tells when to read again what was read with it. It is a hint, good for one time.
+type Watch struct {
+	hub  *hub
+	wait *wait
+	once sync.Once
+}
+
+// C is closed when to look again: what was read has changed, the connection was dropped, the incarnation has ended, or
+// the session's timeout has passed without any of these. The watch of an incarnation that has ended is closed from
+// the start.
+func (w *Watch) C() <-chan struct{} { return w.wait.c }
+
+// Stop says that nobody waits for this watch any more, and frees at once what otherwise the next hint frees. C may then
+// never be closed. It may be called any number of times.
+func (w *Watch) Stop() { w.once.Do(func() { w.hub.leave(w.wait) }) }
+
+// watchKey is what a server watch is registered for; the operation tells the kind.
+type watchKey struct {
+	op   int32
+	path string
+}
+
+// wait is what all who wait for the same thing share. It ends with the first hint.
+type wait struct {
+	key   watchKey
+	c     chan struct{}
+	users int
+	timer *time.Timer
+}
+
+// hub holds what somebody waits for, on one client. As long as there is a wait, every read of the same kind and path
+// asks the server for a watch; the server keeps one for each kind and path, however often it is asked. So nothing
+// piles up, and a watch that got lost is set again by the next read.
+type hub struct {
+	mu     sync.Mutex
+	waits  map[watchKey]*wait
+	closed bool
+}
+
+// join returns a Watch for key. It must be called before the read is sent, so that no change is missed in between.
+func (h *hub) join(key watchKey, limit time.Duration) *Watch {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w := h.waits[key]
+	if w == nil {
+		w = &wait{key: key, c: make(chan struct{})}
+		if h.closed {
+			close(w.c)
+			return &Watch{hub: h, wait: w}
+		}
+		if h.waits == nil {
+			h.waits = make(map[watchKey]*wait)
+		}
+		h.waits[key] = w
+		w.timer = time.AfterFunc(limit, func() { h.end(w) })
+	}
+	w.users++
+	return &Watch{hub: h, wait: w}
+}
+
+func (h *hub) leave(w *wait) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.users--
+	if w.users == 0 && h.waits[w.key] == w {
+		delete(h.waits, w.key)
+		w.timer.Stop()
+	}
+}
+
+// wanted reports whether somebody waits for key.
+func (h *hub) wanted(key watchKey) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.waits[key] != nil
+}
+
+// event wakes whom an event from the server concerns. It is called from go-zookeeper's receiving loop, before a reply
+// that shows the change is handed on.
+func (h *hub) event(kind zk.EventType, path string) {
+	var ops []int32
+	switch kind {
+	case zk.EventNodeCreated, zk.EventNodeDataChanged:
+		ops = []int32{opExists, opGetData}
+	case zk.EventNodeDeleted:
+		ops = []int32{opExists, opGetData, opChildren2}
+	case zk.EventNodeChildrenChanged:
+		ops = []int32{opChildren2}
+	default:
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, op := range ops {
+		if w := h.waits[watchKey{op: op, path: path}]; w != nil {
+			h.wake(w)
+		}
+	}
+}
+
+// wakeAll wakes everybody.
+func (h *hub) wakeAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, w := range h.waits {
+		h.wake(w)
+	}
+}
+
+// close wakes everybody; what joins later is awake from the start.
+func (h *hub) close() {
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
+	h.wakeAll()
+}
+
+// end wakes those of one wait.
+func (h *hub) end(w *wait) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.waits[w.key] == w {
+		h.wake(w)
+	}
+}
+
+// wake needs mu.
+func (h *hub) wake(w *wait) {
+	delete(h.waits, w.key)
+	w.timer.Stop()
+	close(w.c)
+}
+
+// size is how many waits there are.
+func (h *hub) size() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.waits)
+}

@@ -1,0 +1,415 @@
+package session
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+const (
+	maxCalls     = 512 // requests in flight, with those whose caller has given up
+	maxProofs    = 8   // proofs in flight
+	closeLimit   = 5 * time.Second
+	shortCap     = time.Second // of a handshake
+	bufferMargin = 4 << 10     // of go-zookeeper's send buffer above the largest request
+)
+
+var (
+	errNoAddress = errors.New("session: no server's name can be resolved")
+	errStale     = errors.New("session: no proof of life through this server")
+)
+
+// client is one go-zookeeper client, which lives as long as one ZooKeeper session. A request queued in it can only run
+// in that session, because once the session is over the client connects no more.
+type client struct {
+	s          *Session
+	opts       *Options
+	log        *slog.Logger
+	zk         *zk.Conn
+	drained    chan struct{}   // closed when go-zookeeper's last goroutine has ended
+	ctx        context.Context //nolint:containedctx // the client is a lifetime; the cause says why it ended
+	cancel     context.CancelCauseFunc
+	hosts      *hosts
+	watches    hub
+	ephemerals ephemerals
+	calls      chan struct{} // a slot for each request in flight
+	proofs     chan proof
+	wg         sync.WaitGroup // requests in flight
+	id         atomic.Int64
+	granted    atomic.Int64 // the session's timeout
+
+	mu        sync.Mutex
+	trust     trust
+	conn      *netConn      // the newest connection
+	up        chan struct{} // closed while requests can be sent
+	isUp      bool
+	upSince   instant
+	downSince instant
+	links     uint64 // how many times the connection came up
+	expired   bool
+	giveUp    error
+	refusal   error // of our credentials
+	ended     bool  // no more requests
+	rtt       time.Duration
+	inc       *Incarnation
+}
+
+// proof is the outcome of a proof of life.
+type proof struct {
+	sent instant
+	err  error
+}
+
+// newClient starts a client whose lifetime is part of ctx's values, not of its end.
+func newClient(ctx context.Context, s *Session) (*client, error) {
+	c := &client{
+		s:         s,
+		opts:      &s.opts,
+		log:       s.log,
+		drained:   make(chan struct{}),
+		calls:     make(chan struct{}, maxCalls),
+		proofs:    make(chan proof, maxProofs),
+		up:        make(chan struct{}),
+		downSince: s.now(),
+		trust:     trust{timeout: s.Timeout(), minTimeout: s.opts.MinSessionTimeout},
+	}
+	c.ephemerals.budget = s.opts.EphemeralBudget
+	c.granted.Store(int64(s.Timeout()))
+	c.ctx, c.cancel = context.WithCancelCause(ctx)
+	c.hosts = newHosts(c, s.servers)
+	conn, events, err := zk.Connect(s.servers, s.opts.Timeout,
+		zk.WithDialer(c.dial),
+		zk.WithHostProvider(c.hosts),
+		zk.WithEventCallback(c.event),
+		zk.WithLogger(zkLogger{c.log}),
+		zk.WithLogInfo(false),
+		zk.WithMaxBufferSize(maxReply),
+		zk.WithMaxConnBufferSize(s.opts.MaxPacket+bufferMargin),
+	)
+	if err != nil {
+		c.cancel(err)
+		return nil, fmt.Errorf("session: connect: %w", err)
+	}
+	c.zk = conn
+	s.wg.Go(func() {
+		defer close(c.drained)
+		for range events { //nolint:revive // go-zookeeper drops what nobody takes; all that matters comes through event
+		}
+	})
+	return c, nil
+}
+
+func (c *client) timeout() time.Duration { return time.Duration(c.granted.Load()) }
+
+// refused says why there is to be no further connection.
+func (c *client) refused() error {
+	if c.ctx.Err() != nil {
+		return context.Cause(c.ctx)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.expired {
+		return ErrSessionExpired
+	}
+	return nil
+}
+
+// dial is go-zookeeper's dialer.
+func (c *client) dial(string, string, time.Duration) (net.Conn, error) {
+	if err := c.refused(); err != nil {
+		return nil, err
+	}
+	t, err := c.hosts.next(c.ctx)
+	if err != nil {
+		return nil, err
+	}
+	limit := c.handshakeCap()
+	ctx, cancel := context.WithTimeout(c.ctx, limit)
+	defer cancel()
+	raw, err := c.dialTarget(ctx, t)
+	if err != nil {
+		c.attemptFailed(t.address, err)
+		return nil, err
+	}
+	n := newNetConn(c, raw, t.address, limit)
+	c.mu.Lock()
+	c.conn = n
+	c.mu.Unlock()
+	if err := c.refused(); err != nil {
+		_ = n.Close() // it always succeeds
+		return nil, err
+	}
+	return n, nil
+}
+
+func (c *client) dialTarget(ctx context.Context, t target) (net.Conn, error) {
+	dial := c.opts.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	raw, err := dial(ctx, "tcp", t.address)
+	if err != nil || c.opts.TLS == nil {
+		return raw, err
+	}
+	config := c.opts.TLS.Clone()
+	if config.ServerName == "" {
+		config.ServerName = t.host
+	}
+	secure := tls.Client(raw, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = raw.Close() // the handshake's error is the one that matters
+		return nil, fmt.Errorf("tls to %s: %w", t.address, err)
+	}
+	return secure, nil
+}
+
+// handshakeCap is how long a server may take to accept the connection, and then once more to answer the handshake: long
+// enough for a slow path, short enough to try several servers before trust ends.
+func (c *client) handshakeCap() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return min(max(shortCap, 2*c.rtt)*c.hosts.patience(), c.trust.timeout/4)
+}
+
+// attemptFailed notes why a connection could not be had.
+func (c *client) attemptFailed(address string, err error) {
+	if isTimeout(err) {
+		c.hosts.timeouts++
+	}
+	c.s.note(err)
+	c.log.Debug("connection failed", keyServer, address, keyError, err)
+}
+
+// connectWriting notes that a connect request is about to be written, and when that is.
+func (c *client) connectWriting() instant {
+	now := c.s.now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.trust.writing(now)
+	c.refresh()
+	return now
+}
+
+// connectAnswered takes over what the server granted.
+func (c *client) connectAnswered(written instant, reply connectReply) error {
+	if id := c.id.Load(); id != 0 && id != reply.id {
+		return malformed("connect reply for another session")
+	}
+	c.id.Store(reply.id)
+	c.granted.Store(int64(reply.timeout))
+	c.s.grant(reply.timeout)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rtt = c.s.now().mono - written.mono
+	c.trust.connected(written, reply.timeout)
+	c.refresh()
+	return nil
+}
+
+// authRefused notes that a server does not take our credentials.
+func (c *client) authRefused(a Auth, code int32) error {
+	err := fmt.Errorf("%w: the server refused %v (code %d)", ErrAuthFailed, a, code)
+	c.mu.Lock()
+	c.refusal = err
+	c.mu.Unlock()
+	c.s.nudge()
+	return err
+}
+
+// expire notes that the servers have ended the session.
+func (c *client) expire() {
+	c.mu.Lock()
+	c.expired = true
+	c.mu.Unlock()
+	c.s.nudge()
+}
+
+// refresh brings the end of trust to the incarnation. It needs mu.
+func (c *client) refresh() {
+	if c.inc == nil {
+		return
+	}
+	if end, ok := c.trust.end(); ok && !c.inc.extend(end) {
+		c.s.nudge() // it has lapsed
+	}
+}
+
+// event is go-zookeeper's callback. It is called inside go-zookeeper's loops, so it must not block nor call back.
+func (c *client) event(e zk.Event) {
+	switch {
+	case e.Type != zk.EventSession:
+		if e.Type == zk.EventNodeDeleted {
+			c.ephemerals.gone(e.Path)
+		}
+		c.watches.event(e.Type, e.Path)
+	case e.State == zk.StateHasSession:
+		c.linkUp()
+	case e.State == zk.StateExpired:
+		c.expire()
+	}
+}
+
+func (c *client) linkUp() {
+	c.mu.Lock()
+	if !c.isUp {
+		c.isUp = true
+		c.upSince = c.s.now()
+		c.links++
+		close(c.up)
+	}
+	again := c.links > 1
+	address := c.conn.address
+	c.mu.Unlock()
+	if again {
+		c.s.reconnects.Add(1)
+	}
+	c.log.Debug("connected", keyServer, address, keySession, sessionID(c.id.Load()), keyTimeout, c.timeout())
+	c.s.nudge()
+}
+
+// linkDown notes that a connection has ended, before anybody else can know. It is called once for each.
+func (c *client) linkDown(n *netConn, err error) {
+	c.mu.Lock()
+	wasUp := c.isUp && c.conn == n
+	if wasUp {
+		c.isUp = false
+		c.downSince = c.s.now()
+		c.up = make(chan struct{})
+	}
+	c.mu.Unlock()
+	if errors.Is(err, errFrame) {
+		c.s.badFrames.Add(1)
+		c.log.Warn("server sent a bad frame", keyServer, n.address, keyError, err)
+	}
+	if !wasUp {
+		if !n.ready.Load() {
+			c.attemptFailed(n.address, err)
+		}
+		return
+	}
+	c.s.note(err)
+	if c.ctx.Err() == nil {
+		c.log.Warn("connection lost", keyServer, n.address, keyError, err)
+	}
+	c.watches.wakeAll()
+	c.s.nudge()
+}
+
+// drop closes the current connection; go-zookeeper then looks for another server.
+func (c *client) drop(err error) {
+	c.mu.Lock()
+	n := c.conn
+	c.mu.Unlock()
+	if n != nil {
+		n.fail(err)
+	}
+}
+
+// prove sends a proof of life: a multi of one check goes through the quorum, changes nothing and wakes nobody.
+func (c *client) prove(sent instant) {
+	path := c.full(c.opts.CheckPath)
+	c.start(func() {
+		_, err := c.zk.Multi(&zk.CheckVersionRequest{Path: path, Version: -1})
+		c.proofs <- proof{sent: sent, err: err} // there is room for all that are in flight
+	})
+}
+
+// proved takes over an answered proof and returns until when the session may be trusted now.
+func (c *client) proved(sent instant) instant {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rtt = c.s.now().mono - sent.mono
+	c.trust.prove(sent)
+	c.refresh()
+	end, _ := c.trust.end()
+	return end
+}
+
+// lead makes inc the incarnation whose window follows the proofs; nil for none.
+func (c *client) lead(inc *Incarnation) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inc = inc
+	c.refresh()
+}
+
+// start runs f, which calls go-zookeeper, on a goroutine that end waits for. It returns false when the client has
+// ended.
+func (c *client) start(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return false
+	}
+	c.wg.Go(f)
+	return true
+}
+
+// end ends the client for that reason: no request is sent any more, those in flight end, and go-zookeeper is closed,
+// which also ends the ZooKeeper session if the servers can be reached. It returns at once; done is closed when nothing
+// of the client is left.
+func (c *client) end(cause error) (done <-chan struct{}) {
+	c.cancel(cause)
+	c.watches.close()
+	c.mu.Lock()
+	c.ended = true
+	n, up := c.conn, c.isUp
+	c.mu.Unlock()
+	if n != nil && !up {
+		_ = n.Close() // in a handshake, or useless; it always succeeds
+	}
+	finished := make(chan struct{})
+	c.s.wg.Go(func() {
+		defer close(finished)
+		c.zk.Close()
+		c.mu.Lock()
+		n := c.conn
+		c.mu.Unlock()
+		if n != nil {
+			_ = n.Close() // it always succeeds
+		}
+		timer := time.NewTimer(closeLimit)
+		defer timer.Stop()
+		select {
+		case <-c.drained:
+		case <-timer.C:
+			c.s.abandoned.Add(1)
+			c.log.Error("client did not end when closed")
+		}
+		c.wg.Wait()
+	})
+	return finished
+}
+
+// full returns the path as the servers know it.
+func (c *client) full(path string) string {
+	switch {
+	case c.opts.Chroot == "":
+		return path
+	case path == "/":
+		return c.opts.Chroot
+	default:
+		return c.opts.Chroot + path
+	}
+}
+
+// zkLogger brings go-zookeeper's log into ours.
+type zkLogger struct{ log *slog.Logger }
+
+// Printf logs.
+func (l zkLogger) Printf(format string, args ...any) {
+	l.log.Debug("go-zookeeper", keyText, fmt.Sprintf(format, args...))
+}
+
+func isTimeout(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.As(err, &timeout) && timeout.Timeout()
+}

@@ -1,0 +1,248 @@
+package session
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// netConn stands between go-zookeeper and a connection, and does what go-zookeeper lacks:
+//
+//   - It writes the configured timeout into the connect request (go-zookeeper asks for what it was last granted, so
+//     that one server with a lower limit would lower it for good) and reads the granted one from the reply.
+//   - It presents the credentials as part of the handshake. (go-zookeeper's own way can block for ever when the
+//     connection breaks meanwhile.)
+//   - It bounds the handshake in time; go-zookeeper waits for 6.7 T.
+//   - It hands on whole frames only, and only those that go-zookeeper can decode; the connection is dropped otherwise.
+//   - It puts the watch flag into reads that somebody wants a watch from. go-zookeeper's own lists of watches are never
+//     used: they grow with each call, and setting them again after a reconnect is a data race.
+type netConn struct {
+	net.Conn
+	c       *client
+	address string
+	r       *bufio.Reader
+	limit   time.Duration // of the handshake
+	closing sync.Once
+	ready   atomic.Bool // the handshake is over
+	written instant     // when the connect request was written
+
+	buf  []byte // the last frame read
+	rest []byte // what of it has not been handed on
+
+	mu      sync.Mutex
+	pending map[int32]int32 // by xid, the operations not yet answered
+}
+
+func newNetConn(c *client, raw net.Conn, address string, limit time.Duration) *netConn {
+	return &netConn{
+		Conn:    raw,
+		c:       c,
+		address: address,
+		r:       bufio.NewReaderSize(raw, 16<<10),
+		limit:   limit,
+		pending: make(map[int32]int32),
+	}
+}
+
+// Write takes one whole frame: go-zookeeper writes a request at a time.
+func (n *netConn) Write(b []byte) (int, error) {
+	frame := b
+	switch {
+	case !n.ready.Load():
+		if len(b) < connectRequestSize {
+			return 0, errors.New("session: not a connect request")
+		}
+		// From here on the handshake is bounded; go-zookeeper's own deadlines are ignored until it is over.
+		if err := n.Conn.SetDeadline(time.Now().Add(n.limit)); err != nil {
+			return 0, err
+		}
+		frame = slices.Clone(b)
+		binary.BigEndian.PutUint32(frame[connectRequestTimeout:], uint32(n.c.opts.Timeout.Milliseconds()))
+		n.written = n.c.connectWriting()
+	case len(b) >= 12:
+		frame = n.register(b)
+	}
+	if _, err := n.Conn.Write(frame); err != nil {
+		n.fail(err)
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// register notes the request and sets the watch flag, which is a read's last byte, if somebody waits for the watch.
+func (n *netConn) register(b []byte) []byte {
+	xid, op := int32(binary.BigEndian.Uint32(b[4:])), int32(binary.BigEndian.Uint32(b[8:]))
+	if xid >= 0 {
+		n.mu.Lock()
+		n.pending[xid] = op
+		n.mu.Unlock()
+	}
+	if op != opExists && op != opGetData && op != opChildren2 {
+		return b
+	}
+	p := parser{rest: b[12:]}
+	path := p.bytes()
+	if p.failed || len(p.rest) != 1 || !n.c.watches.wanted(watchKey{op: op, path: string(path)}) {
+		return b
+	}
+	b = slices.Clone(b)
+	b[len(b)-1] = 1
+	return b
+}
+
+// Read hands on the frames that came.
+func (n *netConn) Read(b []byte) (int, error) {
+	if len(n.rest) == 0 {
+		next := n.reply
+		if !n.ready.Load() {
+			next = n.handshake
+		}
+		frame, err := next()
+		if err != nil {
+			n.fail(err)
+			return 0, err
+		}
+		n.rest = frame
+	}
+	copied := copy(b, n.rest)
+	n.rest = n.rest[copied:]
+	return copied, nil
+}
+
+func (n *netConn) frame(smallest, largest int) ([]byte, error) {
+	const keep = 64 << 10
+	if cap(n.buf) > keep {
+		n.buf = nil
+	}
+	var err error
+	n.buf, err = readFrame(n.r, n.buf, smallest, largest)
+	return n.buf, err
+}
+
+// handshake reads the connect reply, authenticates, and returns the reply's frame.
+func (n *netConn) handshake() ([]byte, error) {
+	frame, err := n.frame(minConnectReply, maxConnectReply)
+	if err != nil {
+		return nil, err
+	}
+	frame = slices.Clone(frame)
+	reply, err := parseConnectReply(frame[4:])
+	if err != nil {
+		return nil, err
+	}
+	if reply.expired() {
+		n.c.expire()
+		clear(frame[4+4 : 4+4+4+8]) // timeout and id, so that go-zookeeper comes to the same conclusion
+	} else {
+		if err := n.c.connectAnswered(n.written, reply); err != nil {
+			return nil, err
+		}
+		for _, a := range n.c.opts.Auth {
+			if err := n.authenticate(a); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := n.Conn.SetDeadline(time.Time{}); err != nil {
+		return nil, err
+	}
+	n.ready.Store(true)
+	return frame, nil
+}
+
+func (n *netConn) authenticate(a Auth) error {
+	if _, err := n.Conn.Write(appendAuth(nil, a)); err != nil {
+		return err
+	}
+	frame, err := n.frame(headerSize, maxReply)
+	if err != nil {
+		return err
+	}
+	p := parser{rest: frame[4:]}
+	xid, _, code := p.int32(), p.int64(), p.int32()
+	if xid != xidAuth {
+		return malformed("xid %d in answer to credentials", xid)
+	}
+	if code != 0 {
+		return n.c.authRefused(a, code)
+	}
+	return nil
+}
+
+// reply reads the next frame that go-zookeeper can make use of.
+func (n *netConn) reply() ([]byte, error) {
+	for {
+		frame, err := n.frame(headerSize, maxReply)
+		if err != nil {
+			return nil, err
+		}
+		p := parser{rest: frame[4:]}
+		xid, _, code := p.int32(), p.int64(), p.int32()
+		switch {
+		case xid == xidPing:
+			return frame, nil
+		case xid == xidAuth:
+			continue
+		case xid == xidEvent:
+			return frame, checkEvent(p.rest)
+		case xid < 0:
+			return nil, malformed("xid %d", xid)
+		}
+		n.mu.Lock()
+		op, known := n.pending[xid]
+		delete(n.pending, xid)
+		n.mu.Unlock()
+		if !known {
+			return nil, malformed("xid %d, which was not asked for", xid)
+		}
+		if code != 0 {
+			return frame, nil
+		}
+		return frame, checkReply(op, p.rest)
+	}
+}
+
+// fail tells the client that the connection is of no use any more, and closes it.
+func (n *netConn) fail(err error) {
+	n.closing.Do(func() {
+		n.c.linkDown(n, err)
+		_ = n.Conn.Close() // the error that brought us here is the one that matters
+	})
+}
+
+// Close closes the connection.
+func (n *netConn) Close() error {
+	n.fail(net.ErrClosed)
+	return nil
+}
+
+// SetDeadline, SetReadDeadline and SetWriteDeadline do nothing during the handshake, which has its own.
+
+// SetDeadline sets both deadlines.
+func (n *netConn) SetDeadline(t time.Time) error {
+	if !n.ready.Load() {
+		return nil
+	}
+	return n.Conn.SetDeadline(t)
+}
+
+// SetReadDeadline sets the deadline of reads.
+func (n *netConn) SetReadDeadline(t time.Time) error {
+	if !n.ready.Load() {
+		return nil
+	}
+	return n.Conn.SetReadDeadline(t)
+}
+
+// SetWriteDeadline sets the deadline of writes.
+func (n *netConn) SetWriteDeadline(t time.Time) error {
+	if !n.ready.Load() {
+		return nil
+	}
+	return n.Conn.SetWriteDeadline(t)
+}

@@ -1,0 +1,160 @@
+package session
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"time"
+)
+
+const (
+	firstPause = 50 * time.Millisecond
+	longPause  = time.Second
+	// A connection that lived for this long was a good one: the next attempt begins without a pause.
+	goodConnection = time.Second
+	resolveLimit   = time.Second
+)
+
+// target is one address to dial.
+type target struct {
+	address string // what to dial
+	host    string // the configured name, for TLS
+}
+
+// hosts decides whom to connect to next. In a round every address is tried once, in random order, the one that failed
+// last at the end; names are resolved anew for each round. Between rounds there is a pause of 50 ms that grows to 1 s.
+// (go-zookeeper resolves once and pauses for a flat second.) All methods but newHosts are called from go-zookeeper's
+// connection loop alone; it is go-zookeeper's HostProvider too, but only in name: the dialer asks for targets, because
+// there it may wait.
+type hosts struct {
+	c         *client
+	servers   []string
+	resolve   func(ctx context.Context, host string) ([]string, error) // nil: pass names on
+	queue     []target
+	round     int
+	last      string
+	known     map[string][]string // the last good answers of the resolver
+	connected time.Time           // when the newest session was made or resumed, until the next dial
+	timeouts  int                 // attempts that ran into their time limit since the last success
+}
+
+func newHosts(c *client, servers []string) *hosts {
+	h := &hosts{c: c, servers: servers, known: make(map[string][]string)}
+	if c.opts.Dial == nil {
+		h.resolve = net.DefaultResolver.LookupHost
+	}
+	return h
+}
+
+// Init does nothing.
+func (h *hosts) Init([]string) error { return nil }
+
+// Len is 1: to go-zookeeper we are one server.
+func (h *hosts) Len() int { return 1 }
+
+// Next returns a name for go-zookeeper's log. The flag makes go-zookeeper drop what it has not sent yet, wait for up to
+// a second and notice that it was closed: right when there is nobody to dial any more, and only then.
+func (h *hosts) Next() (string, bool) { return "ensemble", h.c.refused() != nil }
+
+// Connected notes that a session was made or resumed.
+func (h *hosts) Connected() { h.connected, h.timeouts = time.Now(), 0 }
+
+// next waits until it is time and returns the next target.
+func (h *hosts) next(ctx context.Context) (target, error) {
+	if !h.connected.IsZero() {
+		h.queue = nil
+		if time.Since(h.connected) >= goodConnection {
+			h.round = 0
+		}
+		h.connected = time.Time{}
+	}
+	if len(h.queue) == 0 {
+		if err := pause(ctx, h.pause()); err != nil {
+			return target{}, err
+		}
+		h.round++
+		h.fill(ctx)
+	}
+	if len(h.queue) == 0 {
+		return target{}, errNoAddress
+	}
+	t := h.queue[0]
+	h.queue = h.queue[1:]
+	h.last = t.address
+	return t, nil
+}
+
+// pause is how long to wait before the next round.
+func (h *hosts) pause() time.Duration {
+	if h.round == 0 {
+		return 0
+	}
+	d := firstPause
+	for i := 1; i < h.round && d < longPause; i++ {
+		d += d / 2
+	}
+	d = min(d, longPause)
+	return d/2 + rand.N(d/2)
+}
+
+// patience is how much longer than usual to wait for an answer: it doubles when every server in turn was too slow.
+func (h *hosts) patience() time.Duration {
+	return 1 << min(h.timeouts/max(len(h.servers), 1), 8)
+}
+
+func (h *hosts) fill(ctx context.Context) {
+	h.queue = nil
+	for _, server := range h.servers {
+		host, port, err := net.SplitHostPort(server)
+		if err != nil {
+			continue // parseServers made it
+		}
+		if h.resolve == nil {
+			h.queue = append(h.queue, target{address: server, host: host})
+			continue
+		}
+		for _, address := range h.lookup(ctx, host) {
+			h.queue = append(h.queue, target{address: net.JoinHostPort(address, port), host: host})
+		}
+	}
+	rand.Shuffle(len(h.queue), func(i, j int) { h.queue[i], h.queue[j] = h.queue[j], h.queue[i] })
+	for i, t := range h.queue {
+		if t.address == h.last {
+			end := len(h.queue) - 1
+			h.queue[i], h.queue[end] = h.queue[end], h.queue[i]
+			break
+		}
+	}
+}
+
+// lookup resolves a name; when that fails, the last good answer has to do.
+func (h *hosts) lookup(ctx context.Context, host string) []string {
+	if net.ParseIP(host) != nil {
+		return []string{host}
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveLimit)
+	defer cancel()
+	addresses, err := h.resolve(ctx, host)
+	if err != nil || len(addresses) == 0 {
+		h.c.log.Debug("name not resolved", keyHost, host, keyError, err)
+		h.c.s.note(err)
+		return h.known[host]
+	}
+	h.known[host] = addresses
+	return addresses
+}
+
+// pause waits, or returns ctx's cause.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return context.Cause(ctx)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,189 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Op is one operation of a Multi; make it with CreateOp, SetOp, DeleteOp or CheckOp.
+type Op struct {
+	op      int32
+	path    string
+	data    []byte
+	mode    Mode
+	version int32
+}
+
+// CreateOp makes a znode with the options' ACL. Data nil is stored as empty.
+func CreateOp(path string, data []byte, mode Mode) Op {
+	return Op{op: opCreate, path: path, data: data, mode: mode}
+}
+
+// SetOp writes a znode's data if it has that version; -1 is any. Data nil is stored as empty.
+func SetOp(path string, data []byte, version int32) Op {
+	return Op{op: opSetData, path: path, data: data, version: version}
+}
+
+// DeleteOp deletes a znode if it has that version; -1 is any.
+func DeleteOp(path string, version int32) Op { return Op{op: opDelete, path: path, version: version} }
+
+// CheckOp refuses the Multi unless the znode has that version; -1 is any.
+func CheckOp(path string, version int32) Op { return Op{op: opCheck, path: path, version: version} }
+
+// OpResult is the result of one operation of a Multi.
+type OpResult struct {
+	Path string // of what CreateOp made
+	Stat Stat   // of what SetOp wrote
+}
+
+const (
+	requestHeaderSize = 8
+	multiHeaderSize   = 9
+	opAllowance       = 256
+)
+
+// OpSize is how many bytes op adds to a packet, at most, if the chroot and the ACL together take no more than 256
+// bytes. Keep the sum for one Multi below Incarnation.MaxPacket.
+func OpSize(op Op) int { return op.size(nil, 0) + multiHeaderSize + opAllowance }
+
+// size is how many bytes op takes without the header, with a chroot of that length.
+func (o Op) size(acl []ACL, chroot int) int {
+	path := 4 + chroot + len(o.path)
+	switch o.op {
+	case opCreate:
+		size := path + 4 + len(o.data) + 4 + 4
+		for _, a := range acl {
+			size += 4 + 4 + len(a.Scheme) + 4 + len(a.ID)
+		}
+		return size
+	case opSetData:
+		return path + 4 + len(o.data) + 4
+	default:
+		return path + 4
+	}
+}
+
+func (o Op) check() error {
+	path := o.path
+	if o.op == opCreate {
+		if o.mode < Persistent || o.mode > EphemeralSequential {
+			return fmt.Errorf("session: unknown mode %d", o.mode)
+		}
+		if o.mode.sequential() && len(path) > 1 && path[len(path)-1] == '/' {
+			path += "0" // the number alone will be the name
+		}
+	}
+	return CheckPath(path)
+}
+
+// request is the operation as go-zookeeper wants it.
+func (o Op) request(c *client) any {
+	path, data := c.full(o.path), o.data
+	if data == nil {
+		data = []byte{}
+	}
+	switch o.op {
+	case opCreate:
+		return &zk.CreateRequest{Path: path, Data: data, Acl: c.opts.ACL, Flags: int32(o.mode)}
+	case opSetData:
+		return &zk.SetDataRequest{Path: path, Data: data, Version: o.version}
+	case opDelete:
+		return &zk.DeleteRequest{Path: path, Version: o.version}
+	default:
+		return &zk.CheckVersionRequest{Path: path, Version: o.version}
+	}
+}
+
+// Multi does all of the operations, or none. If one is refused the error wraps a *MultiError that tells which.
+func (i *Incarnation) Multi(ctx context.Context, ops ...Op) ([]OpResult, error) {
+	if len(ops) == 0 {
+		return nil, nil
+	}
+	return i.write(ctx, "multi", ops, func(conn *zk.Conn, requests []any) ([]OpResult, error) {
+		replies, err := conn.Multi(requests...)
+		if err != nil {
+			for at, r := range replies {
+				if r.Error != nil {
+					return nil, &MultiError{Index: at, Err: serverError(r.Error)}
+				}
+			}
+			return nil, err
+		}
+		results := make([]OpResult, len(ops))
+		for at, r := range replies[:min(len(replies), len(ops))] {
+			results[at].Path = r.String
+			if r.Stat != nil {
+				results[at].Stat = *r.Stat
+			}
+		}
+		return results, nil
+	})
+}
+
+// write checks operations, makes a request of them and keeps the books of ephemeral znodes.
+func (i *Incarnation) write(ctx context.Context, name string, ops []Op,
+	send func(conn *zk.Conn, requests []any) ([]OpResult, error),
+) ([]OpResult, error) {
+	c := i.c
+	first := ops[0].path
+	requests, ephemerals := make([]any, len(ops)), []ephemeral(nil)
+	size := requestHeaderSize + multiHeaderSize
+	for at, o := range ops {
+		if err := o.check(); err != nil {
+			return nil, failure(name, o.path, err)
+		}
+		requests[at] = o.request(c)
+		size += o.size(c.opts.ACL, len(c.opts.Chroot)) + multiHeaderSize
+		if o.op == opCreate && o.mode.ephemeral() {
+			ephemerals = append(ephemerals, ephemeral{path: c.full(o.path), sequential: o.mode.sequential()})
+		}
+	}
+	if size > c.opts.MaxPacket {
+		return nil, failure(name, first, fmt.Errorf("%w: %d bytes in %d operations, the limit is %d",
+			ErrTooLarge, size, len(ops), c.opts.MaxPacket))
+	}
+	reserved, err := c.ephemerals.reserve(ephemerals)
+	if err != nil {
+		return nil, failure(name, first, err)
+	}
+	results, err := call(ctx, c, true, func(conn *zk.Conn) ([]OpResult, error) { return send(conn, requests) })
+	switch {
+	case err == nil:
+		i.settle(reserved, ops, results)
+		return results, nil
+	case errors.Is(err, ErrUncertain):
+		c.ephemerals.unknown(reserved, ephemerals)
+		return nil, failure(name, first, err)
+	}
+	c.ephemerals.refused(reserved)
+	if refused, ok := errors.AsType[*MultiError](err); ok {
+		first = ops[refused.Index].path
+		if ops[refused.Index].op != opCreate {
+			i.missing(c.full(first), err)
+		}
+	} else if ops[0].op != opCreate && len(ops) == 1 {
+		i.missing(c.full(first), err)
+	}
+	return nil, failure(name, first, err)
+}
+
+// settle books what was done, and brings the paths into our terms.
+func (i *Incarnation) settle(reserved int, ops []Op, results []OpResult) {
+	c := i.c
+	var created []string
+	for at, o := range ops {
+		switch o.op {
+		case opCreate:
+			if o.mode.ephemeral() {
+				created = append(created, results[at].Path)
+			}
+			results[at].Path = results[at].Path[min(len(c.opts.Chroot), len(results[at].Path)):]
+		case opDelete:
+			c.ephemerals.gone(c.full(o.path))
+		}
+	}
+	c.ephemerals.created(reserved, created)
+}

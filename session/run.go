@@ -1,0 +1,305 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+const (
+	// A client without a session for so long, and for at least twice the timeout, is replaced.
+	hopeless = 15 * time.Second
+	// How long a session that is given up may take to close before the next is made.
+	closePatience = time.Second
+)
+
+// errClosing is why serve returns when Run's context has ended and nobody holds the session.
+var errClosing = errors.New("session: closing")
+
+// Run connects and holds the session, makes a new one whenever the servers end it, and proves it alive. When ctx ends
+// it waits until nobody holds the session (Hold), for at most Options.StopTimeout, closes the ZooKeeper session and
+// returns nil. It returns an error when going on is of no use: credentials refused. It can be called once, and leaves
+// no goroutine behind.
+func (s *Session) Run(ctx context.Context) error {
+	if s.running.Swap(true) {
+		return errors.New("session: Run was called before")
+	}
+	defer s.wg.Wait()
+	r := &runner{s: s, ctx: ctx, life: context.WithoutCancel(ctx), stop: ctx.Done()}
+	for {
+		c, err := newClient(r.life, s)
+		if err != nil {
+			s.publish(nil, err)
+			return err
+		}
+		s.client.Store(c)
+		verdict := r.serve(c)
+		s.client.Store(nil)
+		switch {
+		case errors.Is(verdict, errClosing):
+			r.retire(ErrClosed)
+			s.publish(nil, ErrClosed)
+			c.end(ErrClosed)
+			return nil
+		case !errors.Is(verdict, ErrSessionExpired):
+			r.retire(verdict)
+			s.publish(nil, verdict)
+			c.end(verdict)
+			return verdict
+		}
+		r.retire(verdict)
+		done := c.end(verdict)
+		timer := time.NewTimer(closePatience)
+		select {
+		case <-done:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// runner is the state of Run's goroutine.
+type runner struct {
+	s      *Session
+	ctx    context.Context //nolint:containedctx // Run's own
+	life   context.Context //nolint:containedctx // Run's own without its end
+	stop   <-chan struct{} // nil once it was seen
+	until  instant         // when stopping: how long to wait for holders
+	number uint64
+	inc    *Incarnation // the live one
+	proven bool         // a proof was answered, in this Session
+}
+
+// round is what serve keeps about one client.
+type round struct {
+	c        *client
+	links    uint64  // connections seen
+	due      instant // when to send the next proof
+	inFlight int     // proofs
+	rooted   bool    // the chroot exists
+	rooting  bool    // it is being made
+	roots    chan error
+}
+
+// serve looks after a client until it is of no more use, and says why.
+func (r *runner) serve(c *client) error {
+	n := &round{c: c, rooted: c.opts.Chroot == "", roots: make(chan error, 1)}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		next, err := r.look(n)
+		if err != nil {
+			return err
+		}
+		timer.Reset(max(next, 0))
+		select {
+		case <-timer.C:
+		case <-r.s.wake:
+		case p := <-c.proofs:
+			n.inFlight--
+			if err := r.answer(n, p); err != nil {
+				return err
+			}
+		case err := <-n.roots:
+			if err := r.rooted(n, err); err != nil {
+				return err
+			}
+		case <-r.stop:
+			r.stop = nil
+			r.until = r.s.now().add(c.opts.StopTimeout)
+		}
+	}
+}
+
+// look does what is due and returns how long nothing else will be.
+func (r *runner) look(n *round) (time.Duration, error) {
+	c := n.c
+	now := r.s.now()
+	c.mu.Lock()
+	expired, giveUp, refusal := c.expired, c.giveUp, c.refusal
+	up, upSince, downSince, links, timeout := c.isUp, c.upSince, c.downSince, c.links, c.trust.timeout
+	newest, proven := c.trust.newest()
+	c.mu.Unlock()
+
+	next := hopeless
+	if r.stop == nil {
+		if !r.s.held() {
+			return 0, errClosing
+		}
+		if r.until.reached(now) {
+			r.s.log.Error("session closed though it is still in use", keyTimeout, c.opts.StopTimeout)
+			return 0, errClosing
+		}
+		next = min(next, r.until.until(now))
+	}
+	switch {
+	case expired:
+		r.s.expirations.Add(1)
+		r.s.log.Warn("session expired", keySession, sessionID(c.id.Load()))
+		return 0, ErrSessionExpired
+	case giveUp != nil:
+		r.s.log.Warn("session given up", keySession, sessionID(c.id.Load()), keyReason, giveUp)
+		return 0, fmt.Errorf("%w: given up: %w", ErrSessionExpired, giveUp)
+	case refusal != nil:
+		if err := r.refuse(n, refusal); err != nil {
+			return 0, err
+		}
+	}
+
+	r.checkTrust()
+	if r.inc != nil {
+		next = min(next, r.inc.window.Load().end.until(now))
+	}
+
+	if !up {
+		limit := max(2*timeout, hopeless)
+		if gone := now.mono - downSince.mono; gone >= limit {
+			r.s.replaced.Add(1)
+			r.s.log.Error("client replaced, it can't come back", keySession, sessionID(c.id.Load()))
+			return 0, fmt.Errorf("%w: no connection for %v", ErrSessionExpired, gone)
+		}
+		return min(next, downSince.add(limit).until(now)), nil
+	}
+	if links != n.links {
+		n.links, n.due = links, now
+	}
+	if n.due.reached(now) && n.inFlight < maxProofs {
+		n.inFlight++
+		n.due = now.add(timeout / 6)
+		c.prove(now)
+	}
+	// A server may be cut off from the others and go on answering all but proofs: try another while trust lasts.
+	if stale := newest.add(timeout / 2); proven && stale.reached(now) && upSince.add(timeout/3).reached(now) {
+		c.drop(errStale)
+	}
+	return min(next, n.due.until(now)), nil
+}
+
+// answer handles a proof's outcome.
+func (r *runner) answer(n *round, p proof) error {
+	c := n.c
+	err := serverError(p.err)
+	switch {
+	case errors.Is(err, ErrNoNode):
+		// The quorum has answered, so it is a proof; but something is to be made.
+		if c.opts.Chroot != "" {
+			r.makeRoot(n)
+		}
+	case errors.Is(err, ErrNoAuth), errors.Is(err, ErrAuthFailed):
+		return r.refuse(n, c.noAuth(err))
+	case errors.Is(err, ErrSessionExpired):
+		c.expire()
+		return nil
+	case err != nil:
+		r.s.note(err)
+		return nil
+	}
+	r.proven = true
+	end := c.proved(p.sent)
+	r.checkTrust()
+	if r.inc == nil && n.rooted && !end.reached(r.s.now()) {
+		r.begin(c, end)
+	}
+	return nil
+}
+
+// checkTrust ends an incarnation whose window has run out.
+func (r *runner) checkTrust() {
+	if r.inc == nil || r.inc.Trusted() {
+		return
+	}
+	r.s.trustLosses.Add(1)
+	r.s.log.Warn("trust lost", keyIncarnation, r.inc.number, keySession, sessionID(r.inc.SessionID()))
+	r.retire(ErrTrustLost)
+}
+
+// refuse handles credentials that do not open what they should: fatal, unless they once did.
+func (r *runner) refuse(n *round, err error) error {
+	if !r.proven {
+		return err
+	}
+	n.c.mu.Lock()
+	n.c.refusal = nil
+	n.c.mu.Unlock()
+	r.s.note(err)
+	r.s.log.Error("no proof of life", keyError, err)
+	return nil
+}
+
+// begin makes a new incarnation.
+func (r *runner) begin(c *client, end instant) {
+	r.number++
+	r.inc = newIncarnation(r.life, c, r.number, end)
+	c.lead(r.inc)
+	r.s.log.Info("trusted", keyIncarnation, r.number, keySession, sessionID(c.id.Load()), keyTimeout, c.timeout())
+	r.s.publish(r.inc, nil)
+}
+
+// retire ends the incarnation, if there is one.
+func (r *runner) retire(cause error) {
+	if r.inc == nil {
+		return
+	}
+	c := r.inc.c
+	c.lead(nil)
+	r.inc.finish(cause)
+	c.watches.wakeAll()
+	r.inc = nil
+	r.s.publish(nil, nil)
+}
+
+// makeRoot creates the chroot on a goroutine of the client's.
+func (r *runner) makeRoot(n *round) {
+	if n.rooting {
+		return
+	}
+	n.rooting = n.c.start(func() { n.roots <- n.c.ensureRoot() })
+}
+
+// rooted handles the outcome of makeRoot.
+func (r *runner) rooted(n *round, err error) error {
+	n.rooting = false
+	if err == nil {
+		n.rooted = true
+		n.due = r.s.now()
+		return nil
+	}
+	if errors.Is(err, ErrNoAuth) || errors.Is(err, ErrInvalidACL) {
+		return r.refuse(n, err)
+	}
+	r.s.note(err)
+	return nil
+}
+
+// noAuth explains why the check path can't be read.
+func (c *client) noAuth(err error) error {
+	path := c.opts.CheckPath
+	if len(c.opts.Auth) == 0 {
+		return fmt.Errorf("%w: %s can't be read, and no credentials are given: %w", ErrAuthFailed, c.full(path), err)
+	}
+	return fmt.Errorf("%w: %s can't be read as %v: %w", ErrAuthFailed, c.full(path), c.opts.Auth, err)
+}
+
+// ensureRoot creates the chroot.
+func (c *client) ensureRoot() error {
+	path := c.opts.Chroot
+	for i := 1; i <= len(path); i++ {
+		if i < len(path) && path[i] != '/' {
+			continue
+		}
+		_, err := c.zk.Create(path[:i], []byte{}, zk.FlagPersistent, c.opts.ACL)
+		if err = serverError(err); err == nil || errors.Is(err, ErrNodeExists) {
+			continue
+		}
+		if errors.Is(err, ErrNoAuth) { // to create; that it is there is all we need
+			if found, _, missing := c.zk.Exists(path[:i]); missing == nil && found {
+				continue
+			}
+		}
+		return fmt.Errorf("session: create chroot %s: %w", path[:i], err)
+	}
+	return nil
+}
