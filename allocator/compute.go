@@ -1,0 +1,179 @@
+package allocator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/party"
+	"github.com/kielgo/kiel/session"
+)
+
+// job is a computation that runs on a goroutine of its own, because the
+// allocation function is user code.
+type job struct {
+	trigger Trigger
+	changes int // loop.changes when it started
+	inc     *session.Incarnation
+	joined  bool
+	hasSeed bool
+	since   time.Time    // of the first change it is for
+	late    bool         // has not returned within computeTimeout
+	callers []chan error // of Rebalance, who wait for it
+}
+
+// result is what a job came to: a mapping or an error, and what it found amiss
+// on the way.
+type result struct {
+	mapping *mapping
+	err     error
+	records error // about members' records
+	items   error // about items that are allocated to nobody
+	took    time.Duration
+}
+
+// compute starts a job for what was read last.
+func (l *loop) compute(ctx context.Context) {
+	now := time.Now()
+	j := &job{
+		trigger: l.changed, changes: l.changes, inc: l.members.Incarnation, joined: l.members.Joined,
+		hasSeed: l.set.Err == nil && l.hasSeed(l.set), since: l.coalescer.first, callers: l.reread,
+	}
+	if l.last == nil {
+		j.trigger = TriggerInitial
+	}
+	l.coalescer.acted(now)
+	l.job, l.overdue, l.changed, l.reread = j, time.After(computeTimeout), "", nil
+	l.metrics.duration.WithLabelValues(stageSettle).Observe(now.Sub(j.since).Seconds())
+
+	members, items := l.members.Members, l.set.Items
+	l.running.Go("allocation function", func() {
+		r := result{err: fmt.Errorf("%w: it ended its goroutine", ErrFuncFailed)}
+		defer func() { send(ctx, l.results, r) }()
+		r = computeMapping(members, items, l.opts)
+	})
+}
+
+// computeMapping is pure, but for the allocation function that it calls.
+func computeMapping(members []party.Member, items []string, o Options) result {
+	var r result
+	start := time.Now()
+	ms, faults := readMembers(members, o.PythonFunc)
+	r.records = some(faults)
+
+	in := allocfn.Input{Members: make([]allocfn.Member, len(ms))}
+	for i, m := range ms {
+		in.Members[i] = m.Member
+	}
+	var bad []string
+	in.Partitions, in.Places, bad = allocfn.ParseAll(items)
+	r.items = badItems(bad)
+
+	fn, err := chooseFunc(ms, o.funcs())
+	if err != nil {
+		r.err = err
+		return r
+	}
+	owner, err := allocfn.Call(fn, in)
+	r.took = time.Since(start)
+	if err != nil {
+		r.err = fmt.Errorf("%w: %w", ErrFuncFailed, err)
+		return r
+	}
+	r.mapping = newMapping(in, fn.Name, owner)
+	return r
+}
+
+func badItems(bad []string) error {
+	faults := make([]error, len(bad))
+	for i, item := range bad {
+		if _, err := allocfn.Parse(item); err != nil {
+			faults[i] = err
+		} else {
+			faults[i] = fmt.Errorf("item %.120q: %w: it names a partition a second time", item, allocfn.ErrItem)
+		}
+	}
+	if err := some(faults); err != nil {
+		return fmt.Errorf("allocator: allocated to nobody: %w", err)
+	}
+	return nil
+}
+
+// some joins the first errors and counts the rest.
+func some(errs []error) error {
+	if more := len(errs) - maxNamed; more > 0 {
+		errs = append(slices.Clone(errs[:maxNamed]), fmt.Errorf("and %d more", more))
+	}
+	return errors.Join(errs...)
+}
+
+func (l *loop) onResult(r result) {
+	j := l.job
+	l.job, l.overdue = nil, nil
+	if l.missed != "" {
+		l.change(l.missed, true)
+		l.missed = ""
+	}
+	if j.changes != l.changes && (j.late || j.inc != l.members.Incarnation || j.joined != l.members.Joined) {
+		// Stale. The changes since then are due, or will be soon.
+		if len(j.callers) > 0 {
+			l.reread = append(j.callers, l.reread...)
+			l.change(TriggerManual, true)
+		}
+		return
+	}
+	l.metrics.compute.Observe(r.took.Seconds())
+	l.report("records", r.records)
+	l.itemsErr = r.items
+	if r.err != nil {
+		l.fail(j, r.err)
+	} else {
+		l.good, l.computeErr = r.mapping, nil
+		l.lastApplied = time.Now()
+		l.metrics.rebalances.WithLabelValues(string(j.trigger)).Inc()
+		l.metrics.duration.WithLabelValues(stageTotal).Observe(time.Since(j.since).Seconds())
+		l.emit(j.trigger, j.inc, j.joined, true)
+		if j.hasSeed && l.last.Joined {
+			l.ready()
+		}
+	}
+	answer(j.callers, r.err)
+}
+
+// fail publishes that the mapping could not be computed: the last good one
+// stays in force.
+func (l *loop) fail(j *job, err error) {
+	l.computeErr = err
+	l.metrics.failed.WithLabelValues(stageCompute).Inc()
+	l.emit(j.trigger, j.inc, j.joined, false)
+}
+
+func (l *loop) onOverdue() {
+	j := l.job
+	j.late, l.overdue = true, nil
+	err := fmt.Errorf("%w: it has not returned after %v", ErrFuncFailed, computeTimeout)
+	answer(j.callers, err)
+	j.callers = nil
+	if j.inc == l.members.Incarnation && l.coherent() {
+		j.joined = j.joined && l.members.Joined
+		l.fail(j, err)
+	} else {
+		l.computeErr = err // passBy publishes it
+		l.metrics.failed.WithLabelValues(stageCompute).Inc()
+	}
+}
+
+// passBy acts on changes that are due while a late job holds up computing: the
+// last good mapping goes on, on the newest session.
+func (l *loop) passBy() {
+	t := l.changed
+	l.coalescer.acted(time.Now())
+	l.changed = ""
+	l.missed = first(l.missed, t)
+	l.emit(t, l.members.Incarnation, l.members.Joined, false)
+	answer(l.reread, l.computeErr)
+	l.reread = nil
+}

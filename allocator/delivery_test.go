@@ -1,0 +1,217 @@
+package allocator
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/session"
+)
+
+// slowRig has an OnRebalance that waits for a token before it returns.
+func slowRig(t *testing.T) (r *rig, token chan struct{}) {
+	t.Helper()
+	token = make(chan struct{})
+	r = newRig(t, func(o *Options) {
+		note := o.OnRebalance
+		o.OnRebalance = func(ctx context.Context, b Rebalance) {
+			note(ctx, b)
+			<-token
+		}
+	})
+	return r, token
+}
+
+func TestSlowCallbackGetsWhatFollowsMerged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, token := slowRig(t)
+		r.run()
+		r.join("b")
+		r.partitions("t:0", "t:1")
+		if got := r.told(); got != "+t:0 t:1 -" {
+			t.Error(got)
+		}
+		for _, items := range [][]string{{"t:1"}, {"t:1", "t:2"}, {"t:3"}} {
+			sleep(time.Minute)
+			r.partitions(items...)
+		}
+		r.want(TriggerPartitions, "t:3") // the loop goes on
+		if got := r.told(); got != "" {
+			t.Error("two calls at once:", got)
+		}
+		token <- struct{}{}
+		if got := r.told(); got != "+t:3 -t:0 t:1" {
+			t.Error("not the difference from what was delivered last:", got)
+		}
+		token <- struct{}{}
+		synctest.Wait()
+		close(token)
+		r.stop()
+		if got := r.told(); got != "+ -t:3" {
+			t.Error(got)
+		}
+	})
+}
+
+func TestCallbackThatNeverReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, token := slowRig(t)
+		r.run()
+		r.join("b")
+		r.partitions("t:0")
+		r.told()
+		start := time.Now()
+		if err := r.stop(); !errors.Is(err, ErrStuck) || time.Since(start) != defaultStopTimeout {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		close(token) // it returns after all: nothing may be called any more
+		if got := r.told(); got != "" {
+			t.Error("a call after Run returned:", got)
+		}
+	})
+}
+
+func TestCallbackContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		causes := make(chan error, 10)
+		r := newRig(t, func(o *Options) {
+			o.OnRebalance = func(ctx context.Context, b Rebalance) {
+				if len(b.Added) > 0 {
+					<-ctx.Done()
+					causes <- context.Cause(ctx)
+				} else {
+					causes <- ctx.Err() // of the call about the loss, and of the last one
+				}
+			}
+		})
+		r.run()
+		r.join("b")
+		r.partitions("t:0")
+		r.lose(session.ErrTrustLost)
+		if err := <-causes; !errors.Is(err, session.ErrTrustLost) {
+			t.Error(err)
+		}
+		if err := <-causes; err != nil {
+			t.Error(err)
+		}
+		r.incarnate()
+		r.join("b")
+		r.partitions("t:0")
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+		if err := <-causes; !errors.Is(err, ErrStopped) {
+			t.Error(err)
+		}
+		if err := <-causes; err != nil {
+			t.Error("the last call came with an ended context:", err)
+		}
+	})
+}
+
+func TestCallbackMayStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r *rig
+		r = newRig(t, func(o *Options) {
+			o.OnRebalance = func(context.Context, Rebalance) {
+				if err := r.Stop(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		r.run()
+		start := time.Now()
+		r.join("b")
+		r.partitions("t:0")
+		if err := <-r.ran; err != nil || time.Since(start) != 0 {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+	})
+}
+
+func TestOnErrorMayStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r *rig
+		r = newRig(t, func(o *Options) {
+			o.OnError = func(error) {
+				if err := r.Stop(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		r.run()
+		r.join("b")
+		r.partitions("nonsense")
+		if err := <-r.ran; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestCallbackPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(o *Options) {
+			note := o.OnRebalance
+			o.OnRebalance = func(ctx context.Context, b Rebalance) {
+				note(ctx, b)
+				panic("ouch")
+			}
+		})
+		r.run()
+		r.join("b")
+		r.partitions("t:0")
+		if err := r.failed(); !errors.Is(err, ErrCallback) || !strings.Contains(err.Error(), "ouch") {
+			t.Error(err)
+		}
+		r.partitions("t:1")
+		sleep(time.Minute)
+		if got := r.told(); got != "+t:0 -, +t:1 -t:0" {
+			t.Error(got)
+		}
+		r.stop()
+	})
+}
+
+func TestOnErrorPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		r := newRig(t, func(o *Options) { o.OnError = func(error) { calls++; panic("ouch") } })
+		r.run()
+		r.join("b")
+		r.partitions("nonsense", "t:0")
+		sleep(time.Minute)
+		r.partitions("rubbish", "t:0", "t:1")
+		if got := r.told(); calls != 2 || got != "+t:0 -, +t:1 -" {
+			t.Errorf("%d calls, told %q", calls, got)
+		}
+		r.stop()
+	})
+}
+
+// TestCallbackEndsItsGoroutine is what t.FailNow does within a callback.
+func TestCallbackEndsItsGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(o *Options) { o.OnRebalance = func(context.Context, Rebalance) { runtime.Goexit() } })
+		r.run()
+		r.join("b")
+		r.partitions("t:0")
+		r.partitions("t:0", "t:1")
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestErrorsBehindASlowCallbackAreBounded(t *testing.T) {
+	d := &delivery{wake: make(chan struct{}, 1)}
+	for range 10 * maxErrors {
+		d.error(errors.New("x"))
+	}
+	if errs, _, _ := d.take(); len(errs) != maxErrors {
+		t.Errorf("%d errors wait", len(errs))
+	}
+}

@@ -1,0 +1,46 @@
+package allocator
+
+import (
+	"errors"
+
+	"github.com/kielgo/kiel/party"
+)
+
+// Errors of this package. Those that carry a cause wrap it.
+var (
+	// ErrNameTaken says that another session holds our member name, or has
+	// replaced our member znode. Run ends with it; choose another name, or stop
+	// the other process. It is party's error.
+	ErrNameTaken = party.ErrNameTaken
+
+	// ErrFuncMismatch says that the members have no allocation function in
+	// common, or that the group runs one that this member does not have. The
+	// text names who runs what. The last good mapping stays in force.
+	ErrFuncMismatch = errors.New("allocator: no common allocation function")
+
+	// ErrFuncFailed says that the allocation function returned an error or a
+	// wrong result, panicked, or took too long. The last good mapping stays in
+	// force until members or partitions change, or Rebalance is called.
+	ErrFuncFailed = errors.New("allocator: allocation function failed")
+
+	// ErrBadRecord says that the record of a member could not be understood.
+	// The member counts as one without a record.
+	ErrBadRecord = errors.New("allocator: bad member record")
+
+	// ErrCallback says that a callback panicked. The next ones are called all
+	// the same.
+	ErrCallback = errors.New("allocator: callback panicked")
+
+	// ErrStuck says that Run returned before all that it had started; the text
+	// names what. A callback or an allocation function that never returns is the
+	// goroutine that remains, and is not called again. Membership that could not
+	// be given up in time ends by itself, within a session timeout.
+	ErrStuck = errors.New("allocator: still running")
+
+	// ErrStopped says that the allocator has ended, or is about to.
+	ErrStopped = errors.New("allocator: allocator stopped")
+
+	// ErrRunTwice says that Run was called a second time. Make another
+	// allocator.
+	ErrRunTwice = errors.New("allocator: run called twice")
+)

@@ -1,0 +1,55 @@
+package allocator
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// group counts goroutines by what they do. Unlike a WaitGroup it can be waited
+// for with a deadline and without another goroutine, and can say who is missing.
+type group struct {
+	mu    sync.Mutex
+	count map[string]int
+	idle  chan struct{} // closed when all have returned after close
+}
+
+// starter keeps a group from being idle before close.
+const starter = ""
+
+func newGroup() *group {
+	return &group{count: map[string]int{starter: 1}, idle: make(chan struct{})}
+}
+
+// Go runs f. It must not be called after close.
+func (g *group) Go(name string, f func()) {
+	g.mu.Lock()
+	g.count[name]++
+	g.mu.Unlock()
+	go func() {
+		defer g.left(name)
+		f()
+	}()
+}
+
+// close says that no more goroutine follows.
+func (g *group) close() { g.left(starter) }
+
+func (g *group) left(name string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.count[name]--; g.count[name] == 0 {
+		delete(g.count, name)
+	}
+	if len(g.count) == 0 {
+		close(g.idle)
+	}
+}
+
+// names says what is running.
+func (g *group) names() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return strings.Join(slices.Sorted(maps.Keys(g.count)), ", ")
+}

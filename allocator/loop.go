@@ -1,0 +1,298 @@
+package allocator
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"iter"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/party"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/sharedset"
+)
+
+// memberSource and setSource are what the loop needs of party and sharedset.
+type memberSource interface {
+	Run(ctx context.Context) error
+	Updates(ctx context.Context) iter.Seq[*party.View]
+}
+
+type setSource interface {
+	Run(ctx context.Context) error
+	Updates(ctx context.Context) iter.Seq[*sharedset.View]
+	Add(ctx context.Context, items ...string) (int, error)
+}
+
+// sources is where the loop reads from.
+type sources struct {
+	members  memberSource
+	set      setSource
+	refresh  func(ctx context.Context) error                // makes both read again, returns when they have
+	lifetime func(inc *session.Incarnation) context.Context // of an incarnation
+}
+
+// loop is the state of the owner goroutine, which is Run's. It merges what
+// party and sharedset read, has the mapping computed, and publishes snapshots.
+// All that takes time (reading, seeding, the allocation function, callbacks)
+// runs on other goroutines, which send what they came to.
+type loop struct {
+	name     string
+	opts     Options
+	seed     []string // items
+	src      sources
+	log      *slog.Logger
+	metrics  *metrics
+	delivery *delivery
+	publish  func(*Snapshot)
+	ready    func() // called for each snapshot that makes Ready return
+	manual   <-chan chan error
+	shown    atomic.Pointer[state] // for the gauges
+	running  *group                // of all goroutines that the loop starts
+
+	memberViews chan *party.View
+	setViews    chan *sharedset.View
+	ended       chan error // how members.Run and set.Run ended
+	results     chan result
+	seedings    chan seeding
+	refreshed   chan error
+
+	// What was read, and what is to be done about it.
+	members   *party.View
+	set       *sharedset.View
+	changes   int     // counted, to know whether a job is stale
+	changed   Trigger // the first in order of the changes that wait
+	coalescer coalescer
+
+	// Computing.
+	job     *job
+	overdue <-chan time.Time // of the job
+	missed  Trigger          // of the changes that came and were due behind a late job
+
+	// What was published.
+	last        *Snapshot
+	good        *mapping // never nil
+	lastApplied time.Time
+	lost        <-chan struct{} // the end of last's incarnation, until it was noticed
+	computeErr  error           // why good is not the newest
+	itemsErr    error           // about items that are allocated to nobody
+	reported    map[string]string
+
+	// Seeding.
+	seeding  bool
+	seedDone bool   // the seed was in the set once since we run
+	seedView uint64 // the version of the set's view when it was added last
+
+	// Calls of Rebalance, on their way.
+	asked     []chan error // new
+	rereading []chan error // wait for the refresh; not nil while it runs
+	reread    []chan error // wait for a job
+}
+
+func newLoop(name string, opts Options, seed []string, src sources, m *metrics, log *slog.Logger) *loop {
+	return &loop{
+		name: name, opts: opts, seed: seed, src: src, log: log, metrics: m,
+		delivery: &delivery{
+			onRebalance: opts.OnRebalance, onError: opts.OnError, lifetime: src.lifetime,
+			log: log, metrics: m, wake: make(chan struct{}, 1),
+		},
+		memberViews: make(chan *party.View), setViews: make(chan *sharedset.View),
+		ended: make(chan error, 2), results: make(chan result), seedings: make(chan seeding), refreshed: make(chan error),
+		coalescer: coalescer{quiet: opts.QuietPeriod, max: opts.MaxDelay},
+		good:      newMapping(allocfn.Input{}, "", nil),
+		reported:  make(map[string]string),
+	}
+}
+
+// run is the body of Run. It returns nil when ctx ends, else why the loop
+// can't go on.
+func (l *loop) run(ctx context.Context) error {
+	l.start(ctx)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		l.step(ctx, timer)
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-l.ended:
+			if ctx.Err() != nil {
+				return nil
+			}
+			return cmp.Or(err, error(ErrStopped))
+		case v := <-l.memberViews:
+			l.onMembers(v)
+		case v := <-l.setViews:
+			l.onSet(v)
+		case <-l.lost:
+			l.lost = nil
+			l.republish(TriggerSession, false)
+		case <-timer.C:
+		case r := <-l.results:
+			l.onResult(r)
+		case <-l.overdue:
+			l.onOverdue()
+		case s := <-l.seedings:
+			l.onSeeding(s)
+		case reply := <-l.manual:
+			l.asked = append(l.asked, reply)
+		case err := <-l.refreshed:
+			l.onRefreshed(err)
+		}
+	}
+}
+
+// start runs the sources and forwards their views.
+func (l *loop) start(ctx context.Context) {
+	l.running.Go("membership", func() { l.ended <- l.src.members.Run(ctx) })
+	l.running.Go("set", func() { l.ended <- l.src.set.Run(ctx) })
+	l.running.Go("membership", func() { forward(ctx, l.src.members.Updates(ctx), l.memberViews) })
+	l.running.Go("set", func() { forward(ctx, l.src.set.Updates(ctx), l.setViews) })
+}
+
+func forward[V any](ctx context.Context, updates iter.Seq[V], to chan<- V) {
+	for v := range updates {
+		select {
+		case to <- v:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// step starts all that is to be done now, and sets the timer for what is to be
+// done later.
+func (l *loop) step(ctx context.Context, timer *time.Timer) {
+	l.seedWhenNeeded(ctx)
+	if len(l.asked) > 0 && l.rereading == nil {
+		l.rereading, l.asked = l.asked, nil
+		l.running.Go("refresh", func() { send(ctx, l.refreshed, l.src.refresh(ctx)) })
+	}
+	due, waiting := l.coalescer.due()
+	// A view of one incarnation is never put together with one of another: what
+	// was true in the first may not be so in the second. The later one is on its
+	// way; until it is here the last snapshot stays, and says that it is lost.
+	if waiting && l.coherent() && (l.job == nil || l.job.late) {
+		if wait := time.Until(due); wait > 0 {
+			timer.Reset(wait)
+		} else if l.job == nil {
+			l.compute(ctx)
+		} else {
+			l.passBy()
+		}
+	}
+	l.show()
+}
+
+func send[V any](ctx context.Context, to chan<- V, v V) {
+	select {
+	case to <- v:
+	case <-ctx.Done():
+	}
+}
+
+// coherent says whether there are views of members and set from one
+// incarnation.
+func (l *loop) coherent() bool {
+	return l.members != nil && l.set != nil && l.members.Incarnation == l.set.Incarnation
+}
+
+// conclude publishes the last snapshot: we are no member any more. err is why
+// Run ends, nil when it was asked to.
+func (l *loop) conclude(err error) {
+	switch {
+	case l.last != nil:
+		l.finish(TriggerMembers, l.last.Incarnation, false, false, err)
+	case err != nil:
+		l.finish(TriggerInitial, nil, false, false, err)
+	}
+	l.delivery.close()
+}
+
+// change notes that something changed, to be acted on soon, or now.
+func (l *loop) change(t Trigger, now bool) {
+	l.changes++
+	l.changed = first(l.changed, t)
+	if l.coalescer.change(time.Now()) {
+		l.metrics.coalesced.Inc()
+	}
+	l.coalescer.urgent = l.coalescer.urgent || now
+}
+
+// first returns the trigger that is named when both apply.
+func first(a, b Trigger) Trigger {
+	for _, t := range []Trigger{TriggerInitial, TriggerManual, TriggerSession, TriggerMembers, TriggerPartitions} {
+		if a == t || b == t {
+			return t
+		}
+	}
+	return ""
+}
+
+func (l *loop) onMembers(v *party.View) {
+	old := l.members
+	l.members = v
+	switch {
+	case old == nil || old.Incarnation != v.Incarnation:
+		l.change(TriggerSession, true)
+	case old.Joined && !v.Joined:
+		// Whatever becomes of the computation, our share is empty from now on.
+		l.republish(TriggerMembers, false)
+		l.change(TriggerMembers, true)
+	case old.Joined != v.Joined:
+		l.change(TriggerMembers, true)
+	case !slices.EqualFunc(old.Members, v.Members, sameMember):
+		l.change(TriggerMembers, false)
+	}
+}
+
+// sameMember compares by czxid: who came back under the same name is another
+// member, with another record maybe.
+func sameMember(a, b party.Member) bool {
+	return a.Name == b.Name && a.Czxid == b.Czxid && bytes.Equal(a.Data, b.Data)
+}
+
+func (l *loop) onSet(v *sharedset.View) {
+	old := l.set
+	l.set = v
+	switch {
+	case old == nil || old.Incarnation != v.Incarnation:
+		l.change(TriggerSession, true)
+	case old.Exists && !v.Exists:
+		// Deleted. It is seeded again in a moment; one rebalance is better than
+		// two, of which the first takes everything from everybody.
+		l.coalescer.disturb(time.Now())
+		l.change(TriggerPartitions, false)
+	case !slices.Equal(old.Items, v.Items):
+		l.change(TriggerPartitions, containsAll(v.Items, l.seed) && !containsAll(old.Items, l.seed))
+	case text(old.Err) != text(v.Err):
+		l.republish(TriggerPartitions, true)
+	}
+}
+
+func (l *loop) onRefreshed(err error) {
+	if err != nil {
+		answer(l.rereading, err)
+	} else {
+		l.reread = append(l.reread, l.rereading...)
+		l.change(TriggerManual, true)
+	}
+	l.rereading = nil
+}
+
+func answer(calls []chan error, err error) {
+	for _, c := range calls {
+		c <- err // holds one
+	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

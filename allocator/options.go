@@ -1,0 +1,148 @@
+package allocator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/session"
+)
+
+// Options of a [PartitionAllocator]. The zero value works: a member without
+// partitions of its own to add, that runs [allocfn.RoundRobin].
+type Options struct {
+	// Seed holds the partitions, as topic and ids, that Run adds to the set when
+	// the member joins, and whenever the set's znode is missing. nil adds none.
+	// The map is not used after New returned.
+	Seed map[string][]int32
+
+	// Func is the allocation function this member prefers. The zero value is
+	// [allocfn.RoundRobin], which Python members run too.
+	Func allocfn.Func
+
+	// AlsoFuncs are functions that this member can run as well, the preferred
+	// first. The group runs the first function in the list of its first member
+	// by name that all members can run; so a fleet is moved from one function to
+	// another by restarting its processes one at a time with both.
+	AlsoFuncs []allocfn.Func
+
+	// PythonFunc names the function that members without a record run, those
+	// written in Python. "" is "roundrobin", kiel's default. All members of a
+	// group must say the same.
+	PythonFunc string
+
+	// OnRebalance is told of each new mapping and of each change of the own
+	// share. It is called on one goroutine, one call at a time, in order; while
+	// a call lasts, later ones merge into one. It is not called after Run
+	// returned. ctx ends when the allocator starts to stop, and when the session
+	// on which the snapshot rests is no longer trusted. A panic is reported to
+	// OnError. It may call any method of the allocator, Stop too.
+	OnRebalance func(ctx context.Context, r Rebalance)
+
+	// OnError is told of each error that does not end Run, once until it changes
+	// or has gone: those that [Snapshot] carries in Err, and those of seeding, of
+	// members' records and of callbacks. It is called on the same goroutine as
+	// OnRebalance. Of more than 64 that wait behind a slow callback the oldest
+	// are dropped.
+	OnError func(err error)
+
+	// Weight, Zone and Topics stand in this member's record, for allocation
+	// functions that look at them. Weight 0 is 1, at most 1,000,000; an empty
+	// Zone is unknown; no Topics are all.
+	Weight int
+	Zone   string
+	Topics []string
+
+	// QuietPeriod and MaxDelay say how changes are coalesced: the first change
+	// after a time of QuietPeriod without any is acted on at once, the following
+	// ones when none has come for QuietPeriod, or the first of them has waited
+	// for MaxDelay. 0 is 200 ms and 1 s.
+	QuietPeriod, MaxDelay time.Duration
+
+	// StopTimeout bounds the end of Run. 0 is 30 s.
+	StopTimeout time.Duration
+
+	// Logger, nil logs nothing.
+	Logger *slog.Logger
+
+	// Registerer takes the metrics, with the label group put on. nil registers
+	// none. Members of one group that share a process need one each, or one that
+	// puts a label on.
+	Registerer prometheus.Registerer
+}
+
+// Defaults of Options.
+const (
+	defaultQuietPeriod = 200 * time.Millisecond
+	defaultMaxDelay    = time.Second
+	defaultStopTimeout = 30 * time.Second
+	defaultPythonFunc  = "roundrobin"
+
+	// computeTimeout is when an allocation function that has not returned is
+	// reported. Its result still counts if nothing has changed when it comes.
+	computeTimeout = 5 * time.Second
+)
+
+// withDefaults returns a copy that shares nothing with o that can change, and
+// all faults of o joined.
+func (o Options) withDefaults() (Options, error) {
+	if o.Func.Name == "" && o.Func.Assign == nil && o.Func.Only == nil {
+		o.Func = allocfn.RoundRobin()
+	}
+	o.AlsoFuncs = slices.Clone(o.AlsoFuncs)
+	o.Topics = slices.Clone(o.Topics)
+	o.PythonFunc = cmp.Or(o.PythonFunc, defaultPythonFunc)
+	o.QuietPeriod = cmp.Or(o.QuietPeriod, defaultQuietPeriod)
+	o.MaxDelay = cmp.Or(o.MaxDelay, defaultMaxDelay)
+	o.StopTimeout = cmp.Or(o.StopTimeout, defaultStopTimeout)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o, o.validate()
+}
+
+func (o Options) validate() error {
+	var faults []error
+	seen := make(map[string]bool)
+	for _, f := range o.funcs() {
+		if err := f.Validate(); err != nil {
+			faults = append(faults, err)
+		} else if seen[f.Name] {
+			faults = append(faults, fmt.Errorf("function %s given twice", f.Name))
+		}
+		seen[f.Name] = true
+	}
+	if len(seen) > maxFunctions {
+		faults = append(faults, fmt.Errorf("%d functions, at most %d", len(seen), maxFunctions))
+	}
+	if err := checkFuncName(o.PythonFunc); err != nil {
+		faults = append(faults, fmt.Errorf("field PythonFunc: %w", err))
+	}
+	if o.Weight < 0 || o.Weight > maxWeight {
+		faults = append(faults, fmt.Errorf("field Weight: %d is not in 0 to %d", o.Weight, maxWeight))
+	}
+	if err := checkZone(o.Zone); err != nil {
+		faults = append(faults, fmt.Errorf("field Zone: %w", err))
+	}
+	for _, topic := range o.Topics {
+		if err := session.CheckTopic(topic); err != nil {
+			faults = append(faults, fmt.Errorf("field Topics: %w", err))
+		}
+	}
+	if o.QuietPeriod < 0 || o.MaxDelay < 0 || o.StopTimeout < 0 {
+		faults = append(faults, errors.New("field QuietPeriod, MaxDelay or StopTimeout is negative"))
+	}
+	return errors.Join(faults...)
+}
+
+// funcs returns the functions this member can run, the preferred first.
+func (o Options) funcs() []allocfn.Func {
+	return append([]allocfn.Func{o.Func}, o.AlsoFuncs...)
+}

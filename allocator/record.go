@@ -1,0 +1,115 @@
+package allocator
+
+import (
+	"encoding/json"
+	"fmt"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/session"
+)
+
+// Limits of a member's record. What is beyond them is not written, and makes a
+// record that is read a bad one: each member of the group must judge a record
+// alike, so the limits are part of the format.
+const (
+	recordVersion = 1
+	maxRecord     = 64 << 10 // bytes; party reads no more
+	maxFunctions  = 32
+	maxWeight     = 1_000_000
+	maxZone       = 249 // bytes
+)
+
+// record is what a member publishes as the data of its znode.
+type record struct {
+	V         int      `json:"v"`
+	Functions []string `json:"functions"`
+	Weight    int      `json:"weight,omitempty"`
+	Zone      string   `json:"zone,omitempty"`
+	Topics    []string `json:"topics,omitempty"`
+}
+
+func newRecord(o Options) record {
+	r := record{V: recordVersion, Weight: o.Weight, Zone: o.Zone, Topics: o.Topics}
+	for _, f := range o.funcs() {
+		r.Functions = append(r.Functions, f.Name)
+	}
+	return r
+}
+
+func (r record) encode() ([]byte, error) {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("member record: %w", err)
+	}
+	if len(data) > maxRecord {
+		return nil, fmt.Errorf("member record: %d bytes, at most %d: fewer Topics are needed", len(data), maxRecord)
+	}
+	return data, nil
+}
+
+// parseRecord reads a member's record. ok is false when there is none, which
+// is no error: Python members have none.
+func parseRecord(data []byte) (r record, ok bool, err error) {
+	if len(data) == 0 {
+		return record{}, false, nil
+	}
+	if len(data) > maxRecord {
+		return record{}, false, fmt.Errorf("%w: %d bytes, at most %d", ErrBadRecord, len(data), maxRecord)
+	}
+	if err := json.Unmarshal(data, &r); err != nil {
+		return record{}, false, fmt.Errorf("%w: %w", ErrBadRecord, err)
+	}
+	if err := r.check(); err != nil {
+		return record{}, false, fmt.Errorf("%w: %w", ErrBadRecord, err)
+	}
+	return r, true, nil
+}
+
+func (r record) check() error {
+	if r.V != recordVersion {
+		return fmt.Errorf("version %d, known is %d", r.V, recordVersion)
+	}
+	if len(r.Functions) == 0 || len(r.Functions) > maxFunctions {
+		return fmt.Errorf("%d functions, must be 1 to %d", len(r.Functions), maxFunctions)
+	}
+	for _, name := range r.Functions {
+		if err := checkFuncName(name); err != nil {
+			return err
+		}
+	}
+	if r.Weight < 0 || r.Weight > maxWeight {
+		return fmt.Errorf("weight %d is not in 0 to %d", r.Weight, maxWeight)
+	}
+	if err := checkZone(r.Zone); err != nil {
+		return err
+	}
+	for _, topic := range r.Topics {
+		if err := session.CheckTopic(topic); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkFuncName holds a name to the rule of allocfn, which knows it as part of
+// a function.
+func checkFuncName(name string) error {
+	return allocfn.Func{Name: name, Assign: allocfn.RoundRobin().Assign}.Validate()
+}
+
+func checkZone(zone string) error {
+	if len(zone) > maxZone {
+		return fmt.Errorf("zone of %d bytes, at most %d", len(zone), maxZone)
+	}
+	if !utf8.ValidString(zone) {
+		return fmt.Errorf("zone %q is not UTF-8", zone)
+	}
+	for _, c := range zone {
+		if !unicode.IsPrint(c) {
+			return fmt.Errorf("zone %q holds what can't be printed", zone)
+		}
+	}
+	return nil
+}

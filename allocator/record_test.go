@@ -1,0 +1,148 @@
+package allocator
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/party"
+)
+
+func TestRecordOnTheWire(t *testing.T) {
+	for want, o := range map[string]Options{
+		`{"v":1,"functions":["roundrobin"]}`: {},
+		`{"v":1,"functions":["range","roundrobin"],"weight":3,"zone":"eu-1a","topics":["t","u"]}`: {
+			Func: allocfn.Range(), AlsoFuncs: []allocfn.Func{allocfn.RoundRobin()}, Weight: 3, Zone: "eu-1a", Topics: []string{"t", "u"},
+		},
+	} {
+		o, err := o.withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := newRecord(o).encode()
+		if err != nil || string(data) != want {
+			t.Errorf("got %s, %v, want %s", data, err, want)
+		}
+		r, ok, err := parseRecord(data)
+		if err != nil || !ok || fmt.Sprint(r) != fmt.Sprint(newRecord(o)) {
+			t.Errorf("read back %v, %t, %v", r, ok, err)
+		}
+	}
+}
+
+func TestParseRecord(t *testing.T) {
+	for data, good := range map[string]bool{
+		`{"v":1,"functions":["range"]}`:                   true,
+		`{"v":1,"functions":["range"],"later":{"x":[1]}}`: true,
+		`{"v":1,"functions":["range"],"weight":1000000}`:  true,
+		`null`:                           false,
+		`[]`:                             false,
+		`{}`:                             false,
+		`hello`:                          false,
+		"\xff\xfe":                       false,
+		`{"v":1}`:                        false,
+		`{"v":2,"functions":["range"]}`:  false,
+		`{"v":1,"functions":[]}`:         false,
+		`{"v":1,"functions":["Range!"]}`: false,
+		`{"v":1,"functions":["range"],"weight":-1}`:                false,
+		`{"v":1,"functions":["range"],"weight":1000001}`:           false,
+		`{"v":1,"functions":["range"],"weight":1e400}`:             false,
+		`{"v":1,"functions":["range"],"weight":1.5}`:               false,
+		`{"v":1,"functions":["range"],"zone":"a\u0000b"}`:          false,
+		`{"v":1,"functions":["range"],"topics":["a/b"]}`:           false,
+		`{"v":1,"functions":["range"]} trailing`:                   false,
+		`{"v":1,"functions":["range"`:                              false,
+		strings.Repeat("[", maxRecord):                             false,
+		strings.Repeat(" ", maxRecord+1):                           false,
+		`{"v":1,"functions":["` + longList(40) + `"]}`:             false,
+		`{"v":1,"functions":["range"],"zone":"` + fill(250) + `"}`: false,
+	} {
+		_, ok, err := parseRecord([]byte(data))
+		if ok != good || (err == nil) != good || err != nil && !errors.Is(err, ErrBadRecord) {
+			t.Errorf("%.60q: %t, %v", data, ok, err)
+		}
+	}
+	if _, ok, err := parseRecord(nil); ok || err != nil {
+		t.Error("no data:", ok, err)
+	}
+}
+
+func longList(n int) string {
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprintf("f%d", i))
+	}
+	return strings.Join(names, `","`)
+}
+
+func fill(n int) string { return strings.Repeat("x", n) }
+
+func FuzzRecord(f *testing.F) {
+	f.Add([]byte(`{"v":1,"functions":["range"],"weight":2,"zone":"a","topics":["t"]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, ok, err := parseRecord(data)
+		if ok && err != nil {
+			t.Fatal("good and bad")
+		}
+		if ok {
+			again, err := r.encode()
+			if err != nil {
+				t.Skip("longer when written by us")
+			}
+			if _, ok, err := parseRecord(again); !ok {
+				t.Fatalf("%q became %q: %v", data, again, err)
+			}
+		}
+	})
+}
+
+func TestChooseFunc(t *testing.T) {
+	have := []allocfn.Func{allocfn.Range(), allocfn.RoundRobin()}
+	for name, test := range map[string]struct {
+		lists [][]string
+		want  string
+	}{
+		"alone":                         {[][]string{{"range", "roundrobin"}}, "range"},
+		"the first member decides":      {[][]string{{"roundrobin", "range"}, {"range", "roundrobin"}}, "roundrobin"},
+		"what all can run":              {[][]string{{"range", "roundrobin"}, {"roundrobin"}}, "roundrobin"},
+		"no members":                    {nil, "range"},
+		"nothing in common":             {[][]string{{"range"}, {"roundrobin"}}, ""},
+		"what we do not have":           {[][]string{{"sticky"}, {"sticky"}}, ""},
+		"nothing that all three share":  {[][]string{{"range", "roundrobin"}, {"range"}, {"roundrobin"}}, ""},
+		"first of several common":       {[][]string{{"x", "range", "roundrobin"}, {"roundrobin", "range"}}, "range"},
+		"one that others prefer less":   {[][]string{{"range"}, {"x", "y", "range"}}, "range"},
+		"python among them, by default": {[][]string{{"range", "roundrobin"}, nil}, "roundrobin"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var ms []party.Member
+			for i, list := range test.lists {
+				m := party.Member{Name: fmt.Sprintf("m%d", i)}
+				if list != nil {
+					m.Data = fmt.Appendf(nil, `{"v":1,"functions":["%s"]}`, strings.Join(list, `","`))
+				}
+				ms = append(ms, m)
+			}
+			members, faults := readMembers(ms, "roundrobin")
+			if len(faults) > 0 {
+				t.Fatal(faults)
+			}
+			f, err := chooseFunc(members, have)
+			if f.Name != test.want || (err == nil) != (test.want != "") || err != nil && !errors.Is(err, ErrFuncMismatch) {
+				t.Errorf("got %q, %v, want %q", f.Name, err, test.want)
+			}
+		})
+	}
+}
+
+func TestMismatchOfManyIsShort(t *testing.T) {
+	var ms []member
+	for i := range 1000 {
+		ms = append(ms, member{allocfn.Member{Name: fmt.Sprintf("m%03d", i)}, []string{[]string{"range", "roundrobin"}[i%2]}})
+	}
+	_, err := chooseFunc(ms, []allocfn.Func{allocfn.Range()})
+	if len(err.Error()) > 300 || !strings.Contains(err.Error(), `"m000"`) || !strings.Contains(err.Error(), "495 more") {
+		t.Error(err)
+	}
+}

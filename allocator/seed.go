@@ -1,0 +1,82 @@
+package allocator
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/kielgo/kiel/sharedset"
+)
+
+// Back-off of seeding that fails.
+const (
+	seedRetryMin = 100 * time.Millisecond
+	seedRetryMax = 10 * time.Second
+)
+
+// seeding is how far the seeding goroutine came: err is of a try that failed
+// and is repeated, nil when it is done.
+type seeding struct{ err error }
+
+// seedWhenNeeded starts adding the seed to the set: when we have joined, and
+// whenever the set's znode is missing. The loop hears of its progress.
+func (l *loop) seedWhenNeeded(ctx context.Context) {
+	if len(l.seed) == 0 || l.seeding || !l.coherent() || !l.members.Joined || l.set.Err != nil {
+		return // what can't be read is not written over; it is tried again when it can be read
+	}
+	if containsAll(l.set.Items, l.seed) {
+		l.seedDone = true
+	}
+	if l.seedDone && (l.set.Exists || l.set.Version <= l.seedView) {
+		return
+	}
+	l.seeding = true
+	l.running.Go("seeding", func() {
+		for retry := seedRetryMin; ; retry = min(2*retry, seedRetryMax) {
+			_, err := l.src.set.Add(ctx, l.seed...)
+			send(ctx, l.seedings, seeding{err})
+			if err == nil || !pause(ctx, retry/2+rand.N(retry)/2) {
+				return
+			}
+		}
+	})
+}
+
+func (l *loop) onSeeding(s seeding) {
+	if s.err != nil {
+		l.report("seed", fmt.Errorf("allocator: add the seed: %w", s.err))
+		return
+	}
+	l.report("seed", nil)
+	l.seeding, l.seedDone, l.seedView = false, true, l.set.Version
+}
+
+// hasSeed says whether v shows our seed, or was read after the seed had been
+// added, so that who removed it has meant it.
+func (l *loop) hasSeed(v *sharedset.View) bool {
+	return containsAll(v.Items, l.seed) || l.seedDone && v.Version > l.seedView
+}
+
+// containsAll says whether all parts are in the sorted items.
+func containsAll(items, parts []string) bool {
+	for _, p := range parts {
+		if _, ok := slices.BinarySearch(items, p); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// pause waits for d, and says whether ctx still lives.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,174 @@
+package allocator
+
+import (
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/session"
+)
+
+// Trigger says what a snapshot was made for.
+type Trigger string
+
+// Triggers. When several things changed, the first in this order is named.
+const (
+	TriggerInitial    Trigger = "initial"    // the first one
+	TriggerManual     Trigger = "manual"     // Rebalance was called
+	TriggerSession    Trigger = "session"    // the session was lost, or another incarnation began
+	TriggerMembers    Trigger = "members"    // members came, went or changed; this one left
+	TriggerPartitions Trigger = "partitions" // the set changed
+)
+
+// Snapshot is one state of the group as this member sees it: the mapping that
+// is in force, and what it was made of. It never changes; its slices must not
+// be changed either. Its methods don't block and may be called from anywhere.
+type Snapshot struct {
+	// Version grows by one with each snapshot of this allocator, from 1.
+	Version uint64
+	// Trigger is why this snapshot was made.
+	Trigger Trigger
+	// At is when.
+	At time.Time
+
+	// Members and Partitions are what the mapping was computed for, in kiel's
+	// order. While Err says that a mapping could not be computed, they are those
+	// of the last good one.
+	Members    []string
+	Partitions []allocfn.Partition
+	// Func is the name of the function that computed the mapping, "" when there
+	// is no mapping yet.
+	Func string
+
+	// Joined says that this member takes part: its znode stood, of this session,
+	// when the members were read, and the session was trusted when the snapshot
+	// was made. When it is false the own share is empty. A snapshot that is not
+	// joined while its Incarnation still lives means that we have left the group;
+	// with an Incarnation that has ended it means that nothing can be said until
+	// the next one.
+	Joined bool
+	// Incarnation is the one under which members and set were read, always both
+	// under the same. Act on a snapshot only while it is trusted. It is nil only
+	// when Run ended before anything was read.
+	Incarnation *session.Incarnation
+
+	// Err is what is wrong, nil when nothing is: [ErrFuncFailed],
+	// [ErrFuncMismatch], sharedset's errors, items that are not name:number
+	// ([allocfn.ErrItem]), the cause for which the session is not trusted,
+	// [ErrNameTaken]. Several are joined.
+	Err error
+
+	mapping *mapping // never nil
+	mine    []allocfn.Partition
+}
+
+// mapping is what a computation came to; snapshots share it.
+type mapping struct {
+	in    allocfn.Input
+	fn    string
+	owner allocfn.Assignment
+
+	members    []string
+	byPosition func() map[allocfn.Partition]int32 // made when asked for
+}
+
+func newMapping(in allocfn.Input, fn string, owner allocfn.Assignment) *mapping {
+	m := &mapping{in: in, fn: fn, owner: owner, members: make([]string, len(in.Members))}
+	for i := range in.Members {
+		m.members[i] = in.Members[i].Name
+	}
+	m.byPosition = sync.OnceValue(func() map[allocfn.Partition]int32 {
+		at := make(map[allocfn.Partition]int32, len(in.Partitions))
+		for i, p := range in.Partitions {
+			at[p] = int32(i)
+		}
+		return at
+	})
+	return m
+}
+
+// share returns what the named member owns, in kiel's order.
+func (m *mapping) share(name string) []allocfn.Partition {
+	i, ok := slices.BinarySearch(m.members, name)
+	if !ok {
+		return nil
+	}
+	var share []allocfn.Partition
+	for k, owner := range m.owner {
+		if int(owner) == i {
+			share = append(share, m.in.Partitions[k])
+		}
+	}
+	return share
+}
+
+// Mine returns what this member owns, in kiel's order; nothing when it is not
+// joined. The slice is the caller's.
+func (s *Snapshot) Mine() []allocfn.Partition { return slices.Clone(s.mine) }
+
+// Share returns what the mapping gives to the named member, as topic and ids
+// in kiel's order: kiel's shape of an allocation. It is empty, not nil, when
+// that is nothing or there is no such member.
+func (s *Snapshot) Share(member string) map[string][]int32 {
+	return topics(s.mapping.share(member))
+}
+
+// Owner returns the member to whom the mapping gives p, and false when p is
+// not in the set.
+func (s *Snapshot) Owner(p allocfn.Partition) (string, bool) {
+	if len(s.mapping.owner) == 0 {
+		return "", false
+	}
+	i, ok := s.mapping.byPosition()[p]
+	if !ok {
+		return "", false
+	}
+	return s.mapping.members[s.mapping.owner[i]], true
+}
+
+// Mapping returns the whole mapping in kiel's shape: member, topic, ids. A
+// member that owns nothing is absent. The maps are the caller's.
+func (s *Snapshot) Mapping() map[string]map[string][]int32 {
+	return allocfn.Mapping(s.mapping.in, s.mapping.owner)
+}
+
+// LogValue gives counts, not lists.
+func (s *Snapshot) LogValue() slog.Value {
+	attrs := []slog.Attr{
+		slog.Uint64("version", s.Version), slog.String("trigger", string(s.Trigger)), slog.String("func", s.Func),
+		slog.Int("members", len(s.Members)), slog.Int("partitions", len(s.Partitions)), slog.Int("mine", len(s.mine)),
+		slog.Bool("joined", s.Joined),
+	}
+	if s.Err != nil {
+		attrs = append(attrs, slog.Any("error", s.Err))
+	}
+	return slog.GroupValue(attrs...)
+}
+
+// Rebalance is what OnRebalance is told: a snapshot, and how the own share
+// differs from that of the snapshot before, of those that OnRebalance was told.
+type Rebalance struct {
+	Snapshot *Snapshot
+	// Added and Removed are in kiel's order. Both are empty when only others'
+	// shares changed.
+	Added, Removed []allocfn.Partition
+}
+
+func topics(ps []allocfn.Partition) map[string][]int32 {
+	m := make(map[string][]int32)
+	for _, p := range ps {
+		m[p.Topic] = append(m[p.Topic], p.ID)
+	}
+	return m
+}
+
+// without returns what is in a and not in b.
+func without(a, b []allocfn.Partition) []allocfn.Partition {
+	in := make(map[allocfn.Partition]bool, len(b))
+	for _, p := range b {
+		in[p] = true
+	}
+	return slices.DeleteFunc(slices.Clone(a), func(p allocfn.Partition) bool { return in[p] })
+}
