@@ -1,0 +1,326 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/ownership"
+)
+
+// watchEvery is how often the topics are looked at for new partitions, and for
+// having been created again, if the configuration does not ask for more.
+const watchEvery = time.Minute
+
+// consumption is one Consume call.
+type consumption struct {
+	group    *Group
+	topics   []string
+	handler  sarama.ConsumerGroupHandler
+	session  *groupSession
+	ledger   *ledger
+	lookups  *lookups
+	fetcher  fetcher
+	catalog  *catalog
+	edge     func(ctx context.Context, p allocfn.Partition, from From) (int64, error)
+	metrics  *metrics
+	pauses   *pauses
+	log      *slog.Logger
+	ready    chan struct{} // closed after Setup
+	watchers watchers
+	pumping  *sync.WaitGroup // of pumps and error readers
+
+	from         From
+	resetInvalid bool
+	queueLimit   int
+	interceptors []sarama.ConsumerInterceptor
+	observer     func(Event)
+}
+
+// observe tells the user's observer.
+func (c *consumption) observe(e Event) {
+	if c.observer == nil {
+		return
+	}
+	switch e.Kind {
+	case Opened, Message, Committed:
+	default:
+		e.Offset = -1
+	}
+	c.observer(e)
+}
+
+// report hands an error of a partition to the user, in sarama's shape.
+func (c *consumption) report(err error, p allocfn.Partition) {
+	if _, ok := errors.AsType[*sarama.ConsumerError](err); !ok {
+		err = &sarama.ConsumerError{Topic: p.Topic, Partition: p.ID, Err: err}
+	}
+	c.group.report(err)
+}
+
+// consume joins, consumes and leaves; see Group.Consume.
+func (g *Group) consume(ctx context.Context, topics []string, handler sarama.ConsumerGroupHandler) error {
+	var pumping sync.WaitGroup
+	defer pumping.Wait()                                        // not of handlers, one of which may be stuck
+	life, end := context.WithCancel(context.WithoutCancel(ctx)) // for what is to be done after ctx has ended
+	defer end()
+	k, err := newKafka(life, g.brokers, g.name, g.settings.config, g.zk.Timeout())
+	if err != nil {
+		return err
+	}
+	defer k.end()
+	defer end() // before k.end: nothing is connected again
+
+	cat := newCatalog(topics, k.describe, &k.do)
+	if err := cat.refresh(ctx, 0); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	var a *allocator.PartitionAllocator
+	c := g.newConsumption(ctx, topics, handler, k, cat)
+	c.pumping = &pumping
+	a, err = allocator.New(g.zk, g.name, g.settings.Name, allocator.Options{
+		Seed:        cat.partitions(),
+		Func:        g.settings.Func,
+		AlsoFuncs:   g.settings.AlsoFuncs,
+		PythonFunc:  g.settings.PythonFunc,
+		Topics:      topics,
+		StopTimeout: g.settings.StopTimeout,
+		OnError:     g.report,
+		Logger:      g.settings.Logger,
+		Registerer:  g.settings.Registerer,
+	})
+	if err != nil {
+		return fmt.Errorf("consumer: %w", err)
+	}
+	c.session.generation = func() int32 {
+		if s := a.Snapshot(); s != nil {
+			return int32(s.Version) //nolint:gosec // wraps after 2 billion rebalances
+		}
+		return 0
+	}
+	owner, err := ownership.New(a, func(ctx context.Context, cl *ownership.Claim) error { return c.own(ctx, cl) }, ownership.Options{
+		RebalanceTimeout: g.settings.RebalanceTimeout,
+		StopTimeout:      g.settings.StopTimeout,
+		Accept:           c.accept,
+		Observer:         c.observeOwner,
+		OnError:          c.ownerError,
+		Logger:           g.settings.Logger,
+		Registerer:       g.settings.Registerer,
+	})
+	if err != nil {
+		return fmt.Errorf("consumer: %w", err)
+	}
+
+	var background sync.WaitGroup
+	background.Go(func() { c.ledger.run(life) })
+	background.Go(func() { c.lookups.run(life) })
+	background.Go(func() { g.watchTrust(life, k) })
+	defer background.Wait()
+	defer end()
+	return c.run(ctx, a, owner, &background)
+}
+
+func (g *Group) newConsumption(ctx context.Context, topics []string, handler sarama.ConsumerGroupHandler, k *kafka, cat *catalog) *consumption {
+	c := &consumption{
+		group:        g,
+		topics:       topics,
+		handler:      handler,
+		fetcher:      k.fetcher,
+		catalog:      cat,
+		edge:         k.edge,
+		metrics:      g.metrics,
+		pauses:       &g.pauses,
+		log:          g.settings.Logger,
+		ready:        make(chan struct{}),
+		from:         g.settings.From,
+		resetInvalid: g.settings.config.Consumer.Group.ResetInvalidOffsets,
+		queueLimit:   int(g.settings.config.Consumer.Fetch.Default),
+		interceptors: g.settings.config.Consumer.Interceptors,
+		observer:     g.settings.Observer,
+	}
+	c.ledger = newLedger(ledgerOptions{
+		store:    k.offsets,
+		auto:     g.settings.autoCommit,
+		interval: g.settings.CommitInterval,
+		timeout:  g.zk.Timeout(),
+		current:  cat.id,
+		observe:  c.observe,
+		report:   c.report,
+		metrics:  g.metrics,
+	})
+	c.lookups = newLookups(k.offsets)
+	c.session = &groupSession{ctx: ctx, member: g.settings.Name, ledger: c.ledger, open: map[allocfn.Partition]*claim{}}
+	return c
+}
+
+// run is the session: Setup, partitions, Cleanup.
+func (c *consumption) run(ctx context.Context, a *allocator.PartitionAllocator, owner *ownership.Owner, background *sync.WaitGroup) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	c.session.ctx = ctx
+	c.group.attach(c.session)
+	defer c.group.attach(nil)
+
+	ended := make(chan error, 1)
+	background.Go(func() {
+		defer stop() // with the owner, all is over
+		ended <- owner.Run(ctx)
+	})
+	background.Go(func() { c.watchTopics(ctx, a) })
+
+	setup := c.setup(ctx, a)
+	if setup != nil {
+		stop()
+	}
+	err := <-ended
+	if errors.Is(err, ownership.ErrStuck) {
+		return fmt.Errorf("consumer: %w", err) // Cleanup is not for while a ConsumeClaim runs
+	}
+	c.pumping.Wait()
+	if err != nil {
+		err = fmt.Errorf("consumer: %w", err)
+	}
+	if errors.Is(setup, errNotJoined) {
+		return err // Setup was not called
+	}
+	if cleanup := c.handler.Cleanup(c.session); cleanup != nil {
+		c.group.report(cleanup)
+		err = errors.Join(err, cleanup)
+	}
+	return errors.Join(setup, err)
+}
+
+// errNotJoined says that the end came before Setup.
+var errNotJoined = errors.New("consumer: not joined")
+
+// setup waits until this member has joined, calls Setup and lets the partitions
+// be opened.
+func (c *consumption) setup(ctx context.Context, a *allocator.PartitionAllocator) error {
+	if err := a.Ready(ctx); err != nil {
+		return errNotJoined // Run says why
+	}
+	if s := a.Snapshot(); s != nil {
+		c.session.expect(slices.DeleteFunc(s.Mine(), func(p allocfn.Partition) bool { return c.accept(p) != nil }))
+	}
+	if err := c.handler.Setup(c.session); err != nil {
+		return err
+	}
+	c.session.expect(nil)
+	close(c.ready)
+	return nil
+}
+
+// accept refuses partitions of topics that were not asked for.
+func (c *consumption) accept(p allocfn.Partition) error {
+	if slices.Contains(c.topics, p.Topic) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrTopicMismatch, p)
+}
+
+// ownerError passes on what ownership reports, but for what was reported here.
+func (c *consumption) ownerError(err error) {
+	if errors.Is(err, errReported) {
+		return
+	}
+	if errors.Is(err, ErrTopicMismatch) {
+		c.metrics.mismatches.Inc()
+	}
+	c.group.report(err)
+}
+
+// observeOwner passes on ownership's events.
+func (c *consumption) observeOwner(e ownership.Event) {
+	c.observe(Event{
+		Kind: EventKind(e.Kind.String()), Topic: e.Topic, Partition: e.Partition, Token: e.Token,
+		Version: e.Version, Session: e.Session, Since: e.Since, Err: e.Err,
+	})
+}
+
+// watchTrust throws away the connections that carry commits when the session is
+// not trusted any more, so that what is under way on them can't arrive after the
+// next owner's commits.
+func (g *Group) watchTrust(ctx context.Context, k *kafka) {
+	for {
+		inc, err := g.zk.Incarnation(ctx)
+		if err != nil {
+			return
+		}
+		select {
+		case <-inc.Context().Done():
+			k.distrust()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// watchTopics adds partitions that the topics get, and closes those of topics
+// that were created again.
+func (c *consumption) watchTopics(ctx context.Context, a *allocator.PartitionAllocator) {
+	every := watchEvery
+	if f := c.group.settings.config.Metadata.RefreshFrequency; f > 0 {
+		every = min(every, f)
+	}
+	known := c.catalog.partitions()
+	for sleep(ctx, every) == nil {
+		if err := c.catalog.refresh(ctx, 0); err != nil && ctx.Err() == nil {
+			c.group.report(err)
+		}
+		c.watchers.check(c.catalog.id)
+		now := c.catalog.partitions()
+		more := added(known, now)
+		if len(more) == 0 {
+			continue
+		}
+		if err := a.AddPartitions(ctx, more); err != nil {
+			if ctx.Err() == nil {
+				c.group.report(fmt.Errorf("consumer: add partitions: %w", err))
+			}
+			continue // known stays, so it is tried again
+		}
+		known = now
+	}
+}
+
+// watchers are the open terms, to be closed when their topic is created again.
+type watchers struct {
+	mu    sync.Mutex
+	terms map[*term]context.CancelCauseFunc
+}
+
+func (w *watchers) add(t *term, stop context.CancelCauseFunc) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.terms == nil {
+		w.terms = map[*term]context.CancelCauseFunc{}
+	}
+	w.terms[t] = stop
+}
+
+func (w *watchers) remove(t *term) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.terms, t)
+}
+
+func (w *watchers) check(id func(topic string) sarama.Uuid) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for t, stop := range w.terms {
+		if !sameTopic(t.topic, id(t.Topic())) {
+			stop(recreated(t.Topic()))
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// dialer opens the connections of one client and can end them all: sarama's
+// calls know no context, so what ends them is their connection.
+type dialer struct {
+	life context.Context //nolint:containedctx // the lifetime of every connection
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	mu    sync.Mutex
+	conns map[*conn]struct{}
+}
+
+// newDialer dials as the user's configuration says. A connection to which
+// written data is not acknowledged for userTimeout is dead, where the system
+// can do that; 0 leaves it to the system.
+func newDialer(life context.Context, config *sarama.Config, userTimeout time.Duration) *dialer {
+	d := &dialer{life: life, conns: map[*conn]struct{}{}}
+	if config.Net.Proxy.Enable {
+		d.dial = func(_ context.Context, network, address string) (net.Conn, error) {
+			return config.Net.Proxy.Dialer.Dial(network, address)
+		}
+		return d
+	}
+	nd := &net.Dialer{
+		Timeout:   min(config.Net.DialTimeout, maxControlWait),
+		KeepAlive: config.Net.KeepAlive,
+		LocalAddr: config.Net.LocalAddr,
+		Control: func(_, _ string, c syscall.RawConn) error {
+			return setUserTimeout(c, userTimeout)
+		},
+	}
+	d.dial = nd.DialContext
+	return d
+}
+
+// Dial opens a connection that ends with the dialer's lifetime.
+func (d *dialer) Dial(network, address string) (net.Conn, error) {
+	if d.closed() {
+		return nil, net.ErrClosed
+	}
+	nc, err := d.dial(d.life, network, address)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{Conn: nc, of: d}
+	d.mu.Lock()
+	d.conns[c] = struct{}{}
+	d.mu.Unlock()
+	if d.closed() { // abort may have run before c was in the map
+		c.abort()
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+
+func (d *dialer) closed() bool { return d.life.Err() != nil }
+
+// abort ends all connections at once: what was written and not yet sent is
+// thrown away, so that a commit can't arrive later.
+func (d *dialer) abort() {
+	d.mu.Lock()
+	conns := make([]*conn, 0, len(d.conns))
+	for c := range d.conns {
+		conns = append(conns, c)
+	}
+	d.mu.Unlock()
+	for _, c := range conns {
+		c.abort()
+	}
+}
+
+type conn struct {
+	net.Conn
+	of *dialer
+}
+
+func (c *conn) abort() {
+	if l, ok := c.Conn.(interface{ SetLinger(sec int) error }); ok {
+		_ = l.SetLinger(0) // the connection may be gone already
+	}
+	_ = c.Close()
+}
+
+func (c *conn) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.conns, c)
+	c.of.mu.Unlock()
+	err := c.Conn.Close()
+	if errors.Is(err, net.ErrClosed) {
+		return nil // by abort
+	}
+	return err
+}

@@ -1,0 +1,37 @@
+package consumer
+
+import "errors"
+
+var (
+	// ErrBusy is returned by [Group.Consume] while another Consume of the same
+	// Group runs. A Group is one member; make a second Group for a second one.
+	ErrBusy = errors.New("consumer: this group is consuming already")
+
+	// ErrTopicMismatch says that a partition was assigned to this member whose
+	// topic it did not ask for. It is not claimed, so nobody consumes it: give
+	// all members of the group the same topics.
+	ErrTopicMismatch = errors.New("consumer: assigned a topic that this member does not consume")
+
+	// ErrGroupInUse says that Kafka refused a commit because members of Kafka's
+	// own group protocol are in the group of this name. Their partitions and
+	// ours would be consumed twice; nothing is opened until they have left.
+	// Stop them, or use another group name.
+	ErrGroupInUse = errors.New("consumer: members of Kafka's own protocol are in this group")
+
+	// ErrHandler wraps what a ConsumeClaim returned or panicked with, and is
+	// the whole error when it returned nil before its partition was taken away.
+	ErrHandler = errors.New("consumer: ConsumeClaim ended before its partition was revoked")
+
+	// ErrRecreated says that a topic was deleted and created again under the
+	// same name. Its partitions are opened anew, at the earliest message.
+	ErrRecreated = errors.New("consumer: the topic was deleted and created again")
+
+	// ErrOffsetReset says that the position of a partition was outside what
+	// Kafka still has, and where it continues instead.
+	ErrOffsetReset = errors.New("consumer: position out of range")
+
+	// errLost refuses a commit of a claim that is not this member's any more.
+	errLost = errors.New("consumer: the claim is lost")
+	// errEnded answers what comes after Consume has ended.
+	errEnded = errors.New("consumer: consuming has ended")
+)

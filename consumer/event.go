@@ -1,0 +1,36 @@
+package consumer
+
+import "time"
+
+// EventKind names what happened; its text is the one of the event log.
+type EventKind string
+
+// The events. Those from Joined to Left, without Opened, Message and Committed,
+// are ownership's.
+const (
+	Joined    EventKind = "joined"    // the member znode stands
+	Snapshot  EventKind = "snapshot"  // a new mapping was agreed on
+	Claimed   EventKind = "claimed"   // a claim was acknowledged and verified
+	Opened    EventKind = "opened"    // reading starts, at Offset
+	Message   EventKind = "message"   // the handler took the message at Offset
+	Revoking  EventKind = "revoking"  // the handler is told to finish
+	Committed EventKind = "committed" // Offset is stored; the next owner starts there
+	Released  EventKind = "released"  // the claim is about to be deleted
+	Lost      EventKind = "lost"      // the claim is gone, nothing may be committed
+	Untrusted EventKind = "untrusted" // the session can't be proved alive since Since
+	Left      EventKind = "left"      // the member has left
+)
+
+// Event is something that happened to this member. Fields that say nothing for
+// a kind are zero.
+type Event struct {
+	Kind      EventKind
+	Topic     string
+	Partition int32 // -1 when the event is about no partition
+	Token     int64 // the claim's fencing token
+	Offset    int64 // of Opened, Message and Committed; -1 in the others
+	Version   uint64
+	Session   int64
+	Since     time.Time
+	Err       error
+}

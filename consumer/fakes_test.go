@@ -1,0 +1,350 @@
+package consumer
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/allocfn"
+)
+
+func tp(topic string, id int32) allocfn.Partition { return allocfn.Partition{Topic: topic, ID: id} }
+
+// fakeHolder is a claim that a test takes away.
+type fakeHolder struct {
+	p         allocfn.Partition
+	token     int64
+	distrust  atomic.Bool
+	ctx       context.Context
+	end       context.CancelCauseFunc
+	work      context.Context
+	endOfWork context.CancelCauseFunc
+}
+
+func newHolder(t *testing.T, p allocfn.Partition) *fakeHolder {
+	t.Helper()
+	h := &fakeHolder{p: p, token: 7}
+	h.ctx, h.end = context.WithCancelCause(t.Context())
+	h.work, h.endOfWork = context.WithCancelCause(h.ctx)
+	t.Cleanup(func() { h.end(nil) })
+	return h
+}
+
+func (h *fakeHolder) Topic() string            { return h.p.Topic }
+func (h *fakeHolder) Partition() int32         { return h.p.ID }
+func (h *fakeHolder) Token() int64             { return h.token }
+func (h *fakeHolder) Version() uint64          { return 3 }
+func (h *fakeHolder) Trusted() bool            { return !h.distrust.Load() }
+func (h *fakeHolder) Context() context.Context { return h.ctx }
+
+func (h *fakeHolder) revoke() { h.endOfWork(errRevokedInTest) }
+func (h *fakeHolder) lose() {
+	h.distrust.Store(true)
+	h.end(errLost)
+}
+
+// fakeStore is an offset store in memory that records what it was asked.
+type fakeStore struct {
+	mu      sync.Mutex
+	offsets map[allocfn.Partition]stored
+	commits []map[allocfn.Partition]int64 // one a request
+	fetches [][]allocfn.Partition
+	hold    chan struct{} // when not nil, a request waits until it is closed
+	fail    func(e entry) error
+	log     *journal
+}
+
+func (s *fakeStore) wait(ctx context.Context) {
+	s.mu.Lock()
+	hold := s.hold
+	s.mu.Unlock()
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (s *fakeStore) fetch(ctx context.Context, ps []allocfn.Partition) (map[allocfn.Partition]stored, error) {
+	s.wait(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fetches = append(s.fetches, slices.Clone(ps))
+	out := map[allocfn.Partition]stored{}
+	for _, p := range ps {
+		f, ok := s.offsets[p]
+		if !ok {
+			f = stored{offset: -1}
+		}
+		out[p] = f
+	}
+	return out, nil
+}
+
+func (s *fakeStore) commit(ctx context.Context, es []entry) map[allocfn.Partition]error {
+	s.wait(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[allocfn.Partition]error{}
+	sent := map[allocfn.Partition]int64{}
+	for _, e := range es {
+		err := cmp.Or(e.allowed(), ctx.Err())
+		if err == nil {
+			sent[e.partition] = e.offset
+			if s.fail != nil {
+				err = s.fail(e)
+			}
+		}
+		out[e.partition] = err
+		if err == nil {
+			if s.offsets == nil {
+				s.offsets = map[allocfn.Partition]stored{}
+			}
+			s.offsets[e.partition] = stored{offset: e.offset, metadata: e.metadata}
+			s.log.add("commit", e.partition, e.offset)
+		}
+	}
+	if len(sent) > 0 {
+		s.commits = append(s.commits, sent)
+	}
+	return out
+}
+
+func (s *fakeStore) sent() []map[allocfn.Partition]int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.commits)
+}
+
+func (s *fakeStore) at(p allocfn.Partition) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, ok := s.offsets[p]
+	if !ok {
+		return -1
+	}
+	return f.offset
+}
+
+// fakeStream is a stream that a test fills.
+type fakeStream struct {
+	p        allocfn.Partition
+	messages chan *sarama.ConsumerMessage
+	errors   chan *sarama.ConsumerError
+	once     sync.Once
+	paused   atomic.Bool
+	pauses   atomic.Int32
+	end      int64
+}
+
+func newStream(p allocfn.Partition) *fakeStream {
+	return &fakeStream{p: p, messages: make(chan *sarama.ConsumerMessage, 16), errors: make(chan *sarama.ConsumerError, 4), end: 99}
+}
+
+func (s *fakeStream) Messages() <-chan *sarama.ConsumerMessage { return s.messages }
+func (s *fakeStream) Errors() <-chan *sarama.ConsumerError     { return s.errors }
+func (s *fakeStream) HighWaterMarkOffset() int64               { return s.end }
+func (s *fakeStream) Pause()                                   { s.paused.Store(true); s.pauses.Add(1) }
+func (s *fakeStream) Resume()                                  { s.paused.Store(false) }
+func (s *fakeStream) AsyncClose() {
+	s.once.Do(func() {
+		close(s.messages)
+		close(s.errors)
+	})
+}
+
+func (s *fakeStream) send(offsets ...int64) {
+	for _, o := range offsets {
+		s.messages <- &sarama.ConsumerMessage{Topic: s.p.Topic, Partition: s.p.ID, Offset: o, Value: []byte("v")}
+	}
+}
+
+// fakeFetcher opens fakeStreams between the offsets first and last.
+type fakeFetcher struct {
+	mu          sync.Mutex
+	first, last int64
+	opens       []int64
+	streams     chan *fakeStream // each opened one
+	fail        error
+	wg          sync.WaitGroup
+	log         *journal
+}
+
+func (f *fakeFetcher) open(_ context.Context, p allocfn.Partition, offset int64) (stream, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.opens = append(f.opens, offset)
+	if f.fail != nil {
+		return nil, f.fail
+	}
+	if offset < f.first || offset > f.last {
+		return nil, sarama.ErrOffsetOutOfRange
+	}
+	f.log.add("open", p, offset)
+	s := newStream(p)
+	f.streams <- s
+	return s, nil
+}
+
+func (f *fakeFetcher) close(_ allocfn.Partition, s stream) {
+	s.AsyncClose()
+	f.wg.Go(func() {
+		for range s.Messages() {
+		}
+	})
+}
+
+func (f *fakeFetcher) end() { f.wg.Wait() }
+
+func (f *fakeFetcher) edge(_ context.Context, _ allocfn.Partition, from From) (int64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if from == Latest {
+		return f.last, nil
+	}
+	return f.first, nil
+}
+
+// journal records the order of what happens.
+type journal struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (j *journal) add(what string, p allocfn.Partition, n int64) {
+	if j == nil {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lines = append(j.lines, line(what, p, n))
+}
+
+func (j *journal) all() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.lines)
+}
+
+// handlerFunc is a handler of which only ConsumeClaim matters.
+type handlerFunc func(sarama.ConsumerGroupSession, sarama.ConsumerGroupClaim) error
+
+func (handlerFunc) Setup(sarama.ConsumerGroupSession) error   { return nil }
+func (handlerFunc) Cleanup(sarama.ConsumerGroupSession) error { return nil }
+func (f handlerFunc) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
+	return f(s, c)
+}
+
+// rig is a consumption on fakes.
+type rig struct {
+	*consumption
+	store  *fakeStore
+	fetch  *fakeFetcher
+	log    *journal
+	group  *Group
+	ids    map[string]sarama.Uuid
+	idsMu  sync.Mutex
+	events []Event
+	evMu   sync.Mutex
+}
+
+func (r *rig) setID(topic string, id byte) {
+	r.idsMu.Lock()
+	defer r.idsMu.Unlock()
+	r.ids[topic] = sarama.Uuid{id}
+}
+
+func (r *rig) kinds(p allocfn.Partition) []string {
+	r.evMu.Lock()
+	defer r.evMu.Unlock()
+	var out []string
+	for _, e := range r.events {
+		if e.Topic == p.Topic && e.Partition == p.ID {
+			out = append(out, line(string(e.Kind), p, e.Offset))
+		}
+	}
+	return out
+}
+
+// newRig starts the ledger and the lookups, which end with the test.
+func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
+	t.Helper()
+	opts := Options{Name: "m", Config: testConfig()}
+	if change != nil {
+		change(&opts)
+	}
+	set, err := newSettings([]string{"kafka:9092"}, "g", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := newMetrics(set.Registerer, "g")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &Group{name: "g", settings: set, metrics: m, errs: newErrorQueue(16, m.dropped.Inc)}
+	log := &journal{}
+	r := &rig{
+		group: g, log: log, ids: map[string]sarama.Uuid{"t": {1}},
+		store: &fakeStore{log: log},
+		fetch: &fakeFetcher{last: 1 << 40, streams: make(chan *fakeStream, 16), log: log},
+	}
+	var pumping, running sync.WaitGroup
+	cat := newCatalog([]string{"t"}, func([]string) (map[string]topicInfo, error) {
+		r.idsMu.Lock()
+		defer r.idsMu.Unlock()
+		out := map[string]topicInfo{}
+		for topic, id := range maps.All(r.ids) {
+			out[topic] = topicInfo{id: id, partitions: []int32{0, 1}}
+		}
+		return out, nil
+	}, &calls{})
+	c := &consumption{
+		group: g, topics: []string{"t"}, handler: h, fetcher: r.fetch, catalog: cat, edge: r.fetch.edge,
+		metrics: m, pauses: &g.pauses, log: slog.New(slog.DiscardHandler), ready: make(chan struct{}), pumping: &pumping,
+		from: set.From, resetInvalid: set.config.Consumer.Group.ResetInvalidOffsets,
+		queueLimit: int(set.config.Consumer.Fetch.Default), interceptors: set.config.Consumer.Interceptors,
+		observer: func(e Event) {
+			r.evMu.Lock()
+			defer r.evMu.Unlock()
+			r.events = append(r.events, e)
+		},
+	}
+	c.ledger = newLedger(ledgerOptions{
+		store: r.store, auto: set.autoCommit, interval: set.CommitInterval, timeout: sessionTimeout,
+		current: cat.id, observe: c.observe, report: c.report, metrics: m,
+	})
+	c.lookups = newLookups(r.store)
+	ctx, cancel := context.WithCancel(context.Background())
+	c.session = &groupSession{
+		ctx: ctx, member: "m", ledger: c.ledger, generation: func() int32 { return 3 }, open: map[allocfn.Partition]*claim{},
+	}
+	g.attach(c.session)
+	close(c.ready)
+	r.consumption = c
+	running.Go(func() { c.ledger.run(ctx) })
+	running.Go(func() { c.lookups.run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		pumping.Wait()
+		r.fetch.end()
+	})
+	return r
+}
+
+func testConfig() *sarama.Config {
+	c := sarama.NewConfig()
+	c.ClientID = "test"
+	c.Version = sarama.V3_6_0_0
+	c.MetricRegistry = silentRegistry{}
+	c.Consumer.Return.Errors = true
+	return c
+}

@@ -1,0 +1,121 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/allocfn"
+)
+
+// fetcher opens partitions for reading. It is a seam: what fetches behind it
+// can be replaced.
+type fetcher interface {
+	// open starts to read p at offset. It is sarama.ErrOffsetOutOfRange when
+	// Kafka does not have it.
+	open(ctx context.Context, p allocfn.Partition, offset int64) (stream, error)
+	// close ends a stream that open returned, and does not wait: a later open of
+	// the same partition does.
+	close(p allocfn.Partition, s stream)
+	// end gives up everything at once and returns when nothing is left.
+	end()
+}
+
+// stream is one partition being read. Both channels must be read until they are
+// closed; they close after AsyncClose, or by themselves when reading can't go on.
+type stream interface {
+	Messages() <-chan *sarama.ConsumerMessage
+	Errors() <-chan *sarama.ConsumerError
+	HighWaterMarkOffset() int64
+	Pause()
+	Resume()
+	AsyncClose()
+}
+
+// kafkaFetcher reads through sarama's PartitionConsumers, all on one client that
+// does nothing else: what is on its connections waits for long polls.
+type kafkaFetcher struct {
+	client   sarama.Client
+	consumer sarama.Consumer
+	dialer   *dialer
+	do       calls
+
+	mu      sync.Mutex
+	closing map[allocfn.Partition]chan struct{}
+}
+
+func newKafkaFetcher(brokers []string, config *sarama.Config, d *dialer, control sarama.Client) (*kafkaFetcher, error) {
+	client, err := sarama.NewClient(brokers, fetchConfig(*config, d))
+	if err != nil {
+		return nil, err
+	}
+	consumer, err := sarama.NewConsumerFromClient(pollClient{Client: client, control: control})
+	if err != nil {
+		_ = client.Close()
+		return nil, err
+	}
+	return &kafkaFetcher{client: client, consumer: consumer, dialer: d, closing: map[allocfn.Partition]chan struct{}{}}, nil
+}
+
+// pollClient asks for offsets on another client, where no long poll is in the
+// way: a PartitionConsumer asks twice before it starts.
+type pollClient struct {
+	sarama.Client
+	control sarama.Client
+}
+
+func (c pollClient) GetOffset(topic string, partition int32, at int64) (int64, error) {
+	return c.control.GetOffset(topic, partition, at)
+}
+
+func (f *kafkaFetcher) open(ctx context.Context, p allocfn.Partition, offset int64) (stream, error) {
+	f.mu.Lock()
+	closing := f.closing[p]
+	f.mu.Unlock()
+	if closing != nil {
+		select {
+		case <-closing:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	pc, err := run(ctx, &f.do, func() (sarama.PartitionConsumer, error) {
+		pc, err := f.consumer.ConsumePartition(p.Topic, p.ID, offset)
+		if err != nil && !errors.Is(err, sarama.ErrOffsetOutOfRange) {
+			_ = f.client.RefreshMetadata(p.Topic) // the next try finds the leader
+		}
+		return pc, err
+	}, func(pc sarama.PartitionConsumer) { f.close(p, pc) })
+	if err != nil {
+		return nil, err
+	}
+	return pc, nil
+}
+
+func (f *kafkaFetcher) close(p allocfn.Partition, s stream) {
+	closed := make(chan struct{})
+	f.mu.Lock()
+	f.closing[p] = closed
+	f.mu.Unlock()
+	s.AsyncClose()
+	f.do.wg.Go(func() {
+		defer close(closed)
+		f.do.wg.Go(func() {
+			for range s.Errors() { //nolint:revive // drained
+			}
+		})
+		for range s.Messages() { //nolint:revive // drained
+		}
+	})
+}
+
+// end closes the connections first: an idle partition closes at the end of its
+// long poll, and the poll ends with its connection.
+func (f *kafkaFetcher) end() {
+	f.dialer.abort()
+	f.do.wait()
+	_ = f.consumer.Close()
+	_ = f.client.Close()
+}

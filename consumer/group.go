@@ -1,0 +1,241 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/session"
+)
+
+// Group is one member of a consumer group. It is a sarama.ConsumerGroup.
+type Group struct {
+	zk       *session.Session
+	brokers  []string
+	name     string // of the group
+	settings settings
+	metrics  *metrics
+	errs     *errorQueue
+	pauses   pauses
+
+	mu      sync.Mutex
+	closed  bool
+	stop    context.CancelFunc // of the running Consume
+	running chan struct{}      // closed when it has returned
+	session *groupSession      // of the running Consume, when it consumes
+}
+
+var _ sarama.ConsumerGroup = (*Group)(nil)
+
+// New returns a member of a group that consumes from the Kafka behind brokers,
+// coordinated through s, whose Run somebody else calls. It checks its arguments,
+// does no I/O and starts nothing.
+func New(s *session.Session, brokers []string, group string, opts Options) (*Group, error) {
+	set, err := newSettings(brokers, group, opts)
+	if err != nil {
+		return nil, err
+	}
+	if s == nil {
+		return nil, errors.New("consumer: the session is nil")
+	}
+	m, err := newMetrics(set.Registerer, group)
+	if err != nil {
+		return nil, err
+	}
+	return &Group{
+		zk: s, brokers: slices.Clone(brokers), name: group, settings: set, metrics: m,
+		errs: newErrorQueue(set.config.ChannelBufferSize, m.dropped.Inc),
+	}, nil
+}
+
+// Name returns the member's name.
+func (g *Group) Name() string { return g.settings.Name }
+
+// Consume joins the group, adds the partitions of topics to its set, and
+// consumes those that are this member's, until ctx ends or Close is called; then
+// it leaves and returns nil. It blocks all the while, after ctx's end for
+// StopTimeout at most. It returns an error when the group can't be joined, when
+// membership is lost for good, and what Setup or Cleanup return; a handler that
+// does not return is ownership.ErrStuck. A later call joins again, so it may be
+// called in a loop as sarama's.
+//
+// It calls handler as sarama's cooperative groups do: Setup once, when this
+// member has joined; ConsumeClaim for each partition that it comes to own, on a
+// goroutine of its own, while others go on; Cleanup once at the end, when every
+// ConsumeClaim has returned. The package's page says what differs.
+//
+// While one call runs, another returns ErrBusy; after Close it returns
+// sarama.ErrClosedConsumerGroup.
+func (g *Group) Consume(ctx context.Context, topics []string, handler sarama.ConsumerGroupHandler) error {
+	if handler == nil {
+		return errors.New("consumer: the handler is nil")
+	}
+	if len(topics) == 0 {
+		return errors.New("consumer: no topics given")
+	}
+	topics = slices.Compact(slices.Sorted(slices.Values(topics)))
+	for _, topic := range topics {
+		if err := session.CheckTopic(topic); err != nil {
+			return fmt.Errorf("consumer: %w", err)
+		}
+	}
+	ctx, done, err := g.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return g.consume(ctx, topics, handler)
+}
+
+// begin makes this the running Consume.
+func (g *Group) begin(ctx context.Context) (context.Context, func(), error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil, nil, sarama.ErrClosedConsumerGroup
+	}
+	if g.running != nil {
+		return nil, nil, ErrBusy
+	}
+	ctx, stop := context.WithCancel(ctx)
+	running := make(chan struct{})
+	g.stop, g.running = stop, running
+	return ctx, func() {
+		stop()
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.stop, g.running = nil, nil
+		close(running)
+	}, nil
+}
+
+// Close makes Consume leave, waits until it has returned, and closes Errors. It
+// may be called more than once and from anywhere but the handler. It returns nil.
+func (g *Group) Close() error {
+	g.mu.Lock()
+	g.closed = true
+	stop, running := g.stop, g.running
+	g.mu.Unlock()
+	if running != nil {
+		stop()
+		<-running
+	}
+	g.errs.close()
+	return nil
+}
+
+// Errors returns the errors that do not end Consume, those of partitions as
+// *sarama.ConsumerError, when Config.Consumer.Return.Errors is true; else they
+// are logged. When nobody reads, the oldest are dropped and counted. Close closes
+// the channel.
+func (g *Group) Errors() <-chan error { return g.errs.ch }
+
+// report hands an error to the user. It does not block.
+func (g *Group) report(err error) {
+	if g.settings.config.Consumer.Return.Errors {
+		g.errs.put(err)
+		return
+	}
+	g.settings.Logger.Error("consumer error", "error", err)
+}
+
+// attach makes s the session that Pause and Resume act on.
+func (g *Group) attach(s *groupSession) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.session = s
+}
+
+// open returns the open claims.
+func (g *Group) open() map[allocfn.Partition]*claim {
+	g.mu.Lock()
+	s := g.session
+	g.mu.Unlock()
+	out := map[allocfn.Partition]*claim{}
+	if s != nil {
+		s.each(func(p allocfn.Partition, c *claim) { out[p] = c })
+	}
+	return out
+}
+
+// Pause suspends fetching of those of the partitions that are open. Messages
+// fetched before still come. A paused partition that is revoked and comes back
+// is still paused. Like the other three it does not block, and moves nothing.
+func (g *Group) Pause(partitions map[string][]int32) {
+	open := g.open()
+	for topic, ids := range partitions {
+		for _, id := range ids {
+			p := allocfn.Partition{Topic: topic, ID: id}
+			if c := open[p]; c != nil {
+				g.pauses.set(p, true)
+				c.gate.setUser(true)
+			}
+		}
+	}
+}
+
+// Resume ends the pause of partitions.
+func (g *Group) Resume(partitions map[string][]int32) {
+	open := g.open()
+	for topic, ids := range partitions {
+		for _, id := range ids {
+			p := allocfn.Partition{Topic: topic, ID: id}
+			g.pauses.set(p, false)
+			if c := open[p]; c != nil {
+				c.gate.setUser(false)
+			}
+		}
+	}
+}
+
+// PauseAll pauses all partitions that are open now.
+func (g *Group) PauseAll() {
+	for p, c := range g.open() {
+		g.pauses.set(p, true)
+		c.gate.setUser(true)
+	}
+}
+
+// ResumeAll ends all pauses.
+func (g *Group) ResumeAll() {
+	g.pauses.clear()
+	for _, c := range g.open() {
+		c.gate.setUser(false)
+	}
+}
+
+// pauses remembers what the user paused, while partitions come and go.
+type pauses struct {
+	mu         sync.Mutex
+	partitions map[allocfn.Partition]bool
+}
+
+func (p *pauses) set(tp allocfn.Partition, paused bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.partitions == nil {
+		p.partitions = map[allocfn.Partition]bool{}
+	}
+	if paused {
+		p.partitions[tp] = true
+	} else {
+		delete(p.partitions, tp)
+	}
+}
+
+func (p *pauses) has(tp allocfn.Partition) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.partitions[tp]
+}
+
+func (p *pauses) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.partitions = nil
+}

@@ -1,0 +1,101 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/allocfn"
+)
+
+// kafka is the Kafka side of one Consume call: two clients, so two sets of
+// connections. On one, commits, offsets and metadata; on the other, fetches,
+// which make wait what comes behind them.
+type kafka struct {
+	client  sarama.Client
+	dialer  *dialer // of client
+	offsets *kafkaOffsets
+	fetcher *kafkaFetcher
+	do      calls
+}
+
+// newKafka makes the clients, which connect when they are used. Everything ends
+// with life; end must be called after that. timeout is the ZooKeeper session's.
+func newKafka(life context.Context, brokers []string, group string, config *sarama.Config, timeout time.Duration) (*kafka, error) {
+	k := &kafka{dialer: newDialer(life, config, timeout/4)}
+	client, err := sarama.NewClient(brokers, controlConfig(*config, k.dialer))
+	if err != nil {
+		return nil, fmt.Errorf("consumer: connect to Kafka: %w", err)
+	}
+	k.client = client
+	k.fetcher, err = newKafkaFetcher(brokers, config, newDialer(life, config, 0), client)
+	if err != nil {
+		_ = client.Close()
+		return nil, fmt.Errorf("consumer: connect to Kafka: %w", err)
+	}
+	k.offsets = &kafkaOffsets{group: group, config: config, do: &k.do, find: func(again bool) (coordinator, error) {
+		if again {
+			if err := client.RefreshCoordinator(group); err != nil {
+				return nil, err
+			}
+		}
+		return client.Coordinator(group)
+	}}
+	return k, nil
+}
+
+// distrust ends the connections that carry commits, with all that is written
+// and not sent.
+func (k *kafka) distrust() { k.dialer.abort() }
+
+// end closes everything and returns when nothing is left.
+func (k *kafka) end() {
+	k.dialer.abort()
+	k.fetcher.end()
+	k.do.wait()
+	_ = k.client.Close()
+}
+
+// edge returns the offset of the first message of p, or the one after the last.
+func (k *kafka) edge(ctx context.Context, p allocfn.Partition, from From) (int64, error) {
+	at := sarama.OffsetOldest
+	if from == Latest {
+		at = sarama.OffsetNewest
+	}
+	return run(ctx, &k.do, func() (int64, error) { return k.client.GetOffset(p.Topic, p.ID, at) }, nil)
+}
+
+// describe asks for topics, and makes both clients know their leaders.
+func (k *kafka) describe(topics []string) (map[string]topicInfo, error) {
+	known := k.client.RefreshMetadata(topics...)
+	broker := k.client.LeastLoadedBroker()
+	if broker == nil {
+		if known == nil {
+			known = sarama.ErrOutOfBrokers
+		}
+		return nil, known
+	}
+	req := sarama.NewMetadataRequest(k.client.Config().Version, topics)
+	req.AllowAutoTopicCreation = false
+	resp, err := broker.GetMetadata(req)
+	if err != nil {
+		_ = broker.Close()
+		return nil, err
+	}
+	infos := make(map[string]topicInfo, len(topics))
+	for _, t := range resp.Topics {
+		info := topicInfo{id: t.Uuid}
+		if t.Err != sarama.ErrNoError && t.Err != sarama.ErrLeaderNotAvailable {
+			info.err = t.Err
+		}
+		for _, p := range t.Partitions {
+			info.partitions = append(info.partitions, p.ID)
+		}
+		slices.Sort(info.partitions)
+		infos[t.Name] = info
+	}
+	return infos, nil
+}

@@ -1,0 +1,270 @@
+package consumer
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/allocfn"
+)
+
+// script is a coordinator that answers as a test says.
+type script struct {
+	commit  []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error)
+	fetch   []func(*sarama.OffsetFetchRequest) (*sarama.OffsetFetchResponse, error)
+	commits []*sarama.OffsetCommitRequest
+	fetches []*sarama.OffsetFetchRequest
+	finds   []bool
+	closed  int
+}
+
+func (s *script) CommitOffset(r *sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error) {
+	s.commits = append(s.commits, r)
+	next := s.commit[0]
+	if len(s.commit) > 1 {
+		s.commit = s.commit[1:]
+	}
+	return next(r)
+}
+
+func (s *script) FetchOffset(r *sarama.OffsetFetchRequest) (*sarama.OffsetFetchResponse, error) {
+	s.fetches = append(s.fetches, r)
+	next := s.fetch[0]
+	if len(s.fetch) > 1 {
+		s.fetch = s.fetch[1:]
+	}
+	return next(r)
+}
+
+func (s *script) Close() error {
+	s.closed++
+	return nil
+}
+
+func (s *script) store() *kafkaOffsets {
+	return &kafkaOffsets{group: "g", config: testConfig(), do: &calls{}, find: func(again bool) (coordinator, error) {
+		s.finds = append(s.finds, again)
+		return s, nil
+	}}
+}
+
+func answer(codes map[allocfn.Partition]sarama.KError) func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error) {
+	return func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error) {
+		r := &sarama.OffsetCommitResponse{}
+		for p, code := range codes {
+			r.AddError(p.Topic, p.ID, code)
+		}
+		return r, nil
+	}
+}
+
+func entries(n int32) []entry {
+	var es []entry
+	for i := range n {
+		es = append(es, entry{partition: tp("t", i), offset: 100 + int64(i), metadata: "x", allowed: func() error { return nil }})
+	}
+	return es
+}
+
+func all(n int32, code sarama.KError) map[allocfn.Partition]sarama.KError {
+	out := map[allocfn.Partition]sarama.KError{}
+	for i := range n {
+		out[tp("t", i)] = code
+	}
+	return out
+}
+
+func TestCommitIsOneRequestOfNoMember(t *testing.T) {
+	s := &script{commit: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){answer(all(3, 0))}}
+	for p, err := range s.store().commit(t.Context(), entries(3)) {
+		if err != nil {
+			t.Errorf("%s: %v", p, err)
+		}
+	}
+	if len(s.commits) != 1 {
+		t.Fatalf("%d requests", len(s.commits))
+	}
+	r := s.commits[0]
+	if r.ConsumerGroup != "g" || r.ConsumerGroupGeneration != -1 || r.ConsumerID != "" || r.GroupInstanceId != nil {
+		t.Errorf("sent as group %q generation %d member %q instance %v", r.ConsumerGroup, r.ConsumerGroupGeneration, r.ConsumerID, r.GroupInstanceId)
+	}
+	for i := range int32(3) {
+		if o, meta, err := r.Offset("t", i); err != nil || o != 100+int64(i) || meta != "x" {
+			t.Errorf("t:%d: %d %q %v", i, o, meta, err)
+		}
+	}
+}
+
+func TestCommitErrors(t *testing.T) {
+	p0, p1 := tp("t", 0), tp("t", 1)
+	reset := func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error) {
+		return nil, errors.New("connection reset")
+	}
+	for name, c := range map[string]struct {
+		script   []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error)
+		want     map[allocfn.Partition]error // nil: stored
+		requests int
+		closed   int
+	}{
+		"coordinator moves": {
+			script: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){
+				answer(all(2, sarama.ErrNotCoordinatorForConsumer)), answer(all(2, sarama.ErrOffsetsLoadInProgress)),
+				answer(all(2, sarama.ErrConsumerCoordinatorNotAvailable)), answer(all(2, 0)),
+			},
+			want: map[allocfn.Partition]error{p0: nil, p1: nil}, requests: 4,
+		},
+		"only what failed is sent again": {
+			script: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){
+				answer(map[allocfn.Partition]sarama.KError{p0: 0, p1: sarama.ErrOffsetsLoadInProgress}),
+				answer(map[allocfn.Partition]sarama.KError{p1: 0}),
+			},
+			want: map[allocfn.Partition]error{p0: nil, p1: nil}, requests: 2,
+		},
+		"connection lost": {
+			script: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){reset, answer(all(2, 0))},
+			want:   map[allocfn.Partition]error{p0: nil, p1: nil}, requests: 2, closed: 1,
+		},
+		"group has members": {
+			script: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){answer(all(2, sarama.ErrUnknownMemberId))},
+			want:   map[allocfn.Partition]error{p0: ErrGroupInUse, p1: ErrGroupInUse}, requests: 1,
+		},
+		"group has members, as others say it": {
+			script: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){answer(all(2, sarama.ErrIllegalGeneration))},
+			want:   map[allocfn.Partition]error{p0: ErrGroupInUse, p1: ErrGroupInUse}, requests: 1,
+		},
+		"one refused": {
+			script: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){
+				answer(map[allocfn.Partition]sarama.KError{p0: 0, p1: sarama.ErrOffsetMetadataTooLarge}),
+			},
+			want: map[allocfn.Partition]error{p0: nil, p1: sarama.ErrOffsetMetadataTooLarge}, requests: 1,
+		},
+		"one forgotten": {
+			script: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){answer(map[allocfn.Partition]sarama.KError{p0: 0})},
+			want:   map[allocfn.Partition]error{p0: nil, p1: sarama.ErrIncompleteResponse}, requests: 1,
+		},
+		"never": {
+			script: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){answer(all(2, sarama.ErrNotCoordinatorForConsumer))},
+			want:   map[allocfn.Partition]error{p0: sarama.ErrNotCoordinatorForConsumer, p1: sarama.ErrNotCoordinatorForConsumer}, requests: storeAttempts,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{commit: c.script}
+				got := s.store().commit(t.Context(), entries(2))
+				for p, want := range c.want {
+					if !errors.Is(got[p], want) {
+						t.Errorf("%s: %v, want %v", p, got[p], want)
+					}
+				}
+				if len(s.commits) != c.requests || s.closed != c.closed {
+					t.Errorf("%d requests, %d connections closed; want %d, %d", len(s.commits), s.closed, c.requests, c.closed)
+				}
+				for i, again := range s.finds {
+					if again != (i > 0) {
+						t.Errorf("attempt %d: coordinator asked for anew: %v", i, again)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestCommitAsksBeforeEachAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{commit: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){answer(all(2, sarama.ErrOffsetsLoadInProgress))}}
+		es := entries(2)
+		asked := 0
+		es[1].allowed = func() error {
+			if asked++; asked > 2 {
+				return errLost
+			}
+			return nil
+		}
+		got := s.store().commit(t.Context(), es)
+		if !errors.Is(got[tp("t", 1)], errLost) {
+			t.Errorf("t:1: %v, want errLost", got[tp("t", 1)])
+		}
+		for i, r := range s.commits {
+			_, _, err := r.Offset("t", 1)
+			if sent := err == nil; sent != (i < 2) {
+				t.Errorf("request %d carries t:1: %v", i, sent)
+			}
+		}
+	})
+}
+
+func TestFetchedOffsets(t *testing.T) {
+	respond := func(fill func(*sarama.OffsetFetchResponse)) func(*sarama.OffsetFetchRequest) (*sarama.OffsetFetchResponse, error) {
+		return func(q *sarama.OffsetFetchRequest) (*sarama.OffsetFetchResponse, error) {
+			r := &sarama.OffsetFetchResponse{Version: q.Version}
+			fill(r)
+			return r, nil
+		}
+	}
+	block := func(offset int64, code sarama.KError) *sarama.OffsetFetchResponseBlock {
+		return &sarama.OffsetFetchResponseBlock{Offset: offset, Err: code, Metadata: "m"}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{fetch: []func(*sarama.OffsetFetchRequest) (*sarama.OffsetFetchResponse, error){
+			respond(func(r *sarama.OffsetFetchResponse) {
+				r.AddBlock("t", 0, block(5, 0))
+				r.AddBlock("t", 1, block(-1, 0))
+				r.AddBlock("t", 2, block(-1, sarama.ErrOffsetsLoadInProgress))
+				r.AddBlock("t", 3, block(-1, sarama.ErrTopicAuthorizationFailed))
+			}),
+			respond(func(r *sarama.OffsetFetchResponse) { r.AddBlock("t", 2, block(7, 0)) }),
+		}}
+		got, err := s.store().fetch(t.Context(), []allocfn.Partition{tp("t", 0), tp("t", 1), tp("t", 2), tp("t", 3)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got[tp("t", 0)].offset != 5 || got[tp("t", 0)].metadata != "m" || got[tp("t", 1)].offset != -1 || got[tp("t", 2)].offset != 7 {
+			t.Errorf("got %v", got)
+		}
+		if err := got[tp("t", 3)].err; !errors.Is(err, sarama.ErrTopicAuthorizationFailed) {
+			t.Errorf("t:3: %v", err)
+		}
+		if len(s.fetches) != 2 {
+			t.Errorf("%d requests", len(s.fetches))
+		}
+
+		unseen := &script{fetch: []func(*sarama.OffsetFetchRequest) (*sarama.OffsetFetchResponse, error){
+			respond(func(r *sarama.OffsetFetchResponse) {
+				r.Groups = []sarama.OffsetFetchResponseGroup{{GroupId: "g", Err: sarama.ErrGroupIDNotFound}}
+			}),
+		}}
+		got, err = unseen.store().fetch(t.Context(), []allocfn.Partition{tp("t", 0)})
+		if f := got[tp("t", 0)]; err != nil || f.offset != -1 || f.err != nil {
+			t.Errorf("unseen group: %v, %v", f, err)
+		}
+
+		denied := &script{fetch: []func(*sarama.OffsetFetchRequest) (*sarama.OffsetFetchResponse, error){
+			respond(func(r *sarama.OffsetFetchResponse) {
+				r.Groups = []sarama.OffsetFetchResponseGroup{{GroupId: "g", Err: sarama.ErrNotCoordinatorForConsumer}}
+			}),
+		}}
+		if _, err = denied.store().fetch(t.Context(), []allocfn.Partition{tp("t", 0)}); !errors.Is(err, sarama.ErrNotCoordinatorForConsumer) {
+			t.Errorf("no coordinator: %v", err)
+		}
+	})
+}
+
+func TestNoteTravelsInMetadata(t *testing.T) {
+	for _, n := range []note{
+		{},
+		{text: "user's; own; text"},
+		{topic: sarama.Uuid{1, 2, 3}, token: 1 << 40, text: ""},
+		{topic: sarama.Uuid{15: 9}, token: -1, text: "kiel1;;0;nested"},
+	} {
+		if got := parseNote(n.String()); got != n {
+			t.Errorf("%+v came back as %+v from %q", n, got, n.String())
+		}
+	}
+	for _, foreign := range []string{"", "hello", "kiel1;", "kiel1;x", "kiel1;;x;y", "kiel1;!!;1;y", "kiel1;AAAA;1;y", "kiel2;;1;y"} {
+		if got := parseNote(foreign); got != (note{text: foreign}) {
+			t.Errorf("%q was read as %+v", foreign, got)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package consumer
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/session"
+)
+
+// From says where a partition starts that has no committed offset.
+type From int
+
+const (
+	// Earliest starts at the first message that Kafka still has. It is the
+	// default, because nothing may be lost; sarama's own default is the end.
+	Earliest From = iota
+	// Latest starts at the end of the partition as it is when the partition is
+	// opened for the first time.
+	Latest
+)
+
+// String returns "earliest" or "latest".
+func (f From) String() string {
+	switch f {
+	case Earliest:
+		return "earliest"
+	case Latest:
+		return "latest"
+	default:
+		return "From(" + strconv.Itoa(int(f)) + ")"
+	}
+}
+
+// Options of a [Group]. The zero value works.
+type Options struct {
+	// Name is the member's name in the group: letters, digits and "._:-", at
+	// most 249 of them, unique in the group. "" is host:pid-xxxxxxxx, with a
+	// random end.
+	Name string
+
+	// Config is sarama's configuration: security, client id, protocol version,
+	// fetch sizes, interceptors, isolation level. It is copied and never
+	// written to. nil is sarama.NewConfig with client id "kiel" and version
+	// 3.6. The package's page has a table of the fields that mean something
+	// else here than in a group of sarama.
+	Config *sarama.Config
+
+	// From is where a partition without a committed offset starts.
+	From From
+
+	// Func is the allocation function of this member, [allocfn.RoundRobin] when
+	// it is the zero Func. AlsoFuncs are others that it can run, after Func in
+	// order of preference, for changing the function of a running group.
+	Func      allocfn.Func
+	AlsoFuncs []allocfn.Func
+	// PythonFunc names the function that members of Python kiel run; "" is
+	// "roundrobin".
+	PythonFunc string
+
+	// RebalanceTimeout is how long a ConsumeClaim may go on after its partition
+	// was revoked. After that the partition is lost to it. 0 is
+	// Config.Consumer.Group.Rebalance.Timeout, 60 s unless changed.
+	RebalanceTimeout time.Duration
+
+	// StopTimeout is how long leaving the group may take. 0 is 30 s.
+	StopTimeout time.Duration
+
+	// CommitInterval is how often marked offsets are committed. 0 is
+	// Config.Consumer.Offsets.AutoCommit.Interval, 1 s unless changed. It means
+	// nothing when AutoCommit.Enable is false.
+	CommitInterval time.Duration
+
+	// Observer, when not nil, is called with each event of this member, in the
+	// order in which they happen to a partition, by the goroutine to which they
+	// happen: an Observer that blocks holds up the group.
+	Observer func(Event)
+
+	// Logger; nil discards.
+	Logger *slog.Logger
+
+	// Registerer receives the metrics of the group, those of allocator and
+	// ownership included, with a label "group". nil registers none.
+	Registerer prometheus.Registerer
+}
+
+// settings are Options with all defaults in.
+type settings struct {
+	Options
+	config     *sarama.Config
+	autoCommit bool
+}
+
+// minVersion is the oldest protocol ceiling with which records have batches.
+func minVersion() sarama.KafkaVersion { return sarama.V0_11_0_0 }
+
+func newSettings(brokers []string, group string, opts Options) (settings, error) {
+	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+
+	if err := session.CheckGroup(group); err != nil {
+		errs = append(errs, err)
+	}
+	if len(brokers) == 0 {
+		fail("brokers: at least one address is needed")
+	}
+	if i := slices.Index(brokers, ""); i >= 0 {
+		fail("brokers[%d]: the address is empty", i)
+	}
+	if opts.From != Earliest && opts.From != Latest {
+		fail("From: %d is neither Earliest nor Latest", int(opts.From))
+	}
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{
+		{"RebalanceTimeout", opts.RebalanceTimeout},
+		{"StopTimeout", opts.StopTimeout},
+		{"CommitInterval", opts.CommitInterval},
+	} {
+		if d.value < 0 {
+			fail("%s: %v is negative", d.field, d.value)
+		}
+	}
+
+	name, err := defaultName(opts.Name)
+	if err != nil {
+		errs = append(errs, err)
+	} else if err := session.CheckMember(name); err != nil {
+		errs = append(errs, err)
+	}
+
+	config, err := copyConfig(opts.Config)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	if len(errs) > 0 {
+		return settings{}, fmt.Errorf("consumer: %w", errors.Join(errs...))
+	}
+
+	opts.Name = name
+	opts.AlsoFuncs = slices.Clone(opts.AlsoFuncs)
+	opts.RebalanceTimeout = cmp.Or(opts.RebalanceTimeout, config.Consumer.Group.Rebalance.Timeout)
+	opts.StopTimeout = cmp.Or(opts.StopTimeout, 30*time.Second)
+	opts.CommitInterval = cmp.Or(opts.CommitInterval, config.Consumer.Offsets.AutoCommit.Interval)
+	if opts.Func.Assign == nil && opts.Func.Name == "" {
+		opts.Func = allocfn.RoundRobin()
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	opts.Logger = opts.Logger.With("component", "consumer", "group", group, "member", name)
+	return settings{Options: opts, config: config, autoCommit: config.Consumer.Offsets.AutoCommit.Enable}, nil
+}
+
+// defaultName makes a name from the host and the process. What a host name may
+// hold and a member name may not is replaced.
+func defaultName(name string) (string, error) {
+	if name != "" {
+		return name, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("Name: the host has no name to take: %w", err)
+	}
+	var end [4]byte
+	rand.Read(end[:]) //nolint:errcheck // never fails
+	clean := []byte(host)
+	for i, b := range clean {
+		switch {
+		case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b && b <= '9', b == '.', b == '_', b == '-':
+		default:
+			clean[i] = '_'
+		}
+	}
+	return fmt.Sprintf("%.200s:%d-%s", clean, os.Getpid(), hex.EncodeToString(end[:])), nil
+}

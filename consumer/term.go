@@ -1,0 +1,229 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/allocfn"
+)
+
+// Waits between attempts to open a partition, and between openings of a
+// partition whose stream ends by itself.
+const (
+	openBackoff    = 100 * time.Millisecond
+	maxOpenBackoff = 5 * time.Second
+)
+
+// errHandlerReturned ends a pump whose handler has returned by itself.
+var errHandlerReturned = errors.New("consumer: ConsumeClaim returned")
+
+// errReported is returned to ownership for what was reported here already.
+var errReported = errors.New("reported")
+
+// own consumes a partition for as long as it is owned: ownership calls it, and
+// releases the claim after it has returned. ctx ends when the partition is
+// revoked or lost.
+func (c *consumption) own(ctx context.Context, h holder) error {
+	select {
+	case <-c.ready: // Setup comes before everything
+	case <-ctx.Done():
+		return nil
+	}
+	p := allocfn.Partition{Topic: h.Topic(), ID: h.Partition()}
+	wait := newBackoff(openBackoff, maxOpenBackoff)
+	for ctx.Err() == nil {
+		t := term{consumption: c, holder: h, partition: p}
+		began := time.Now()
+		err := t.run(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, ErrHandler):
+			c.report(err, p)
+			return errReported
+		case err != nil && !errors.Is(err, errLost) && !errors.Is(err, ErrRecreated): // what comes next reports it
+			c.report(err, p)
+		}
+		if time.Since(began) > time.Minute {
+			wait.reset()
+		}
+		if wait.wait(ctx) != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+// term is one opening of a partition: position, messages, last commit.
+type term struct {
+	*consumption
+	holder
+	partition allocfn.Partition
+	topic     sarama.Uuid
+	book      *book
+}
+
+// run returns when the partition is closed again: because ctx ended, and then it
+// returns anything; or with the reason.
+func (t *term) run(ctx context.Context) error {
+	start, err := t.position(ctx)
+	if err != nil {
+		return err
+	}
+	s, start, err := t.openStream(ctx, start)
+	if err != nil {
+		t.ledger.close(t.book)
+		return err
+	}
+	return t.consume(ctx, s, start)
+}
+
+// position finds out where to start, opens the book there, and commits it: the
+// policy's choice must not be made twice, and the commit of an owner before us
+// may come late.
+func (t *term) position(ctx context.Context) (int64, error) {
+	if err := t.catalog.refresh(ctx, time.Second); err != nil {
+		t.log.Warn("topics not described", "error", err) // what is known is good enough
+	}
+	t.topic = t.catalog.id(t.Topic())
+	found, err := t.lookups.get(ctx, t.partition)
+	if err != nil {
+		return 0, err
+	}
+	start, reason := found.offset, ""
+	n := parseNote(found.metadata)
+	from := t.from
+	switch {
+	case start < 0:
+		reason = reasonNone
+	case !sameTopic(n.topic, t.topic):
+		reason, from = reasonRecreated, Earliest
+		t.report(fmt.Errorf("%w: offset %d of the deleted one is not used", recreated(t.Topic()), start), t.partition)
+	}
+	if reason != "" {
+		n.text = ""
+		if start, err = t.edge(ctx, t.partition, from); err != nil {
+			return 0, fmt.Errorf("consumer: start of %s: %w", t.partition, err)
+		}
+	}
+	t.book = t.ledger.open(t.partition, t.holder, t.topic, start, n.text)
+	if err := t.first(ctx, reason); err != nil {
+		t.ledger.close(t.book)
+		return 0, err
+	}
+	return start, nil
+}
+
+// first commits the position that the partition starts at.
+func (t *term) first(ctx context.Context, reason string) error {
+	if err := t.ledger.commit(ctx, t.book); err != nil {
+		return fmt.Errorf("start position: %w", err)
+	}
+	if reason != "" {
+		t.metrics.resets.WithLabelValues(t.Topic(), reason).Inc()
+	}
+	return nil
+}
+
+// openStream opens the stream at start, or where the policy says when Kafka does
+// not have start.
+func (t *term) openStream(ctx context.Context, start int64) (stream, int64, error) {
+	s, err := t.fetcher.open(ctx, t.partition, start)
+	if !errors.Is(err, sarama.ErrOffsetOutOfRange) {
+		return s, start, err
+	}
+	if !t.resetInvalid {
+		return nil, 0, fmt.Errorf("%w: %d: %w", ErrOffsetReset, start, err)
+	}
+	oldest, err := t.edge(ctx, t.partition, Earliest)
+	if err != nil {
+		return nil, 0, err
+	}
+	next := oldest
+	if start > oldest && t.from == Latest {
+		if next, err = t.edge(ctx, t.partition, Latest); err != nil {
+			return nil, 0, err
+		}
+	}
+	t.report(fmt.Errorf("%w: %d, first message %d, continuing at %d", ErrOffsetReset, start, oldest, next), t.partition)
+	t.book.move(next)
+	if err := t.first(ctx, reasonOutOfRange); err != nil {
+		return nil, 0, err
+	}
+	s, err = t.fetcher.open(ctx, t.partition, next)
+	return s, next, err
+}
+
+// consume runs the handler on an open stream and commits what it marked.
+func (t *term) consume(ctx context.Context, s stream, start int64) error {
+	cl := &claim{holder: t.holder, initial: start, out: make(chan *sarama.ConsumerMessage), gate: &gate{stream: s}}
+	work, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+
+	t.observe(Event{Kind: Opened, Topic: t.Topic(), Partition: t.Partition(), Token: t.Token(), Version: t.Version(), Offset: start})
+	t.session.opened(t.partition, cl)
+	t.watchers.add(t, stop)
+	cl.gate.setUser(t.pauses.has(t.partition))
+
+	pumped := make(chan error, 1)
+	t.pumping.Go(func() {
+		for e := range s.Errors() {
+			t.report(e, t.partition)
+		}
+	})
+	t.pumping.Go(func() {
+		err := t.pump(cl).run(work)
+		t.fetcher.close(t.partition, s)
+		pumped <- err
+	})
+
+	err := t.callHandler(cl)
+	stop(errHandlerReturned)
+	ended := <-pumped
+	t.watchers.remove(t)
+	t.session.closed(t.partition, cl)
+	if settled := t.ledger.settle(t.holder.Context(), t.book); settled != nil && !errors.Is(settled, errLost) {
+		t.log.Warn("last commit failed", "topic", t.Topic(), "partition", t.Partition(), "error", settled)
+	}
+	switch {
+	case !errors.Is(ended, errHandlerReturned): // Messages was closed first
+		if err != nil { // as sarama reports what a revoked ConsumeClaim returns
+			t.report(err, t.partition)
+		}
+		return ended
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrHandler, err)
+	default:
+		return ErrHandler
+	}
+}
+
+// callHandler calls ConsumeClaim. A panic is an error of the handler like any
+// other: it ends with this partition, not with the process.
+func (t *term) callHandler(cl *claim) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			t.log.Error("handler panicked", "topic", t.Topic(), "partition", t.Partition(), "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			err = fmt.Errorf("ConsumeClaim panicked: %v", r)
+		}
+	}()
+	return t.handler.ConsumeClaim(t.session, cl)
+}
+
+func (t *term) pump(cl *claim) *pump {
+	return &pump{
+		claim:        cl,
+		limit:        t.queueLimit,
+		interceptors: t.interceptors,
+		messages:     t.metrics.messages.WithLabelValues(t.Topic()),
+		bytes:        t.metrics.bytes.WithLabelValues(t.Topic()),
+		handedOut: func(m *sarama.ConsumerMessage) {
+			t.observe(Event{Kind: Message, Topic: m.Topic, Partition: m.Partition, Token: t.Token(), Version: t.Version(), Offset: m.Offset})
+		},
+	}
+}
