@@ -1,0 +1,164 @@
+package ownership_test
+
+import (
+	"context"
+	"iter"
+	"sync"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/ownership"
+	"github.com/kielgo/kiel/session"
+)
+
+// brain is a scripted allocator: the test says who owns what. Like the real one it
+// tells a joined plan of each trusted incarnation, and one that is not joined when
+// trust ends or after Leave.
+type brain struct {
+	ses   *session.Session
+	group string
+	name  string
+	fail  chan error // ends Run
+	onRun func()     // called when Leave has removed the member
+
+	mu      sync.Mutex
+	owner   map[allocfn.Partition]string
+	version uint64
+	left    bool
+	leaveIn chan struct{} // when not nil, Leave waits for it
+	latest  *ownership.Plan
+	newer   chan struct{}
+	changed chan struct{}
+	stopped chan struct{}
+	once    sync.Once
+	done    chan struct{}
+	last    *session.Incarnation
+}
+
+func newBrain(ses *session.Session, group, name string) *brain {
+	return &brain{
+		ses: ses, group: group, name: name, fail: make(chan error, 1),
+		newer: make(chan struct{}), changed: make(chan struct{}, 1), stopped: make(chan struct{}), done: make(chan struct{}),
+	}
+}
+
+// assign says who owns what from now on.
+func (b *brain) assign(owner map[allocfn.Partition]string) {
+	b.mu.Lock()
+	b.owner = owner
+	b.mu.Unlock()
+	b.change()
+}
+
+func (b *brain) change() {
+	select {
+	case b.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (b *brain) publish(inc *session.Incarnation) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.version++
+	joined := inc.Context().Err() == nil && !b.left && b.owner != nil
+	owner := b.owner
+	p := &ownership.Plan{
+		Version: b.version, Joined: joined, Incarnation: inc,
+		Owner: func(id allocfn.Partition) (string, bool) { name, ok := owner[id]; return name, ok },
+	}
+	if joined {
+		for id, name := range owner {
+			if name == b.name {
+				p.Mine = append(p.Mine, id)
+			}
+		}
+		allocfn.Sort(p.Mine)
+	}
+	b.latest = p
+	close(b.newer)
+	b.newer = make(chan struct{})
+}
+
+func (b *brain) Run(ctx context.Context) error {
+	defer close(b.done)
+	for {
+		inc, err := b.ses.Incarnation(ctx)
+		if err != nil {
+			return nil
+		}
+		for inc.Context().Err() == nil {
+			b.publish(inc)
+			select {
+			case <-b.changed:
+			case <-inc.Context().Done():
+			case err := <-b.fail:
+				return err
+			case <-b.stopped:
+				return nil
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		b.publish(inc)
+	}
+}
+
+func (b *brain) Stop(ctx context.Context) error {
+	b.once.Do(func() { close(b.stopped) })
+	select {
+	case <-b.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (b *brain) Leave(ctx context.Context) error {
+	b.mu.Lock()
+	wait := b.leaveIn
+	b.mu.Unlock()
+	if wait != nil {
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	b.mu.Lock()
+	b.left = true
+	b.mu.Unlock()
+	b.change()
+	if b.onRun != nil {
+		b.onRun()
+	}
+	return nil
+}
+
+func (b *brain) Session() *session.Session { return b.ses }
+func (b *brain) Group() string             { return b.group }
+func (b *brain) Name() string              { return b.name }
+func (b *brain) GroupPath() string         { return "/kiel/groups/" + b.group }
+
+func (b *brain) Current() *ownership.Plan {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.latest
+}
+
+func (b *brain) Follow(ctx context.Context) iter.Seq[*ownership.Plan] {
+	return func(yield func(*ownership.Plan) bool) {
+		for {
+			b.mu.Lock()
+			p, newer := b.latest, b.newer
+			b.mu.Unlock()
+			if p != nil && !yield(p) {
+				return
+			}
+			select {
+			case <-newer:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}

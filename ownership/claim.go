@@ -1,0 +1,79 @@
+package ownership
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/session"
+)
+
+// Claim is what a handler holds while it owns a partition. Its methods may be
+// called from any goroutine, at any time; none blocks.
+type Claim struct {
+	id           allocfn.Partition
+	token        int64
+	version      uint64
+	epochPath    string
+	epochVersion int32
+	inc          *session.Incarnation
+
+	over   atomic.Bool             // released or lost
+	ctx    context.Context         //nolint:containedctx // the claim's lifetime
+	end    context.CancelCauseFunc // ends ctx
+	work   context.Context         //nolint:containedctx // the handlers' lifetime, a child of ctx
+	revoke context.CancelCauseFunc // ends work
+	said   bool                    // Claimed was told; of the telling goroutine alone
+}
+
+// Topic returns the partition's topic.
+func (c *Claim) Topic() string { return c.id.Topic }
+
+// Partition returns the partition's number.
+func (c *Claim) Partition() int32 { return c.id.ID }
+
+// Token returns the fencing token: the mzxid of the partition's epoch znode. It
+// grows with every change of owner; hand it to a store that can refuse an older one.
+func (c *Claim) Token() int64 { return c.token }
+
+// Version returns the version of the snapshot that the claim acts on.
+func (c *Claim) Version() uint64 { return c.version }
+
+// Incarnation returns the incarnation of the session in which the claim is held.
+func (c *Claim) Incarnation() *session.Incarnation { return c.inc }
+
+// EpochPath returns the path of the partition's epoch znode.
+func (c *Claim) EpochPath() string { return c.epochPath }
+
+// EpochVersion returns the version of the epoch znode while this claim stands. A
+// write to ZooKeeper is fenced by a multi of a check of it and a set of the
+// written znode with the writer's last version; neither is enough alone.
+func (c *Claim) EpochVersion() int32 { return c.epochVersion }
+
+// Trusted says whether the partition surely is this member's at this moment. It
+// looks at the clock and costs nanoseconds: ask before each effect. It stays true
+// after revocation, until the handler has returned or the claim is lost.
+func (c *Claim) Trusted() bool { return !c.over.Load() && c.inc.Trusted() }
+
+// Context returns the lifetime of the claim, which is longer than that of the
+// handler's context: it lives on after revocation, so that it can carry the last
+// commits, and ends with a cause that is [ErrLost] when nothing may be committed
+// any more, or [ErrRevoked] after the handler returned and the claim is released.
+func (c *Claim) Context() context.Context { return c.ctx }
+
+// finish ends the claim; it is not trusted from now on.
+func (c *Claim) finish(cause error) {
+	c.over.Store(true)
+	c.end(cause)
+}
+
+// Info describes a claim.
+type Info struct {
+	Topic     string
+	Partition int32
+	Token     int64
+	Version   uint64    // of the snapshot acted on
+	Since     time.Time // when it was opened
+	Revoking  bool      // its handler was told to finish
+}

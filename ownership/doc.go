@@ -1,0 +1,90 @@
+// Package ownership gives each partition of a group to one owner at a time.
+//
+// # Overview
+//
+// An allocator tells every member which partitions are its own, but each member
+// hears it at its own time, and a member that is cut off hears nothing. An [Owner]
+// therefore claims a partition in ZooKeeper before it works on it, and lets go of
+// the claim only when its work is done:
+//
+//	owner, err := ownership.New(alloc, func(ctx context.Context, c *ownership.Claim) error {
+//		for c.Trusted() {
+//			// one piece of work, until ctx ends
+//		}
+//		return nil
+//	}, ownership.Options{})
+//	err = owner.Run(ctx)
+//
+// The handler is called once for each partition that this member owns. The owner
+// runs the allocator, and leaves the group in order when Run's context ends: first
+// the member znode goes, so that the others know where each partition goes next;
+// then each partition is released as soon as its handler has returned.
+//
+// # State
+//
+//	          plan says mine           free: multi[set epoch, create owner]
+//	   idle ──────────────────► claim ──────────────────────► verified ──► open
+//	    ▲                       │  ▲                                      │ │ │
+//	    │        held by another│  │that znode has gone                   │ │ │
+//	    │                       ▼  │                                      │ │ │
+//	    │                      waiting          plan says another's, Stop │ │ │ claim vanished, foreign
+//	    │                                      ┌──────────────────────────┘ │ │ epoch, trust ended
+//	    │                                      ▼         RebalanceTimeout   ▼ ▼
+//	    │  multi[check epoch, delete owner]  revoking ────────────────────► lost
+//	    └──────────── released ◄───────────────┘ handler returned            │
+//	    ▲                ▲                                                   │
+//	    │                └── still ours, not wanted ◄── look, after Sync ◄───┘
+//	    └──────────────────── gone ◄──────────────────────┘ └─► still ours and wanted: open, same token
+//
+// A request without an answer goes to "look" too: the claim is possibly ours until
+// a read after a Sync has shown it. Besides, once per session timeout the group's
+// claims are listed and compared with what this member thinks it holds.
+//
+// # Guarantees
+//
+//   - At most one trusted owner: while [Claim.Trusted] is true, no other member's
+//     is, for the same partition. It has to be asked before each effect.
+//   - A handler that is told to finish ([ErrRevoked]) may finish and commit: the
+//     claim goes only after it returned, or after RebalanceTimeout. Then, and when
+//     the session's trust ends or somebody removes the claim, it is lost
+//     ([ErrLost]): [Claim.Context] ends and Trusted is false.
+//   - [Claim.Token] grows with every change of owner. A store that refuses tokens
+//     below the greatest it has seen is safe against an owner that went on.
+//   - At most one handler runs for a partition in one Owner at any time, over all
+//     its incarnations.
+//   - A handler that does not return holds up its own partition in this member
+//     and nothing else. Every partition that some live member is told to own is
+//     owned again within a bound: the time that handlers take, at most
+//     RebalanceTimeout, or the session timeout and a tick after a crash.
+//   - Observer hears of Claimed after the claim was acknowledged and verified, and
+//     of Released before the release is sent.
+//   - A release is never a delete alone, so it can't remove another's claim.
+//
+// # Not guaranteed
+//
+// Exactly-once effects: a member that is stopped between asking Trusted and its
+// effect has the effect later. The token is for that. Exclusivity towards members
+// of the Python library, which know no claims; in the moments after an operator
+// removes a claim or kills a session, until the watch on it fires (at worst until
+// trust ends); and when all servers lose their data. Tokens start again when
+// ZooKeeper's data is lost. What a session holds is limited (about 7,900 claims):
+// what does not fit stays unclaimed and is reported.
+//
+// # Concurrency
+//
+// One goroutine holds all state; requests run on a few workers, each handler on a
+// goroutine of its own, the Observer and OnError on one each. None of the methods
+// of [Owner] but Run and Stop blocks; all may be called from anywhere, only Stop
+// not from a handler or callback for which Run waits. A handler may take its time,
+// it delays only its partition. An Observer that blocks delays every opening and
+// release.
+//
+// # Paths
+//
+//	/kiel/groups/<group>/owners/<topic>:<partition>   ephemeral, who owns it
+//	/kiel/groups/<group>/epochs/<topic>:<partition>   persistent, never deleted, who claimed last
+//
+// Both hold {"owner": member, "version": of its snapshot, "id": of its Owner}. The
+// mzxid of the epoch znode is the token, and equals the czxid of the owner znode
+// because both are written in one transaction.
+package ownership

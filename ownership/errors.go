@@ -1,0 +1,51 @@
+package ownership
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kielgo/kiel/allocfn"
+)
+
+var (
+	// ErrRevoked is the cause with which a handler's context ends when its
+	// partition goes to another member, or this one leaves. The claim still
+	// stands: finish, commit, return.
+	ErrRevoked = errors.New("ownership: partition revoked")
+	// ErrLost is the cause with which a claim's context ends, and a handler's
+	// with it, when the partition may belong to another already: trust ended
+	// (the cause then wraps the session's too), the claim vanished, or the
+	// handler took longer than RebalanceTimeout. Nothing may be committed.
+	ErrLost = errors.New("ownership: partition lost")
+	// ErrStuck tells of a handler, an observer or a release that did not end in
+	// time. See [StuckError] for handlers.
+	ErrStuck = errors.New("ownership: stuck")
+	// ErrStopped is returned by Run when it was called before, or after Stop.
+	ErrStopped = errors.New("ownership: stopped")
+	// ErrUnclaimed tells of a partition that this member should own and does
+	// not claim: its name can't be a znode's, the Accept option refused it, or
+	// the session has no room for more claims (then session.ErrEphemeralBudget
+	// is wrapped too).
+	ErrUnclaimed = errors.New("ownership: partition not claimed")
+	// ErrHandler tells of a handler that returned while its partition was
+	// still owned. It is called again after a pause. The handler's own error is
+	// wrapped too.
+	ErrHandler = errors.New("ownership: handler returned while the partition is owned")
+)
+
+// StuckError names a partition whose handler still runs long after its context
+// ended. It is an [ErrStuck]. The claim is lost to that handler and released; this
+// member does not take the partition again before the handler has returned.
+type StuckError struct {
+	Partition allocfn.Partition
+	For       time.Duration // since the end of the handler's context
+}
+
+// Error names the partition and the time.
+func (e *StuckError) Error() string {
+	return fmt.Sprintf("ownership: stuck: the handler of %s has not returned for %v after the end of its context", e.Partition, e.For)
+}
+
+// Is makes it an [ErrStuck].
+func (e *StuckError) Is(target error) bool { return target == ErrStuck }

@@ -1,0 +1,207 @@
+package ownership_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/ownership"
+)
+
+// journal is what all members' observers and handlers tell, in one order, with the
+// checks that can be made as it is told.
+type journal struct {
+	mu      sync.Mutex
+	entries []entry
+	claims  map[allocfn.Partition][]holder // every claim that was ever handed to a handler
+	running map[string]int                 // handlers, by member and partition
+	exempt  map[int64]bool                 // sessions that an operator ended
+	faults  []string
+	loose   map[allocfn.Partition]bool // partitions at which an operator works: overlaps are his
+}
+
+type entry struct {
+	at     time.Time
+	member string
+	ownership.Event
+}
+
+type holder struct {
+	member string
+	claim  *ownership.Claim
+}
+
+func newJournal() *journal {
+	return &journal{
+		claims: map[allocfn.Partition][]holder{}, running: map[string]int{},
+		exempt: map[int64]bool{}, loose: map[allocfn.Partition]bool{},
+	}
+}
+
+func id(e ownership.Event) allocfn.Partition {
+	return allocfn.Partition{Topic: e.Topic, ID: e.Partition}
+}
+
+func (j *journal) fault(format string, args ...any) {
+	j.faults = append(j.faults, fmt.Sprintf(format, args...))
+}
+
+func (j *journal) event(member string, e ownership.Event) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.entries = append(j.entries, entry{time.Now(), member, e})
+	if e.Kind == ownership.Claimed {
+		j.alone(member, id(e))
+	}
+}
+
+// alone checks that nobody but member has a trusted claim.
+func (j *journal) alone(member string, p allocfn.Partition) {
+	if j.loose[p] {
+		return
+	}
+	for _, h := range j.claims[p] {
+		if h.member != member && !j.exempt[h.claim.Incarnation().SessionID()] && h.claim.Trusted() {
+			j.fault("%s: %s owns it while the claim of %s is trusted", p, member, h.member)
+		}
+	}
+}
+
+// enter notes that a handler starts.
+func (j *journal) enter(member string, c *ownership.Claim) (leave func()) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	p := allocfn.Partition{Topic: c.Topic(), ID: c.Partition()}
+	key := member + " " + p.String()
+	j.running[key]++
+	if n := j.running[key]; n > 1 {
+		j.fault("%s: %d handlers at once", key, n)
+	}
+	j.claims[p] = append(j.claims[p], holder{member, c})
+	if c.Trusted() {
+		j.alone(member, p)
+	}
+	return func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.running[key]--
+	}
+}
+
+// term is an ownership.
+type term struct {
+	member     string
+	token      int64
+	session    int64
+	start, end time.Time
+	seq        int // of its beginning
+	done       int // of its end
+	how        ownership.EventKind
+}
+
+// check turns the journal into terms and says what is wrong with them.
+func (j *journal) check() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	faults := slices.Clone(j.faults)
+	terms := map[allocfn.Partition][]*term{}
+	open := map[string]map[allocfn.Partition]*term{}
+	left := map[string]bool{}
+	for i, e := range j.entries {
+		if open[e.member] == nil {
+			open[e.member] = map[allocfn.Partition]*term{}
+		}
+		mine := open[e.member]
+		if left[e.member] {
+			faults = append(faults, fmt.Sprintf("%s told %v after left", e.member, e.Kind))
+		}
+		switch e.Kind {
+		case ownership.Claimed:
+			p := id(e.Event)
+			if mine[p] != nil {
+				faults = append(faults, fmt.Sprintf("%s: %s claimed what it owns", p, e.member))
+			}
+			mine[p] = &term{member: e.member, token: e.Token, session: e.Session, start: e.at, seq: i}
+			terms[p] = append(terms[p], mine[p])
+		case ownership.Revoking:
+			if mine[id(e.Event)] == nil {
+				faults = append(faults, fmt.Sprintf("%s: %s revokes what it does not own", id(e.Event), e.member))
+			}
+		case ownership.Released, ownership.Lost:
+			p := id(e.Event)
+			tm := mine[p]
+			if tm == nil {
+				faults = append(faults, fmt.Sprintf("%s: %s told %v of what it does not own", p, e.member, e.Kind))
+				continue
+			}
+			if tm.token != e.Token {
+				faults = append(faults, fmt.Sprintf("%s: %s told %v of token %d, claimed %d", p, e.member, e.Kind, e.Token, tm.token))
+			}
+			tm.end, tm.done, tm.how = e.at, i, e.Kind
+			delete(mine, p)
+		case ownership.Untrusted, ownership.Left:
+			for p, tm := range mine {
+				tm.end, tm.done, tm.how = e.at, i, e.Kind
+				if e.Kind == ownership.Untrusted && e.Since.Before(tm.end) {
+					tm.end = e.Since
+				}
+				delete(mine, p)
+			}
+			left[e.member] = e.Kind == ownership.Left
+		case ownership.Joined, ownership.Snapshot:
+		}
+	}
+	for member, mine := range open {
+		for p := range mine {
+			faults = append(faults, fmt.Sprintf("%s: the journal of %s ends while it is owned", p, member))
+		}
+	}
+	for p, all := range terms {
+		if j.loose[p] {
+			continue
+		}
+		for i, b := range all {
+			for _, a := range all[:i] {
+				if a.member != b.member && !j.exempt[a.session] && b.start.Before(a.end) {
+					faults = append(faults, fmt.Sprintf("%s: %s claimed it %v before the term of %s ended (%v)", p, b.member, a.end.Sub(b.start), a.member, a.how))
+				}
+				if a.member != b.member && !j.exempt[a.session] && a.how != ownership.Untrusted && b.seq < a.done {
+					faults = append(faults, fmt.Sprintf("%s: %s claimed it before %s told %v", p, b.member, a.member, a.how))
+				}
+				again := a.member == b.member && a.session == b.session && a.token == b.token
+				if b.token <= a.token && !again {
+					faults = append(faults, fmt.Sprintf("%s: token %d of %s after %d of %s", p, b.token, b.member, a.token, a.member))
+				}
+			}
+		}
+	}
+	return faults
+}
+
+// kinds returns the kinds that a member told of a partition, in order.
+func (j *journal) kinds(member string, p allocfn.Partition) string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var kinds []string
+	for _, e := range j.entries {
+		if e.member == member && (id(e.Event) == p || e.Partition == -1 && e.Kind != ownership.Snapshot) {
+			kinds = append(kinds, e.Kind.String())
+		}
+	}
+	return strings.Join(kinds, " ")
+}
+
+// last returns the last event of a kind about a partition.
+func (j *journal) last(member string, kind ownership.EventKind, p allocfn.Partition) (entry, bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, e := range slices.Backward(j.entries) {
+		if e.member == member && e.Kind == kind && (id(e.Event) == p || e.Partition == -1) {
+			return e, true
+		}
+	}
+	return entry{}, false
+}

@@ -1,0 +1,179 @@
+package ownership
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kielgo/kiel/allocfn"
+)
+
+// run is the body of Run.
+func (l *loop) run(ctx context.Context) error {
+	var cancel context.CancelFunc
+	l.io, cancel = context.WithCancel(l.base)
+	defer cancel()
+	allocation, stopAllocator := context.WithCancel(l.base)
+	defer stopAllocator()
+	var allocatorErr error
+	allocatorDone := make(chan struct{})
+	go func() {
+		defer close(allocatorDone)
+		allocatorErr = l.o.source.Run(allocation)
+		l.post(func() { l.onAllocatorEnd(allocatorErr) })
+	}()
+	go l.tell.run()
+	go l.report.run()
+	l.wg.Go(func() { l.followPlans(l.io) })
+	l.wg.Go(func() { l.followSession(l.io) })
+	l.o.metrics.info.WithLabelValues(l.o.source.Name(), version()).Set(1)
+
+	l.handle(ctx)
+
+	errs := l.abandon()
+	left := Event{Kind: Left, Version: l.version(), Err: l.err}
+	if l.zk != nil {
+		left.Session = l.zk.SessionID()
+	}
+	l.say(left)
+	l.tell.close()
+	bound, cancelBound := context.WithTimeout(l.base, max(time.Until(l.deadline), time.Second))
+	defer cancelBound()
+	stopErr := l.o.source.Stop(bound)
+	if stopErr != nil && bound.Err() == nil {
+		errs = append(errs, stopErr)
+	}
+	stopAllocator()
+	close(l.done)
+	cancel()
+	workersDone := make(chan struct{})
+	go func() {
+		defer close(workersDone)
+		l.wg.Wait()
+	}()
+	l.report.close()
+	for _, part := range []struct {
+		done <-chan struct{}
+		name string
+	}{
+		{l.tell.done, "the observer"},
+		{l.report.done, "the error callback"},
+		{workersDone, "the accept callback"},
+		{allocatorDone, "the allocator"},
+	} {
+		select {
+		case <-part.done:
+			continue
+		case <-bound.Done():
+		}
+		select {
+		case <-part.done: // after all
+		default:
+			errs = append(errs, fmt.Errorf("%w: %s has not returned", ErrStuck, part.name))
+		}
+	}
+	l.tell.discard()
+	l.report.discard()
+	l.clearMetrics()
+	select {
+	case <-allocatorDone:
+		l.err = cmp.Or(l.err, allocatorErr)
+	default:
+	}
+	return errors.Join(append([]error{l.err}, errs...)...)
+}
+
+// startLeaving removes the member znode; then all is revoked.
+func (l *loop) startLeaving() {
+	if l.phase != working {
+		return
+	}
+	l.phase = leaving
+	l.setDeadline()
+	l.o.log.Info("leaving")
+	ctx, cancel := context.WithTimeout(l.io, l.o.opts.StopTimeout/4) // without ZooKeeper handlers must still be told in time
+	l.wg.Go(func() {
+		defer cancel()
+		err := l.o.source.Leave(ctx)
+		l.post(func() {
+			if err != nil {
+				l.o.log.Warn("member znode not removed", "err", err)
+			}
+			l.drainAll()
+		})
+	})
+}
+
+func (l *loop) setDeadline() {
+	if l.deadline.IsZero() {
+		l.deadline = time.Now().Add(l.o.opts.StopTimeout)
+	}
+}
+
+// drainAll revokes everything.
+func (l *loop) drainAll() {
+	if l.phase == draining {
+		return
+	}
+	l.phase = draining
+	l.setDeadline()
+	for _, p := range l.parts {
+		if p.overtime != nil && !p.stuck {
+			l.expectReturn(p) // there may be less time now
+		}
+		l.step(p)
+	}
+}
+
+// onAllocatorEnd: an allocator that ends before it is told to takes us along.
+func (l *loop) onAllocatorEnd(err error) {
+	if l.phase == working {
+		l.err = err
+		if err == nil {
+			l.err = fmt.Errorf("%w: the allocator has ended", ErrStopped)
+		}
+		l.o.log.Error("allocator ended", "err", l.err)
+	}
+	l.drainAll()
+}
+
+// abandon ends what is left when leaving is over, and says what did not end. When
+// claims stand that could not be released, the session is given up.
+func (l *loop) abandon() (errs []error) {
+	standing := 0
+	for _, id := range slices.SortedFunc(maps.Keys(l.parts), allocfn.Compare) {
+		p := l.parts[id]
+		if p.overtime != nil {
+			p.overtime.Stop()
+		}
+		if p.running {
+			errs = append(errs, &StuckError{Partition: id, For: time.Since(p.endedAt)})
+		}
+		if l.zk != nil && (p.held != heldNot || p.busy == claiming) {
+			standing++
+		}
+		if c := p.claim; c != nil {
+			cause := fmt.Errorf("%w: %w", ErrLost, ErrStuck)
+			l.sayOf(c, l.event(Lost, c, cause), nil)
+			l.drop(p, cause)
+		}
+	}
+	if standing > 0 {
+		err := fmt.Errorf("%w: %d claims are not released", ErrStuck, standing)
+		l.o.session.GiveUp(err)
+		errs = append(errs, err)
+	}
+	return errs
+}
+
+func (l *loop) clearMetrics() {
+	m := l.o.metrics
+	m.info.DeleteLabelValues(l.o.source.Name(), version())
+	for _, reason := range []string{reasonName, reasonRefused, reasonBudget, reasonStuck} {
+		m.unclaimed.WithLabelValues(reason).Set(0)
+	}
+}

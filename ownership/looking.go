@@ -1,0 +1,173 @@
+package ownership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/session"
+)
+
+// lookers is how many reads of one look are under way at a time.
+const lookers = 16
+
+// look reads, after a Sync, who holds the claims of ids.
+func (k *keeper) look(ctx context.Context, inc *session.Incarnation, ids []allocfn.Partition) []finding {
+	out := make([]finding, len(ids))
+	if err := inc.Sync(ctx, k.paths.owners); err != nil {
+		for i, id := range ids {
+			out[i] = failed(id, fmt.Errorf("ownership: sync %s: %w", k.paths.owners, err))
+		}
+		return out
+	}
+	var wg sync.WaitGroup
+	for first := range min(lookers, len(ids)) {
+		wg.Go(func() {
+			for i := first; i < len(ids); i += lookers {
+				out[i] = k.lookAt(ctx, inc, ids[i])
+			}
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+func (k *keeper) lookAt(ctx context.Context, inc *session.Incarnation, id allocfn.Partition) finding {
+	data, owner, err := inc.Get(ctx, k.paths.owner(id))
+	switch {
+	case errors.Is(err, session.ErrNoNode):
+		return finding{id: id, fate: fateGone}
+	case err != nil:
+		return failed(id, fmt.Errorf("ownership: look at %s: %w", k.paths.owner(id), err))
+	case !k.ours(inc, data, owner):
+		return finding{id: id, fate: fateTaken}
+	}
+	exists, epoch, err := inc.Exists(ctx, k.paths.epoch(id))
+	if err != nil {
+		return failed(id, fmt.Errorf("ownership: look at %s: %w", k.paths.epoch(id), err))
+	}
+	return finding{
+		id: id, fate: fateOurs, token: owner.Czxid, epochVersion: epoch.Version,
+		epochGone: !exists, foreign: !exists || epoch.Mzxid != owner.Czxid,
+	}
+}
+
+// failed is the finding of a read that brought nothing: the claim is as possibly
+// ours as before, unless the ZooKeeper session has ended.
+func failed(id allocfn.Partition, err error) finding {
+	if errors.Is(err, session.ErrSessionExpired) || errors.Is(err, session.ErrClosed) {
+		return finding{id: id, fate: fateGone}
+	}
+	return finding{id: id, fate: fateUnsure, err: err}
+}
+
+// ours says whether a claim is of this session and of this Owner value: two
+// members may share a session.
+func (k *keeper) ours(inc *session.Incarnation, data []byte, owner session.Stat) bool {
+	return owner.EphemeralOwner == inc.SessionID() && decode(data).ID == k.id
+}
+
+// list returns, after a Sync, the names of all claims of the group.
+func (k *keeper) list(ctx context.Context, inc *session.Incarnation) (map[string]bool, error) {
+	if err := inc.Sync(ctx, k.paths.owners); err != nil {
+		return nil, fmt.Errorf("ownership: sync %s: %w", k.paths.owners, err)
+	}
+	names, _, err := inc.Children(ctx, k.paths.owners)
+	if err != nil && !errors.Is(err, session.ErrNoNode) {
+		return nil, fmt.Errorf("ownership: list %s: %w", k.paths.owners, err)
+	}
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set, nil
+}
+
+// await waits until the claim of id is free or ours (fateGone, fateUnsure), and
+// tells conflict of each holder in the way. It ends with fateUnsent when ctx does.
+func (k *keeper) await(ctx context.Context, inc *session.Incarnation, id allocfn.Partition, conflict func(holder string)) finding {
+	var seen int64
+	for {
+		data, owner, watch, err := inc.GetW(ctx, k.paths.owner(id))
+		switch {
+		case ctx.Err() != nil:
+			return finding{id: id, fate: fateUnsent}
+		case errors.Is(err, session.ErrNoNode), errors.Is(err, session.ErrSessionExpired), errors.Is(err, session.ErrClosed):
+			return finding{id: id, fate: fateGone}
+		case err != nil:
+			return finding{id: id, fate: fateForbidden, err: fmt.Errorf("ownership: wait for %s: %w", k.paths.owner(id), err)}
+		}
+		if k.ours(inc, data, owner) {
+			watch.Stop()
+			return finding{id: id, fate: fateUnsure}
+		}
+		if owner.Czxid != seen {
+			seen = owner.Czxid
+			conflict(decode(data).Owner)
+		}
+		select {
+		case <-watch.C():
+		case <-ctx.Done():
+			watch.Stop()
+			return finding{id: id, fate: fateUnsent}
+		}
+	}
+}
+
+// watch calls verified once the claim of id is found to be the one with this
+// token, and then watches it until it is not, or ctx ends. It returns why the
+// claim is lost, nil when ctx ended or the session did.
+func (k *keeper) watch(ctx context.Context, inc *session.Incarnation, id allocfn.Partition, token int64, verified func()) error {
+	for {
+		watches, err := k.verify(ctx, inc, id, token)
+		switch {
+		case ctx.Err() != nil, errors.Is(err, session.ErrSessionExpired), errors.Is(err, session.ErrClosed):
+			return nil
+		case err != nil:
+			return err
+		}
+		if verified != nil {
+			verified()
+			verified = nil
+		}
+		select {
+		case <-watches[0].C():
+		case <-watches[1].C():
+		case <-ctx.Done():
+		}
+		watches[0].Stop()
+		watches[1].Stop()
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+var errVanished = errors.New("the claim has gone, or is not the one that was made")
+
+// verify compares a claim's two znodes with its token and watches them.
+func (k *keeper) verify(ctx context.Context, inc *session.Incarnation, id allocfn.Partition, token int64) (watches [2]*session.Watch, err error) {
+	exists, owner, w, err := inc.ExistsW(ctx, k.paths.owner(id))
+	if err != nil {
+		return watches, fmt.Errorf("look at %s: %w", k.paths.owner(id), err)
+	}
+	watches[0] = w
+	if !exists || owner.Czxid != token || owner.EphemeralOwner != inc.SessionID() {
+		w.Stop()
+		return watches, fmt.Errorf("%s: %w", k.paths.owner(id), errVanished)
+	}
+	exists, epoch, w, err := inc.ExistsW(ctx, k.paths.epoch(id))
+	if err != nil {
+		watches[0].Stop()
+		return watches, fmt.Errorf("look at %s: %w", k.paths.epoch(id), err)
+	}
+	watches[1] = w
+	if !exists || epoch.Mzxid != token {
+		watches[0].Stop()
+		w.Stop()
+		return watches, fmt.Errorf("%s: %w", k.paths.epoch(id), errVanished)
+	}
+	return watches, nil
+}

@@ -1,0 +1,247 @@
+package ownership
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/session"
+)
+
+// phase is where Run stands.
+type phase int
+
+const (
+	working  phase = iota
+	leaving        // the member znode is being removed; nothing new is taken
+	draining       // all is revoked and released
+)
+
+const (
+	workers  = 4                // requests of each sort under way at a time
+	maxRetry = 30 * time.Second // between two tries of a request or handler that fails
+	minRetry = 100 * time.Millisecond
+	inboxLen = 256
+)
+
+// loop is the owner goroutine: the body of Run. Workers, timers and handlers send
+// it inputs, functions that it calls one after the other; they and only they touch
+// what is below the blank line.
+type loop struct {
+	o      *Owner
+	keeper *keeper
+	base   context.Context //nolint:containedctx // the lifetime of handlers: values of Run's context, no end
+	io     context.Context //nolint:containedctx // the lifetime of requests: that of the loop
+	inbox  chan func()
+	done   chan struct{} // closed when nobody reads the inbox any more
+	tell   *mailbox      // calls Observer
+	report *mailbox      // calls OnError
+	wg     sync.WaitGroup
+
+	parts   map[allocfn.Partition]*part
+	plan    *plan
+	refused map[allocfn.Partition]error // of plan: what can't be claimed
+	used    *plan                       // the plan that was acted on last
+	told    map[allocfn.Partition]bool  // OnError was told that these can't be claimed
+	inc     *session.Incarnation        // trusted, or nil
+	zk      *session.Incarnation        // the newest; its ZooKeeper session may live on when inc is nil
+	life    context.Context             //nolint:containedctx // the lifetime of claims in inc
+	sent    map[allocfn.Partition]bool  // claims were sent for these in zk's session
+
+	phase    phase
+	err      error     // with which Run ends
+	deadline time.Time // of leaving
+	joinedIn int64     // the session in which Joined was told
+
+	claims, looks, releases queue
+
+	toClaim, toRevoke, unsettled int // parts in that state
+	claimSince, revokeSince      time.Time
+	stuck, full                  int  // parts that are stuck, or without room
+	fullTold                     int  // parts of which the lack of room was reported
+	freed                        bool // something was released: there may be room again
+}
+
+func newLoop(ctx context.Context, o *Owner) *loop {
+	return &loop{
+		o:      o,
+		keeper: newKeeper(o),
+		base:   context.WithoutCancel(ctx),
+		inbox:  make(chan func(), inboxLen),
+		done:   make(chan struct{}),
+		tell:   newMailbox(),
+		report: newMailbox(),
+		parts:  map[allocfn.Partition]*part{},
+		told:   map[allocfn.Partition]bool{},
+		sent:   map[allocfn.Partition]bool{},
+	}
+}
+
+// post gives the loop an input; it is dropped when the loop has ended.
+func (l *loop) post(f func()) {
+	select {
+	case l.inbox <- f:
+	case <-l.done:
+	}
+}
+
+// after gives the loop an input later.
+func (l *loop) after(d time.Duration, f func()) *time.Timer {
+	return time.AfterFunc(d, func() { l.post(f) })
+}
+
+// until returns a context for a request that may be ended before the loop is.
+func (l *loop) until() (context.Context, context.CancelFunc) { return context.WithCancel(l.io) }
+
+// handle handles inputs until all is released after leaving began, or until there
+// is no time left for that.
+func (l *loop) handle(ctx context.Context) {
+	stop, end := l.o.leave, ctx.Done()
+	var late <-chan time.Time
+	for {
+		if l.freed {
+			l.freed = false
+			l.roomAgain()
+		}
+		l.flush()
+		if l.phase == draining && l.unsettled == 0 {
+			return
+		}
+		if l.phase != working && late == nil {
+			timer := time.NewTimer(time.Until(l.deadline))
+			defer timer.Stop()
+			late = timer.C
+		}
+		select {
+		case f := <-l.inbox:
+			f()
+			l.drainInbox()
+		case <-end:
+			end, stop = nil, nil
+			l.startLeaving()
+		case <-stop:
+			end, stop = nil, nil
+			l.startLeaving()
+		case <-late:
+			return
+		}
+	}
+}
+
+// drainInbox handles what is there, so that requests travel together.
+func (l *loop) drainInbox() {
+	for {
+		select {
+		case f := <-l.inbox:
+			f()
+		default:
+			return
+		}
+	}
+}
+
+// followSession tells the loop when incarnations begin and end.
+func (l *loop) followSession(ctx context.Context) {
+	for {
+		inc, err := l.o.session.Incarnation(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				l.post(func() { l.onSessionEnd(err) })
+			}
+			return
+		}
+		life, end := context.WithCancelCause(l.base)
+		l.post(func() { l.onTrust(inc, life) })
+		select {
+		case <-inc.Context().Done():
+			cause := fmt.Errorf("%w: %w", ErrLost, context.Cause(inc.Context()))
+			end(cause) // all handlers at once
+			l.post(func() { l.onDistrust(inc, cause) })
+		case <-ctx.Done():
+			end(ErrLost)
+			return
+		}
+	}
+}
+
+// onSessionEnd: the session is closed, or failed for good.
+func (l *loop) onSessionEnd(err error) {
+	if l.err == nil && l.phase == working {
+		l.err = fmt.Errorf("ownership: %w", err)
+	}
+	l.zk = nil
+	for _, p := range l.parts {
+		p.held = heldNot // gone with the session
+	}
+	l.drainAll()
+}
+
+// onTrust: an incarnation began.
+func (l *loop) onTrust(inc *session.Incarnation, life context.Context) {
+	if l.zk == nil || l.zk.SessionID() != inc.SessionID() {
+		for _, p := range l.parts {
+			p.held = heldNot // whatever stood, stood in a session that is over
+			l.setRoom(p, true)
+		}
+		clear(l.sent)
+	}
+	l.inc, l.zk, l.life = inc, inc, life
+	l.o.log.Info("session trusted", "incarnation", inc.Number(), "session_id", inc.SessionID())
+	for _, p := range l.parts {
+		if p.held == heldOurs {
+			p.held = heldUnsure // somebody may have removed it
+		}
+		p.outdated = false
+	}
+	l.scheduleSweep(inc)
+	l.usePlan()
+	for _, p := range l.parts {
+		l.step(p)
+	}
+}
+
+// onDistrust: an incarnation ended. All claims are lost; their handlers' contexts
+// have ended already.
+func (l *loop) onDistrust(inc *session.Incarnation, cause error) {
+	l.inc = nil
+	l.o.log.Warn("session not trusted", "incarnation", inc.Number(), "err", cause)
+	l.say(Event{Kind: Untrusted, Session: inc.SessionID(), Version: l.version(), Since: inc.TrustEnd(), Err: cause})
+	for _, p := range l.parts {
+		if p.claim != nil {
+			l.drop(p, cause)
+		} else if p.held == heldOurs {
+			p.held = heldUnsure
+		}
+		l.step(p)
+	}
+}
+
+// say tells the observer, after what was said before.
+func (l *loop) say(e Event) {
+	if e.Topic == "" {
+		e.Partition = -1
+	}
+	l.tell.put(func() { l.o.opts.Observer(e) })
+}
+
+// complain logs an error and tells OnError.
+func (l *loop) complain(err error) {
+	l.o.log.Error("ownership trouble", "err", err)
+	l.report.put(func() { l.o.opts.OnError(err) })
+}
+
+func (l *loop) version() uint64 {
+	if l.plan == nil {
+		return 0
+	}
+	return l.plan.version
+}
+
+// backoff is the pause after a number of failures in a row: doubling, jittered.
+func backoff(failures int) time.Duration {
+	d := min(minRetry<<min(failures, 16), maxRetry)
+	return d/2 + rand.N(d/2)
+}

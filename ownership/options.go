@@ -1,0 +1,78 @@
+package ownership
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kielgo/kiel/allocfn"
+)
+
+const (
+	defaultRebalanceTimeout = time.Minute
+	defaultStopTimeout      = 30 * time.Second
+)
+
+// Options configure an [Owner]. The zero value works.
+type Options struct {
+	// RebalanceTimeout is how long a handler may go on after its context ended.
+	// Then its claim is lost to it and released all the same. 0 means 60 s.
+	RebalanceTimeout time.Duration
+	// StopTimeout is how long leaving may take: from the end of Run's context,
+	// or Stop, until Run returns. Handlers get what is left of it, less a
+	// reserve for the releases (a fifth, at most 5 s). 0 means 30 s.
+	StopTimeout time.Duration
+	// Accept says whether this member can consume a partition that was
+	// allocated to it. One with an error is not claimed; the error goes to
+	// OnError once, until the partition was accepted or allocated to another.
+	// It is asked for each allocated partition at each snapshot, on one
+	// goroutine that handles snapshots: it must not block. Nil accepts all.
+	Accept func(allocfn.Partition) error
+	// Observer is told what happens, one call at a time, in order, on a
+	// goroutine of its own. A claim is not opened and not released before the
+	// call about it returned, so it must not block for long. Nil is no
+	// observer. See [Event].
+	Observer func(Event)
+	// OnError is told what goes wrong without ending Run, one call at a time,
+	// on a goroutine of its own. It must not wait for the end of Run.
+	// Nil drops the errors; they are logged anyway.
+	OnError func(error)
+	// Logger receives what the owner does. Nil means nothing is logged.
+	Logger *slog.Logger
+	// Registerer registers the metrics, with the label group. Nil means they
+	// are not registered.
+	Registerer prometheus.Registerer
+}
+
+// withDefaults returns a checked copy of o in which nothing is left open.
+func (o Options) withDefaults() (Options, error) {
+	var errs []error
+	if o.RebalanceTimeout < 0 {
+		errs = append(errs, fmt.Errorf("ownership: option RebalanceTimeout: %v is negative", o.RebalanceTimeout))
+	}
+	if o.StopTimeout < 0 {
+		errs = append(errs, fmt.Errorf("ownership: option StopTimeout: %v is negative", o.StopTimeout))
+	}
+	if len(errs) > 0 {
+		return o, errors.Join(errs...)
+	}
+	o.RebalanceTimeout = cmp.Or(o.RebalanceTimeout, defaultRebalanceTimeout)
+	o.StopTimeout = cmp.Or(o.StopTimeout, defaultStopTimeout)
+	if o.Accept == nil {
+		o.Accept = func(allocfn.Partition) error { return nil }
+	}
+	if o.Observer == nil {
+		o.Observer = func(Event) {}
+	}
+	if o.OnError == nil {
+		o.OnError = func(error) {}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o, nil
+}

@@ -1,0 +1,139 @@
+package ownership
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/session"
+)
+
+// Handler is called once for each partition that is owned, on a goroutine of its
+// own. ctx ends with a cause: [ErrRevoked] when the partition goes elsewhere (the
+// handler may still commit, carried by [Claim.Context]), [ErrLost] when it is not
+// this member's any more. The claim is released after the handler returned, or
+// after RebalanceTimeout. A handler that returns while the partition is still
+// owned is called again after a pause.
+//
+// There is at most one call for a partition at any time in an owner. ctx has the
+// values of Run's.
+type Handler func(ctx context.Context, c *Claim) error
+
+// Owner claims the partitions that an allocator gives to this member, one
+// handler at work for each, and hands them over.
+type Owner struct {
+	source  source
+	session *session.Session
+	handler Handler
+	opts    Options
+	metrics *metrics
+	log     *slog.Logger
+	paths   paths
+	id      string // of this value, in the data of its claims
+
+	board   *board
+	started atomic.Bool
+	leave   chan struct{} // closed by Stop
+	once    sync.Once     // closes leave
+	done    chan struct{} // closed when Run returned
+	err     error         // of Run, after done
+}
+
+// New returns an owner of the partitions that a allocates to this member. It runs
+// the allocator itself; a must not be run by anybody else. New does no I/O.
+func New(a *allocator.PartitionAllocator, h Handler, opts Options) (*Owner, error) {
+	if a == nil {
+		return nil, errors.New("ownership: the allocator is nil")
+	}
+	return newOwner(allocation{a}, h, opts)
+}
+
+func newOwner(src source, h Handler, opts Options) (*Owner, error) {
+	if h == nil {
+		return nil, errors.New("ownership: the handler is nil")
+	}
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	m, err := newMetrics(opts.Registerer, src.Group())
+	if err != nil {
+		return nil, fmt.Errorf("ownership: %w", err)
+	}
+	return &Owner{
+		source:  src,
+		session: src.Session(),
+		handler: h,
+		opts:    opts,
+		metrics: m,
+		log:     opts.Logger.With("component", "ownership", "group", src.Group(), "member", src.Name()),
+		paths:   newPaths(src.GroupPath()),
+		id:      rand.Text(),
+		board:   newBoard(m),
+		leave:   make(chan struct{}),
+		done:    make(chan struct{}),
+	}, nil
+}
+
+// Allocator returns the allocator, for its snapshots and its set. Nil when the
+// owner has another source of plans, which happens in tests only.
+func (o *Owner) Allocator() *allocator.PartitionAllocator {
+	if a, ok := o.source.(allocation); ok {
+		return a.PartitionAllocator
+	}
+	return nil
+}
+
+// Owned returns the claims whose handlers may be at work, sorted by topic and
+// partition. It never waits for ZooKeeper or a handler.
+func (o *Owner) Owned() []Info { return o.board.list() }
+
+// Run joins the group, claims and releases, until ctx ends, Stop is called, the
+// allocator fails or the session is closed. Then it leaves: the member znode
+// goes first, each partition is revoked and released as soon as its handler has
+// returned, and the allocator is stopped. It returns within StopTimeout after the
+// end of ctx, nil when all was in order: the allocator's or the session's
+// error, and [ErrStuck] for what did not end. A handler, observer or OnError that does
+// not return is all that may remain then; its claim is lost to it, and when a
+// claim could not be released the session was given up (session.GiveUp), so
+// that nobody waits for it. No handler or callback is called after Run returned.
+//
+// Run keeps the session from closing until it has released everything. It can be
+// called once.
+func (o *Owner) Run(ctx context.Context) error {
+	if !o.started.CompareAndSwap(false, true) {
+		return fmt.Errorf("%w: run was called before", ErrStopped)
+	}
+	defer close(o.done)
+	select {
+	case <-o.leave:
+		o.err = ErrStopped
+		return o.err
+	default:
+	}
+	defer o.session.Hold()()
+	o.err = newLoop(ctx, o).run(ctx)
+	return o.err
+}
+
+// Stop makes Run leave and waits until it has returned; it returns Run's error,
+// or ctx's cause when that ends first (Run goes on leaving). Before Run it only
+// makes Run return [ErrStopped]. It may be called from anywhere but the callbacks
+// and handlers that Run waits for.
+func (o *Owner) Stop(ctx context.Context) error {
+	o.once.Do(func() { close(o.leave) })
+	if !o.started.Load() {
+		return nil
+	}
+	select {
+	case <-o.done:
+		return o.err
+	case <-ctx.Done():
+		return fmt.Errorf("ownership: stop: %w", context.Cause(ctx))
+	}
+}

@@ -1,0 +1,223 @@
+package ownership
+
+import (
+	"context"
+	"time"
+
+	"github.com/kielgo/kiel/allocfn"
+)
+
+// held is what the loop knows of a partition's claim in this ZooKeeper session.
+type held int
+
+const (
+	heldNot    held = iota // no claim of ours stands
+	heldUnsure             // possibly one does: a request without an answer, a link that was lost
+	heldOurs               // one does
+)
+
+// busy is what is under way for a partition. While something is, nothing else is
+// begun; its end comes to the loop as an input.
+type busy int
+
+const (
+	idle       busy = iota
+	claiming        // queued or sent
+	looking         // queued or sent
+	releasing       // queued or sent
+	waiting         // for another's claim to go
+	verifying       // the claim's znodes are read and watched for the first time
+	announcing      // the observer is told of Claimed
+	closing         // the observer is told of Released or Lost, before the release
+)
+
+// part is the loop's state of one partition. The znode (held, busy) and the
+// handler (claim, running) are apart: a handler may run on when its claim is lost,
+// and a claim may stand before its handler starts.
+type part struct {
+	id   allocfn.Partition
+	want bool      // the newest plan gives it to us, and it can be claimed
+	due  time.Time // since when it is wanted and not open
+
+	held     held
+	znode    finding // what is known of the claim while it is ours
+	busy     busy
+	stop     context.CancelFunc // ends waiting
+	outdated bool               // the claim was not sent, because a newer plan or the end of trust is on its way
+	noRoom   bool               // the session has no room for the claim
+	paused   bool               // no request before the pause is over
+	failures int                // of requests, in a row
+	badSince time.Time          // when releasing it failed first
+
+	claim    *Claim // stands, verified or about to be; nil when none, or lost, or being released
+	opened   bool   // Claimed was told of it
+	openedAt time.Time
+	revoked  bool // its handler was told to finish
+
+	running  bool        // a handler runs, be it of claim or of one that is lost
+	stuck    bool        // … and its time is over
+	endedAt  time.Time   // when its context ended
+	overtime *time.Timer // until its time is over
+	resting  bool        // no handler before the pause is over
+	returns  int         // of handlers that should not have, in a row
+
+	toClaim, toRevoke, unsettled bool // as counted by the loop
+}
+
+// part returns the state of a partition, made when it has none.
+func (l *loop) part(id allocfn.Partition) *part {
+	p := l.parts[id]
+	if p == nil {
+		p = &part{id: id}
+		l.parts[id] = p
+	}
+	return p
+}
+
+// keep says whether a partition that is open stays open.
+func (l *loop) keep(p *part) bool { return p.want && l.phase != draining }
+
+// planned says whether the plan can be acted on: it was made under the
+// incarnation that is trusted now.
+func (l *loop) planned() bool { return l.plan != nil && l.inc != nil && l.plan.inc == l.inc }
+
+// mayTake says whether a partition may be claimed and opened.
+func (l *loop) mayTake(p *part) bool { return p.want && l.phase == working && l.planned() }
+
+// unwanted says whether a claim that stands is to be released. Without a plan
+// that can be acted on nothing is said.
+func (l *loop) unwanted(p *part) bool { return l.phase == draining || !p.want && l.planned() }
+
+// step begins what is to be done next for a partition, if anything.
+func (l *loop) step(p *part) {
+	if l.parts[p.id] != p {
+		return // forgotten
+	}
+	l.advance(p)
+	l.account(p)
+}
+
+func (l *loop) advance(p *part) {
+	if p.busy == waiting && !l.keep(p) {
+		p.stop()
+	}
+	if p.busy != idle {
+		return
+	}
+	switch {
+	case p.claim != nil:
+		l.advanceClaim(p)
+	case p.running && !p.stuck:
+		// Its claim is lost; it has its time to return.
+	case p.held == heldUnsure && !p.paused:
+		l.looks.add(p, looking)
+	case p.held == heldOurs && (p.running || p.znode.foreign || l.unwanted(p)):
+		if !p.paused {
+			l.releases.add(p, releasing)
+		}
+	case p.held == heldOurs && l.mayTake(p):
+		l.open(p)
+	case p.held != heldNot || p.running:
+		// Nothing can be done now.
+	case l.mayTake(p):
+		if !p.paused && !p.noRoom && !p.outdated {
+			l.claims.add(p, claiming)
+		}
+	case !l.keep(p):
+		l.setRoom(p, true)
+		delete(l.parts, p.id)
+	}
+}
+
+// advanceClaim goes on with a claim that stands.
+func (l *loop) advanceClaim(p *part) {
+	if !p.revoked && l.keep(p) {
+		if p.opened && !p.running && !p.resting {
+			l.start(p)
+		}
+		return
+	}
+	if !p.revoked {
+		l.revoke(p)
+	}
+	if !p.running {
+		l.closeClaim(p, Released, ErrRevoked)
+	}
+}
+
+// queue holds parts that wait for a request of one sort.
+type queue struct {
+	parts   []*part
+	workers int // at work
+}
+
+func (q *queue) add(p *part, b busy) {
+	p.busy = b
+	q.parts = append(q.parts, p)
+}
+
+// account keeps the loop's counters, and times the stages of a rebalance by them.
+func (l *loop) account(p *part) {
+	live := l.parts[p.id] == p
+	held := p.claim != nil || p.held != heldNot || p.busy != idle
+	l.count(&l.toClaim, &p.toClaim, live && l.keep(p) && !p.opened, &l.claimSince, stageClaim)
+	l.count(&l.toRevoke, &p.toRevoke, live && (!l.keep(p) || p.revoked) && (held || p.running && !p.stuck), &l.revokeSince, stageRevoke)
+	var since time.Time
+	l.count(&l.unsettled, &p.unsettled, live && (held || p.running && !p.stuck), &since, "")
+}
+
+func (l *loop) count(n *int, was *bool, is bool, since *time.Time, stage string) {
+	if *was == is {
+		return
+	}
+	*was = is
+	if is {
+		if *n == 0 {
+			*since = time.Now()
+		}
+		*n++
+		return
+	}
+	*n--
+	if *n == 0 && stage != "" {
+		l.o.metrics.duration.WithLabelValues(stage).Observe(time.Since(*since).Seconds())
+	}
+}
+
+// setRoom notes whether the session has room for a claim.
+func (l *loop) setRoom(p *part, room bool) {
+	if p.noRoom != room {
+		return
+	}
+	p.noRoom = !room
+	if room {
+		l.full--
+	} else {
+		l.full++
+	}
+	l.o.metrics.unclaimed.WithLabelValues(reasonBudget).Set(float64(l.full))
+}
+
+// setStuck notes whether a handler is stuck.
+func (l *loop) setStuck(p *part, stuck bool) {
+	if p.stuck == stuck {
+		return
+	}
+	p.stuck = stuck
+	if stuck {
+		l.stuck++
+	} else {
+		l.stuck--
+	}
+	l.o.metrics.unclaimed.WithLabelValues(reasonStuck).Set(float64(l.stuck))
+}
+
+// pause keeps a partition from requests for a while.
+func (l *loop) pause(p *part) {
+	p.paused = true
+	p.failures++
+	l.after(backoff(p.failures), func() {
+		p.paused = false
+		l.step(p)
+	})
+}

@@ -1,0 +1,85 @@
+package ownership
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/kielgo/kiel/allocfn"
+)
+
+// followPlans gives the loop each plan, with what can't be claimed of it.
+func (l *loop) followPlans(ctx context.Context) {
+	for p := range l.o.source.follow(ctx) {
+		refused := map[allocfn.Partition]error{}
+		for _, id := range p.mine {
+			if err := l.o.paths.check(id); err != nil {
+				refused[id] = err
+			} else if err := l.o.opts.Accept(id); err != nil {
+				refused[id] = fmt.Errorf("%w: %s: %w", ErrUnclaimed, id, err)
+			}
+		}
+		l.post(func() {
+			l.plan, l.refused = p, refused
+			l.usePlan()
+		})
+	}
+}
+
+// usePlan acts on the plan if it was made under the incarnation that is trusted
+// now. One made under another says nothing.
+func (l *loop) usePlan() {
+	if !l.planned() || l.used == l.plan {
+		return
+	}
+	l.used = l.plan
+	session := l.inc.SessionID()
+	if l.plan.joined && l.joinedIn != session {
+		l.joinedIn = session
+		l.say(Event{Kind: Joined, Session: session, Version: l.plan.version})
+	}
+	l.say(Event{Kind: Snapshot, Session: session, Version: l.plan.version})
+
+	mine := make(map[allocfn.Partition]bool, len(l.plan.mine))
+	for _, id := range l.plan.mine {
+		if l.refused[id] == nil {
+			mine[id] = true
+			if p := l.part(id); !p.want {
+				p.want, p.due = true, time.Now()
+			}
+		}
+	}
+	for id, p := range l.parts {
+		p.outdated = false
+		p.want = mine[id]
+		l.step(p)
+	}
+	l.reportRefused()
+}
+
+// reportRefused tells once of each partition that can't be claimed.
+func (l *loop) reportRefused() {
+	names, others := 0, 0
+	for _, id := range l.plan.mine {
+		err := l.refused[id]
+		if err == nil {
+			continue
+		}
+		if l.o.paths.check(id) != nil {
+			names++
+		} else {
+			others++
+		}
+		if !l.told[id] {
+			l.told[id] = true
+			l.complain(err)
+		}
+	}
+	for id := range l.told {
+		if l.refused[id] == nil {
+			delete(l.told, id)
+		}
+	}
+	l.o.metrics.unclaimed.WithLabelValues(reasonName).Set(float64(names))
+	l.o.metrics.unclaimed.WithLabelValues(reasonRefused).Set(float64(others))
+}

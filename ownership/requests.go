@@ -1,0 +1,305 @@
+package ownership
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/session"
+)
+
+// flush hands the parts that inputs have queued to workers.
+func (l *loop) flush() {
+	for l.claims.ready() || l.looks.ready() || l.releases.ready() {
+		l.sendClaims()
+		l.sendLooks()
+		l.sendReleases()
+	}
+}
+
+// ready says whether there is a batch for a worker. While all are at work the
+// next batch grows.
+func (q *queue) ready() bool { return len(q.parts) > 0 && q.workers < workers }
+
+// take takes the next batch out, of those parts of which still is true. The others are stepped.
+func (l *loop) take(q *queue, still func(*part) bool) []*part {
+	if !q.ready() {
+		return nil
+	}
+	var batch []*part
+	for len(q.parts) > 0 && len(batch) < batchSize {
+		p := q.parts[0]
+		q.parts[0] = nil
+		q.parts = q.parts[1:]
+		if still(p) {
+			batch = append(batch, p)
+		} else {
+			p.busy = idle
+			l.step(p)
+		}
+	}
+	if len(q.parts) == 0 {
+		q.parts = nil
+	}
+	return batch
+}
+
+func ids(parts []*part) []allocfn.Partition {
+	ids := make([]allocfn.Partition, len(parts))
+	for i, p := range parts {
+		ids[i] = p.id
+	}
+	return ids
+}
+
+// request has a worker do work for parts, and hands each finding to on.
+func (l *loop) request(q *queue, inc *session.Incarnation, parts []*part, work func() []finding, on func(*part, finding)) {
+	q.workers++
+	l.wg.Go(func() {
+		found := make(map[allocfn.Partition]finding, len(parts))
+		for _, f := range work() {
+			found[f.id] = f
+		}
+		l.post(func() {
+			q.workers--
+			for _, p := range parts {
+				p.busy = idle
+				// What was found in a session that is over says nothing about this one.
+				if l.zk != nil && l.zk.SessionID() == inc.SessionID() {
+					on(p, found[p.id])
+				}
+				l.step(p)
+			}
+			l.reportRoom()
+		})
+	})
+}
+
+func (l *loop) sendClaims() {
+	parts := l.take(&l.claims, l.mayTake)
+	if len(parts) == 0 {
+		return
+	}
+	inc, plan := l.inc, l.plan
+	for _, p := range parts {
+		l.sent[p.id] = true
+	}
+	l.request(&l.claims, inc, parts, func() []finding {
+		return l.keeper.claim(l.io, inc, ids(parts))
+	}, func(p *part, f finding) {
+		switch f.fate {
+		case fateOurs:
+			l.o.metrics.claims.WithLabelValues(resultOK).Inc()
+			p.held, p.znode = heldOurs, f
+		case fateGone:
+			p.held = heldNot
+		case fateTaken:
+			l.wait(p)
+		case fateUnsure:
+			l.o.metrics.claims.WithLabelValues(resultTimeout).Inc()
+			l.o.log.Warn("claim without an answer", "partition", p.id.String(), "err", f.err)
+			p.held = heldUnsure
+		case fateUnsent:
+			// The loop is about to hear why, or has already.
+			p.outdated = l.plan == plan && l.inc == inc
+		case fateNoRoom:
+			l.setRoom(p, false)
+		case fateForbidden:
+			l.o.metrics.claims.WithLabelValues(resultError).Inc()
+			l.o.metrics.failed.WithLabelValues(stageClaim).Inc()
+			l.complain(f.err)
+			l.pause(p)
+		}
+	})
+}
+
+// reportRoom tells of the partitions for which the session has no room.
+func (l *loop) reportRoom() {
+	if l.full == l.fullTold {
+		return
+	}
+	l.fullTold = l.full
+	if l.full > 0 {
+		l.o.metrics.failed.WithLabelValues(stageClaim).Inc()
+		l.complain(fmt.Errorf("%w: %d partitions: %w", ErrUnclaimed, l.full, session.ErrEphemeralBudget))
+	}
+}
+
+// roomAgain tries again what had no room.
+func (l *loop) roomAgain() {
+	if l.full == 0 {
+		return
+	}
+	for _, p := range l.parts {
+		if p.noRoom {
+			l.setRoom(p, true)
+			l.step(p)
+		}
+	}
+}
+
+// wait waits for another's claim to go.
+func (l *loop) wait(p *part) {
+	if !l.mayTake(p) {
+		return
+	}
+	ctx, stop := l.until()
+	inc := l.inc
+	p.busy, p.stop = waiting, stop
+	late := l.after(l.o.opts.RebalanceTimeout, func() {
+		if ctx.Err() == nil {
+			l.o.metrics.divergence.Inc()
+			l.o.log.Warn("partition is held by another for long", "partition", p.id.String())
+		}
+	})
+	l.wg.Go(func() {
+		f := l.keeper.await(ctx, inc, p.id, func(holder string) {
+			l.o.metrics.claims.WithLabelValues(resultConflict).Inc()
+			l.o.log.Debug("partition is held by another", "partition", p.id.String(), "holder", holder)
+		})
+		l.post(func() {
+			stop()
+			late.Stop()
+			p.busy, p.stop = idle, nil
+			if l.zk != nil && l.zk.SessionID() == inc.SessionID() {
+				switch f.fate {
+				case fateUnsure:
+					p.held = heldUnsure
+				case fateForbidden:
+					l.complain(f.err)
+					l.pause(p)
+				default:
+				}
+			}
+			l.step(p)
+		})
+	})
+}
+
+func (l *loop) sendLooks() {
+	if l.zk == nil { // the session is closed, and our claims are gone with it
+		for _, p := range l.take(&l.looks, func(*part) bool { return true }) {
+			p.busy, p.held = idle, heldNot
+			l.step(p)
+		}
+		return
+	}
+	parts := l.take(&l.looks, func(p *part) bool { return p.held == heldUnsure })
+	if len(parts) == 0 {
+		return
+	}
+	inc := l.zk
+	l.request(&l.looks, inc, parts, func() []finding {
+		return l.keeper.look(l.io, inc, ids(parts))
+	}, func(p *part, f finding) {
+		switch f.fate {
+		case fateOurs:
+			p.held, p.znode = heldOurs, f
+		case fateTaken:
+			p.held = heldNot
+			l.wait(p)
+		case fateGone:
+			p.held = heldNot
+		default:
+			l.o.log.Warn("claim could not be looked at", "partition", p.id.String(), "err", f.err)
+			l.pause(p)
+		}
+	})
+}
+
+func (l *loop) sendReleases() {
+	if l.zk == nil {
+		for _, p := range l.take(&l.releases, func(*part) bool { return true }) {
+			p.busy, p.held = idle, heldNot
+			l.step(p)
+		}
+		return
+	}
+	parts := l.take(&l.releases, func(p *part) bool {
+		return p.held == heldOurs && (p.running || p.znode.foreign || l.unwanted(p))
+	})
+	if len(parts) == 0 {
+		return
+	}
+	inc := l.zk
+	claims := make([]finding, len(parts))
+	for i, p := range parts {
+		claims[i] = p.znode
+	}
+	l.request(&l.releases, inc, parts, func() []finding {
+		return l.keeper.release(l.io, inc, claims)
+	}, func(p *part, f finding) {
+		switch f.fate {
+		case fateGone:
+			p.held, p.failures, p.badSince = heldNot, 0, time.Time{}
+			l.o.log.Info("released", "partition", p.id.String(), "token", p.znode.token)
+			l.freed = true
+		case fateForbidden:
+			l.o.metrics.failed.WithLabelValues(stageRevoke).Inc()
+			l.complain(f.err)
+			l.pause(p)
+			if p.badSince.IsZero() {
+				p.badSince = time.Now()
+			}
+			if time.Since(p.badSince) > inc.Timeout() {
+				// Nobody shall wait for ever.
+				l.o.session.GiveUp(fmt.Errorf("%w: %w", ErrStuck, f.err))
+			}
+		default:
+			p.held = heldUnsure
+			l.o.log.Warn("release without a clear answer", "partition", p.id.String(), "err", f.err)
+		}
+	})
+}
+
+// scheduleSweep has the claims of this session listed in a session timeout.
+func (l *loop) scheduleSweep(inc *session.Incarnation) {
+	l.after(inc.Timeout(), func() {
+		if l.inc != inc {
+			return
+		}
+		began := time.Now()
+		l.wg.Go(func() {
+			names, err := l.keeper.list(l.io, inc)
+			l.post(func() {
+				if err != nil {
+					l.o.log.Warn("claims could not be listed", "err", err)
+				} else if l.inc == inc {
+					l.sweep(names, began)
+				}
+				l.scheduleSweep(inc)
+			})
+		})
+	})
+}
+
+var errUnlisted = errors.New("the claim is not among the group's")
+
+// sweep compares the claims that stand with what we think we hold.
+func (l *loop) sweep(names map[string]bool, began time.Time) {
+	for _, p := range l.parts {
+		if p.busy != idle || names[p.id.String()] {
+			continue
+		}
+		switch {
+		case p.claim != nil && p.opened && p.openedAt.Before(began):
+			l.onVanished(p, p.claim, errUnlisted)
+		case p.claim == nil && p.held == heldOurs:
+			p.held = heldUnsure
+			l.step(p)
+		}
+	}
+	for id := range l.sent {
+		p := l.parts[id]
+		switch {
+		case p != nil && (p.busy != idle || p.held != heldNot):
+		case names[id.String()]:
+			p = l.part(id)
+			p.held = heldUnsure // another's, or ours without our knowing
+			l.step(p)
+		default:
+			delete(l.sent, id)
+		}
+	}
+}

@@ -1,0 +1,309 @@
+package ownership_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/ownership"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+const (
+	owners = "/kiel/groups/g/owners"
+	epochs = "/kiel/groups/g/epochs"
+)
+
+// tb is what a world needs of a test.
+type tb interface {
+	Helper()
+	Fatalf(format string, args ...any)
+	Errorf(format string, args ...any)
+	Logf(format string, args ...any)
+}
+
+// world is a server, a network, and the members on it, inside a bubble.
+type world struct {
+	t       tb
+	srv     *zktest.Server
+	served  chan struct{}
+	nw      *zktest.Network
+	journal *journal
+	members []*member
+	owner   map[allocfn.Partition]string
+}
+
+func newWorld(t tb) *world {
+	t.Helper()
+	w := &world{
+		t: t, srv: zktest.NewServer(zktest.Options{}), nw: zktest.NewNetwork(), journal: newJournal(),
+		served: make(chan struct{}), owner: map[allocfn.Partition]string{},
+	}
+	l, err := w.nw.Listen("zk:2181")
+	if err != nil {
+		t.Fatalf("listen: %v", err)
+	}
+	go func() {
+		defer close(w.served)
+		_ = w.srv.Serve(l)
+	}()
+	return w
+}
+
+// close stops all members and checks the journal.
+func (w *world) close() {
+	w.t.Helper()
+	for _, m := range w.members {
+		m.quit()
+		<-m.done
+	}
+	for _, m := range w.members {
+		m.endSession()
+	}
+	for _, m := range w.members {
+		<-m.ended
+	}
+	_ = w.srv.Close()
+	<-w.served
+	for _, fault := range w.journal.check() {
+		w.t.Errorf("journal: %s", fault)
+	}
+}
+
+// member is one member.
+type member struct {
+	w      *world
+	name   string
+	client *zktest.Client
+	ses    *session.Session
+	brain  *brain
+	owner  *ownership.Owner
+	opts   memberOptions
+
+	quit       context.CancelFunc
+	done       chan struct{}
+	err        error // of Run, after done
+	endSession context.CancelFunc
+	ended      chan struct{}
+
+	mu    sync.Mutex
+	errs  []error
+	drain time.Duration
+	calls map[allocfn.Partition]int
+}
+
+type memberOptions struct {
+	ownership.Options
+	session session.Options
+	share   *member           // whose session is used too
+	handler ownership.Handler // nil waits for its context, then drains
+	drain   time.Duration
+}
+
+func (w *world) join(name string, opts memberOptions) *member {
+	w.t.Helper()
+	m := &member{
+		w: w, name: name, client: w.nw.Client(name), opts: opts, drain: opts.drain,
+		done: make(chan struct{}), ended: make(chan struct{}), calls: map[allocfn.Partition]int{},
+	}
+	opts.session.Dial = m.client.Dial
+	var err error
+	var ctx context.Context
+	ctx, m.endSession = context.WithCancel(context.Background())
+	if opts.share != nil {
+		m.ses = opts.share.ses
+		close(m.ended)
+	} else {
+		m.ses, err = session.New([]string{"zk:2181"}, opts.session)
+		if err != nil {
+			w.t.Fatalf("session: %v", err)
+		}
+		go func() {
+			defer close(m.ended)
+			_ = m.ses.Run(ctx)
+		}()
+	}
+	m.brain = newBrain(m.ses, "g", name)
+	m.brain.assign(w.owner)
+	observer := opts.Observer
+	opts.Observer = func(e ownership.Event) {
+		w.journal.event(name, e)
+		if observer != nil {
+			observer(e)
+		}
+	}
+	opts.OnError = func(err error) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.errs = append(m.errs, err)
+	}
+	if os.Getenv("KIEL_TEST_LOG") != "" {
+		opts.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	handler := opts.handler
+	if handler == nil {
+		handler = m.work
+	}
+	m.owner, err = ownership.NewFromSource(m.brain, func(ctx context.Context, c *ownership.Claim) error {
+		defer w.journal.enter(name, c)()
+		m.mu.Lock()
+		m.calls[allocfn.Partition{Topic: c.Topic(), ID: c.Partition()}]++
+		m.mu.Unlock()
+		return handler(ctx, c)
+	}, opts.Options)
+	if err != nil {
+		w.t.Fatalf("owner: %v", err)
+	}
+	ctx, m.quit = context.WithCancel(context.Background())
+	go func() {
+		defer close(m.done)
+		m.err = m.owner.Run(ctx)
+	}()
+	w.members = append(w.members, m)
+	return m
+}
+
+// work is a handler that goes on until it is told to end, and then takes its time.
+func (m *member) work(ctx context.Context, c *ownership.Claim) error {
+	<-ctx.Done()
+	m.mu.Lock()
+	drain := m.drain
+	m.mu.Unlock()
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, ownership.ErrRevoked):
+		timer := time.NewTimer(drain)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-c.Context().Done():
+		}
+	case errors.Is(cause, ownership.ErrLost):
+		if c.Trusted() {
+			m.w.t.Errorf("%s: %s:%d is lost and trusted", m.name, c.Topic(), c.Partition())
+		}
+	default:
+		m.w.t.Errorf("%s: cause %v", m.name, cause)
+	}
+	return nil
+}
+
+// assign tells all members who owns what, as "member" to "t:0 t:1 …".
+func (w *world) assign(plan map[string]string) {
+	w.t.Helper()
+	w.owner = map[allocfn.Partition]string{}
+	for name, items := range plan {
+		for item := range strings.FieldsSeq(items) {
+			w.owner[part(item)] = name
+		}
+	}
+	for _, m := range w.members {
+		m.brain.assign(maps.Clone(w.owner))
+	}
+}
+
+func part(item string) allocfn.Partition {
+	p, err := allocfn.Parse(item)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// within waits until ok, at most d, and returns how long it took.
+func (w *world) within(d time.Duration, what string, ok func() bool) time.Duration {
+	w.t.Helper()
+	began := time.Now()
+	for !ok() {
+		if time.Since(began) > d {
+			w.t.Fatalf("not within %v: %s\n%s", d, what, w.state())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+// state describes the members, for messages.
+func (w *world) state() string {
+	var b strings.Builder
+	for _, m := range w.members {
+		fmt.Fprintf(&b, "%s owns %v, errors %v\n", m.name, m.owned(), m.errors())
+	}
+	b.WriteString(w.srv.Dump())
+	return b.String()
+}
+
+// owned returns what a member owns, as "t:0 t:1".
+func (m *member) owned() string {
+	var items []string
+	for _, info := range m.owner.Owned() {
+		items = append(items, fmt.Sprintf("%s:%d", info.Topic, info.Partition))
+	}
+	return strings.Join(items, " ")
+}
+
+// owns waits until a member owns exactly the items.
+func (m *member) owns(d time.Duration, items string) time.Duration {
+	m.w.t.Helper()
+	return m.w.within(d, fmt.Sprintf("%s owns %q", m.name, items), func() bool { return m.owned() == items })
+}
+
+func (m *member) token(item string) int64 {
+	p := part(item)
+	for _, info := range m.owner.Owned() {
+		if info.Topic == p.Topic && info.Partition == p.ID {
+			return info.Token
+		}
+	}
+	return 0
+}
+
+func (m *member) errors() []error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.errs)
+}
+
+// told counts the errors of a kind that OnError got.
+func (m *member) told(target error) int {
+	n := 0
+	for _, err := range m.errors() {
+		if errors.Is(err, target) {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *member) sessionID() int64 {
+	if inc := m.ses.Current(); inc != nil {
+		return inc.SessionID()
+	}
+	return 0
+}
+
+// holder returns the session that holds a claim, 0 when nobody does.
+func (w *world) holder(item string) int64 {
+	_, stat, ok := w.srv.Get(owners + "/" + item)
+	if !ok {
+		return 0
+	}
+	return stat.EphemeralOwner
+}
+
+// items returns "t:0 t:1 …", n of them, sorted as Owned sorts.
+func items(n int) string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf("t:%d", i)
+	}
+	return strings.Join(list, " ")
+}
