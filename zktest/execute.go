@@ -55,7 +55,7 @@ func (s *Server) execute(c *conn, r *Request, refuse Error) bool {
 		s.expireDue() // the timer may be late by a moment; the session is over all the same
 		s.arm()
 	}
-	if r.Op == OpConnect {
+	if r.hello {
 		if s.faults.silent || refuse != 0 {
 			c.mute = true
 			return true
@@ -87,9 +87,16 @@ func (s *Server) execute(c *conn, r *Request, refuse Error) bool {
 		s.zxid++
 		s.reply(c, r.Xid, ErrReconfigDisabled, nil)
 		return true
+	default:
+	}
+	if !r.Op.served() { // answered without a zxid, and the connection is closed
+		e := newReply(r.Xid)
+		e.finish(-1, ErrUnimplemented)
+		c.send(e.frame())
+		return false
 	}
 	e := newReply(r.Xid)
-	code, known := Error(0), true
+	code := Error(0)
 	switch {
 	case r.bad:
 		if r.Op == OpMulti {
@@ -103,11 +110,11 @@ func (s *Server) execute(c *conn, r *Request, refuse Error) bool {
 	case r.Op.Writes():
 		code = s.write(c, ses, r, e)
 	default:
-		code, known = s.read(c, ses, r, e)
+		code = s.read(c, ses, r, e)
 	}
 	e.finish(s.zxid, code)
 	c.send(e.frame())
-	return known
+	return true
 }
 
 // newReply starts a reply whose header is filled in by finish.
@@ -207,11 +214,14 @@ func (e *encoder) multiError(code Error) {
 }
 
 func (e *encoder) multiResult(op Op, res result) {
+	if op == OpCreateContainer {
+		op = OpCreate2
+	}
 	e.multiHeader(op, false, 0)
 	switch op {
 	case OpCreate:
 		e.string(res.path)
-	case OpCreate2, OpCreateContainer, OpCreateTTL:
+	case OpCreate2:
 		e.string(res.path)
 		e.stat(res.stat)
 	case OpSetData:
@@ -236,20 +246,19 @@ func (s *Server) multiRead(c *conn, r *Request, e *encoder) {
 	e.multiDone()
 }
 
-// read answers an operation that changes nothing. known is false when there is no such operation: ZooKeeper answers it
-// and closes the connection.
-func (s *Server) read(c *conn, ses *session, r *Request, e *encoder) (code Error, known bool) {
+// read answers an operation that changes nothing.
+func (s *Server) read(c *conn, ses *session, r *Request, e *encoder) Error {
 	switch r.Op {
 	case OpExists, OpGetData, OpGetChildren, OpGetChildren2, OpGetACL, OpCountChildren:
-		return s.readPath(c, r, e), true
+		return s.readPath(c, r, e)
 	case OpSync:
 		e.string(r.Path)
 	case OpSetWatches, OpSetWatches2:
 		s.setWatches(c, r)
 	case OpAddWatch:
-		return s.addWatch(c, r, e), true
+		return s.addWatch(c, r, e)
 	case OpRemoveWatches, OpCheckWatches:
-		return s.removeWatches(c, r), true
+		return s.removeWatches(c, r)
 	case OpGetEphemerals:
 		var list []string
 		for _, path := range slices.Sorted(maps.Keys(ses.ephemerals)) {
@@ -266,9 +275,9 @@ func (s *Server) read(c *conn, ses *session, r *Request, e *encoder) (code Error
 			e.string(user)
 		}
 	default:
-		return ErrUnimplemented, false
+		return ErrUnimplemented
 	}
-	return 0, true
+	return 0
 }
 
 func (s *Server) readPath(c *conn, r *Request, e *encoder) Error {

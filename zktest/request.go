@@ -113,11 +113,23 @@ func (o Op) String() string {
 	}
 }
 
+// served tells whether a client may send the operation by itself.
+func (o Op) served() bool {
+	switch o {
+	case OpCreate, OpDelete, OpExists, OpGetData, OpSetData, OpGetACL, OpSetACL, OpGetChildren, OpSync, OpGetChildren2,
+		OpMulti, OpCreate2, OpCheckWatches, OpRemoveWatches, OpCreateContainer, OpCreateTTL, OpMultiRead, OpSetWatches,
+		OpGetEphemerals, OpCountChildren, OpSetWatches2, OpAddWatch, OpWhoAmI:
+		return true
+	default: // ping, closeSession, auth and reconfig are answered before
+		return false
+	}
+}
+
 // Writes reports whether the operation changes the tree or the set of sessions, and so takes a zxid of its own.
+// A connect request does so when it makes a session.
 func (o Op) Writes() bool {
 	switch o {
-	case OpConnect, OpCloseSession, OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL, OpDelete, OpSetData, OpSetACL,
-		OpMulti, OpCheck:
+	case OpConnect, OpCloseSession, OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL, OpDelete, OpSetData, OpSetACL, OpMulti:
 		return true
 	default:
 		return false
@@ -147,6 +159,7 @@ type Request struct {
 	timeout  int32 // of connect
 	password []byte
 	watches  watchLists
+	hello    bool // it is a connection's first packet
 	newer    bool // connect: the read-only byte was there
 	bad      bool // the body could not be decoded
 }
@@ -220,7 +233,29 @@ func (r *Request) decodeMulti(d *decoder) {
 			return
 		}
 		part.decodeBody(d, false)
+		if part.fixMode(); part.bad {
+			d.fail()
+			return
+		}
 		r.Ops = append(r.Ops, part)
+	}
+}
+
+// fixMode makes a create in a multi the kind of create that its flags say, which alone count there.
+func (r *Request) fixMode() {
+	switch r.Op {
+	case OpCreate, OpCreate2, OpCreateContainer:
+		r.bad = r.Flags < 0 || r.Flags > 4
+	case OpCreateTTL:
+		if r.Flags == 5 || r.Flags == 6 {
+			return
+		}
+		r.Op = OpCreate
+	default:
+		return
+	}
+	if r.Flags == 4 {
+		r.Op = OpCreateContainer
 	}
 }
 
@@ -240,7 +275,7 @@ func allowedIn(multi, op Op) bool {
 func decodeConnect(frame []byte) (*Request, error) {
 	d := &decoder{b: frame}
 	_ = d.int32() // protocol version
-	r := &Request{Op: OpConnect, zxid: d.int64(), timeout: d.int32(), Session: d.int64(), password: d.bytes()}
+	r := &Request{Op: OpConnect, hello: true, zxid: d.int64(), timeout: d.int32(), Session: d.int64(), password: d.bytes()}
 	if d.err != nil {
 		return nil, d.err
 	}

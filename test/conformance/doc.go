@@ -1,0 +1,13 @@
+// Package conformance holds one suite that runs on zktest and on real ZooKeeper servers: what zktest answers is what the
+// real one answers.
+//
+// Most cases are scripts: a few clients that speak the wire protocol byte by byte send requests, and everything that comes
+// back (results, Stat, zxids, watch events, and their order) is written down as text, with zxids counted from the script's
+// start and sessions called by their client's names. The text must be the one in testdata, which was taken from a real
+// ZooKeeper 3.9.5:
+//
+//	go test ./conformance/ -run TestZooKeeper39 -update
+//
+// What needs time (expiry, restarts) or looks at things from a user's client is written with go-zookeeper or by hand, and
+// asserted.
+package conformance
