@@ -11,6 +11,7 @@ import (
 // line is what stands in front of a node.
 type line struct {
 	first   string // path of the first of all, which is served before the others
+	data    []byte // its data, as far as it was read
 	nearest string // path of the last one in front of the node: the one to watch
 	ahead   int
 }
@@ -152,17 +153,16 @@ func (n *Node) olderThanSelf(ctx context.Context, inc *session.Incarnation, path
 // whenever the watch says so: after a change, a lost connection, the end of an
 // incarnation, and once per session timeout.
 func (n *Node) await(ctx context.Context, inc *session.Incarnation, l line) error {
-	var first []byte // data of the first in the line
 	for again := false; ; again = true {
 		data, _, watch, err := inc.GetW(ctx, l.nearest)
 		if errors.Is(err, session.ErrNoNode) {
 			return nil
 		}
 		if err == nil {
-			first, err = n.lookAround(ctx, inc, &l, data, again)
-		}
-		if err == nil {
-			err = n.pause(ctx, watch)
+			if err = n.lookAround(ctx, inc, &l, data, again); err == nil {
+				err = pause(ctx, watch)
+			}
+			watch.Stop()
 		}
 		if err == nil && inc.Context().Err() != nil {
 			inc, err = n.incarnation(ctx)
@@ -170,7 +170,7 @@ func (n *Node) await(ctx context.Context, inc *session.Incarnation, l line) erro
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
-			return &BlockedError{Path: l.first, Data: first, Ahead: l.ahead, Err: err}
+			return &BlockedError{Path: l.first, Data: l.data, Ahead: l.ahead, Err: context.Cause(ctx)}
 		default:
 			return err
 		}
@@ -178,32 +178,34 @@ func (n *Node) await(ctx context.Context, inc *session.Incarnation, l line) erro
 }
 
 // lookAround checks, when not for the first time, that the node still stands, and
-// returns the data of the first in the line. Should that be gone, the nearest takes
-// its place, which has the given data and is there: only a list could tell more.
-func (n *Node) lookAround(ctx context.Context, inc *session.Incarnation, l *line, data []byte, again bool) ([]byte, error) {
+// reads the first in the line. Should that be gone, the nearest takes its place, which
+// is there and has the given data: only a list could tell more.
+func (n *Node) lookAround(ctx context.Context, inc *session.Incarnation, l *line, data []byte, again bool) error {
 	if again {
 		exists, _, err := inc.Exists(ctx, n.path)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if !exists {
-			return nil, ErrGone
+			return ErrGone
 		}
 	}
-	if l.first == l.nearest {
-		return data, nil
+	if l.first != l.nearest {
+		first, _, err := inc.Get(ctx, l.first)
+		if err == nil {
+			l.data = first
+			return nil
+		}
+		if !errors.Is(err, session.ErrNoNode) {
+			return err
+		}
 	}
-	first, _, err := inc.Get(ctx, l.first)
-	if errors.Is(err, session.ErrNoNode) {
-		l.first = l.nearest
-		return data, nil
-	}
-	return first, err
+	l.first, l.data = l.nearest, data
+	return nil
 }
 
 // pause waits until the watch says that it is time to look again.
-func (n *Node) pause(ctx context.Context, watch *session.Watch) error {
-	defer watch.Stop()
+func pause(ctx context.Context, watch *session.Watch) error {
 	select {
 	case <-watch.C():
 		return nil

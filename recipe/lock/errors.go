@@ -3,6 +3,8 @@ package lock
 import (
 	"errors"
 	"fmt"
+
+	"github.com/kielgo/kiel/internal/seqnode"
 )
 
 var (
@@ -16,6 +18,10 @@ var (
 
 	// ErrReleased is the cause of a hold that was released.
 	ErrReleased = errors.New("lock: released")
+
+	// ErrSequenceExhausted says that the lock's znode has seen nearly 2^31 contenders,
+	// after which their numbers order nothing. Delete it while nobody uses the lock.
+	ErrSequenceExhausted = seqnode.ErrSequenceExhausted
 )
 
 // BlockedError says which znode was in the way when waiting for a lock ended. It

@@ -1,0 +1,521 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/recipe/lock"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// The reply to a create is lost: the contender is found again, not made twice.
+func TestLostCreateReply(t *testing.T) {
+	for losses := 1; losses <= 3; losses++ {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			l := w.lock("a")
+			w.acquireAndRelease(l)
+			w.srv.LoseReply(losses, is(zktest.OpCreate))
+			h := w.acquire(l)
+			w.wantContenders(1)
+			w.release(h)
+			w.wantContenders(0)
+		})
+	}
+}
+
+// The create was not carried out, only its connection broke: it is made again.
+func TestLostCreateRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		l := w.lock("a")
+		w.acquireAndRelease(l)
+		cut := true
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			now := cut && r.Op == zktest.OpCreate
+			cut = cut && !now
+			return zktest.Action{Cut: now}
+		})
+		h := w.acquire(l)
+		w.wantContenders(1)
+		w.release(h)
+		w.wantContenders(0)
+	})
+}
+
+// A contender that is found twice after a lost reply: the first is ours, the other
+// goes. (The hook makes the second one out of the Sync, in the same session.)
+func TestContenderFoundTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		l := w.lock("a")
+		w.acquireAndRelease(l)
+		var create *zktest.Request
+		doubled := false
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			switch {
+			case r.Op == zktest.OpCreate && create == nil:
+				create = new(*r)
+				return zktest.Action{LoseReply: true}
+			case r.Op == zktest.OpSync && r.Path == path && !doubled:
+				doubled = true
+				r.Op, r.Path, r.Data, r.Flags, r.ACL = create.Op, create.Path, create.Data, create.Flags, create.ACL
+			}
+			return zktest.Action{}
+		})
+		h := w.acquire(l)
+		if !doubled {
+			t.Fatal("the hook did nothing")
+		}
+		if !strings.HasSuffix(h.Node(), "1") {
+			t.Errorf("holds %s, want the first, 1", h.Node())
+		}
+		w.wantContenders(1)
+		w.release(h)
+		w.wantContenders(0)
+	})
+}
+
+// The caller gives up while its create is under way, or not even sent.
+func TestGivingUpDuringCreateLeavesNothing(t *testing.T) {
+	for what, dir := range map[string]zktest.Direction{"request held back": zktest.ToServer, "reply held back": zktest.ToClient} {
+		for _, fate := range []string{"heal", "cut"} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				l := w.lock("a")
+				w.acquireAndRelease(l)
+				client := w.nw.Client("a")
+				client.BlackHole(dir)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				start := time.Now()
+				_, err := l.Acquire(ctx)
+				if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
+					t.Errorf("%s, %s: %v after %v", what, fate, err, time.Since(start))
+				}
+				if fate == "cut" {
+					client.Cut()
+				}
+				client.Heal()
+				time.Sleep(5 * time.Second)
+				w.wantContenders(0)
+				w.acquireAndRelease(l)
+				w.wantContenders(0)
+			})
+		}
+	}
+}
+
+func TestGivingUpWhileWaitingLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.acquire(w.lock("holder"))
+		l := w.lock("a")
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if _, err := l.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			cancel()
+			synctest.Wait()
+			w.wantContenders(1)
+		}
+		w.srv.LoseReply(1, is(zktest.OpDelete))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, _ = l.Acquire(ctx)
+		time.Sleep(5 * time.Second)
+		w.wantContenders(1)
+		w.release(h)
+	})
+}
+
+// The session is killed under a waiter: it queues up again at the end.
+func TestSessionKilledWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.acquire(w.lock("holder"))
+		s := w.session("a")
+		a := w.acquireLater(t.Context(), w.lockIn(s, "a"))
+		time.Sleep(time.Second)
+		b := w.acquireLater(t.Context(), w.lock("b"))
+		time.Sleep(time.Second)
+		w.srv.KillSession(w.id(s))
+		time.Sleep(5 * time.Second)
+		w.wantContenders(3)
+		w.release(h)
+		<-b.done
+		time.Sleep(time.Second)
+		if b.err != nil || a.ended() {
+			t.Fatalf("b: %v; a has it: %v", b.err, a.ended())
+		}
+		w.release(b.held)
+		<-a.done
+		if a.err != nil {
+			t.Fatal(a.err)
+		}
+		w.release(a.held)
+		w.wantContenders(0)
+	})
+}
+
+func TestSessionKilledWhileHolding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.session("a")
+		l := w.lockIn(s, "a")
+		h := w.acquire(l)
+		w.srv.KillSession(w.id(s))
+		w.ended(h, session.ErrSessionExpired)
+		w.release(h)
+		again := w.acquire(l)
+		if again.Token() <= h.Token() {
+			t.Errorf("token %d after %d", again.Token(), h.Token())
+		}
+		w.release(again)
+		w.wantContenders(0)
+	})
+}
+
+// Somebody removes the contender of the holder.
+func TestContenderRemovedWhileHolding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		l := w.lock("a")
+		h := w.acquire(l)
+		if err := w.srv.Delete(h.Node()); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		w.ended(h, lock.ErrLost)
+		if d := time.Since(start); d > time.Second {
+			t.Errorf("noticed after %v", d)
+		}
+		w.release(h)
+		if cause := context.Cause(h.Context()); !errors.Is(cause, lock.ErrLost) {
+			t.Errorf("after the release the cause is %v", cause)
+		}
+		w.acquireAndRelease(l)
+	})
+}
+
+// Somebody changes the data of the holder's contender: that is no loss.
+func TestContenderChangedWhileHolding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.acquire(w.lock("a"))
+		if err := w.srv.Set(h.Node(), []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if h.Context().Err() != nil {
+			t.Error(context.Cause(h.Context()))
+		}
+		w.release(h)
+		w.wantContenders(0)
+	})
+}
+
+// Somebody removes the contender of a waiter. It has lost its place, and the end of
+// the one in front must not make it a holder.
+func TestContenderRemovedWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.acquire(w.lock("holder"))
+		a := w.acquireLater(t.Context(), w.lock("a"))
+		time.Sleep(time.Second)
+		b := w.acquireLater(t.Context(), w.lock("b"))
+		time.Sleep(time.Second)
+		if err := w.srv.Delete(path + "/" + w.wantContenders(3)[1]); err != nil {
+			t.Fatal(err)
+		}
+		w.release(h)
+		<-b.done
+		time.Sleep(time.Second)
+		if b.err != nil || a.ended() {
+			t.Fatalf("b: %v; a has it: %v", b.err, a.ended())
+		}
+		w.release(b.held)
+		<-a.done
+		if a.err != nil {
+			t.Fatal(a.err)
+		}
+		w.release(a.held)
+	})
+}
+
+// Without any hint a waiter finds out within a session timeout that it lost its place.
+func TestWaiterLooksAfterItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.acquire(w.lock("holder"))
+		a := w.acquireLater(t.Context(), w.lock("a"))
+		time.Sleep(time.Second)
+		old := w.wantContenders(2)[1]
+		if err := w.srv.Delete(path + "/" + old); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(25 * time.Second)
+		if now := w.wantContenders(2)[1]; now == old {
+			t.Error("it did not queue up again")
+		}
+		w.release(h)
+		<-a.done
+		if a.err != nil {
+			t.Fatal(a.err)
+		}
+		w.release(a.held)
+	})
+}
+
+// The whole directory is deleted below a waiter and a holder, and made anew.
+func TestDirectoryDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.acquire(w.lock("holder"))
+		a := w.acquireLater(t.Context(), w.lock("a"))
+		time.Sleep(time.Second)
+		if err := w.srv.Delete("/app"); err != nil {
+			t.Fatal(err)
+		}
+		w.ended(h, lock.ErrLost)
+		<-a.done
+		if a.err != nil {
+			t.Fatal(a.err)
+		}
+		w.release(h)
+		w.wantContenders(1)
+		w.release(a.held)
+		w.wantContenders(0)
+	})
+}
+
+// The link of a waiter breaks, and what it waits for ends meanwhile.
+func TestReleasedWhileTheWaiterIsDisconnected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.acquire(w.lock("holder"))
+		a := w.acquireLater(t.Context(), w.lock("a"))
+		time.Sleep(time.Second)
+		mine := w.wantContenders(2)[1]
+		client := w.nw.Client("a")
+		client.Refuse()
+		client.Cut()
+		time.Sleep(time.Second)
+		w.release(h)
+		time.Sleep(time.Second)
+		if a.ended() {
+			t.Fatalf("acquired without a connection: %v", a.err)
+		}
+		client.Heal()
+		<-a.done
+		if a.err != nil || a.held.Node() != path+"/"+mine {
+			t.Fatalf("%v, %v", a.held, a.err)
+		}
+		w.release(a.held)
+	})
+}
+
+// A waiter keeps its place when trust ends and the session lives on.
+func TestWaiterKeepsItsPlaceWithoutTrust(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.acquire(w.lock("holder"))
+		s := w.session("a")
+		a := w.acquireLater(t.Context(), w.lockIn(s, "a"))
+		time.Sleep(time.Second)
+		list := w.wantContenders(2)
+		inc, err := s.Incarnation(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.loseTrust("a", inc)
+		w.acquireLater(t.Context(), w.lock("b"))
+		time.Sleep(time.Second)
+		if now := w.wantContenders(3); now[1] != list[1] {
+			t.Errorf("%q, before %q", now, list)
+		}
+		w.release(h)
+		<-a.done
+		if a.err != nil || a.held.Node() != path+"/"+list[1] || a.held.Incarnation() == inc {
+			t.Fatalf("%v, %v", a.held, a.err)
+		}
+		w.release(a.held)
+	})
+}
+
+// loseTrust breaks the client's link until trust ends, and heals it before the
+// session expires.
+func (w *world) loseTrust(client string, inc *session.Incarnation) {
+	w.Helper()
+	c := w.nw.Client(client)
+	c.BlackHole(zktest.Both)
+	<-inc.Context().Done()
+	if cause := context.Cause(inc.Context()); !errors.Is(cause, session.ErrTrustLost) {
+		w.Fatalf("the incarnation ended with %v", cause)
+	}
+	c.Heal()
+	time.Sleep(5 * time.Second)
+}
+
+// A holder loses trust: its context ends, but its contender stands until it has
+// released, so that nobody follows while its work is still stopping.
+func TestEndOfTrustGivesNothingAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.session("a")
+		l := w.lockIn(s, "a")
+		h := w.acquire(l)
+		id := w.id(s)
+		b := w.acquireLater(t.Context(), w.lock("b"))
+		time.Sleep(time.Second)
+		w.loseTrust("a", h.Incarnation())
+		w.ended(h, session.ErrTrustLost)
+		if w.id(s) != id {
+			t.Fatal("the session is another")
+		}
+		if _, err := l.TryAcquire(t.Context()); !errors.Is(err, lock.ErrNotAcquired) {
+			t.Errorf("the handle got a second hold: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if b.ended() {
+			t.Fatalf("b has the lock or gave up: %v", b.err)
+		}
+		w.release(h)
+		<-b.done
+		if b.err != nil {
+			t.Fatal(b.err)
+		}
+		w.release(b.held)
+	})
+}
+
+// Released with the link down: the caller is not kept, the contender goes as soon as
+// there is a link again, and the handle waits for that.
+func TestReleaseWithoutALink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		l := w.lock("a")
+		h := w.acquire(l)
+		client := w.nw.Client("a")
+		client.Refuse()
+		client.Cut()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := h.Release(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), h.Node()) {
+			t.Errorf("got %v", err)
+		}
+		w.ended(h, lock.ErrReleased)
+		w.wantContenders(1)
+		_, err := l.TryAcquire(ctx)
+		if blocked, ok := errors.AsType[*lock.BlockedError](err); !ok || blocked.Blocker != h.Node() || blocked.Identifier != "a" {
+			t.Errorf("got %v", err)
+		}
+		client.Heal()
+		again, err := l.TryAcquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.wantContenders(1)
+		w.release(again)
+		w.wantContenders(0)
+	})
+}
+
+func TestLostDeleteReply(t *testing.T) {
+	for losses := 1; losses <= 3; losses++ {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			h := w.acquire(w.lock("a"))
+			w.srv.LoseReply(losses, is(zktest.OpDelete))
+			w.release(h)
+			w.wantContenders(0)
+		})
+	}
+}
+
+// A delete that is refused is tried again until it is not.
+func TestRefusedDelete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.acquire(w.lock("a"))
+		var refuse atomic.Bool
+		refuse.Store(true)
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if refuse.Load() && r.Op == zktest.OpDelete {
+				return zktest.Action{Err: zktest.ErrNoAuth}
+			}
+			return zktest.Action{}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := h.Release(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		w.wantContenders(1)
+		if n := w.srv.Stats().Requests[zktest.OpDelete]; n > 20 {
+			t.Errorf("%d deletes in 10 s", n)
+		}
+		refuse.Store(false)
+		w.release(h)
+		w.wantContenders(0)
+	})
+}
+
+// The session ends while its lock waits or is being released: nothing hangs.
+func TestSessionClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.acquire(w.lock("holder"))
+		s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Client("a").Dial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := w.run(s)
+		l := w.lockIn(s, "a")
+		a := w.acquireLater(t.Context(), l)
+		time.Sleep(time.Second)
+		w.wantContenders(2)
+		stop()
+		<-a.done
+		if !errors.Is(a.err, session.ErrClosed) {
+			t.Errorf("got %v", a.err)
+		}
+		w.wantContenders(1)
+		if _, err := l.TryAcquire(t.Context()); !errors.Is(err, session.ErrClosed) {
+			t.Errorf("got %v", err)
+		}
+		if _, err := l.Contenders(t.Context()); !errors.Is(err, session.ErrClosed) {
+			t.Errorf("got %v", err)
+		}
+		w.release(h)
+	})
+}
+
+// Without a session every call ends with its context.
+func TestCallsEndWithTheirContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.nw.Refuse()
+		l := w.lock("a")
+		for what, call := range map[string]func(context.Context) error{
+			"Acquire":    func(ctx context.Context) error { _, err := l.Acquire(ctx); return err },
+			"TryAcquire": func(ctx context.Context) error { _, err := l.TryAcquire(ctx); return err },
+			"Contenders": func(ctx context.Context) error { _, err := l.Contenders(ctx); return err },
+		} {
+			why := errors.New("enough")
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, why)
+			start := time.Now()
+			if err := call(ctx); !errors.Is(err, why) || !strings.Contains(err.Error(), path) || time.Since(start) != time.Second {
+				t.Errorf("%s: %v after %v", what, err, time.Since(start))
+			}
+			cancel()
+		}
+	})
+}

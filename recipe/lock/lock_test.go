@@ -1,0 +1,345 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/recipe/lock"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+func TestNewRefuses(t *testing.T) {
+	s, err := session.New([]string{"zk:2181"}, session.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		s    *session.Session
+		path string
+		opts lock.Options
+		want string
+	}{
+		"no session":          {nil, path, lock.Options{}, "no session"},
+		"relative path":       {s, "app/lock", lock.Options{}, "app/lock"},
+		"path that climbs":    {s, "/app/../lock", lock.Options{}, "/app/../lock"},
+		"identifier":          {s, path, lock.Options{Identifier: "a\xff"}, `Identifier "a\xff"`},
+		"empty pattern":       {s, path, lock.Options{ExtraPatterns: []string{""}}, "ExtraPatterns"},
+		"regular expression":  {s, path, lock.Options{ExtraPatterns: []string{"-lock-", "l.ck"}}, `"l.ck"`},
+		"pattern with slash":  {s, path, lock.Options{ExtraPatterns: []string{"a/b"}}, `"a/b"`},
+		"more than one fault": {s, path, lock.Options{Identifier: "\xff", ExtraPatterns: []string{"("}}, `"("`},
+	}
+	for what, tt := range tests {
+		if _, err := lock.New(tt.s, tt.path, tt.opts); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, want an error with %q", what, err, tt.want)
+		}
+	}
+}
+
+// The znodes are kazoo's.
+func TestZnodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.session("a")
+		h := w.acquire(w.lockIn(s, "café"))
+		name := w.wantContenders(1)[0]
+		if !contender.MatchString(name) {
+			t.Errorf("contender %q", name)
+		}
+		if h.Node() != path+"/"+name {
+			t.Errorf("node %q, want the child %q", h.Node(), name)
+		}
+		data, stat, _ := w.srv.Get(h.Node())
+		if string(data) != "café" || stat.EphemeralOwner != w.id(s) || h.Token() != stat.Czxid {
+			t.Errorf("data %q, stat %+v, token %d", data, stat, h.Token())
+		}
+		if data, stat, ok := w.srv.Get(path); !ok || data == nil || len(data) != 0 || stat.EphemeralOwner != 0 {
+			t.Errorf("directory: %q, %+v, %v", data, stat, ok)
+		}
+		w.release(h)
+		w.ended(h, lock.ErrReleased)
+		w.wantContenders(0)
+		if _, _, ok := w.srv.Get(path); !ok {
+			t.Error("the directory was deleted")
+		}
+		// Without an identifier the data is empty, not null: kazoo can't decode null.
+		h = w.acquire(w.lockIn(s, ""))
+		if data, _, _ := w.srv.Get(h.Node()); data == nil || len(data) != 0 {
+			t.Errorf("data %#v", data)
+		}
+		w.release(h)
+		w.release(h) // a second time
+	})
+}
+
+// Five wait, and are served in the order in which they came. Each watches one node:
+// a release wakes one waiter and costs a handful of requests.
+func TestWaitersAreServedInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		holder := w.acquire(w.lock("holder"))
+		var waiters []*acquiring
+		for i := range 5 {
+			waiters = append(waiters, w.acquireLater(t.Context(), w.lock("waiter "+string(rune('0'+i)))))
+			time.Sleep(10 * time.Millisecond)
+		}
+		list := w.wantContenders(6)
+		contenders, err := w.lock("observer").Contenders(t.Context())
+		if err != nil || len(contenders) != 6 {
+			t.Fatalf("Contenders: %v, %v", contenders, err)
+		}
+		for i, c := range contenders {
+			_, stat, _ := w.srv.Get(path + "/" + list[i])
+			want := "holder"
+			if i > 0 {
+				want = "waiter " + string(rune('0'+i-1))
+			}
+			if c.Node != path+"/"+list[i] || c.Identifier != want || c.Token != stat.Czxid || c.Session != stat.EphemeralOwner {
+				t.Errorf("contender %d: %+v, want %s, %q", i, c, list[i], want)
+			}
+		}
+		if n := w.srv.Stats().Watches; n != 6 {
+			t.Errorf("%d watches, want one of each waiter and one of the holder", n)
+		}
+		token := holder.Token()
+		for i, next := range waiters {
+			for j, other := range waiters[i:] {
+				if other.ended() {
+					t.Fatalf("waiter %d has the lock or gave up while %d others are in front: %v", i+j, j+1, other.err)
+				}
+			}
+			before := requests(w)
+			w.release(holder)
+			<-next.done
+			if next.err != nil {
+				t.Fatal(next.err)
+			}
+			synctest.Wait()
+			if n := requests(w) - before; n > 6 {
+				t.Errorf("handing over took %d requests", n)
+			}
+			holder = next.held
+			if holder.Token() <= token {
+				t.Errorf("token %d after %d", holder.Token(), token)
+			}
+			token = holder.Token()
+			w.wantContenders(5 - i)
+		}
+		w.release(holder)
+		w.wantContenders(0)
+	})
+}
+
+// requests counts what clients sent, pings and proofs of life left out.
+func requests(w *world) int {
+	n := 0
+	for op, count := range w.srv.Stats().Requests {
+		if op != zktest.OpPing && op != zktest.OpMulti {
+			n += count
+		}
+	}
+	return n
+}
+
+// Children that are no contenders of this lock are in nobody's way.
+func TestForeignChildrenAreIgnored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		for _, name := range []string{
+			"lease_holder", "514e5a831836450cb1a56c741e990fd8__rlock__0000000000", "_c_8eb60557ba51e0da67eefc47467d3f34-lock-0000000000",
+			"__lock__", "x__lock__1", "_c_x",
+		} {
+			if err := w.srv.Create(path+"/"+name, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := w.session("a")
+		h, err := w.lockIn(s, "").TryAcquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.release(h)
+		l, err := lock.New(s, path, lock.Options{ExtraPatterns: []string{"-lock-"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.TryAcquire(t.Context()); !errors.Is(err, lock.ErrNotAcquired) {
+			t.Errorf("with -lock-: %v", err)
+		}
+	})
+}
+
+func TestTryAcquire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.lock("a"), w.lock("b")
+		h, err := a.TryAcquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = b.TryAcquire(t.Context())
+		blocked, ok := errors.AsType[*lock.BlockedError](err)
+		if !errors.Is(err, lock.ErrNotAcquired) || !ok || blocked.Blocker != h.Node() || blocked.Identifier != "a" || blocked.Ahead != 1 || blocked.Path != path {
+			t.Errorf("got %v (%+v)", err, blocked)
+		}
+		w.wantContenders(1) // nothing is left behind
+		w.release(h)
+		if h, err = b.TryAcquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.release(h)
+	})
+}
+
+// Who waits for ever learns which znode is in the way: the one at the head, not
+// another that waits like he does.
+func TestBlockedErrorNamesTheZnodeInTheWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		stale := path + "/514e5a831836450cb1a56c741e990fd8__lock__0000000000"
+		if err := w.srv.Create(stale, []byte("host-7\n\xff")); err != nil {
+			t.Fatal(err)
+		}
+		w.acquireLater(t.Context(), w.lock("another"))
+		time.Sleep(time.Second)
+		l := w.lock("a")
+		why := errors.New("no patience")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 40*time.Second, why)
+		defer cancel()
+		start := time.Now()
+		_, err := l.Acquire(ctx)
+		if d := time.Since(start); d != 40*time.Second {
+			t.Errorf("returned after %v", d)
+		}
+		blocked, ok := errors.AsType[*lock.BlockedError](err)
+		if !ok || blocked.Blocker != stale || blocked.Identifier != "host-7\n" || blocked.Ahead != 2 || !errors.Is(err, why) {
+			t.Errorf("got %v (%+v)", err, blocked)
+		}
+		if err == nil || !strings.Contains(err.Error(), stale) || !strings.Contains(err.Error(), `"host-7\n"`) {
+			t.Errorf("message: %v", err)
+		}
+		synctest.Wait()
+		w.wantContenders(2)
+	})
+}
+
+// A contender with our own number, which no server makes, is in front if it is older.
+func TestEqualNumbers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		older := path + "/older__lock__0000000001"
+		if err := w.srv.Create(older, nil); err != nil {
+			t.Fatal(err)
+		}
+		a := w.acquireLater(t.Context(), w.lock("a"))
+		time.Sleep(time.Second)
+		if a.ended() {
+			t.Fatalf("acquired beside %s: %v, %q", older, a.err, w.contenders())
+		}
+		if err := w.srv.Create(path+"/00newer__lock__0000000001", nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.srv.Delete(older); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if !a.ended() || a.err != nil {
+			t.Fatalf("not acquired: %v", a.err)
+		}
+		w.release(a.held)
+	})
+}
+
+// Contenders made after the counter ran over are in front, whatever they are.
+func TestNegativeNumbersAreInFront(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		for _, name := range []string{"x__lock__-2147483648", "x__lock__-000000001"} {
+			if err := w.srv.Create(path+"/"+name, nil); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.lock("a").TryAcquire(t.Context()); !errors.Is(err, lock.ErrNotAcquired) {
+				t.Errorf("beside %s: %v", name, err)
+			}
+			if err := w.srv.Delete(path + "/" + name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// Close to the end of the numbers nothing is acquired any more.
+func TestSequenceExhausted(t *testing.T) {
+	for seq, ok := range map[string]bool{"2146435071": true, "2146435072": false, "2147483647": false, "-2147483648": false, "-000000001": false} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			l := w.lock("a")
+			w.acquireAndRelease(l)
+			w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+				if r.Op == zktest.OpCreate && r.Flags == 3 {
+					r.Flags, r.Path = 1, r.Path+seq
+				}
+				return zktest.Action{}
+			})
+			h, err := l.Acquire(t.Context())
+			if ok {
+				if err != nil {
+					t.Fatalf("%s: %v", seq, err)
+				}
+				w.release(h)
+				return
+			}
+			if !errors.Is(err, lock.ErrSequenceExhausted) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s: got %v", seq, err)
+			}
+			w.wantContenders(0)
+		})
+	}
+}
+
+func (w *world) acquireAndRelease(l *lock.Lock) {
+	w.Helper()
+	w.release(w.acquire(l))
+}
+
+func TestContendersOfNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		list, err := w.lock("a").Contenders(t.Context())
+		if err != nil || len(list) != 0 {
+			t.Errorf("got %v, %v", list, err)
+		}
+		if _, _, ok := w.srv.Get("/app"); ok {
+			t.Error("looking created something")
+		}
+	})
+}
+
+// A hold keeps the session open until it is released.
+func TestSessionWaitsForTheHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Dial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := w.run(s)
+		h := w.acquire(w.lockIn(s, "a"))
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			stop()
+		}()
+		time.Sleep(5 * time.Second)
+		if h.Context().Err() != nil || len(w.contenders()) != 1 {
+			t.Fatalf("the hold has ended: %v", context.Cause(h.Context()))
+		}
+		w.release(h)
+		<-stopped
+		w.wantContenders(0)
+	})
+}

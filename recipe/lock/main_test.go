@@ -1,0 +1,176 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel/recipe/lock"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const path = "/app/lock"
+
+// world is a server on a virtual network and the sessions of a test.
+type world struct {
+	*testing.T
+	srv *zktest.Server
+	nw  *zktest.Network
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	srv, nw := zktest.StartVirtual(t, zktest.Options{})
+	return &world{T: t, srv: srv, nw: nw}
+}
+
+// session runs a session that connects as the named client, until the test ends.
+func (w *world) session(name string) *session.Session {
+	w.Helper()
+	s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Client(name).Dial})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.run(s)
+	return s
+}
+
+// run runs a session and returns how to end it.
+func (w *world) run(s *session.Session) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	stop = func() {
+		cancel()
+		for err := range done {
+			if err != nil {
+				w.Errorf("session: %v", err)
+			}
+			close(done)
+		}
+	}
+	w.Cleanup(stop)
+	return stop
+}
+
+// lock returns a handle on the test's lock in a session of its own.
+func (w *world) lock(name string) *lock.Lock {
+	w.Helper()
+	return w.lockIn(w.session(name), name)
+}
+
+func (w *world) lockIn(s *session.Session, identifier string) *lock.Lock {
+	w.Helper()
+	l, err := lock.New(s, path, lock.Options{Identifier: identifier})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return l
+}
+
+func (w *world) acquire(l *lock.Lock) *lock.Held {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+	defer cancel()
+	h, err := l.Acquire(ctx)
+	if err != nil {
+		w.Fatalf("acquire: %v", err)
+	}
+	w.Cleanup(func() { _ = h.Release(context.WithoutCancel(w.Context())) })
+	return h
+}
+
+// acquiring is an Acquire that goes on in the background.
+type acquiring struct {
+	held *lock.Held
+	err  error
+	done chan struct{}
+}
+
+func (a *acquiring) ended() bool {
+	select {
+	case <-a.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (w *world) acquireLater(ctx context.Context, l *lock.Lock) *acquiring {
+	a := &acquiring{done: make(chan struct{})}
+	go func() {
+		defer close(a.done)
+		if a.held, a.err = l.Acquire(ctx); a.err == nil {
+			w.Cleanup(func() { _ = a.held.Release(context.WithoutCancel(w.Context())) })
+		}
+	}()
+	return a
+}
+
+func (w *world) release(h *lock.Held) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+	defer cancel()
+	if err := h.Release(ctx); err != nil {
+		w.Errorf("release: %v", err)
+	}
+}
+
+var contender = regexp.MustCompile(`^[0-9a-f]{32}__lock__\d{10}$`)
+
+// contenders returns the children that are contenders, in their order.
+func (w *world) contenders() []string {
+	var list []string
+	for _, name := range w.srv.Children(path) {
+		if strings.Contains(name, "__lock__") {
+			list = append(list, name)
+		}
+	}
+	slices.SortFunc(list, func(a, b string) int { return strings.Compare(a[len(a)-10:], b[len(b)-10:]) })
+	return list
+}
+
+func (w *world) wantContenders(n int) []string {
+	w.Helper()
+	list := w.contenders()
+	if len(list) != n {
+		w.Errorf("%d contenders, want %d: %q", len(list), n, list)
+	}
+	return list
+}
+
+// id returns the ZooKeeper session id of a session.
+func (w *world) id(s *session.Session) int64 {
+	w.Helper()
+	inc, err := s.Incarnation(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return inc.SessionID()
+}
+
+// ended waits until a hold ends and checks its cause.
+func (w *world) ended(h *lock.Held, want error) {
+	w.Helper()
+	select {
+	case <-h.Context().Done():
+	case <-time.After(time.Minute):
+		w.Fatal("the hold goes on")
+	}
+	if cause := context.Cause(h.Context()); !errors.Is(cause, want) {
+		w.Errorf("the hold ended with %v, want %v", cause, want)
+	}
+}
+
+func is(op zktest.Op) func(zktest.Request) bool {
+	return func(r zktest.Request) bool { return r.Op == op }
+}

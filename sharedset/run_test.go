@@ -1,0 +1,260 @@
+package sharedset_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/sharedset"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// A reader creates nothing; it sees the znode come, change, go and come back.
+func TestRunFollowsTheZnode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.set("a", sharedset.Options{})
+		if s.View() != nil {
+			t.Error("a view before the first read")
+		}
+		w.start(s.Run)
+		v := w.wait(s, "of the missing znode", func(v *sharedset.View) bool { return !v.Exists })
+		if v.Version != 1 || v.Items != nil || v.Err != nil || v.Mzxid != 0 || v.Incarnation == nil || v.At != time.Now() {
+			t.Errorf("first view: %+v", v)
+		}
+		time.Sleep(time.Minute)
+		if _, _, ok := w.srv.Get("/kiel"); ok {
+			t.Error("Run made something")
+		}
+		w.write("")
+		v = w.waitItems(s)
+		if v.Version != 2 || !v.Exists {
+			t.Errorf("the empty set: %+v", v)
+		}
+		w.write(`["t:2","t:10","t:2"]`)
+		v = w.waitItems(s, "t:10", "t:2")
+		if _, stat, _ := w.srv.Get(path); v.Version != 3 || v.Mzxid != stat.Mzxid {
+			t.Errorf("%+v", v)
+		}
+		if err := w.srv.Delete(path); err != nil {
+			t.Fatal(err)
+		}
+		v = w.wait(s, "of the deleted znode", func(v *sharedset.View) bool { return !v.Exists })
+		if v.Version != 4 || len(v.Items) != 0 || v.Err != nil || v.Mzxid != 0 {
+			t.Errorf("deleted: %+v", v)
+		}
+		w.add(s, 1, "t:1")
+		w.waitItems(s, "t:1")
+	})
+}
+
+// Versions grow only when the content changes, but the view says when and under
+// which incarnation it was read last.
+func TestVersionsGrowOnlyOnChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(`["t:0", "t:1"]`)
+		s := w.running("a")
+		first := w.waitItems(s, "t:0", "t:1")
+		w.write(`["t:1","t:0"]`)
+		synctest.Wait()
+		v := s.View()
+		if v.Version != first.Version || v.Mzxid <= first.Mzxid {
+			t.Errorf("%+v, before %+v", v, first)
+		}
+		time.Sleep(time.Minute)
+		v = s.View()
+		if age := time.Since(v.At); v.Version != first.Version || age > 15*time.Second {
+			t.Errorf("version %d, read %v ago", v.Version, age)
+		}
+		w.srv.KillSession(w.srv.Sessions()[0].ID)
+		v = w.wait(s, "of the next incarnation", func(v *sharedset.View) bool { return v.Incarnation != first.Incarnation })
+		if v.Version != first.Version || !slices.Equal(v.Items, first.Items) {
+			t.Errorf("%+v", v)
+		}
+	})
+}
+
+// Garbage leaves the last good items in force, until the next good write.
+func TestGarbageThenRepair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write("garbage")
+		s := w.running("a")
+		v := w.wait(s, "with an error", func(v *sharedset.View) bool { return v.Err != nil })
+		if len(v.Items) != 0 || !v.Exists || !errors.Is(v.Err, sharedset.ErrUnreadable) {
+			t.Errorf("no good items before: %+v", v)
+		}
+		w.write(`["t:0"]`)
+		good := w.waitItems(s, "t:0")
+		w.write(`["t:0", 1]`)
+		v = w.wait(s, "with an error", func(v *sharedset.View) bool { return v.Err != nil })
+		if !slices.Equal(v.Items, good.Items) || v.Version != good.Version+1 || !v.Exists ||
+			!strings.Contains(v.Err.Error(), path) || !strings.Contains(v.Err.Error(), "byte 8") {
+			t.Errorf("%+v", v)
+		}
+		time.Sleep(time.Minute)
+		if now := s.View(); now.Version != v.Version {
+			t.Errorf("version %d after %d: nothing has changed", now.Version, v.Version)
+		}
+		w.write(strings.Repeat("[", 1<<20))
+		v = w.wait(s, "of the next garbage", func(v2 *sharedset.View) bool { return v2.Version > v.Version })
+		if v.Err == nil || !slices.Equal(v.Items, good.Items) {
+			t.Errorf("%v, %q", v.Err, v.Items)
+		}
+		w.write(`["t:0"]`)
+		v = w.waitItems(s, "t:0")
+		if v.Err != nil {
+			t.Error(v.Err)
+		}
+	})
+}
+
+// A read that the ACL denies is an error in the view, and is tried again.
+func TestDeniedRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(`["t:0"]`)
+		s := w.running("a")
+		w.waitItems(s, "t:0")
+		var deny atomic.Bool
+		deny.Store(true)
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if deny.Load() && r.Op == zktest.OpGetData && r.Path == path {
+				return zktest.Action{Err: zktest.ErrNoAuth}
+			}
+			return zktest.Action{}
+		})
+		w.write(`["t:0", "t:1"]`)
+		v := w.wait(s, "with an error", func(v *sharedset.View) bool { return v.Err != nil })
+		if !errors.Is(v.Err, session.ErrNoAuth) || !v.Exists || !slices.Equal(v.Items, []string{"t:0"}) {
+			t.Errorf("%+v", v)
+		}
+		before := w.srv.Stats().Requests[zktest.OpGetData]
+		time.Sleep(time.Minute)
+		if n := w.srv.Stats().Requests[zktest.OpGetData] - before; n < 3 || n > 12 {
+			t.Errorf("%d reads in a minute", n)
+		}
+		deny.Store(false)
+		w.waitItems(s, "t:0", "t:1")
+	})
+}
+
+// A link that breaks, a session that is lost, data that is wiped: the view follows.
+func TestRunSurvives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(`["t:0"]`)
+		s := w.running("a")
+		w.waitItems(s, "t:0")
+		client := w.nw.Client("a")
+
+		client.Refuse()
+		client.Cut()
+		time.Sleep(time.Second)
+		w.write(`["t:1"]`)
+		time.Sleep(time.Second)
+		client.Heal()
+		w.waitItems(s, "t:1")
+
+		client.BlackHole(zktest.Both)
+		w.write(`["t:2"]`)
+		time.Sleep(time.Minute)
+		if v := s.View(); !slices.Equal(v.Items, []string{"t:1"}) || v.Incarnation.Context().Err() == nil {
+			t.Errorf("behind the black hole: %+v", v)
+		}
+		client.Heal()
+		w.waitItems(s, "t:2")
+
+		w.srv.Restart(true)
+		w.wait(s, "of the missing znode", func(v *sharedset.View) bool { return !v.Exists })
+		w.write(`["t:3"]`)
+		w.waitItems(s, "t:3")
+	})
+}
+
+func TestRunEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.nw.Refuse()
+		s := w.set("a", sharedset.Options{})
+		for range 2 { // without a connection, and with one; it may be run again
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- s.Run(ctx) }()
+			time.Sleep(5 * time.Second)
+			cancel()
+			synctest.Wait()
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Error(err)
+				}
+			default:
+				t.Fatal("Run goes on")
+			}
+			w.nw.Heal()
+		}
+	})
+}
+
+func TestRunEndsWithTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Dial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := w.start(s.Run)
+		set, err := sharedset.New(s, path, sharedset.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- set.Run(t.Context()) }()
+		time.Sleep(time.Second)
+		stop()
+		if err := <-done; !errors.Is(err, session.ErrClosed) || !strings.Contains(err.Error(), path) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// Updates skips what a slow caller missed and always reaches the latest.
+func TestUpdates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(`["a"]`)
+		s := w.running("a")
+		var got []string
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for v := range s.Updates(ctx) {
+			got = append(got, strings.Join(v.Items, ""))
+			switch len(got) {
+			case 1:
+				for _, item := range "bcdef" {
+					w.write(`["` + string(item) + `"]`)
+					synctest.Wait()
+				}
+			case 2:
+				cancel()
+			}
+		}
+		if !slices.Equal(got, []string{"a", "f"}) {
+			t.Errorf("got %q", got)
+		}
+		for range s.Updates(ctx) {
+			t.Error("a view though the context has ended")
+		}
+		for range s.Updates(t.Context()) {
+			break
+		}
+	})
+}

@@ -1,0 +1,442 @@
+package sharedset_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/kielgo/kiel/recipe/lock"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/sharedset"
+	"github.com/kielgo/kiel/zktest"
+)
+
+func TestNewRefuses(t *testing.T) {
+	s, err := session.New([]string{"zk:2181"}, session.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := prometheus.NewRegistry()
+	taken.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "kiel_sharedset_updates_total", Help: "another"}))
+	tests := map[string]struct {
+		s    *session.Session
+		path string
+		opts sharedset.Options
+		want string
+	}{
+		"no session":        {nil, path, sharedset.Options{}, "no session"},
+		"path":              {s, "kiel", sharedset.Options{}, `kiel`},
+		"timeout":           {s, path, sharedset.Options{LockTimeout: -time.Second}, "LockTimeout is negative: -1s"},
+		"identifier":        {s, path, sharedset.Options{Identifier: "\xff"}, "Identifier"},
+		"metric's conflict": {s, path, sharedset.Options{Registerer: taken}, "register"},
+	}
+	for what, tt := range tests {
+		if _, err := sharedset.New(tt.s, tt.path, tt.opts); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, want an error with %q", what, err, tt.want)
+		}
+	}
+}
+
+// The bytes are those of Python's json.dumps of the sorted list; what is there is kept.
+func TestAddAndRemove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.set("a", sharedset.Options{})
+		w.add(s, 3, "t:2", "café:0", "t:10", "t:2")
+		w.wantData(`["caf\u00e9:0", "t:10", "t:2"]`)
+		w.add(s, 1, "t:2", "a:0")
+		w.wantData(`["a:0", "caf\u00e9:0", "t:10", "t:2"]`)
+		w.remove(s, 2, "t:10", "café:0", "x")
+		w.wantData(`["a:0", "t:2"]`)
+		w.remove(s, 2, "a:0", "t:2")
+		w.wantData(`[]`)
+		w.add(s, 1, "😀 \"quoted\" \\ /")
+		w.wantData(`["\ud83d\ude00 \"quoted\" \\ /"]`)
+		// kiel's order means nothing, and it is left alone when there is nothing to change.
+		w.write(`["t:2","t:10" , "t:2"]`)
+		w.add(s, 0, "t:10")
+		w.remove(s, 0, "x")
+		w.wantData(`["t:2","t:10" , "t:2"]`)
+		w.add(s, 1, "t:1")
+		w.wantData(`["t:1", "t:10", "t:2"]`)
+		w.wantNoContenders()
+		if _, stat, _ := w.srv.Get(path); stat.EphemeralOwner != 0 {
+			t.Error("the znode is ephemeral")
+		}
+	})
+}
+
+func TestMissingZnode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.set("a", sharedset.Options{})
+		w.remove(s, 0, "t:0")
+		if _, _, ok := w.srv.Get("/kiel"); ok {
+			t.Error("Remove made something")
+		}
+		w.add(s, 0)
+		if data, _, ok := w.srv.Get(path); !ok || data == nil || len(data) > 0 {
+			t.Errorf("after Add of nothing: %q, %v", data, ok)
+		}
+		w.add(s, 1, "t:0")
+		w.wantData(`["t:0"]`)
+		if err := w.srv.Delete("/kiel"); err != nil {
+			t.Fatal(err)
+		}
+		w.add(s, 1, "t:0")
+		w.wantData(`["t:0"]`)
+	})
+}
+
+// What changes nothing takes no lock and writes nothing.
+func TestNothingToDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(`["t:0"]`)
+		s := w.set("a", sharedset.Options{})
+		w.add(s, 0)
+		w.add(s, 0, "t:0")
+		w.remove(s, 0, "t:1")
+		w.remove(s, 0)
+		if _, stat, _ := w.srv.Get(path); stat.Version != 1 || stat.NumChildren != 0 {
+			t.Errorf("stat %+v", stat)
+		}
+	})
+}
+
+func TestRefusedItems(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.set("a", sharedset.Options{})
+		for _, item := range []string{"a\xff", "a\x00", "a\nb", "\x1b[m", "\x7f", "a\u0085", "\xed\xa0\x80"} {
+			if n, err := s.Add(t.Context(), "t:0", item); n != 0 || !errors.Is(err, sharedset.ErrInvalidItem) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%q: %d, %v", item, n, err)
+			}
+		}
+		if _, _, ok := w.srv.Get("/kiel"); ok {
+			t.Error("something was written")
+		}
+		// One that another has written stays, and can be removed.
+		w.write(`["a\u0000", "b"]`)
+		w.add(s, 1, "c")
+		w.wantData(`["a\u0000", "b", "c"]`)
+		w.remove(s, 1, "a\x00")
+		w.wantData(`["b", "c"]`)
+	})
+}
+
+// What can't be read is never written over.
+func TestUnreadableIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.set("a", sharedset.Options{})
+		for _, garbage := range []string{"{}", "null", `["a", 1]`, `["a"`, `[["a"]]`, "\ufeff[]", " ", "\x1f\x8b", `["\ud800"]`} {
+			w.write(garbage)
+			_, err := s.Add(t.Context(), "t:0")
+			if !errors.Is(err, sharedset.ErrUnreadable) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "byte ") {
+				t.Errorf("add to %q: %v", garbage, err)
+			}
+			if _, err := s.Remove(t.Context(), "t:0"); !errors.Is(err, sharedset.ErrUnreadable) {
+				t.Errorf("remove from %q: %v", garbage, err)
+			}
+			w.wantData(garbage)
+		}
+		w.write("")
+		w.add(s, 1, "t:0")
+		w.wantData(`["t:0"]`)
+		// It became unreadable between the first look and the lock.
+		w.hookOnce(func(r *zktest.Request) bool { return r.Op == zktest.OpCreate }, func() { w.write("{}") })
+		if _, err := s.Add(t.Context(), "t:1"); !errors.Is(err, sharedset.ErrUnreadable) {
+			t.Error(err)
+		}
+		w.wantData("{}")
+		w.wantNoContenders()
+	})
+}
+
+// hookOnce does something just before the first request that matches is executed.
+func (w *world) hookOnce(match func(*zktest.Request) bool, do func()) {
+	var once sync.Once
+	w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		if match(r) {
+			once.Do(do)
+		}
+		return zktest.Action{}
+	})
+}
+
+// isWrite matches the request that writes the set, not the proofs of life.
+func isWrite(r *zktest.Request) bool {
+	return r.Op == zktest.OpMulti && slices.ContainsFunc(r.Ops, func(r zktest.Request) bool { return r.Op == zktest.OpSetData })
+}
+
+func TestTooLarge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.set("a", sharedset.Options{})
+		items := func(from, to int) []string {
+			var list []string
+			for i := from; i < to; i++ {
+				list = append(list, fmt.Sprintf("a-topic-with-some-name:%06d", i)) // 29 bytes, and 4 of JSON
+			}
+			return list
+		}
+		w.add(s, 31_000, items(0, 31_000)...)
+		before := w.data()
+		_, err := s.Add(t.Context(), items(31_000, 33_000)...)
+		if !errors.Is(err, sharedset.ErrTooLarge) {
+			t.Fatalf("got %v", err)
+		}
+		for _, number := range []string{"33000 items", "1089000 bytes", "limit is 1047551", path} {
+			if !strings.Contains(err.Error(), number) {
+				t.Errorf("%q is not in: %v", number, err)
+			}
+		}
+		w.wantData(before)
+		w.wantNoContenders()
+		w.add(s, 600, items(31_000, 31_600)...)
+	})
+}
+
+// A change that comes between our read and our write is not lost, though its writer
+// knows no lock: that is how a Python member writes whose session has expired.
+func TestConflict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(`["t:0"]`)
+		reg := prometheus.NewRegistry()
+		s := w.set("a", sharedset.Options{Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"group": "g"}, reg)})
+		w.hookOnce(isWrite, func() { w.write(`["p:0", "t:0"]`) })
+		w.add(s, 1, "t:1")
+		w.wantData(`["p:0", "t:0", "t:1"]`)
+		w.hookOnce(isWrite, func() { w.write(`["t:0"]`) })
+		w.remove(s, 0, "t:1") // the other was faster
+		w.wantData(`["t:0"]`)
+		w.remove(s, 1, "t:0")
+		if _, err := s.Add(t.Context(), "\x00"); err == nil {
+			t.Error("added")
+		}
+		want := `# HELP kiel_sharedset_updates_total Changes of the shared set asked for, by operation and result; a conflict is a write that came too late and was made again.
+# TYPE kiel_sharedset_updates_total counter
+kiel_sharedset_updates_total{group="g",op="add",result="conflict"} 1
+kiel_sharedset_updates_total{group="g",op="add",result="error"} 1
+kiel_sharedset_updates_total{group="g",op="add",result="noop"} 0
+kiel_sharedset_updates_total{group="g",op="add",result="ok"} 1
+kiel_sharedset_updates_total{group="g",op="remove",result="conflict"} 1
+kiel_sharedset_updates_total{group="g",op="remove",result="error"} 0
+kiel_sharedset_updates_total{group="g",op="remove",result="noop"} 1
+kiel_sharedset_updates_total{group="g",op="remove",result="ok"} 1
+`
+		if err := testutil.GatherAndCompare(reg, strings.NewReader(want)); err != nil {
+			t.Error(err)
+		}
+		if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
+			t.Error(problems, err)
+		}
+	})
+}
+
+// The reply to the write is lost: it is looked at, not made again.
+func TestLostReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(`["t:0"]`)
+		s := w.set("a", sharedset.Options{})
+		w.srv.LoseReply(1, func(r zktest.Request) bool { return isWrite(&r) })
+		w.add(s, 2, "t:1", "t:2")
+		w.wantData(`["t:0", "t:1", "t:2"]`)
+		if _, stat, _ := w.srv.Get(path); stat.Version != 2 {
+			t.Errorf("version %d: written again", stat.Version)
+		}
+		w.srv.LoseReply(1, func(r zktest.Request) bool { return isWrite(&r) })
+		w.remove(s, 1, "t:1")
+		w.wantData(`["t:0", "t:2"]`)
+		w.wantNoContenders()
+	})
+}
+
+// The request itself is lost: it is made again.
+func TestLostRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.set("a", sharedset.Options{})
+		for i := range 3 {
+			cuts := 0
+			w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+				cut := isWrite(r) && cuts <= i
+				if cut {
+					cuts++
+				}
+				return zktest.Action{Cut: cut}
+			})
+			w.add(s, 1, fmt.Sprint(i))
+		}
+		w.wantData(`["0", "1", "2"]`)
+		w.wantNoContenders()
+	})
+}
+
+// The session ends in the middle of a change, its write may or may not have happened.
+func TestSessionKilled(t *testing.T) {
+	for what, match := range map[string]func(*zktest.Request) bool{
+		"before the lock":  func(r *zktest.Request) bool { return r.Op == zktest.OpCreate },
+		"in the lock":      func(r *zktest.Request) bool { return r.Op == zktest.OpGetChildren2 },
+		"before the write": isWrite,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.write(`["t:0"]`)
+			s := w.set("a", sharedset.Options{})
+			w.hookOnce(match, func() { w.srv.KillSession(w.srv.Sessions()[0].ID) })
+			w.add(s, 1, "t:1")
+			if got := w.data(); got != `["t:0", "t:1"]` {
+				t.Errorf("%s: %s", what, got)
+			}
+			w.wantNoContenders()
+		})
+	}
+}
+
+// Somebody removes our contender before we write: we must not write without a lock.
+func TestLockLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(`["t:0"]`)
+		s := w.set("a", sharedset.Options{})
+		writes := 0
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if isWrite(r) {
+				if writes++; writes == 1 {
+					if err := w.srv.Delete(path + "/lock/" + w.contenders()[0]); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			return zktest.Action{}
+		})
+		w.add(s, 1, "t:1")
+		w.wantData(`["t:0", "t:1"]`)
+		if writes != 2 {
+			t.Errorf("%d writes, want one that is refused and one more", writes)
+		}
+		w.wantNoContenders()
+	})
+}
+
+// Ten members of five processes change the set at once, and somebody without a lock
+// besides: nothing is lost.
+func TestConcurrentChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(`["old:0", "old:1", "old:2", "old:3", "old:4"]`)
+		var wg sync.WaitGroup
+		var want []string
+		for i := range 5 {
+			s := w.set(fmt.Sprint("member", i), sharedset.Options{})
+			for j := range 2 {
+				item := fmt.Sprintf("new:%d%d", i, j)
+				want = append(want, item)
+				wg.Go(func() {
+					w.add(s, 1, item)
+					w.add(s, 1, item+"x")
+					w.remove(s, 1, item+"x")
+				})
+			}
+			wg.Go(func() { w.remove(s, 1, fmt.Sprint("old:", i)) })
+		}
+		wg.Wait()
+		got, err := sharedset.Decode([]byte(w.data()))
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("got %q, %v, want %q", got, err, want)
+		}
+		w.wantNoContenders()
+	})
+}
+
+// Another holds the lock for ever: the error names its znode.
+func TestBlocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(`["t:0"]`)
+		stale := path + "/lock/514e5a831836450cb1a56c741e990fd8__lock__0000000000"
+		if err := w.srv.Create(stale, []byte("host-7")); err != nil {
+			t.Fatal(err)
+		}
+		s := w.set("a", sharedset.Options{LockTimeout: 20 * time.Second})
+		start := time.Now()
+		_, err := s.Add(t.Context(), "t:1")
+		blocked, ok := errors.AsType[*lock.BlockedError](err)
+		if !ok || blocked.Blocker != stale || blocked.Identifier != "host-7" || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if !strings.Contains(err.Error(), stale) || !strings.Contains(err.Error(), "no lock within 20s") {
+			t.Errorf("message: %v", err)
+		}
+		if d := time.Since(start); d != 20*time.Second {
+			t.Errorf("after %v", d)
+		}
+		// The caller's context may end it sooner.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start = time.Now()
+		_, err = s.Remove(ctx, "t:0")
+		if blocked, ok := errors.AsType[*lock.BlockedError](err); !ok || blocked.Blocker != stale || time.Since(start) != time.Second {
+			t.Errorf("got %v after %v", err, time.Since(start))
+		}
+		w.wantData(`["t:0"]`)
+		// What changes nothing is not blocked.
+		w.add(s, 0, "t:0")
+		synctest.Wait()
+		if list := w.contenders(); len(list) != 1 {
+			t.Errorf("contenders: %q", list)
+		}
+	})
+}
+
+// Without a session every call ends with its context.
+func TestCallsEndWithTheirContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.nw.Refuse()
+		s := w.set("a", sharedset.Options{})
+		for what, call := range map[string]func(context.Context, ...string) (int, error){"Add": s.Add, "Remove": s.Remove} {
+			why := errors.New("enough")
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, why)
+			start := time.Now()
+			if _, err := call(ctx, "t:0"); !errors.Is(err, why) || !strings.Contains(err.Error(), path) || time.Since(start) != time.Second {
+				t.Errorf("%s: %v after %v", what, err, time.Since(start))
+			}
+			cancel()
+		}
+	})
+}
+
+// The caller gives up while the write is under way: that is told apart from a change
+// that surely was not made.
+func TestGivingUpDuringTheWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(`["t:0"]`)
+		s := w.set("a", sharedset.Options{})
+		w.hookOnce(isWrite, func() { w.nw.Client("a").BlackHole(zktest.ToClient) })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := s.Add(ctx, "t:1")
+		if !errors.Is(err, session.ErrUncertain) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		w.nw.Client("a").Heal()
+		time.Sleep(15 * time.Second)
+		w.wantData(`["t:0", "t:1"]`)
+		w.wantNoContenders()
+	})
+}
