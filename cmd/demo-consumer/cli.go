@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+const (
+	helpWidth   = 80
+	description = `Shares the partitions of Kafka topics among the members of a group that meet in ZooKeeper. Without a command it plays a narrated scenario on embedded servers: no ZooKeeper, Kafka, Java or Docker needed.`
+	examples    = `Examples:
+  demo-consumer                       the narrated scenario, under a minute
+  demo-consumer servers               an embedded ZooKeeper and Kafka to play with
+  demo-consumer consume --print value       a member; start some, in terminals
+  demo-consumer produce --rate 20 --count 1000        made-up orders, 20 a second
+  demo-consumer produce --keyed lines.txt      "key<TAB>value" lines from a file
+  seq 100 | demo-consumer produce -                  lines from standard input
+
+Every flag can be given by the environment variable named behind it.
+Exit codes: 0 all well; 1 failed (demo: lost or owned twice); 2 bad usage.
+`
+)
+
+// cli is the command line.
+type cli struct {
+	Demo    demoCmd    `cmd:"" default:"1" help:"Play the narrated scenario on embedded servers (the default)."`
+	Produce produceCmd `cmd:"" help:"Write messages to a topic: lines of a file, or made-up orders."`
+	Consume consumeCmd `cmd:"" help:"Be one member of a group and consume."`
+	Servers serversCmd `cmd:"" help:"Run the embedded ZooKeeper and Kafka until stopped."`
+}
+
+type kafkaFlags struct {
+	Kafka []string `default:"localhost:9092" env:"KIEL_KAFKA" placeholder:"HOST:PORT,…" help:"Kafka's bootstrap servers (${default})."`
+}
+
+type zooKeeperFlags struct {
+	ZooKeeper string `name:"zookeeper" default:"localhost:2181" env:"KIEL_ZOOKEEPER" placeholder:"HOST:PORT,…[/ROOT]" help:"ZooKeeper's servers, with an optional root behind the last (${default})."`
+}
+
+type produceCmd struct {
+	kafkaFlags
+	Topic      string  `default:"orders" env:"KIEL_TOPIC" help:"Topic to write to (${default}); created when missing."`
+	Partitions int32   `default:"12" env:"KIEL_PARTITIONS" help:"Partitions of a topic that is created (${default})."`
+	Keyed      bool    `env:"KIEL_KEYED" help:"Lines are key<TAB>value."`
+	Rate       float64 `default:"10" env:"KIEL_RATE" help:"Made-up orders a second (${default}); 0: as fast as possible."`
+	Count      int64   `default:"0" env:"KIEL_COUNT" help:"Stop after so many messages; 0: go on until stopped, or until the file ends."`
+	File       string  `arg:"" optional:"" help:"File with one message a line, - for standard input; without it orders are made up."`
+}
+
+type consumeCmd struct {
+	zooKeeperFlags
+	kafkaFlags
+	Group          string        `default:"demo" env:"KIEL_GROUP" help:"Group to join (${default})."`
+	Topic          []string      `default:"orders" env:"KIEL_TOPIC" help:"Topic to consume (${default}); repeatable."`
+	Name           string        `env:"KIEL_NAME" help:"Name of this member; by default host:pid."`
+	Function       string        `default:"roundrobin" enum:"roundrobin,range" env:"KIEL_FUNCTION" help:"Allocation function: ${enum} (${default}). All members need one in common."`
+	SessionTimeout time.Duration `default:"10s" env:"KIEL_SESSION_TIMEOUT" help:"ZooKeeper session timeout to ask for (${default}): a crashed member's partitions are free after it."`
+	From           string        `default:"earliest" enum:"earliest,latest" env:"KIEL_FROM" help:"Where a partition without a committed offset starts: ${enum} (${default})."`
+	Print          string        `default:"none" enum:"none,value,json" env:"KIEL_PRINT" help:"What to print of each message: ${enum} (${default})."`
+	Metrics        string        `env:"KIEL_METRICS" placeholder:"HOST:PORT" help:"Serve Prometheus metrics at this address under /metrics."`
+	Events         string        `env:"KIEL_EVENTS" placeholder:"FILE" help:"Append one JSON object a line for everything that happens to FILE."`
+	Work           time.Duration `default:"0s" env:"KIEL_WORK" help:"How long handling a message takes (${default}); to see what slow handlers do."`
+	Verbose        bool          `short:"v" env:"KIEL_VERBOSE" help:"Log protocol steps too."`
+}
+
+type serversCmd struct {
+	ZooKeeper  string        `name:"zookeeper" default:"localhost:2181" env:"KIEL_ZOOKEEPER" placeholder:"HOST:PORT" help:"Address to serve ZooKeeper's protocol on (${default})."`
+	Kafka      string        `default:"localhost:9092" env:"KIEL_KAFKA" placeholder:"HOST:PORT" help:"Address to serve Kafka's protocol on (${default})."`
+	Topic      []string      `default:"orders" env:"KIEL_TOPIC" help:"Topic to create (${default}); repeatable."`
+	Partitions int32         `default:"12" env:"KIEL_PARTITIONS" help:"Partitions of each topic (${default})."`
+	Tick       time.Duration `default:"2s" env:"KIEL_TICK" help:"ZooKeeper's tick; session timeouts lie between 2 and 20 of them (${default})."`
+}
+
+type demoCmd struct {
+	Verbose bool `short:"v" help:"Log what the members do too."`
+}
+
+// helpWithExamples prints kong's help and, for the whole program, examples.
+func helpWithExamples(options kong.HelpOptions, ctx *kong.Context) error {
+	if err := kong.DefaultHelpPrinter(options, ctx); err != nil {
+		return err
+	}
+	if sel := ctx.Selected(); sel == nil || sel.Name == "demo" {
+		fmt.Fprint(ctx.Stdout, "\n"+examples)
+	}
+	return nil
+}
+
+// splitZooKeeper takes kazoo's form "h1:2181,h2:2181/root" apart.
+func splitZooKeeper(hosts string) (servers []string, root string, err error) {
+	hosts, path, found := strings.Cut(hosts, "/")
+	if found && path != "" {
+		root = "/" + strings.TrimSuffix(path, "/")
+	}
+	for s := range strings.SplitSeq(hosts, ",") {
+		if s = strings.TrimSpace(s); s != "" {
+			servers = append(servers, s)
+		}
+	}
+	if len(servers) == 0 {
+		return nil, "", &usageError{fmt.Errorf("--zookeeper %q names no server; give host:port", hosts)}
+	}
+	return servers, root, nil
+}
+
+func checkAddress(flag, address string) error {
+	if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
+		return &usageError{fmt.Errorf("--%s %q is not host:port", flag, address)}
+	}
+	return nil
+}

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/internal/eventlog"
+	"github.com/kielgo/kiel/session"
+)
+
+// Run consumes until it is told to stop or something fatal happens.
+func (c *consumeCmd) Run(rc *runContext) error {
+	servers, root, err := splitZooKeeper(c.ZooKeeper)
+	if err != nil {
+		return err
+	}
+	logger := newLogger(rc.console, c.Verbose)
+	registry := prometheus.NewRegistry()
+	observe, closeEvents, err := c.openEvents(logger)
+	if err != nil {
+		return err
+	}
+	defer closeEvents()
+	stopMetrics, err := c.serveMetrics(rc, registry, logger)
+	if err != nil {
+		return err
+	}
+	defer stopMetrics()
+
+	zk, err := session.New(servers, session.Options{Timeout: c.SessionTimeout, Chroot: root, Logger: logger})
+	if err != nil {
+		return &usageError{err}
+	}
+	config := kafkaConfig()
+	config.Consumer.Return.Errors = true
+	group, err := consumer.New(zk, c.Kafka, c.Group, consumer.Options{
+		Name:       c.memberName(),
+		Config:     config,
+		From:       startOf(c.From),
+		Func:       functionNamed(c.Function),
+		Observer:   observe,
+		Logger:     logger,
+		Registerer: registry,
+	})
+	if err != nil {
+		return &usageError{err}
+	}
+
+	ctx, cancel := context.WithCancelCause(rc)
+	defer cancel(nil)
+	var parts sync.WaitGroup
+	parts.Go(func() {
+		if err := zk.Run(ctx); err != nil {
+			cancel(fmt.Errorf("ZooKeeper: %w", err))
+		}
+	})
+	parts.Go(func() {
+		for err := range group.Errors() {
+			fmt.Fprintln(rc.err, "demo-consumer:", err)
+		}
+	})
+	out := &printer{format: c.Print, w: bufio.NewWriter(rc.out)}
+	err = group.Consume(ctx, c.Topic, &handler{work: c.Work, out: out})
+	err = errors.Join(err, group.Close())
+	fatal := context.Cause(ctx)
+	cancel(nil)
+	parts.Wait()
+	if rc.Err() == nil && ctx.Err() != nil && err == nil {
+		err = fatal
+	}
+	return errors.Join(err, out.flush())
+}
+
+func (c *consumeCmd) memberName() string {
+	if c.Name != "" {
+		return c.Name
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	return fmt.Sprintf("%s:%d", host, os.Getpid())
+}
+
+// openEvents returns the observer that writes the event log; it flushes nothing,
+// as every line is one write.
+func (c *consumeCmd) openEvents(logger *slog.Logger) (observe func(consumer.Event), closeFile func(), err error) {
+	if c.Events == "" {
+		return nil, func() {}, nil
+	}
+	f, err := os.OpenFile(c.Events, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, nil, &usageError{fmt.Errorf("--events: %w", err)}
+	}
+	w, member := eventlog.NewWriter(f), c.memberName()
+	observe = func(e consumer.Event) {
+		if err := w.Write(logEvent(member, e), monotonic); err != nil {
+			logger.Error("event log", "err", err)
+		}
+	}
+	return observe, func() {
+		if err := f.Close(); err != nil {
+			logger.Error("event log", "err", err)
+		}
+	}, nil
+}
+
+// serveMetrics serves /metrics and nothing else.
+func (c *consumeCmd) serveMetrics(rc *runContext, reg *prometheus.Registry, logger *slog.Logger) (stop func(), err error) {
+	if c.Metrics == "" {
+		return func() {}, nil
+	}
+	if err := checkAddress("metrics", c.Metrics); err != nil {
+		return nil, err
+	}
+	l, err := (&net.ListenConfig{}).Listen(rc, "tcp", c.Metrics)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("--metrics: %w", err)}
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			logger.Error("metrics server", "err", err)
+		}
+	}()
+	fmt.Fprintf(rc.err, "metrics at http://%s/metrics\n", l.Addr())
+	return func() {
+		if err := srv.Close(); err != nil {
+			logger.Error("metrics server", "err", err)
+		}
+		<-done
+	}, nil
+}
+
+func startOf(from string) consumer.From {
+	if from == "latest" {
+		return consumer.Latest
+	}
+	return consumer.Earliest
+}
+
+func functionNamed(name string) allocfn.Func {
+	if name == "range" {
+		return allocfn.Range()
+	}
+	return allocfn.RoundRobin()
+}
+
+func newLogger(c console, verbose bool) *slog.Logger {
+	level := slog.LevelInfo
+	if verbose {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(c.err, &slog.HandlerOptions{Level: level}))
+}
+
+// handler is an ordinary sarama handler: it knows nothing of kiel.
+type handler struct {
+	work time.Duration
+	out  *printer
+}
+
+func (h *handler) Setup(sarama.ConsumerGroupSession) error   { return nil }
+func (h *handler) Cleanup(sarama.ConsumerGroupSession) error { return nil }
+
+func (h *handler) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+	for m := range claim.Messages() {
+		if h.work > 0 {
+			time.Sleep(h.work)
+		}
+		if err := h.out.print(m); err != nil {
+			return fmt.Errorf("print %s:%d offset %d: %w", m.Topic, m.Partition, m.Offset, err)
+		}
+		s.MarkMessage(m, "")
+	}
+	return h.out.flush()
+}
+
+// printer prints messages; several partitions share it.
+type printer struct {
+	format string
+	mu     sync.Mutex
+	w      *bufio.Writer
+}
+
+// printed is a message as --print json shows it.
+type printed struct {
+	Topic     string    `json:"topic"`
+	Partition int32     `json:"partition"`
+	Offset    int64     `json:"offset"`
+	Timestamp time.Time `json:"timestamp"`
+	Key       *string   `json:"key"`
+	Value     *string   `json:"value"`
+}
+
+func (p *printer) print(m *sarama.ConsumerMessage) error {
+	if p.format == "none" {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	line := m.Value
+	if p.format == "json" {
+		var err error
+		line, err = json.Marshal(printed{m.Topic, m.Partition, m.Offset, m.Timestamp, textOf(m.Key), textOf(m.Value)})
+		if err != nil {
+			return err
+		}
+	}
+	if _, err := p.w.Write(append(line, '\n')); err != nil {
+		return err
+	}
+	return p.w.Flush()
+}
+
+func (p *printer) flush() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.w.Flush()
+}
+
+func textOf(b []byte) *string {
+	if b == nil {
+		return nil
+	}
+	return new(string(b))
+}

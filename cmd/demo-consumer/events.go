@@ -1,0 +1,28 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/internal/eventlog"
+)
+
+// logEvent turns what a consumer observed into a line of the event log.
+func logEvent(member string, e consumer.Event) eventlog.Event {
+	line := eventlog.Event{Member: member, Event: string(e.Kind), Version: e.Version, Token: e.Token}
+	if e.Session != 0 {
+		line.Session = fmt.Sprintf("0x%x", e.Session)
+	}
+	if e.Partition >= 0 && e.Topic != "" {
+		line.Topic, line.Partition = e.Topic, &e.Partition
+	}
+	switch line.Event {
+	case eventlog.Opened, eventlog.Message, eventlog.Committed:
+		line.Offset = &e.Offset
+	}
+	if !e.Since.IsZero() {
+		line.Since = monotonic() - time.Since(e.Since).Nanoseconds()
+	}
+	return line
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+const (
+	maxLine       = 1 << 20 // bytes of a line, Kafka's own default limit of a message
+	progressEvery = 5 * time.Second
+)
+
+// order is a made-up message.
+type order struct {
+	Order    int64   `json:"order"`
+	Customer string  `json:"customer"`
+	Amount   float64 `json:"amount"`
+}
+
+// Run writes the messages and prints how many Kafka has acknowledged.
+func (c *produceCmd) Run(rc *runContext) error {
+	if c.Rate < 0 || c.Count < 0 || c.Partitions < 1 {
+		return &usageError{errors.New("--rate and --count must not be negative, --partitions must be at least 1")}
+	}
+	var lines io.Reader
+	switch c.File {
+	case "":
+	case "-":
+		lines = rc.in
+	default:
+		f, err := os.Open(c.File)
+		if err != nil {
+			return &usageError{fmt.Errorf("can't read the lines: %w", err)}
+		}
+		defer f.Close()
+		lines = f
+	}
+	if c.Keyed && lines == nil {
+		return &usageError{errors.New("--keyed needs a file, or - for standard input")}
+	}
+
+	config := kafkaConfig()
+	config.Producer.RequiredAcks = sarama.WaitForAll
+	config.Producer.Return.Successes = true
+	client, err := sarama.NewClient(c.Kafka, config)
+	if err != nil {
+		return kafkaError(c.Kafka, err)
+	}
+	defer client.Close()
+	if err := createTopic(client, c.Topic, c.Partitions); err != nil {
+		return err
+	}
+	producer, err := sarama.NewAsyncProducerFromClient(client)
+	if err != nil {
+		return fmt.Errorf("start a producer: %w", err)
+	}
+
+	results := make(chan tally, 1)
+	go func() { results <- watchProducer(producer, rc.err, c.Topic) }()
+	var feedErr error
+	if lines != nil {
+		feedErr = c.feedLines(rc, lines, producer.Input())
+	} else {
+		c.feedOrders(rc, producer.Input())
+	}
+	producer.AsyncClose() // what was taken is still sent and acknowledged
+	t := <-results
+	fmt.Fprintf(rc.err, "produced %d messages to %s\n", t.acked, c.Topic)
+	if t.failed > 0 {
+		return errors.Join(feedErr, fmt.Errorf("%d messages were not acknowledged, the first: %w", t.failed, t.first))
+	}
+	return feedErr
+}
+
+type tally struct {
+	acked, failed int64
+	first         error
+}
+
+// watchProducer counts what Kafka answers until the producer is closed.
+func watchProducer(p sarama.AsyncProducer, progress io.Writer, topic string) tally {
+	var t tally
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	ok, bad := p.Successes(), p.Errors()
+	for ok != nil || bad != nil {
+		select {
+		case _, open := <-ok:
+			if !open {
+				ok = nil
+				continue
+			}
+			t.acked++
+		case e, open := <-bad:
+			if !open {
+				bad = nil
+				continue
+			}
+			if t.failed++; t.first == nil {
+				t.first = e.Err
+			}
+		case <-tick.C:
+			fmt.Fprintf(progress, "produced %d messages to %s so far\n", t.acked, topic)
+		}
+	}
+	return t
+}
+
+// feedLines sends one message a line. A line that can't be sent ends it with an
+// error that names the line; those before it are sent.
+func (c *produceCmd) feedLines(ctx context.Context, r io.Reader, input chan<- *sarama.ProducerMessage) error {
+	sc := bufio.NewScanner(r)
+	sc.Buffer(nil, maxLine)
+	n := int64(0)
+	for (c.Count == 0 || n < c.Count) && sc.Scan() {
+		n++
+		m := &sarama.ProducerMessage{Topic: c.Topic}
+		if c.Keyed {
+			key, value, found := strings.Cut(sc.Text(), "\t")
+			if !found {
+				return fmt.Errorf("line %d has no tab between key and value (--keyed); the %d lines before it were sent", n, n-1)
+			}
+			m.Key, m.Value = sarama.StringEncoder(key), sarama.StringEncoder(value)
+		} else {
+			m.Value = sarama.StringEncoder(sc.Text())
+		}
+		select {
+		case input <- m:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return fmt.Errorf("line %d: %w; the %d lines before it were sent", n+1, err, n)
+	}
+	return nil
+}
+
+// feedOrders makes orders up at the asked rate.
+func (c *produceCmd) feedOrders(ctx context.Context, input chan<- *sarama.ProducerMessage) {
+	start := time.Now()
+	for n := int64(0); c.Count == 0 || n < c.Count; n++ {
+		if c.Rate > 0 {
+			due := start.Add(time.Duration(float64(n) / c.Rate * float64(time.Second)))
+			select {
+			case <-time.After(time.Until(due)):
+			case <-ctx.Done():
+				return
+			}
+		}
+		select {
+		case input <- orderMessage(c.Topic, n):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func orderMessage(topic string, n int64) *sarama.ProducerMessage {
+	customer := "customer-" + strconv.Itoa(rand.IntN(1000))
+	value, err := json.Marshal(order{Order: n, Customer: customer, Amount: float64(rand.IntN(10000)) / 100})
+	if err != nil {
+		panic(err) // a struct of numbers and a string always marshals
+	}
+	return &sarama.ProducerMessage{Topic: topic, Key: sarama.StringEncoder(customer), Value: sarama.ByteEncoder(value)}
+}
+
+// kafkaConfig is what both sides ask of sarama.
+func kafkaConfig() *sarama.Config {
+	config := sarama.NewConfig()
+	config.ClientID = "kiel-demo"
+	config.Version = sarama.V3_6_0_0
+	config.Metadata.AllowAutoTopicCreation = false
+	return config
+}
+
+func kafkaError(servers []string, err error) error {
+	return fmt.Errorf("can't reach Kafka at %s (is it running? try 'demo-consumer servers' in another terminal): %w", strings.Join(servers, ","), err)
+}
+
+// createTopic makes the topic when it is missing.
+func createTopic(client sarama.Client, topic string, partitions int32) error {
+	admin, err := sarama.NewClusterAdminFromClient(client)
+	if err != nil {
+		return fmt.Errorf("ask for topics: %w", err)
+	}
+	detail := &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1}
+	err = admin.CreateTopic(topic, detail, false)
+	if te, ok := errors.AsType[*sarama.TopicError](err); ok && te.Err == sarama.ErrTopicAlreadyExists {
+		err = nil
+	}
+	if err != nil && !errors.Is(err, sarama.ErrTopicAlreadyExists) {
+		return fmt.Errorf("create topic %s: %w", topic, err)
+	}
+	// Kafka answers before all brokers know the topic.
+	for range 50 {
+		if err = client.RefreshMetadata(topic); err == nil {
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return fmt.Errorf("topic %s: %w", topic, err)
+}

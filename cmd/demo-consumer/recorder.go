@@ -1,0 +1,96 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/internal/eventlog"
+)
+
+// recorder keeps what the demo's members do: their event logs for the verdict at
+// the end, and who owns what right now for the tables in between.
+type recorder struct {
+	mu      sync.Mutex
+	logs    map[string][]eventlog.Event
+	owners  map[eventlog.Partition]string
+	seen    map[eventlog.Partition]map[int64]bool
+	next    map[eventlog.Partition]int64
+	total   int
+	changed chan struct{} // closed and replaced whenever something was recorded
+}
+
+func newRecorder() *recorder {
+	return &recorder{
+		logs:    map[string][]eventlog.Event{},
+		owners:  map[eventlog.Partition]string{},
+		seen:    map[eventlog.Partition]map[int64]bool{},
+		next:    map[eventlog.Partition]int64{},
+		changed: make(chan struct{}),
+	}
+}
+
+// observer returns the function that records one member.
+func (r *recorder) observer(member string) func(consumer.Event) {
+	return func(e consumer.Event) {
+		line := logEvent(member, e)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		line.T = monotonic()
+		r.logs[member] = append(r.logs[member], line)
+		var p eventlog.Partition
+		if line.Partition != nil {
+			p = eventlog.Partition{Topic: line.Topic, ID: *line.Partition}
+		}
+		switch line.Event {
+		case eventlog.Claimed:
+			r.owners[p] = member
+		case eventlog.Released, eventlog.Lost, eventlog.Untrusted, eventlog.Left:
+			maps.DeleteFunc(r.owners, func(q eventlog.Partition, owner string) bool {
+				return owner == member && (line.Partition == nil || p == q)
+			})
+		case eventlog.Message:
+			if r.seen[p] == nil {
+				r.seen[p] = map[int64]bool{}
+			}
+			r.total++
+			r.seen[p][*line.Offset] = true
+			r.next[p] = max(r.next[p], *line.Offset+1)
+		}
+		close(r.changed)
+		r.changed = make(chan struct{})
+	}
+}
+
+// state is a copy of what stands now.
+type state struct {
+	owners               map[eventlog.Partition]string
+	messages, duplicates int
+	lost                 int // messages below a partition's position that nobody saw
+	distinct             int
+	changed              <-chan struct{}
+}
+
+func (r *recorder) state() state {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := state{owners: maps.Clone(r.owners), messages: r.total, changed: r.changed}
+	for p, seen := range r.seen {
+		s.distinct += len(seen)
+		s.lost += int(r.next[p]) - len(seen)
+	}
+	s.duplicates = s.messages - s.distinct
+	return s
+}
+
+// check is the verdict over everything that was recorded.
+func (r *recorder) check(ends map[eventlog.Partition]int64) *eventlog.Report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var logs []eventlog.Log
+	for _, member := range slices.Sorted(maps.Keys(r.logs)) {
+		logs = append(logs, eventlog.Log{Name: member, Events: r.logs[member]})
+	}
+	return eventlog.Check(logs, eventlog.Expect{End: ends})
+}
