@@ -40,16 +40,47 @@ func (s *Set) watch(ctx context.Context, inc *session.Incarnation) {
 		s.keepLastGood(ctx, view)
 		view.Incarnation, view.At = inc, time.Now()
 		s.publish(view)
+		s.answer()
 		s.pause(ctx, inc, watch)
 	}
 }
 
+// Refresh makes Run read the set again, after a Sync, and waits until the view is
+// published. It returns an error when ctx ends before.
+func (s *Set) Refresh(ctx context.Context) error {
+	done := make(chan struct{})
+	request := s.refresh
+	for {
+		select {
+		case request <- done:
+			request = nil
+		case <-done:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("sharedset: refresh %s: %w", s.path, context.Cause(ctx))
+		}
+	}
+}
+
+// answer tells the callers of Refresh that what they asked for is published.
+func (s *Set) answer() {
+	for _, done := range s.refreshing {
+		close(done)
+	}
+	s.refreshing = nil
+}
+
 // look reads the set and watches the znode, or its absence.
 func (s *Set) look(ctx context.Context, inc *session.Incarnation) (*View, *session.Watch, error) {
+	if len(s.refreshing) > 0 {
+		if err := inc.Sync(ctx, s.path); err != nil {
+			return nil, nil, err
+		}
+	}
 	for {
 		data, stat, watch, err := inc.GetW(ctx, s.path)
 		if err == nil {
-			view := &View{Exists: true, Mzxid: stat.Mzxid}
+			view := &View{Exists: true, Czxid: stat.Czxid, Mzxid: stat.Mzxid}
 			if old := s.View(); old != nil && old.Err == nil && old.Mzxid == stat.Mzxid &&
 				old.Incarnation.SessionID() == inc.SessionID() {
 				view.Items = old.Items // decoded before
@@ -83,7 +114,7 @@ func (s *Set) keepLastGood(ctx context.Context, view *View) {
 	}
 	view.Items = old.Items
 	if !errors.Is(view.Err, ErrUnreadable) {
-		view.Exists, view.Mzxid = old.Exists, old.Mzxid
+		view.Exists, view.Czxid, view.Mzxid = old.Exists, old.Czxid, old.Mzxid
 	}
 	if errText(old.Err) != errText(view.Err) {
 		s.logger.ErrorContext(ctx, "set not read, last good items stay", "error", view.Err, "items", len(view.Items))
@@ -96,6 +127,8 @@ func (s *Set) pause(ctx context.Context, inc *session.Incarnation, watch *sessio
 		defer watch.Stop()
 		select {
 		case <-watch.C():
+		case done := <-s.refresh:
+			s.refreshing = append(s.refreshing, done)
 		case <-ctx.Done():
 		}
 		return
@@ -104,6 +137,8 @@ func (s *Set) pause(ctx context.Context, inc *session.Incarnation, watch *sessio
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+	case done := <-s.refresh:
+		s.refreshing = append(s.refreshing, done)
 	case <-inc.Context().Done():
 	case <-ctx.Done():
 	}

@@ -23,6 +23,9 @@ type Set struct {
 	updates     *prometheus.CounterVec
 
 	current atomic.Pointer[publication] // never nil
+
+	refresh    chan chan struct{} // to Run: read again, and close it when that is published
+	refreshing []chan struct{}    // of Run
 }
 
 // New returns a handle on the set at path. It checks its arguments and registers the
@@ -54,6 +57,7 @@ func New(s *session.Session, path string, opts Options) (*Set, error) {
 		lockTimeout: opts.LockTimeout,
 		logger:      opts.Logger.With("component", "sharedset", "path", path),
 		updates:     updates,
+		refresh:     make(chan chan struct{}),
 	}
 	set.current.Store(&publication{next: make(chan struct{})})
 	return set, nil

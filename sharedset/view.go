@@ -12,12 +12,13 @@ import (
 // View is what the set held when it was read. It is never changed; don't change its
 // Items either.
 type View struct {
-	// Version grows by one when Exists, Items or Err changed. Views with the same
+	// Version grows by one when Exists, Items, Czxid or Err changed. Views with the same
 	// version differ only in when, and under which incarnation, they were read.
 	Version uint64
 
 	Items  []string // sorted bytewise, unique; the last good ones when Err is set
 	Exists bool     // whether the znode was there; an empty set is not a missing one
+	Czxid  int64    // of the znode's creation: another one tells that it was deleted in between; 0 when it does not exist
 	Mzxid  int64    // of the znode's last change; 0 when it does not exist
 	Err    error    // why Items are not the present ones: ErrUnreadable, or a read that was refused
 
@@ -27,7 +28,7 @@ type View struct {
 
 // sameContent reports whether two views say the same about the set.
 func (v *View) sameContent(o *View) bool {
-	return v.Exists == o.Exists && errText(v.Err) == errText(o.Err) && slices.Equal(v.Items, o.Items)
+	return v.Exists == o.Exists && v.Czxid == o.Czxid && errText(v.Err) == errText(o.Err) && slices.Equal(v.Items, o.Items)
 }
 
 func errText(err error) string {
