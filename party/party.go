@@ -24,9 +24,10 @@ type Party struct {
 	latest  atomic.Pointer[published]
 	started atomic.Bool
 	leaving atomic.Bool
-	wake    chan struct{} // tells the loop that leaving was set
-	left    chan struct{} // closed when the znode is not ours any more, for good
-	done    chan struct{} // closed when Run has returned
+	wake    chan struct{}      // tells the loop that leaving was set
+	refresh chan chan struct{} // to the loop: read again, and close it when that is published
+	left    chan struct{}      // closed when the znode is not ours any more, for good
+	done    chan struct{}      // closed when Run has returned
 }
 
 // New returns a Party for the directory path. It validates and does nothing
@@ -43,14 +44,15 @@ func New(s *session.Session, path string, opts Options) (*Party, error) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	p := &Party{
-		sess: s,
-		path: path,
-		name: opts.Name,
-		data: slices.Clone(opts.Data),
-		log:  log.With("component", "party", "path", path, "member", opts.Name),
-		wake: make(chan struct{}, 1),
-		left: make(chan struct{}),
-		done: make(chan struct{}),
+		sess:    s,
+		path:    path,
+		name:    opts.Name,
+		data:    slices.Clone(opts.Data),
+		log:     log.With("component", "party", "path", path, "member", opts.Name),
+		wake:    make(chan struct{}, 1),
+		refresh: make(chan chan struct{}),
+		left:    make(chan struct{}),
+		done:    make(chan struct{}),
 	}
 	if opts.Name != "" {
 		p.node = session.Join(path, opts.Name)

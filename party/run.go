@@ -53,6 +53,8 @@ type loop struct {
 	members   map[string]record
 	audited   string // the name after which to go on auditing
 	readAt    time.Time
+
+	refreshing []chan struct{} // callers of Refresh, who wait for the next view
 }
 
 // wanted says whether we should be a member.
@@ -91,6 +93,7 @@ func (l *loop) serve(ctx context.Context, inc *session.Incarnation) error {
 		watch, err := l.step(ctx)
 		switch {
 		case err == nil:
+			l.answer()
 			l.wait(ctx, watch)
 			watch.Stop()
 		case ctx.Err() != nil:
@@ -112,6 +115,11 @@ func (l *loop) step(ctx context.Context) (*session.Watch, error) {
 			return nil, err
 		}
 	}
+	if len(l.refreshing) > 0 {
+		if err := l.inc.Sync(ctx, l.path); err != nil {
+			return nil, err
+		}
+	}
 	return l.look(ctx)
 }
 
@@ -130,6 +138,9 @@ func (l *loop) wait(ctx context.Context, watch *session.Watch) {
 		return
 	case <-taken:
 		return
+	case done := <-l.refresh:
+		l.refreshing = append(l.refreshing, done)
+		return
 	case <-watch.C():
 	}
 	pace := min(maxPace, time.Duration(len(l.members))*pacePerMember)
@@ -138,6 +149,8 @@ func (l *loop) wait(ctx context.Context, watch *session.Watch) {
 	select {
 	case <-ctx.Done():
 	case <-l.wake:
+	case done := <-l.refresh:
+		l.refreshing = append(l.refreshing, done)
 	case <-timer.C:
 	}
 }
@@ -230,6 +243,8 @@ func (l *loop) judge(ctx context.Context, view *View) error {
 		}
 		l.absent = true
 		return nil
+	case r.Czxid == 0 && l.wanted():
+		return fmt.Errorf("whose %s is can't be seen: %w", l.node, r.Err)
 	case r.Session == l.sid && l.wanted() && l.altered(r):
 		// The others would go by another's word.
 		l.log.Warn("own record was changed, joining again")

@@ -1,0 +1,34 @@
+package party
+
+import (
+	"context"
+	"fmt"
+)
+
+// Refresh makes Run read the directory again, after a Sync, and waits until
+// the view is published. It returns an error when ctx ends before, or
+// ErrStopped when Run has.
+func (p *Party) Refresh(ctx context.Context) error {
+	done := make(chan struct{})
+	request := p.refresh
+	for {
+		select {
+		case request <- done:
+			request = nil
+		case <-done:
+			return nil
+		case <-p.done:
+			return fmt.Errorf("party: refresh %s: %w", p.path, ErrStopped)
+		case <-ctx.Done():
+			return fmt.Errorf("party: refresh %s: %w", p.path, context.Cause(ctx))
+		}
+	}
+}
+
+// answer tells the callers of Refresh that what they asked for is published.
+func (l *loop) answer() {
+	for _, done := range l.refreshing {
+		close(done)
+	}
+	l.refreshing = nil
+}
