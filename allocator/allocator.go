@@ -82,7 +82,7 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 	reg := withGroup(opts.Registerer, group)
 	a.metrics, metricsErr = newMetrics(reg)
 	a.party, partyErr = party.New(s, a.MembersPath(), party.Options{Name: name, Data: data, Logger: log})
-	a.set, setErr = sharedset.New(s, a.PartitionsPath(), sharedset.Options{Logger: log, Registerer: reg})
+	a.set, setErr = sharedset.New(s, a.PartitionsPath(), sharedset.Options{Identifier: name, Logger: log, Registerer: reg})
 	if err := errors.Join(metricsErr, partyErr, setErr); err != nil {
 		return nil, fmt.Errorf("allocator: new: %w", err)
 	}
@@ -359,4 +359,9 @@ func (a *PartitionAllocator) PartitionsPath() string {
 }
 
 // refresh makes party and sharedset read again.
-func (a *PartitionAllocator) refresh(context.Context) error { return nil }
+func (a *PartitionAllocator) refresh(ctx context.Context) refreshed {
+	set := make(chan error, 1)
+	a.loop.running.Go("refresh", func() { set <- a.set.Refresh(ctx) })
+	err := errors.Join(a.party.Refresh(ctx), <-set)
+	return refreshed{a.party.View(), a.set.View(), err}
+}

@@ -137,6 +137,7 @@ func (l *loop) onResult(r result) {
 		l.metrics.duration.WithLabelValues(stageTotal).Observe(time.Since(j.since).Seconds())
 		l.emit(j.trigger, j.inc, j.joined, true)
 		if j.hasSeed && l.last.Joined {
+			l.wasReady = true
 			l.ready()
 		}
 	}

@@ -32,8 +32,15 @@ type setSource interface {
 type sources struct {
 	members  memberSource
 	set      setSource
-	refresh  func(ctx context.Context) error                // makes both read again, returns when they have
+	refresh  func(ctx context.Context) refreshed            // makes both read again, returns when they have
 	lifetime func(inc *session.Incarnation) context.Context // of an incarnation
+}
+
+// refreshed is what a refresh came to.
+type refreshed struct {
+	members *party.View
+	set     *sharedset.View
+	err     error
 }
 
 // loop is the state of the owner goroutine, which is Run's. It merges what
@@ -49,7 +56,7 @@ type loop struct {
 	metrics  *metrics
 	delivery *delivery
 	publish  func(*Snapshot)
-	ready    func() // called for each snapshot that makes Ready return
+	ready    func() // makes Ready return
 	manual   <-chan chan error
 	shown    atomic.Pointer[state] // for the gauges
 	running  *group                // of all goroutines that the loop starts
@@ -59,7 +66,7 @@ type loop struct {
 	ended       chan error // how members.Run and set.Run ended
 	results     chan result
 	seedings    chan seeding
-	refreshed   chan error
+	refreshes   chan refreshed
 
 	// What was read, and what is to be done about it.
 	members   *party.View
@@ -75,6 +82,7 @@ type loop struct {
 
 	// What was published.
 	last        *Snapshot
+	wasReady    bool
 	good        *mapping // never nil
 	lastApplied time.Time
 	lost        <-chan struct{} // the end of last's incarnation, until it was noticed
@@ -84,8 +92,8 @@ type loop struct {
 
 	// Seeding.
 	seeding  bool
-	seedDone bool   // the seed was in the set once since we run
-	seedView uint64 // the version of the set's view when it was added last
+	seedIn   int64  // the czxid of the last set that was seen to have the seed
+	seedView uint64 // the version of the set's view when the seed was added last: its effect shows in a later one
 
 	// Calls of Rebalance, on their way.
 	asked     []chan error // new
@@ -101,7 +109,7 @@ func newLoop(name string, opts Options, seed []string, src sources, m *metrics, 
 			log: log, metrics: m, wake: make(chan struct{}, 1),
 		},
 		memberViews: make(chan *party.View), setViews: make(chan *sharedset.View),
-		ended: make(chan error, 2), results: make(chan result), seedings: make(chan seeding), refreshed: make(chan error),
+		ended: make(chan error, 2), results: make(chan result), seedings: make(chan seeding), refreshes: make(chan refreshed),
 		coalescer: coalescer{quiet: opts.QuietPeriod, max: opts.MaxDelay},
 		good:      newMapping(allocfn.Input{}, "", nil),
 		reported:  make(map[string]string),
@@ -140,8 +148,8 @@ func (l *loop) run(ctx context.Context) error {
 			l.onSeeding(s)
 		case reply := <-l.manual:
 			l.asked = append(l.asked, reply)
-		case err := <-l.refreshed:
-			l.onRefreshed(err)
+		case r := <-l.refreshes:
+			l.onRefreshed(r)
 		}
 	}
 }
@@ -170,7 +178,7 @@ func (l *loop) step(ctx context.Context, timer *time.Timer) {
 	l.seedWhenNeeded(ctx)
 	if len(l.asked) > 0 && l.rereading == nil {
 		l.rereading, l.asked = l.asked, nil
-		l.running.Go("refresh", func() { send(ctx, l.refreshed, l.src.refresh(ctx)) })
+		l.running.Go("refresh", func() { send(ctx, l.refreshes, l.src.refresh(ctx)) })
 	}
 	due, waiting := l.coalescer.due()
 	// A view of one incarnation is never put together with one of another: what
@@ -235,6 +243,9 @@ func first(a, b Trigger) Trigger {
 
 func (l *loop) onMembers(v *party.View) {
 	old := l.members
+	if old != nil && v.Version < old.Version {
+		return // overtaken by a refresh
+	}
 	l.members = v
 	switch {
 	case old == nil || old.Incarnation != v.Incarnation:
@@ -258,26 +269,31 @@ func sameMember(a, b party.Member) bool {
 
 func (l *loop) onSet(v *sharedset.View) {
 	old := l.set
+	if old != nil && v.Version < old.Version {
+		return
+	}
 	l.set = v
 	switch {
 	case old == nil || old.Incarnation != v.Incarnation:
 		l.change(TriggerSession, true)
-	case old.Exists && !v.Exists:
-		// Deleted. It is seeded again in a moment; one rebalance is better than
-		// two, of which the first takes everything from everybody.
+	case old.Exists && old.Czxid != v.Czxid:
+		// Deleted, and made again maybe. Its seed comes in a moment; one rebalance
+		// is better than two, of which the first takes partitions away.
 		l.coalescer.disturb(time.Now())
 		l.change(TriggerPartitions, false)
 	case !slices.Equal(old.Items, v.Items):
-		l.change(TriggerPartitions, containsAll(v.Items, l.seed) && !containsAll(old.Items, l.seed))
+		l.change(TriggerPartitions, !l.wasReady && containsAll(v.Items, l.seed))
 	case text(old.Err) != text(v.Err):
 		l.republish(TriggerPartitions, true)
 	}
 }
 
-func (l *loop) onRefreshed(err error) {
-	if err != nil {
-		answer(l.rereading, err)
+func (l *loop) onRefreshed(r refreshed) {
+	if r.err != nil {
+		answer(l.rereading, r.err)
 	} else {
+		l.onMembers(r.members) // which may be here before they were forwarded
+		l.onSet(r.set)
 		l.reread = append(l.reread, l.rereading...)
 		l.change(TriggerManual, true)
 	}

@@ -93,6 +93,7 @@ type rig struct {
 	lives   map[*session.Incarnation]context.Context
 	lose    context.CancelCauseFunc
 	version uint64
+	czxid   int64 // of the set
 	ran     chan error
 
 	mu         sync.Mutex
@@ -112,7 +113,7 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 	r := &rig{
 		T: t, members: &fakeMembers{newFeed[*party.View](), make(chan error)},
 		set:   &fakeSet{newFeed[*sharedset.View](), make(chan error), func(...string) error { return nil }},
-		lives: make(map[*session.Incarnation]context.Context), ran: make(chan error, 1),
+		czxid: 1, lives: make(map[*session.Incarnation]context.Context), ran: make(chan error, 1),
 	}
 	opts := Options{
 		OnRebalance: func(_ context.Context, b Rebalance) { r.locked(func() { r.rebalances = append(r.rebalances, b) }) },
@@ -126,7 +127,9 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 		t.Fatal(err)
 	}
 	r.loop.src = sources{
-		members: r.members, set: r.set, refresh: func(context.Context) error { return nil },
+		members: r.members, set: r.set, refresh: func(context.Context) refreshed {
+			return refreshed{r.members.view, r.set.view, nil}
+		},
 		lifetime: func(inc *session.Incarnation) context.Context {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -193,7 +196,7 @@ func (r *rig) show(v *party.View) {
 // partitions shows a set.
 func (r *rig) partitions(items ...string) {
 	slices.Sort(items)
-	r.showSet(&sharedset.View{Items: items, Exists: true})
+	r.showSet(&sharedset.View{Items: items, Exists: true, Czxid: r.czxid})
 }
 
 func (r *rig) showSet(v *sharedset.View) {

@@ -482,7 +482,7 @@ func TestUnreadableSet(t *testing.T) {
 		sleep(time.Minute)
 		r.told()
 		garbage := errors.New("not JSON")
-		r.showSet(&sharedset.View{Items: []string{"t:0", "t:1"}, Exists: true, Err: garbage})
+		r.showSet(&sharedset.View{Items: []string{"t:0", "t:1"}, Exists: true, Czxid: 1, Err: garbage})
 		if s := r.want(TriggerPartitions, "t:1"); !errors.Is(s.Err, garbage) || !s.Joined {
 			t.Error(s.Err)
 		}
@@ -512,7 +512,7 @@ func TestUnreadableFromTheStart(t *testing.T) {
 		r.run()
 		garbage := errors.New("not JSON")
 		r.join("b")
-		r.showSet(&sharedset.View{Exists: true, Err: garbage})
+		r.showSet(&sharedset.View{Exists: true, Czxid: 1, Err: garbage})
 		if s := r.want(TriggerInitial, ""); !errors.Is(s.Err, garbage) {
 			t.Error(s.Err)
 		}

@@ -20,16 +20,17 @@ const (
 // and is repeated, nil when it is done.
 type seeding struct{ err error }
 
-// seedWhenNeeded starts adding the seed to the set: when we have joined, and
-// whenever the set's znode is missing. The loop hears of its progress.
+// seedWhenNeeded starts adding the seed to the set when we have joined, and
+// whenever its znode is missing or another one than that which had the seed. The
+// loop hears of its progress.
 func (l *loop) seedWhenNeeded(ctx context.Context) {
 	if len(l.seed) == 0 || l.seeding || !l.coherent() || !l.members.Joined || l.set.Err != nil {
 		return // what can't be read is not written over; it is tried again when it can be read
 	}
 	if containsAll(l.set.Items, l.seed) {
-		l.seedDone = true
+		l.seedIn = l.set.Czxid
 	}
-	if l.seedDone && (l.set.Exists || l.set.Version <= l.seedView) {
+	if l.set.Exists && l.set.Czxid == l.seedIn || l.set.Version <= l.seedView {
 		return
 	}
 	l.seeding = true
@@ -50,13 +51,13 @@ func (l *loop) onSeeding(s seeding) {
 		return
 	}
 	l.report("seed", nil)
-	l.seeding, l.seedDone, l.seedView = false, true, l.set.Version
+	l.seeding, l.seedView = false, l.set.Version
 }
 
-// hasSeed says whether v shows our seed, or was read after the seed had been
-// added, so that who removed it has meant it.
+// hasSeed says whether v shows our seed, or a set in which it has been, so that
+// who removed it has meant it.
 func (l *loop) hasSeed(v *sharedset.View) bool {
-	return containsAll(v.Items, l.seed) || l.seedDone && v.Version > l.seedView
+	return containsAll(v.Items, l.seed) || v.Exists && v.Czxid == l.seedIn
 }
 
 // containsAll says whether all parts are in the sorted items.

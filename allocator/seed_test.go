@@ -18,6 +18,7 @@ func seedRig(t *testing.T) (r *rig, adds *[]string) {
 	adds = new([]string)
 	r.set.add = func(items ...string) error {
 		r.locked(func() { *adds = append(*adds, strings.Join(items, " ")) })
+		time.Sleep(30 * time.Millisecond)
 		return nil
 	}
 	return r, adds
@@ -45,7 +46,8 @@ func TestSeedIsAddedOnJoining(t *testing.T) {
 		start := time.Now()
 		r.partitions() // kazoo's lock makes the znode first
 		r.partitions("t:0", "t:1")
-		if err := <-ready; err != nil || time.Since(start) != 0 {
+		sleep(30 * time.Millisecond)
+		if err := <-ready; err != nil || r.Snapshot().At != start {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
 		r.want(TriggerPartitions, "t:1")
@@ -91,6 +93,7 @@ func TestSeedIsAddedAgainWhenTheSetIsDeleted(t *testing.T) {
 			t.Error(*adds)
 		}
 		sleep(20 * time.Millisecond)
+		r.czxid = 2
 		r.partitions()
 		r.partitions("t:0", "t:1")
 		sleep(time.Minute)
@@ -101,6 +104,29 @@ func TestSeedIsAddedAgainWhenTheSetIsDeleted(t *testing.T) {
 		sleep(time.Minute)
 		if r.want(TriggerPartitions, ""); len(*adds) != 2 {
 			t.Error(*adds)
+		}
+		r.stop()
+	})
+}
+
+// TestSetMadeAgainByAnother: another member was faster, we never see it missing.
+func TestSetMadeAgainByAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, adds := seedRig(t)
+		r.run()
+		r.partitions("t:0", "t:1")
+		r.join("b")
+		sleep(time.Minute)
+		r.told()
+		r.czxid = 2
+		r.partitions("t:0")
+		if len(*adds) != 1 {
+			t.Error(*adds)
+		}
+		r.partitions("t:0", "t:1")
+		sleep(time.Minute)
+		if got := r.told(); got != "+ -" || len(*adds) != 1 {
+			t.Errorf("told %q, adds %v", got, *adds)
 		}
 		r.stop()
 	})
@@ -151,7 +177,7 @@ func TestUnreadableSetIsNotSeeded(t *testing.T) {
 		r, adds := seedRig(t)
 		r.run()
 		r.join("b")
-		r.showSet(&sharedset.View{Exists: true, Err: sharedset.ErrUnreadable})
+		r.showSet(&sharedset.View{Exists: true, Czxid: 1, Err: sharedset.ErrUnreadable})
 		sleep(time.Hour)
 		if len(*adds) != 0 {
 			t.Error(*adds)
