@@ -30,7 +30,8 @@ type Process struct {
 }
 
 // Start starts a program as a child of the test and kills it at the test's end. Standard output and standard error go to
-// a log, unless cmd sends them elsewhere (set a Writer; a StdoutPipe loses what was not read when the process ends).
+// a log, unless cmd sends them elsewhere. To read them use an [os.Pipe]: cmd.StdoutPipe is closed when the process ends,
+// whether it was read or not, and behind a Writer that blocks the process does not end.
 //
 // The kernel kills the child when the test process is gone (Pdeathsig, on Linux). It does so in fact when the *thread*
 // that started the child ends, so each child has a thread of its own that starts it, waits for it, and lives as long.

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -52,17 +51,22 @@ func TestNoOrphans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, in := io.Pipe()
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = out.Close() })
 	cmd := exec.Command(exe, "-test.run=^TestNoOrphans$")
 	cmd.Env = append(os.Environ(), parent+"=1", "TMPDIR="+t.TempDir())
 	cmd.Stdout = in
 	p := servers.Start(t, "parent", cmd)
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
 	var pid int
 	for lines := bufio.NewScanner(out); pid == 0 && lines.Scan(); {
 		_, _ = fmt.Sscanf(lines.Text(), "pid %d", &pid)
 	}
-	go func() { _, _ = io.Copy(io.Discard, out) }()
-	t.Cleanup(func() { _ = in.Close() })
 	if pid == 0 || !alive(t, pid) {
 		t.Fatalf("the parent did not start ZooKeeper (pid %d)", pid)
 	}
