@@ -192,9 +192,10 @@ func (c *client) attemptFailed(address string, err error) {
 func (c *client) connectWriting() instant {
 	now := c.s.now()
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.trust.writing(now)
 	c.refresh()
+	c.mu.Unlock()
+	c.s.nudge() // trust may end sooner now
 	return now
 }
 
@@ -207,10 +208,11 @@ func (c *client) connectAnswered(written instant, reply connectReply) error {
 	c.granted.Store(int64(reply.timeout))
 	c.s.grant(reply.timeout)
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.rtt = c.s.now().mono - written.mono
 	c.trust.connected(written, reply.timeout)
 	c.refresh()
+	c.mu.Unlock()
+	c.s.nudge() // trust may end sooner now
 	return nil
 }
 

@@ -69,7 +69,11 @@ func (n *netConn) Write(b []byte) (int, error) {
 	}
 	if _, err := n.Conn.Write(frame); err != nil {
 		n.fail(err)
-		return 0, err
+		if !n.ready.Load() {
+			return 0, err
+		}
+		// The failure is known by the end of reading. Told twice, go-zookeeper answers the request twice, and if it is
+		// being closed a third time, on a channel with room for two, and hangs for ever.
 	}
 	return len(b), nil
 }

@@ -91,7 +91,7 @@ func (h *hosts) pause() time.Duration {
 	}
 	d := firstPause
 	for i := 1; i < h.round && d < longPause; i++ {
-		d += d / 2
+		d += d / 4 // slowly: the election of a leader takes half a second, and a second is the next step after that
 	}
 	d = min(d, longPause)
 	return d/2 + rand.N(d/2)

@@ -51,13 +51,18 @@ func (s *Session) Run(ctx context.Context) error {
 			return verdict
 		}
 		r.retire(verdict)
+		c.mu.Lock()
+		up := c.isUp
+		c.mu.Unlock()
 		done := c.end(verdict)
-		timer := time.NewTimer(closePatience)
-		select {
-		case <-done:
-		case <-timer.C:
+		if up { // so that the servers learn of the end first
+			timer := time.NewTimer(closePatience)
+			select {
+			case <-done:
+			case <-timer.C:
+			}
+			timer.Stop()
 		}
-		timer.Stop()
 	}
 }
 
@@ -154,14 +159,16 @@ func (r *runner) look(n *round) (time.Duration, error) {
 		next = min(next, r.inc.window.Load().end.until(now))
 	}
 
-	if !up {
-		limit := max(2*timeout, hopeless)
-		if gone := now.mono - downSince.mono; gone >= limit {
-			r.s.replaced.Add(1)
-			r.s.log.Error("client replaced, it can't come back", keySession, sessionID(c.id.Load()))
-			return 0, fmt.Errorf("%w: no connection for %v", ErrSessionExpired, gone)
-		}
-		return min(next, downSince.add(limit).until(now)), nil
+	switch limit := max(2*timeout, hopeless); {
+	case up:
+	case c.id.Load() == 0:
+		return next, nil // there is no session yet to come back to
+	case now.mono-downSince.mono < limit:
+		return min(next, downSince.mono+limit-now.mono), nil
+	default:
+		r.s.replaced.Add(1)
+		r.s.log.Error("client replaced, it can't come back", keySession, sessionID(c.id.Load()))
+		return 0, fmt.Errorf("%w: no connection for %v", ErrSessionExpired, limit)
 	}
 	if links != n.links {
 		n.links, n.due = links, now

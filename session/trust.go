@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -38,19 +39,25 @@ func newClock() clock {
 // timeOf turns an instant into a time.Time that has both readings.
 func (now clock) timeOf(i instant) time.Time { return time.Now().Add(i.until(now())) }
 
-// trust computes until when a ZooKeeper session may be trusted. T is the negotiated timeout.
+// trust computes until when a ZooKeeper session may be trusted. T is its timeout.
 //
-// An answered proof of life says that the leader held the session alive after the proof was sent, so 2/3 T from then on
-// would do, if the answer had also reset the leader's timer. It does not: behind a follower the timer is reset when the
-// follower next reports, within half a tick, which is at most T/6 because T is at least three ticks. What is certain
-// about the timer is therefore only what an older proof, sent T/6 or more before, tells: 5/6 T from that one on.
+// A proof of life is a write that the quorum acknowledged: the session was alive after the proof was sent. 2/3 T from
+// then on would do, if the answer also meant that the leader's timer was reset. It does not: behind a follower the timer
+// is reset when the follower next reports, within half a tick, which is at most T/6 because T is at least three ticks.
+// What is certain about the timer is what an older sign of life, sent T/6 or more before the newest, tells: 5/6 T from
+// that one on. A connect request is such a sign, for it resets the timer at once. But it is no proof: a leader that has
+// lost its quorum and does not know yet answers connect requests as it answers reads, and it would do so again and again
+// on a connection that flaps.
 //
 // A connect request may change the timeout that the leader counts with, down to the smallest that any server grants,
-// and we know which only when the reply is read.
+// and we learn which only from the reply. A new leader counts with the timeout of the session's creation. So T is the
+// smaller of what was granted first and last.
 type trust struct {
 	timeout    time.Duration // T
+	created    time.Duration // as granted first, 0 before that
 	minTimeout time.Duration // the smallest that a server may grant
-	proofs     []instant     // when answered proofs were sent, oldest first
+	signs      []instant     // when answered proofs and connect requests were sent, oldest first
+	proofs     []instant     // when the newest answered proof was sent; empty or one
 	connecting []instant     // when the first connect request not yet answered was written; empty or one
 }
 
@@ -59,41 +66,42 @@ func (t *trust) end() (instant, bool) {
 	if len(t.proofs) == 0 {
 		return instant{}, false
 	}
-	newest := t.proofs[len(t.proofs)-1]
-	end := earliest(newest.add(t.timeout*2/3), t.proofs[t.anchor()].add(t.timeout*5/6))
+	end := earliest(t.proofs[0].add(t.timeout*2/3), t.signs[t.anchor()].add(t.timeout*5/6))
 	for _, written := range t.connecting {
 		end = earliest(end, written.add(t.minTimeout*2/3))
 	}
 	return end, true
 }
 
-// anchor is the index of the newest proof sent at least T/6 before the newest of all, or of the oldest we know.
+// anchor is the index of the newest sign of life sent at least T/6 before the newest of all, or of the oldest we know.
 func (t *trust) anchor() int {
-	last := len(t.proofs) - 1
+	last := len(t.signs) - 1
 	for i := last - 1; i > 0; i-- {
-		if t.proofs[last].mono-t.proofs[i].mono >= t.timeout/6 {
+		if t.signs[last].mono-t.signs[i].mono >= t.timeout/6 {
 			return i
 		}
 	}
 	return 0
 }
 
-// newest returns when the newest answered proof was sent; false without any.
+// newest returns when the newest answered proof was sent, or without any the newest connect request; false without
+// either.
 func (t *trust) newest() (instant, bool) {
-	if len(t.proofs) == 0 {
-		return instant{}, false
+	switch {
+	case len(t.proofs) > 0:
+		return t.proofs[0], true
+	case len(t.signs) > 0:
+		return t.signs[len(t.signs)-1], true
 	}
-	return t.proofs[len(t.proofs)-1], true
+	return instant{}, false
 }
 
 // prove notes that a proof sent at that moment was answered. Answers may come in any order.
 func (t *trust) prove(sent instant) {
-	at := len(t.proofs)
-	for at > 0 && t.proofs[at-1].mono > sent.mono {
-		at--
+	if len(t.proofs) == 0 || t.proofs[0].mono < sent.mono {
+		t.proofs = append(t.proofs[:0], sent)
 	}
-	t.proofs = slices.Insert(t.proofs, at, sent)
-	t.proofs = slices.Delete(t.proofs, 0, t.anchor())
+	t.sign(sent)
 }
 
 // writing notes that a connect request is about to be written.
@@ -105,7 +113,17 @@ func (t *trust) writing(at instant) {
 
 // connected notes that the connect request written at that moment was answered, with this timeout.
 func (t *trust) connected(written instant, timeout time.Duration) {
-	t.timeout = timeout
+	t.created = cmp.Or(t.created, timeout)
+	t.timeout = min(t.created, timeout)
 	t.connecting = t.connecting[:0]
-	t.prove(written)
+	t.sign(written)
+}
+
+func (t *trust) sign(sent instant) {
+	at := len(t.signs)
+	for at > 0 && t.signs[at-1].mono > sent.mono {
+		at--
+	}
+	t.signs = slices.Insert(t.signs, at, sent)
+	t.signs = slices.Delete(t.signs, 0, t.anchor())
 }

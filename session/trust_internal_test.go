@@ -31,7 +31,6 @@ func TestTrustEnd(t *testing.T) {
 		steps []func(*trust)
 		want  float64 // seconds
 	}{
-		"the connect request alone":       {[]func(*trust){connect(0, T)}, 4},
 		"a proof at once after it":        {[]func(*trust){connect(0, T), prove(0.001)}, 4.001},
 		"regular proofs":                  {[]func(*trust){connect(0, T), prove(1, 2, 3)}, 7},
 		"an irregular proof":              {[]func(*trust){connect(0, T), prove(1, 2, 2.5)}, 6},
@@ -44,10 +43,12 @@ func TestTrustEnd(t *testing.T) {
 		"connect request sent, T 30":      {[]func(*trust){connect(0, 30*time.Second), prove(5, 10), writing(11)}, 15}, // attack 5
 		"the first of several counts":     {[]func(*trust){connect(0, 30*time.Second), prove(5, 10), writing(11), writing(14)}, 15},
 		"answered with the same T":        {[]func(*trust){connect(0, 30*time.Second), prove(5, 10), writing(11), connect(11, 30*time.Second)}, 30},
-		"answered with a smaller T":       {[]func(*trust){connect(0, 30*time.Second), prove(5, 10), writing(11), connect(11, 4*time.Second)}, 10 + 4*5./6},
+		"answered with a smaller T":       {[]func(*trust){connect(0, 30*time.Second), prove(5, 10), writing(11), connect(11, 4*time.Second)}, 10 + 4*2./3},
 		"a smaller T, proven again":       {[]func(*trust){connect(0, 30*time.Second), prove(5, 10), writing(11), connect(11, 4*time.Second), prove(12)}, 11 + 4*5./6},
-		"answered with a larger T":        {[]func(*trust){connect(0, T), prove(1, 2), connect(3, 30*time.Second), prove(4)}, 4 + 20},
-		"many connects in quick sequence": {[]func(*trust){connect(0, T), prove(1), connect(1.1, T), connect(1.2, T), connect(1.3, T)}, 0 + 5},
+		"a larger T does not count":       {[]func(*trust){connect(0, T), prove(1, 2), connect(3, 30*time.Second), prove(4)}, 4 + 4},
+		"then what it was again":          {[]func(*trust){connect(0, T), prove(1), connect(2, 4*time.Second), connect(3, T), prove(4)}, 4 + 4},
+		"many connects in quick sequence": {[]func(*trust){connect(0, T), prove(1), connect(1.1, T), connect(1.2, T), connect(1.3, T)}, 1 + 4},
+		"connects prove nothing":          {[]func(*trust){connect(0, T), prove(1, 2), connect(3, T), connect(4, T), connect(5, T)}, 2 + 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := trust{timeout: T, minTimeout: 6 * time.Second}
@@ -182,12 +183,44 @@ func TestTrustEndsBeforeTheLeadersTimer(t *testing.T) {
 	t.Logf("smallest margin %v at T = %v", worst, T)
 }
 
+// A leader that has lost its quorum goes on answering connect requests, on a connection that flaps. The new leader's
+// timers begin in full when it is elected.
+func TestTrustThroughADeposedLeader(t *testing.T) {
+	const T = 6 * time.Second
+	for seed := range uint64(5_000) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		tr := trust{timeout: T, minTimeout: T}
+		tr.connected(at(0), T)
+		deposed := time.Duration(0)
+		for range 1 + rng.IntN(10) {
+			tr.prove(at(deposed))
+			deposed += T / 6
+		}
+		for now := deposed; now < deposed+3*T; now += time.Duration(rng.Int64N(int64(T))) {
+			tr.writing(at(now))
+			tr.connected(at(now), T)
+			if end, _ := tr.end(); end.mono > deposed+T {
+				t.Fatalf("seed %d: trusted until %v, the new leader ends the session at %v", seed, end.mono, deposed+T)
+			}
+		}
+	}
+}
+
+func TestNoTrustWithoutProof(t *testing.T) {
+	tr := trust{timeout: 6 * time.Second, minTimeout: 6 * time.Second}
+	tr.writing(at(0))
+	tr.connected(at(0), 6*time.Second)
+	if end, ok := tr.end(); ok {
+		t.Errorf("trusted until %v by a connect request alone", end)
+	}
+}
+
 func TestTrustKeepsLittle(t *testing.T) {
 	tr := trust{timeout: 6 * time.Second, minTimeout: 6 * time.Second}
 	for i := range 10_000 {
 		tr.prove(at(time.Duration(i) * 100 * time.Millisecond))
 	}
-	if len(tr.proofs) > 12 || !slices.IsSortedFunc(tr.proofs, func(a, b instant) int { return int(a.mono - b.mono) }) {
-		t.Errorf("%d proofs kept", len(tr.proofs))
+	if len(tr.signs) > 12 || !slices.IsSortedFunc(tr.signs, func(a, b instant) int { return int(a.mono - b.mono) }) {
+		t.Errorf("%d signs kept", len(tr.signs))
 	}
 }

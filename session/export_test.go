@@ -1,0 +1,24 @@
+package session
+
+import (
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// SetClock replaces a Session's clock, before Run.
+func SetClock(s *Session, now func() (mono, wall time.Duration)) {
+	s.now = func() instant {
+		mono, wall := now()
+		return instant{mono: mono, wall: wall}
+	}
+}
+
+// Raw is the go-zookeeper client under an incarnation.
+func Raw(i *Incarnation) *zk.Conn { return i.c.zk }
+
+// Waits is how many watches somebody waits for.
+func Waits(i *Incarnation) int { return i.c.watches.size() }
+
+// ServerError maps an error of go-zookeeper.
+func ServerError(err error) error { return serverError(err) }

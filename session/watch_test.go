@@ -1,0 +1,225 @@
+package session_test
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// watches sets one watch of each kind on /a.
+func watches(t *testing.T, inc *session.Incarnation) (data, children, exists *session.Watch) {
+	t.Helper()
+	_, _, data, err1 := inc.GetW(t.Context(), "/a")
+	_, _, children, err2 := inc.ChildrenW(t.Context(), "/a")
+	_, _, exists, err3 := inc.ExistsW(t.Context(), "/a")
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	return data, children, exists
+}
+
+func TestWatchWakesOnChange(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		inc := w.start("a", nil).incarnation()
+		for name, c := range map[string]struct {
+			change                 func() error
+			data, children, exists bool // who wakes
+		}{
+			"set":          {func() error { return w.srv.Set("/a", []byte("x")) }, true, false, true},
+			"child":        {func() error { return w.srv.Create("/a/b", nil) }, false, true, false},
+			"child's data": {func() error { return errors.Join(w.srv.Create("/a/c/d", nil), w.srv.Set("/a/c/d", nil)) }, false, true, false},
+			"delete":       {func() error { return w.srv.Delete("/a") }, true, true, true},
+		} {
+			if err := w.srv.Create("/a", nil); err != nil {
+				t.Fatal(err)
+			}
+			data, children, exists := watches(t, inc)
+			if err := c.change(); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if got := [3]bool{!open(data.C()), !open(children.C()), !open(exists.C())}; got != [3]bool{c.data, c.children, c.exists} {
+				t.Errorf("%s: data, children and exists watch woke: %v", name, got)
+			}
+			_ = w.srv.Delete("/a")
+			synctest.Wait()
+		}
+
+		found, _, exists, err := inc.ExistsW(t.Context(), "/a")
+		if err != nil || found {
+			t.Fatal(found, err)
+		}
+		synctest.Wait()
+		if !open(exists.C()) {
+			t.Error("woken without a reason")
+		}
+		if err := w.srv.Create("/a", nil); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if open(exists.C()) {
+			t.Error("not woken by creation")
+		}
+
+		if _, _, watch, err := inc.GetW(t.Context(), "/nothing"); !errors.Is(err, session.ErrNoNode) || watch != nil {
+			t.Errorf("GetW of nothing: %v, %v", watch, err)
+		}
+		if n := session.Waits(inc); n != 0 {
+			t.Errorf("%d waits left", n)
+		}
+	})
+}
+
+func TestWatchWakesOnDisconnect(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		m := w.start("a", nil)
+		inc := m.incarnation()
+		if err := w.srv.Create("/a", nil); err != nil {
+			t.Fatal(err)
+		}
+		data, children, exists := watches(t, inc)
+		m.link.Cut()
+		for _, watch := range []*session.Watch{data, children, exists} {
+			if took := elapsed(t, "watch", watch.C(), time.Second); took > 0 {
+				t.Errorf("woken after %v", took)
+			}
+		}
+		if !inc.Trusted() {
+			t.Error("a cut connection ended trust")
+		}
+		// What is read and watched next is on the new connection.
+		data, _, _ = watches(t, inc)
+		if err := w.srv.Set("/a", []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		elapsed(t, "watch on the new connection", data.C(), time.Second)
+	})
+}
+
+func TestWatchWakesOnTheEndOfTrust(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		inc := w.start("a", nil).incarnation()
+		if err := w.srv.Create("/a", nil); err != nil {
+			t.Fatal(err)
+		}
+		proofsFail(w, true)
+		// The proofs stop at once. Watches set shortly before trust ends, so that they are younger than T then.
+		time.Sleep(timeout / 3)
+		data, children, exists := watches(t, inc)
+		for _, watch := range []*session.Watch{data, children, exists} {
+			elapsed(t, "watch", watch.C(), 2*timeout/3)
+		}
+		<-inc.Context().Done()
+		late, _, _ := watches(t, inc)
+		if open(late.C()) {
+			t.Error("the watch of an incarnation that has ended does not say so")
+		}
+	})
+}
+
+// proofsFail makes the server keep the answers to multis back, like a leader that has lost its quorum.
+func proofsFail(w *world, on bool) {
+	w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		return zktest.Action{Ignore: on && r.Op == zktest.OpMulti}
+	})
+}
+
+func TestWatchWakesAfterT(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		inc := w.start("a", nil).incarnation()
+		_, _, watch, err := inc.ExistsW(t.Context(), "/a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := elapsed(t, "watch", watch.C(), time.Minute); took != timeout {
+			t.Errorf("woken after %v, want %v", took, timeout)
+		}
+	})
+}
+
+// A watch that the server has forgotten is set again by the next read.
+func TestWatchHealsItself(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		inc := w.start("a", nil).incarnation()
+		lost := false
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Watch && !lost {
+				lost, r.Watch = true, false
+			}
+			return zktest.Action{}
+		})
+		_, _, first, err := inc.ExistsW(t.Context(), "/a")
+		if err != nil || !lost {
+			t.Fatal(err, lost)
+		}
+		if err := w.srv.Create("/a", nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(timeout / 2)
+		if !open(first.C()) {
+			t.Fatal("the watch was not lost; this test tests nothing")
+		}
+		// Somebody else reads the same.
+		found, _, second, err := inc.ExistsW(t.Context(), "/a")
+		if err != nil || !found {
+			t.Fatal(found, err)
+		}
+		if err := w.srv.Set("/a", []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if open(first.C()) || open(second.C()) {
+			t.Error("not woken after the second read")
+		}
+	})
+}
+
+func TestWatchesDoNotPileUp(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		inc := w.start("a", nil).incarnation()
+		if err := w.srv.Create("/a", nil); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		for range 10_000 {
+			if _, _, _, err := inc.ChildrenW(t.Context(), "/a"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, _, watch, err := inc.ChildrenW(t.Context(), "/a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := w.srv.Stats().Watches; n != 1 {
+			t.Errorf("%d watches on the server", n)
+		}
+		if n := session.Waits(inc); n != 1 {
+			t.Errorf("%d waits", n)
+		}
+		if n := runtime.NumGoroutine(); n > before+2 {
+			t.Errorf("%d goroutines, before %d", n, before)
+		}
+		for i := range 100 {
+			_, _, watch, err := inc.ExistsW(t.Context(), fmt.Sprintf("/b%d", i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			watch.Stop()
+			watch.Stop()
+		}
+		if n := session.Waits(inc); n != 1 {
+			t.Errorf("%d waits after Stop", n)
+		}
+		if err := w.srv.Create("/a/b", nil); err != nil {
+			t.Fatal(err)
+		}
+		elapsed(t, "watch", watch.C(), time.Second)
+	})
+}
