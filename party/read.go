@@ -137,9 +137,7 @@ func (l *loop) lookAtOne(ctx context.Context, name string) (r record, exists boo
 			return record{}, false, err
 		}
 		readable := known.Err == nil || errors.Is(known.Err, ErrRecordTooLarge)
-		// After a loss of all data zxids come again; sessions' ids don't.
-		same := stat.Czxid == known.Czxid && stat.Mzxid == known.Mzxid && stat.EphemeralOwner == known.Session
-		if same && readable {
+		if stat.Czxid == known.Czxid && stat.Mzxid == known.Mzxid && readable {
 			return known, true, nil
 		}
 	}

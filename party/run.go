@@ -79,6 +79,7 @@ func (l *loop) run(ctx context.Context) error {
 func (l *loop) serve(ctx context.Context, inc *session.Incarnation) error {
 	if inc.SessionID() != l.sid {
 		l.sid, l.own = inc.SessionID(), 0
+		clear(l.members) // the servers may have lost their data, and zxids come again
 	}
 	l.inc = inc
 	l.absent = l.own == 0

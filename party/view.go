@@ -55,7 +55,7 @@ func (v *View) Member(name string) (Member, bool) {
 func (v *View) same(old *View) bool {
 	return old != nil && v.Joined == old.Joined && v.Incarnation == old.Incarnation &&
 		slices.EqualFunc(v.Members, old.Members, func(a, b Member) bool {
-			return a.Name == b.Name && a.Czxid == b.Czxid && a.Mzxid == b.Mzxid && a.Session == b.Session && (a.Err == nil) == (b.Err == nil)
+			return a.Name == b.Name && a.Czxid == b.Czxid && a.Mzxid == b.Mzxid && (a.Err == nil) == (b.Err == nil)
 		})
 }
 

@@ -1,0 +1,194 @@
+package party_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/party"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+func TestLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a, b := c.join("a"), c.join("b")
+		a.joined()
+		b.awaitNames(time.Second, "a", "b")
+		must(t, a.Leave(t.Context()))
+		if _, ok := c.stands("a"); ok {
+			t.Error("Leave has returned, the znode stands")
+		}
+		if view, _ := a.awaitNames(time.Second, "b"); view.Joined {
+			t.Error("the view says that we are a member")
+		}
+		b.awaitNames(time.Second, "b")
+		must(t, a.Leave(t.Context()))
+		// It goes on watching, and does not come back: not in a new session,
+		// not when the directory goes.
+		c.srv.KillSession(c.sessionOf("a"))
+		time.Sleep(time.Minute)
+		must(t, c.srv.Delete(directory))
+		time.Sleep(time.Minute)
+		c.join("d").joined()
+		if view, _ := a.awaitNames(time.Second, "b", "d"); view.Joined {
+			t.Error("it came back")
+		}
+		must(t, a.stop())
+		must(t, a.Leave(t.Context()))
+	})
+}
+
+func TestLeaveBeforeRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		s, _ := c.session("a")
+		p, err := party.New(s, directory, party.Options{Name: "a"})
+		must(t, err)
+		must(t, p.Leave(t.Context()))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		must(t, p.Run(ctx))
+		if v := p.View(); v == nil || v.Joined || len(v.Members) != 0 {
+			t.Errorf("got %s", show(v))
+		}
+		must(t, p.Leave(t.Context()))
+	})
+}
+
+// TestLeaveWhileNameIsTaken: nobody waits any more.
+func TestLeaveWhileNameIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.join("x").joined()
+		s, _ := c.session("second")
+		b := c.run(s, party.Options{Name: "x"})
+		b.awaitNames(time.Second, "x")
+		must(t, b.Leave(t.Context()))
+		time.Sleep(time.Minute)
+		if _, ok := c.stands("x"); !ok {
+			t.Error("the holder's znode is gone")
+		}
+		must(t, b.stop())
+		if n := c.srv.Stats().Requests[zktest.OpGetChildren2]; n > 100 {
+			t.Errorf("the directory was read %d times", n)
+		}
+	})
+}
+
+func TestLeaveSparesForeignZnode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a := c.join("x")
+		a.joined()
+		// While it is away, somebody takes its place.
+		c.net.Client("x").BlackHole(zktest.Both)
+		c.namesake("x")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, context.DeadlineExceeded)
+		defer cancel()
+		wantErr(t, a.Leave(ctx), context.DeadlineExceeded)
+		c.net.Client("x").Heal()
+		must(t, a.Leave(t.Context()))
+		if stat, ok := c.stands("x"); !ok || stat.EphemeralOwner != c.sessionOf("namesake of x") {
+			t.Error("the namesake's znode is gone")
+		}
+		must(t, a.stop())
+	})
+}
+
+// TestStopWithoutServer: Run ends in time, and the znode goes with the session.
+func TestStopWithoutServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		s, stop := c.session("a")
+		a := c.run(s, party.Options{Name: "a"})
+		a.joined()
+		c.net.Client("a").Freeze()
+		start := time.Now()
+		must(t, a.stop())
+		if took := time.Since(start); took > timeout+time.Second {
+			t.Errorf("took %v", took)
+		}
+		wantErr(t, a.Leave(t.Context()), party.ErrStopped)
+		c.net.Client("a").Heal()
+		stop()
+		time.Sleep(timeout + 2*tick)
+		if _, ok := c.stands("a"); ok {
+			t.Error("the znode outlived its session")
+		}
+	})
+}
+
+func TestStopBeforeFirstConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.net.Refuse()
+		a := c.join("a")
+		time.Sleep(time.Minute)
+		start := time.Now()
+		must(t, a.stop())
+		if took := time.Since(start); took != 0 {
+			t.Errorf("took %v", took)
+		}
+		if a.View() != nil {
+			t.Errorf("a view out of nothing: %s", show(a.View()))
+		}
+	})
+}
+
+// TestStopWhileJoining: a create that was sent and not answered is not left
+// behind.
+func TestStopWhileJoining(t *testing.T) {
+	for _, after := range []time.Duration{0, 20, 40, 60, 80, 100, 120, 140, 160, 180, 200, 300, 400, 500} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			s, _ := c.session("a")
+			c.net.Client("a").Delay(15 * time.Millisecond)
+			a := c.run(s, party.Options{Name: "a"})
+			time.Sleep(after * time.Millisecond)
+			must(t, a.stop())
+			time.Sleep(time.Second)
+			if _, ok := c.stands("a"); ok {
+				t.Errorf("stopped after %d ms, the znode stands", after)
+			}
+		})
+	}
+}
+
+// TestSessionStopsWithTheParty: both contexts end together, as in a process
+// that is told to stop.
+func TestSessionStopsWithTheParty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		s, stop := c.session("a")
+		a := c.run(s, party.Options{Name: "a"})
+		a.joined()
+		go a.cancel()
+		stop()
+		<-a.done
+		must(t, a.err)
+		if _, ok := c.stands("a"); ok {
+			t.Error("the znode stands")
+		}
+	})
+}
+
+func TestSessionEndsBeforeTheParty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, network := zktest.StartVirtual(t, zktest.Options{TickTime: tick})
+		s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Timeout: timeout, StopTimeout: time.Second, Dial: network.Dial})
+		must(t, err)
+		c := &cluster{tb: t, srv: srv, net: network}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Run(ctx) }()
+		a := c.run(s, party.Options{Name: "a"})
+		a.joined()
+		cancel()
+		<-done
+		<-a.done
+		wantErr(t, a.err, session.ErrClosed)
+	})
+}
