@@ -9,6 +9,7 @@ require (
 	github.com/kielgo/kiel v0.0.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/twmb/franz-go/pkg/kfake v0.0.0-20260918054303-01f206a7e32c
+	go.uber.org/goleak v1.3.0
 	golang.org/x/sys v0.49.0
 )
 

@@ -13,12 +13,13 @@ const (
 	helpWidth   = 80
 	description = `Shares the partitions of Kafka topics among the members of a group that meet in ZooKeeper. Without a command it plays a narrated scenario on embedded servers: no ZooKeeper, Kafka, Java or Docker needed.`
 	examples    = `Examples:
-  demo-consumer                       the narrated scenario, under a minute
-  demo-consumer servers               an embedded ZooKeeper and Kafka to play with
-  demo-consumer consume --print value       a member; start some, in terminals
-  demo-consumer produce --rate 20 --count 1000        made-up orders, 20 a second
-  demo-consumer produce --keyed lines.txt      "key<TAB>value" lines from a file
-  seq 100 | demo-consumer produce -                  lines from standard input
+  demo-consumer                           the narrated scenario, under a minute
+  demo-consumer servers                   an embedded ZooKeeper and Kafka
+  demo-consumer consume --print value     a member; start some, in terminals
+  demo-consumer produce --rate 20 --count 1000
+                                          made-up orders, 20 a second
+  demo-consumer produce --keyed FILE      "key<TAB>value" lines of a file
+  seq 100 | demo-consumer produce -       lines from standard input
 
 Every flag can be given by the environment variable named behind it.
 Exit codes: 0 all well; 1 failed (demo: lost or owned twice); 2 bad usage.

@@ -17,14 +17,16 @@ import (
 
 // Exit codes.
 const (
-	exitOK      = 0
-	exitFailed  = 1   // the command failed, or the demo found a message lost or a partition owned twice
-	exitUsage   = 2   // bad flags
-	exitAborted = 130 // a second signal ended it at once
+	exitOK     = 0
+	exitFailed = 1 // the command failed, or the demo found a message lost or a partition owned twice
+	exitUsage  = 2 // bad flags
 )
 
 func main() {
-	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	// The first signal asks for an orderly end, the second takes what is left.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // console is where a command reads and writes.
@@ -33,7 +35,8 @@ type console struct {
 	out, err io.Writer
 }
 
-func run(args []string, in io.Reader, out, errOut io.Writer) int {
+// run is main without the process: it returns the exit code.
+func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	var flags cli
 	helped := false
 	parser, err := kong.New(&flags,
@@ -57,11 +60,6 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 		fmt.Fprintf(errOut, "demo-consumer: %v\nTry 'demo-consumer --help'.\n", err)
 		return exitUsage
 	}
-
-	// The first signal asks for an orderly end, the second takes what is left.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop)
 
 	err = kctx.Run(&runContext{Context: ctx, console: console{in, out, errOut}})
 	if usage, ok := errors.AsType[*usageError](err); ok {

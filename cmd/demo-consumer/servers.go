@@ -51,13 +51,16 @@ func startKafka(ctx context.Context, address string, partitions int32, topics ..
 	if address != "" {
 		host, port, err := net.SplitHostPort(address)
 		if err != nil {
-			return nil, &usageError{fmt.Errorf("--kafka: %w", err)}
+			return nil, &usageError{fmt.Errorf("--kafka %q: %w", address, err)}
 		}
 		n, err := strconv.Atoi(port)
 		if err != nil {
 			return nil, &usageError{fmt.Errorf("--kafka %q: the port must be a number", address)}
 		}
-		opts = append(opts, kfake.Ports(n), kfake.ListenFn(func(network, _ string) (net.Listener, error) {
+		if n != 0 {
+			opts = append(opts, kfake.Ports(n))
+		}
+		opts = append(opts, kfake.ListenFn(func(network, _ string) (net.Listener, error) {
 			return (&net.ListenConfig{}).Listen(ctx, network, net.JoinHostPort(host, port))
 		}))
 	}

@@ -152,6 +152,7 @@ func (f *figures) String() string {
 func TestHandover(t *testing.T) {
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{TickTime: tick})
 	kafka := servers.StartKafka(t, servers.KafkaOptions{})
+	kafka.CreateTopic(topic, partitions)
 	produce(t, kafka.Brokers())
 	bin, err := members.Build(t.TempDir())
 	if err != nil {
@@ -211,24 +212,13 @@ func produce(t *testing.T, brokers []string) {
 	config.Version = sarama.V3_6_0_0
 	config.Producer.Partitioner = sarama.NewManualPartitioner
 	config.Producer.Flush.Frequency = beat / 2
-	admin, err := sarama.NewClusterAdmin(brokers, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1}, false); err != nil {
-		t.Fatal(err)
-	}
-	if err := admin.Close(); err != nil {
-		t.Fatal(err)
-	}
 	p, err := sarama.NewAsyncProducer(brokers, config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
+	done := make(chan struct{}) // closed when all was acknowledged
 	go func() {
-		defer close(done)
 		defer p.AsyncClose()
 		every := time.NewTicker(beat)
 		defer every.Stop()
@@ -248,6 +238,7 @@ func produce(t *testing.T, brokers []string) {
 		}
 	}()
 	go func() {
+		defer close(done)
 		for e := range p.Errors() {
 			fmt.Fprintln(os.Stderr, "bench: produce:", e)
 		}

@@ -109,7 +109,7 @@ func (f *fleet) distinct() int {
 func TestProcessesKilledStoppedAndStarted(t *testing.T) {
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{TickTime: time.Second})
 	kafka := servers.StartKafka(t, servers.KafkaOptions{})
-	createTopic(t, kafka.Brokers(), topic, partitions)
+	kafka.CreateTopic(topic, partitions)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -225,18 +225,6 @@ func wait(t *testing.T, d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-t.Context().Done():
-	}
-}
-
-func createTopic(t *testing.T, brokers []string, name string, n int32) {
-	t.Helper()
-	admin, err := sarama.NewClusterAdmin(brokers, saramaConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer admin.Close()
-	if err := admin.CreateTopic(name, &sarama.TopicDetail{NumPartitions: n, ReplicationFactor: 1}, false); err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel/internal/eventlog"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// sarama's metrics library keeps one goroutine for the process.
+		goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),
+	)
+}
+
+// result is what a command did.
+type result struct {
+	code     int
+	out, err string
+}
+
+func command(ctx context.Context, in string, args ...string) result {
+	var out, errOut bytes.Buffer
+	code := run(ctx, args, strings.NewReader(in), &out, &errOut)
+	return result{code, out.String(), errOut.String()}
+}
+
+func wide(t *testing.T, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 80 {
+			t.Errorf("a line of %d columns: %s", n, line)
+		}
+	}
+}
+
+func TestDemo(t *testing.T) {
+	r := command(t.Context(), "")
+	if r.code != exitOK || !strings.Contains(r.out, "All well") {
+		t.Errorf("exit code %d, %s\n%s", r.code, r.err, r.out)
+	}
+	wide(t, r.out)
+	if strings.Contains(r.out, "\x1b") {
+		t.Error("colour on what is no terminal")
+	}
+	for _, want := range []string{"alice starts", "bob and carol join", "carol crashes", "bob leaves", "6 partitions are added", "18 partitions in"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("the demo does not say %q", want)
+		}
+	}
+}
+
+func TestHelpTeaches(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"consume", "--help"}, {"produce", "--help"}, {"servers", "--help"}} {
+		r := command(t.Context(), "", args...)
+		if r.code != exitOK || r.out == "" {
+			t.Errorf("%v: exit code %d, %s", args, r.code, r.err)
+		}
+		wide(t, r.out)
+	}
+	if r := command(t.Context(), "", "--help"); !strings.Contains(r.out, "Examples:") {
+		t.Error("no examples in --help")
+	}
+	if r := command(t.Context(), "", "consume", "--help"); !strings.Contains(r.out, "$KIEL_ZOOKEEPER") {
+		t.Errorf("the environment variables are not named:\n%s", r.out)
+	}
+}
+
+func TestBadUsage(t *testing.T) {
+	tests := map[string]struct {
+		args []string
+		says string
+	}{
+		"unknown flag":       {[]string{"consume", "--nope"}, "--nope"},
+		"unknown command":    {[]string{"consume", "x"}, "unexpected argument x"},
+		"bad function":       {[]string{"consume", "--function", "sticky"}, "sticky"},
+		"bad print":          {[]string{"consume", "--print", "xml"}, "xml"},
+		"bad duration":       {[]string{"consume", "--session-timeout", "10"}, "session-timeout"},
+		"tiny timeout":       {[]string{"consume", "--session-timeout", "1ms"}, "1ms"},
+		"no zookeeper":       {[]string{"consume", "--zookeeper", ","}, "names no server"},
+		"bad zookeeper":      {[]string{"consume", "--zookeeper", "host:port"}, "port"},
+		"bad group":          {[]string{"consume", "--group", "a/b"}, "a/b"},
+		"bad name":           {[]string{"consume", "--name", "a/b"}, "a/b"},
+		"bad metrics":        {[]string{"consume", "--metrics", "here"}, "host:port"},
+		"bad events":         {[]string{"consume", "--events", "/no/such/folder/x"}, "--events"},
+		"missing file":       {[]string{"produce", "/no/such/file"}, "/no/such/file"},
+		"keyed without file": {[]string{"produce", "--keyed"}, "--keyed"},
+		"negative rate":      {[]string{"produce", "--rate=-1"}, "--rate"},
+		"bad address":        {[]string{"servers", "--kafka", "9092"}, "host:port"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := command(t.Context(), "", tc.args...)
+			if r.code != exitUsage {
+				t.Errorf("exit code %d, want %d: %s", r.code, exitUsage, r.err)
+			}
+			if !strings.Contains(r.err, tc.says) || !strings.Contains(r.err, "demo-consumer: ") {
+				t.Errorf("the error does not name %q: %s", tc.says, r.err)
+			}
+		})
+	}
+}
+
+func TestKafkaAwayIsSaid(t *testing.T) {
+	r := command(t.Context(), "", "produce", "--kafka", "127.0.0.1:1", "--count", "1")
+	if r.code != exitFailed || !strings.Contains(r.err, "127.0.0.1:1") || !strings.Contains(r.err, "servers") {
+		t.Errorf("exit code %d: %s", r.code, r.err)
+	}
+}
+
+// embedded runs the servers command and returns its addresses.
+func embedded(t *testing.T) (zk, kafka string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r, w := io.Pipe()
+	var done sync.WaitGroup
+	done.Go(func() {
+		code := run(ctx, []string{"servers", "--zookeeper", "127.0.0.1:0", "--kafka", "127.0.0.1:0", "--partitions", "4", "--tick", "500ms"}, nil, w, io.Discard)
+		if code != exitOK {
+			t.Errorf("servers ended with %d", code)
+		}
+		_ = w.Close()
+	})
+	t.Cleanup(func() { cancel(); done.Wait() })
+	lines := bufio.NewReader(r)
+	first, err := lines.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, lines) }()
+	m := regexp.MustCompile(`ZooKeeper at (\S+), Kafka at (\S+):`).FindStringSubmatch(first)
+	if m == nil {
+		t.Fatalf("no addresses in %q", first)
+	}
+	return m[1], m[2]
+}
+
+// buffer is what a running command has printed so far.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func TestProduceAndConsume(t *testing.T) {
+	zk, kafka := embedded(t)
+	r := command(t.Context(), "a\t1\nb\t2\nc\t3\n", "produce", "--kafka", kafka, "--keyed", "-")
+	if r.code != exitOK || !strings.Contains(r.err, "produced 3 messages") {
+		t.Fatalf("produce: %d, %s", r.code, r.err)
+	}
+	events := filepath.Join(t.TempDir(), "events.jsonl")
+	ctx, cancel := context.WithCancel(t.Context())
+	var out, errOut buffer
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, []string{"consume", "--zookeeper", zk + "/apps", "--kafka", kafka, "--session-timeout", "4s",
+			"--name", "me", "--print", "json", "--events", events}, nil, &out, &errOut)
+	}()
+	for deadline := time.Now().Add(20 * time.Second); strings.Count(out.String(), "\n") < 3; {
+		if time.Now().After(deadline) {
+			t.Fatalf("not all was printed: %s\n%s", out.String(), errOut.String())
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	cancel()
+	if c := <-code; c != exitOK {
+		t.Errorf("consume ended with %d: %s", c, errOut.String())
+	}
+	got := map[string]string{}
+	for line := range strings.Lines(out.String()) {
+		var m printed
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		got[*m.Key] = *m.Value
+	}
+	if got["a"] != "1" || got["b"] != "2" || got["c"] != "3" {
+		t.Errorf("printed %v", got)
+	}
+
+	f, err := os.Open(events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	log, err := eventlog.Read(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]int{}
+	for _, e := range log {
+		kinds[e.Event]++
+		if e.Member != "me" || e.T == 0 {
+			t.Errorf("an event without member or time: %+v", e)
+		}
+	}
+	for kind, n := range map[string]int{"joined": 1, "claimed": 4, "opened": 4, "message": 3, "revoking": 4, "released": 4, "left": 1} {
+		if kinds[kind] != n {
+			t.Errorf("%d events %q, want %d", kinds[kind], kind, n)
+		}
+	}
+	if kinds["snapshot"] == 0 || kinds["committed"] == 0 {
+		t.Errorf("no snapshot or commit among %v", kinds)
+	}
+	if report := eventlog.Check([]eventlog.Log{{Name: "me", Events: log}}, eventlog.Expect{}); !report.OK() {
+		t.Error(report)
+	}
+}
+
+func TestProduceNamesTheBadLine(t *testing.T) {
+	_, kafka := embedded(t)
+	r := command(t.Context(), "a\t1\nno tab here\n", "produce", "--kafka", kafka, "--keyed", "-")
+	if r.code != exitFailed || !strings.Contains(r.err, "line 2") || !strings.Contains(r.err, "produced 1 messages") {
+		t.Errorf("exit code %d: %s", r.code, r.err)
+	}
+}
+
+func TestOrdersStopAtCount(t *testing.T) {
+	_, kafka := embedded(t)
+	r := command(t.Context(), "", "produce", "--kafka", kafka, "--topic", "made", "--rate", "0", "--count", "500")
+	if r.code != exitOK || !strings.Contains(r.err, "produced 500 messages to made") {
+		t.Errorf("exit code %d: %s", r.code, r.err)
+	}
+}
