@@ -519,3 +519,35 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 		}
 	})
 }
+
+// Trust ends just before the lock is handed out: the waiter does not get a hold that
+// is over, and keeps its place.
+func TestTrustEndsJustBeforeTheHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.session("a")
+		inc, err := s.Incarnation(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := w.nw.Client("a")
+		looks := 0
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Op == zktest.OpExists && strings.HasPrefix(r.Path, path+"/") {
+				if looks++; looks == 1 {
+					client.BlackHole(zktest.ToClient)
+				}
+			}
+			return zktest.Action{}
+		})
+		a := w.acquireLater(t.Context(), w.lockIn(s, "a"))
+		<-inc.Context().Done()
+		mine := w.wantContenders(1)[0]
+		client.Heal()
+		<-a.done
+		if a.err != nil || a.held.Context().Err() != nil || a.held.Node() != path+"/"+mine {
+			t.Fatalf("%+v, %v", a.held, a.err)
+		}
+		w.release(a.held)
+	})
+}

@@ -339,7 +339,11 @@ func TestSessionWaitsForTheHolder(t *testing.T) {
 			t.Fatalf("the hold has ended: %v", context.Cause(h.Context()))
 		}
 		w.release(h)
+		released := time.Now()
 		<-stopped
+		if d := time.Since(released); d > time.Second {
+			t.Errorf("the session ended %v after the release", d)
+		}
 		w.wantContenders(0)
 	})
 }

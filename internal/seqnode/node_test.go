@@ -1,0 +1,184 @@
+package seqnode_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/internal/seqnode"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+func TestNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.session("a")
+		a, b := w.node(s, "first"), w.node(s, "second")
+		if a.Seq() != 0 || b.Seq() != 1 || a.Path() != "/d/"+w.srv.Children("/d")[0] && a.Path() != "/d/"+w.srv.Children("/d")[1] {
+			t.Errorf("%s, %s, children %q", a.Path(), b.Path(), w.srv.Children("/d"))
+		}
+		inc, err := a.Wait(t.Context())
+		if err != nil || inc != s.Current() {
+			t.Errorf("the first: %v, %v", inc, err)
+		}
+		why := errors.New("busy")
+		_, err = b.First(t.Context(), why)
+		blocked, ok := errors.AsType[*seqnode.BlockedError](err)
+		if !ok || !errors.Is(err, why) || blocked.Path != a.Path() || string(blocked.Data) != "first" || blocked.Ahead != 1 ||
+			!strings.Contains(err.Error(), a.Path()) {
+			t.Errorf("the second: %v", err)
+		}
+		if err := a.Remove(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if inc, err = b.First(t.Context(), why); err != nil || inc != s.Current() {
+			t.Errorf("the second, then: %v, %v", inc, err)
+		}
+		if err := b.Remove(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if list := w.srv.Children("/d"); len(list) > 0 {
+			t.Errorf("left: %q", list)
+		}
+	})
+}
+
+// A node that was removed is not first, though nothing stands in front of it.
+func TestRemovedNodeIsNotFirst(t *testing.T) {
+	for _, path := range []string{"the node", "/d"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			n := w.node(w.session("a"), "")
+			if path == "the node" {
+				path = n.Path()
+			}
+			if err := w.srv.Delete(path); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := n.Wait(t.Context()); !errors.Is(err, seqnode.ErrGone) {
+				t.Errorf("Wait: %v", err)
+			}
+			if _, err := n.First(t.Context(), errors.New("busy")); !errors.Is(err, seqnode.ErrGone) {
+				t.Errorf("First: %v", err)
+			}
+		})
+	}
+}
+
+// The list says that the node is first, but when it arrives trust has ended. That is
+// no answer; the next incarnation gives one.
+func TestAnswerThatComesAfterTheEndOfTrust(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.session("a")
+		n := w.node(s, "")
+		client := w.nw.Client("a")
+		lists := 0
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Op == zktest.OpGetChildren2 {
+				if lists++; lists == 1 {
+					client.BlackHole(zktest.ToClient)
+				}
+			}
+			return zktest.Action{}
+		})
+		old := s.Current()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			inc, err := n.Wait(t.Context())
+			if err != nil || inc == old || !inc.Trusted() {
+				t.Errorf("%v, %v, in the incarnation whose trust ended: %v", inc, err, inc == old)
+			}
+		}()
+		<-old.Context().Done()
+		client.Heal()
+		<-done
+		if err := n.Remove(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The session is given up, but the server does not know it yet: the old contender
+// still stands, at the head of the line. It must not serve the next session.
+func TestNodeOfAnOldSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.session("a")
+		n := w.node(s, "")
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			return zktest.Action{Cut: r.Op == zktest.OpCloseSession}
+		})
+		s.GiveUp(errors.New("test"))
+		<-s.Current().Context().Done()
+		if inc, err := n.Wait(t.Context()); !errors.Is(err, session.ErrSessionExpired) {
+			t.Errorf("got %v, %v", inc, err)
+		}
+		if _, _, ok := w.srv.Get(n.Path()); !ok {
+			t.Error("the node is gone already: nothing was tested")
+		}
+		if err := n.Remove(t.Context()); err != nil { // its session is over, which is as good
+			t.Error(err)
+		}
+		w.srv.SetHook(nil)
+	})
+}
+
+// A search by GUID does not take what another session owns.
+func TestSearchLooksAtTheOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.session("a")
+		first := true
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Op != zktest.OpCreate || r.Flags != 3 || !first {
+				return zktest.Action{}
+			}
+			first = false
+			if err := w.srv.Create(r.Path+"0000000000", nil); err != nil { // persistent: nobody owns it
+				t.Error(err)
+			}
+			return zktest.Action{Cut: true}
+		})
+		n := w.node(s, "")
+		if n.Seq() != 1 {
+			t.Errorf("took %s", n.Path())
+		}
+		if err := n.Remove(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if list := w.srv.Children("/d"); len(list) != 1 {
+			t.Errorf("left: %q", list)
+		}
+	})
+}
+
+// Remove may be called from anywhere, any number of times, and ends with its context.
+func TestRemove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		n := w.node(w.session("a"), "")
+		w.nw.Client("a").Freeze()
+		for range 3 {
+			why := errors.New("enough")
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, why)
+			start := time.Now()
+			if err := n.Remove(ctx); !errors.Is(err, why) || time.Since(start) != time.Second {
+				t.Errorf("%v after %v", err, time.Since(start))
+			}
+			cancel()
+		}
+		w.nw.Client("a").Heal()
+		if err := n.Remove(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if list := w.srv.Children("/d"); len(list) > 0 {
+			t.Errorf("left: %q", list)
+		}
+	})
+}

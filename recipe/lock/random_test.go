@@ -1,0 +1,161 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/recipe/lock"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// holders watches that nobody holds the lock beside another.
+type holders struct {
+	mu    sync.Mutex
+	live  map[*lock.Held]string
+	token int64
+	count int
+}
+
+// enter notes a new hold. Whoever has another must have lost it by now.
+func (o *holders) enter(h *lock.Held, who string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for other, name := range o.live {
+		if other.Context().Err() == nil && other.Incarnation().Trusted() {
+			return fmt.Errorf("%s holds %s while %s holds %s", who, h.Node(), name, other.Node())
+		}
+	}
+	if h.Token() <= o.token {
+		return fmt.Errorf("%s has token %d after %d", who, h.Token(), o.token)
+	}
+	o.live[h], o.token = who, h.Token()
+	o.count++
+	return nil
+}
+
+func (o *holders) leave(h *lock.Held) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.live, h)
+}
+
+// Clients acquire, give up, hold and release at random while links break, freeze
+// and lose replies: never two hold the lock, tokens grow, everybody gets it again
+// when the faults end, and no contender is left.
+func TestRandomFaults(t *testing.T) {
+	total := 0
+	for seed := range uint64(10) {
+		synctest.Test(t, func(t *testing.T) { total += randomFaults(t, seed) })
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	t.Logf("acquired %d times", total)
+	if total < 1000 {
+		t.Error("hardly anything was tried")
+	}
+}
+
+func randomFaults(t *testing.T, seed uint64) int {
+	w := newWorld(t)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	o := &holders{live: map[*lock.Held]string{}}
+	faulty, stop := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer stop()
+	names := []string{"a", "b", "c", "d"}
+	var locks []*lock.Lock
+	var wg sync.WaitGroup
+	for i, name := range names {
+		l := w.lock(name)
+		locks = append(locks, l)
+		for worker := range 1 + i%2 {
+			random := rand.New(rand.NewPCG(seed, uint64(10*i+worker+2)))
+			wg.Go(func() {
+				for faulty.Err() == nil {
+					once(w, o, l, name, random)
+				}
+			})
+		}
+	}
+	for faulty.Err() == nil {
+		time.Sleep(time.Duration(rng.IntN(4000)) * time.Millisecond)
+		client := w.nw.Client(names[rng.IntN(len(names))])
+		switch rng.IntN(6) {
+		case 0:
+			client.Cut()
+		case 1:
+			client.BlackHole(zktest.Direction(1 + rng.IntN(3)))
+		case 2:
+			client.Heal()
+		case 3:
+			client.Delay(time.Duration(rng.IntN(800)) * time.Millisecond)
+		case 4:
+			op := []zktest.Op{zktest.OpCreate, zktest.OpDelete, zktest.OpGetChildren2, zktest.OpExists}[rng.IntN(4)]
+			w.srv.LoseReply(1+rng.IntN(3), is(op))
+		case 5:
+			for _, name := range names {
+				w.nw.Client(name).Heal()
+			}
+		}
+	}
+	w.srv.LoseReply(0, nil)
+	for _, name := range names {
+		w.nw.Client(name).Heal()
+	}
+	wg.Wait()
+	for i, l := range locks {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		h, err := l.Acquire(ctx)
+		if err != nil {
+			t.Errorf("%s: after the faults: %v", names[i], err)
+		} else {
+			w.release(h)
+		}
+		cancel()
+	}
+	w.wantContenders(0)
+	return o.count
+}
+
+// once tries to acquire the lock, holds it for a while and releases it.
+func once(w *world, o *holders, l *lock.Lock, name string, random *rand.Rand) {
+	ctx, cancel := context.WithTimeout(w.Context(), time.Duration(random.IntN(20_000))*time.Millisecond)
+	defer cancel()
+	acquire := l.Acquire
+	if random.IntN(4) == 0 {
+		acquire = l.TryAcquire
+	}
+	h, err := acquire(ctx)
+	if err != nil {
+		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, lock.ErrNotAcquired) {
+			w.Errorf("%s: %v", name, err)
+		}
+		time.Sleep(time.Duration(random.IntN(1000)) * time.Millisecond)
+		return
+	}
+	if err := o.enter(h, name); err != nil {
+		w.Error(err)
+	}
+	select {
+	case <-h.Context().Done():
+		if cause := context.Cause(h.Context()); errors.Is(cause, lock.ErrLost) {
+			w.Errorf("%s: nobody removes contenders, but: %v", name, cause)
+		}
+	case <-time.After(time.Duration(random.IntN(3000)) * time.Millisecond):
+	}
+	time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond) // the work is stopping
+	o.leave(h)
+	if random.IntN(2) == 0 {
+		ctx, cancel = context.WithTimeout(w.Context(), time.Duration(random.IntN(1000))*time.Millisecond)
+		defer cancel()
+		_ = h.Release(ctx)
+		return
+	}
+	_ = h.Release(w.Context())
+}
