@@ -203,6 +203,8 @@ func (r *runner) answer(n *round, p proof) error {
 	case err != nil:
 		r.s.note(err)
 		return nil
+	default:
+		n.rooted = true
 	}
 	r.proven = true
 	end := c.proved(p.sent)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,6 +31,8 @@ func TestProofsOfLife(t *testing.T) {
 		})
 		zxid := w.srv.Stats().Zxid
 		time.Sleep(10 * timeout)
+		w.srv.SetHook(nil)
+		synctest.Wait()
 		if n := len(sent); n < 59 || n > 61 {
 			t.Errorf("%d proofs in 10 T", n)
 		}
@@ -772,7 +775,7 @@ func TestSilentServer(t *testing.T) {
 
 func TestClockJumps(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		start, jump := time.Now(), time.Duration(0)
+		start, jump := time.Now(), atomic.Int64{}
 		link := w.net.Client("a")
 		s, err := session.New([]string{"zk:2181"}, session.Options{Timeout: timeout, Dial: link.Dial})
 		if err != nil {
@@ -780,14 +783,14 @@ func TestClockJumps(t *testing.T) {
 		}
 		session.SetClock(s, func() (mono, wall time.Duration) {
 			passed := time.Since(start)
-			return passed, passed + jump
+			return passed, passed + time.Duration(jump.Load())
 		})
 		m := run(t, s, link)
 		inc := m.incarnation()
 		time.Sleep(timeout)
 		synctest.Wait()
 
-		jump = -time.Hour
+		jump.Store(int64(-time.Hour))
 		time.Sleep(10 * timeout)
 		if !inc.Trusted() {
 			t.Error("a jump back ended trust")
@@ -803,7 +806,7 @@ func TestClockJumps(t *testing.T) {
 		time.Sleep(timeout)
 		synctest.Wait()
 
-		jump = time.Hour
+		jump.Store(int64(time.Hour))
 		if inc.Trusted() {
 			t.Error("trusted after a jump ahead")
 		}
