@@ -22,19 +22,19 @@
 //
 // # State
 //
-//	          plan says mine           free: multi[set epoch, create owner]
-//	   idle ──────────────────► claim ──────────────────────► verified ──► open
-//	    ▲                       │  ▲                                      │ │ │
-//	    │        held by another│  │that znode has gone                   │ │ │
-//	    │                       ▼  │                                      │ │ │
-//	    │                      waiting          plan says another's, Stop │ │ │ claim vanished, foreign
-//	    │                                      ┌──────────────────────────┘ │ │ epoch, trust ended
-//	    │                                      ▼         RebalanceTimeout   ▼ ▼
-//	    │  multi[check epoch, delete owner]  revoking ────────────────────► lost
-//	    └──────────── released ◄───────────────┘ handler returned            │
-//	    ▲                ▲                                                   │
-//	    │                └── still ours, not wanted ◄── look, after Sync ◄───┘
-//	    └──────────────────── gone ◄──────────────────────┘ └─► still ours and wanted: open, same token
+//	       plan says mine           free: multi[set epoch, create owner]
+//	idle ──────────────────► claim ──────────────────────► verified ──► open
+//	 ▲                       │  ▲                                      │ │ │
+//	 │        held by another│  │that znode has gone                   │ │ │
+//	 │                       ▼  │                                      │ │ │
+//	 │                      waiting          plan says another's, Stop │ │ │ claim vanished, foreign
+//	 │                                      ┌──────────────────────────┘ │ │ epoch, trust ended
+//	 │                                      ▼         RebalanceTimeout   ▼ ▼
+//	 │  multi[check epoch, delete owner]  revoking ────────────────────► lost
+//	 └──────────── released ◄───────────────┘ handler returned            │
+//	 ▲                ▲                                                   │
+//	 │                └── still ours, not wanted ◄── look, after Sync ◄───┘
+//	 └──────────────────── gone ◄──────────────────────┘ └─► still ours and wanted: open, same token
 //
 // A request without an answer goes to "look" too: the claim is possibly ours until
 // a read after a Sync has shown it. Besides, once per session timeout the group's

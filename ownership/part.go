@@ -78,8 +78,11 @@ func (l *loop) part(id allocfn.Partition) *part {
 func (l *loop) keep(p *part) bool { return p.want && l.phase != draining }
 
 // planned says whether the plan can be acted on: it was made under the
-// incarnation that is trusted now.
-func (l *loop) planned() bool { return l.plan != nil && l.inc != nil && l.plan.inc == l.inc }
+// incarnation that is trusted now. When that one has ended, the loop is about to
+// hear of it, and a plan that gives us nothing means only that.
+func (l *loop) planned() bool {
+	return l.plan != nil && l.inc != nil && l.plan.inc == l.inc && l.inc.Context().Err() == nil
+}
 
 // mayTake says whether a partition may be claimed and opened.
 func (l *loop) mayTake(p *part) bool { return p.want && l.phase == working && l.planned() }

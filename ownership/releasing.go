@@ -16,6 +16,7 @@ import (
 // with the creation of the epoch znode when there was none.
 func (k *keeper) release(ctx context.Context, inc *session.Incarnation, claims []finding) []finding {
 	var out []finding
+	parents := false // of epochs were made
 	say := func(f fate, err error, claims ...finding) {
 		for _, c := range claims {
 			out = append(out, finding{id: c.id, fate: f, err: err})
@@ -40,6 +41,12 @@ func (k *keeper) release(ctx context.Context, inc *session.Incarnation, claims [
 			case err == nil:
 				say(fateGone, nil, batch...)
 				batch = nil
+			case ok && errors.Is(err, session.ErrNoNode) && refused.Index%2 == 0 && batch[refused.Index/2].epochGone && !parents:
+				parents = true
+				if err := inc.EnsurePath(ctx, k.paths.epochs); err != nil {
+					say(fateForbidden, fmt.Errorf("ownership: create %s: %w", k.paths.epochs, err), batch...)
+					batch = nil
+				}
 			case ok && refused.Index >= 0 && refused.Index < len(ops):
 				i := refused.Index / 2
 				switch {

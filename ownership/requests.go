@@ -249,6 +249,9 @@ func (l *loop) sendReleases() {
 		default:
 			p.held = heldUnsure
 			l.o.log.Warn("release without a clear answer", "partition", p.id.String(), "err", f.err)
+			if p.failures++; p.failures > 2 {
+				l.pause(p)
+			}
 		}
 	})
 }

@@ -1,0 +1,304 @@
+package ownership_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/ownership"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// claims matches the multis that claim, releases those that release.
+func claims(r zktest.Request) bool {
+	return r.Op == opMulti && len(r.Ops) > 1 && strings.HasPrefix(r.Ops[1].Path, owners) && r.Ops[0].Op == 5
+}
+
+func releases(r zktest.Request) bool {
+	return r.Op == opMulti && len(r.Ops) > 1 && strings.HasPrefix(r.Ops[1].Path, owners) && r.Ops[1].Op == 2
+}
+
+// The claim was made, but its answer is lost: it is found to be ours.
+func TestLostReplyOfTheClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		w.assign(map[string]string{"a": items(3)})
+		a := w.join("a", memberOptions{})
+		var made int64
+		w.srv.LoseReply(1, func(r zktest.Request) bool { return claims(r) })
+		a.owns(5*time.Second, items(3))
+		_, stat, _ := w.srv.Get(owners + "/t:1")
+		_, epoch, _ := w.srv.Get(epochs + "/t:1")
+		made = stat.Czxid
+		if a.token("t:1") != made || epoch.Version != 1 {
+			t.Errorf("token %d, claim %d made %d times", a.token("t:1"), made, epoch.Version)
+		}
+		if got := w.srv.Stats().SessionsReattached; got == 0 {
+			t.Error("no reply was lost")
+		}
+	})
+}
+
+// The claim was made, its answer is lost, and then the plan gives the partition to
+// another: the claim is released, nobody waits for ever.
+func TestLostReplyOfTheClaimAndNewPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		a, b := w.join("a", memberOptions{}), w.join("b", memberOptions{})
+		time.Sleep(time.Second)
+		w.srv.LoseReply(1, claims)
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action { // the answer is lost, and a can't come back yet
+			if claims(*r) {
+				a.client.Refuse()
+			}
+			return zktest.Action{}
+		})
+		a.brain.assign(map[allocfn.Partition]string{part("t:0"): "a"})
+		time.Sleep(100 * time.Millisecond)
+		w.srv.SetHook(nil)
+		if w.holder("t:0") == 0 {
+			t.Fatal("the claim was not made")
+		}
+		w.assign(map[string]string{"b": "t:0"})
+		time.Sleep(100 * time.Millisecond)
+		a.client.Heal()
+		b.owns(3*time.Second, "t:0")
+		if got := w.journal.kinds("a", part("t:0")); strings.Contains(got, "claimed") {
+			t.Errorf("events %q", got)
+		}
+	})
+}
+
+func TestLostReplyOfTheRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		w.assign(map[string]string{"a": items(4)})
+		a, b := w.join("a", memberOptions{}), w.join("b", memberOptions{})
+		a.owns(5*time.Second, items(4))
+		time.Sleep(time.Second)
+		w.srv.LoseReply(1, releases)
+		w.assign(map[string]string{"b": items(4)})
+		b.owns(3*time.Second, items(4))
+		if got := w.srv.Stats().SessionsReattached; got == 0 {
+			t.Error("no reply was lost")
+		}
+	})
+}
+
+// A claim of this session that stands without our knowing is found by the sweep.
+func TestSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		w.assign(map[string]string{"a": "t:0"})
+		a := w.join("a", memberOptions{})
+		a.owns(5*time.Second, "t:0")
+		data, _, _ := w.srv.Get(owners + "/t:0")
+		w.assign(map[string]string{})
+		w.within(time.Second, "released", func() bool { return w.holder("t:0") == 0 })
+		time.Sleep(time.Second)
+		if _, err := a.ses.Current().Create(context.Background(), owners+"/t:0", data, session.Ephemeral); err != nil {
+			t.Fatal(err)
+		}
+		took := w.within(11*time.Second, "swept away", func() bool { return w.holder("t:0") == 0 })
+		if took < time.Second {
+			t.Errorf("gone after %v, not by the sweep", took)
+		}
+	})
+}
+
+func TestSessionKilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		w.assign(map[string]string{"a": "t:0 t:1"})
+		a := w.join("a", memberOptions{})
+		a.owns(5*time.Second, "t:0 t:1")
+		before, ses := a.token("t:0"), a.sessionID()
+		w.journal.exempt[ses] = true
+		w.srv.KillSession(ses)
+		took := w.within(10*time.Second, "owned again", func() bool { return a.token("t:0") > before && a.token("t:1") > before })
+		t.Logf("owned again after %v", took)
+		if a.token("t:0") <= before || a.sessionID() == ses {
+			t.Errorf("token %d after %d", a.token("t:0"), before)
+		}
+		if got, want := w.journal.kinds("a", part("t:0")), "joined claimed untrusted joined claimed"; got != want {
+			t.Errorf("events %q, want %q", got, want)
+		}
+	})
+}
+
+// A member that is cut off stops before the servers give its claims to others.
+func TestBlackHole(t *testing.T) {
+	for name, dir := range map[string]zktest.Direction{"both": zktest.Both, "to server": zktest.ToServer, "to client": zktest.ToClient} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				defer w.close()
+				w.assign(map[string]string{"a": items(5)})
+				var ended time.Time
+				a := w.join("a", memberOptions{handler: func(ctx context.Context, c *ownership.Claim) error {
+					<-ctx.Done()
+					if cause := context.Cause(ctx); errors.Is(cause, ownership.ErrLost) {
+						ended = time.Now()
+						if c.Trusted() || c.Context().Err() == nil {
+							t.Error("trusted after trust was lost")
+						}
+						if !errors.Is(cause, session.ErrTrustLost) {
+							t.Errorf("cause %v", cause)
+						}
+					}
+					return nil
+				}})
+				b := w.join("b", memberOptions{})
+				a.owns(5*time.Second, items(5))
+				time.Sleep(20 * time.Second)
+				a.client.BlackHole(dir)
+				w.within(30*time.Second, "the claims expire", func() bool { return w.holder("t:0") == 0 })
+				if ended.IsZero() {
+					t.Fatal("the handlers were not ended before the claims went")
+				}
+				margin := time.Since(ended)
+				t.Logf("margin %v", margin)
+				if margin < 2*time.Second {
+					t.Errorf("margin %v", margin)
+				}
+				w.assign(map[string]string{"b": items(5)})
+				b.owns(time.Second, items(5))
+				a.client.Heal()
+				w.assign(map[string]string{"a": items(5)})
+				a.owns(15*time.Second, items(5))
+			})
+		})
+	}
+}
+
+// Trust that comes back in the same ZooKeeper session finds the claims where they
+// were: same tokens, and new handlers when the old ones have returned.
+func TestTrustRegained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		w.assign(map[string]string{"a": "t:0 t:1"})
+		a := w.join("a", memberOptions{handler: func(ctx context.Context, c *ownership.Claim) error {
+			<-ctx.Done()
+			if c.Partition() == 1 {
+				time.Sleep(20 * time.Second) // slower than trust comes back
+			}
+			return nil
+		}})
+		a.owns(5*time.Second, "t:0 t:1")
+		time.Sleep(15 * time.Second)
+		tokens, ses := [2]int64{a.token("t:0"), a.token("t:1")}, a.sessionID()
+		w.srv.FreezeClock()
+		w.within(15*time.Second, "trust ends", func() bool { return a.owned() == "" })
+		time.Sleep(time.Second)
+		w.srv.Thaw()
+		t.Logf("owned again after %v", a.owns(10*time.Second, "t:0"))
+		took := a.owns(30*time.Second, "t:0 t:1")
+		if took < 5*time.Second {
+			t.Errorf("t:1 was opened after %v, while its old handler runs", took)
+		}
+		if got := [2]int64{a.token("t:0"), a.token("t:1")}; got != tokens || a.sessionID() != ses {
+			t.Errorf("tokens %v, want %v; session %x, want %x", got, tokens, a.sessionID(), ses)
+		}
+		got := strings.ReplaceAll(w.journal.kinds("a", part("t:1")), "untrusted untrusted", "untrusted") // trust may come back in two steps
+		if want := "joined claimed untrusted claimed"; got != want {
+			t.Errorf("events %q, want %q", got, want)
+		}
+	})
+}
+
+// What trust regained finds no longer in the plan is released.
+func TestTrustRegainedWithAnotherPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		w.assign(map[string]string{"a": "t:0 t:1"})
+		a, b := w.join("a", memberOptions{}), w.join("b", memberOptions{})
+		a.owns(5*time.Second, "t:0 t:1")
+		time.Sleep(15 * time.Second)
+		w.srv.FreezeClock()
+		w.within(15*time.Second, "trust ends", func() bool { return a.owned() == "" })
+		w.assign(map[string]string{"a": "t:0", "b": "t:1"})
+		w.srv.Thaw()
+		b.owns(10*time.Second, "t:1")
+		a.owns(10*time.Second, "t:0")
+	})
+}
+
+// An operator removes a claim, or writes an epoch: the claim is lost, and made again.
+func TestOperator(t *testing.T) {
+	for name, deed := range map[string]func(*world) error{
+		"deletes the claim":  func(w *world) error { return w.srv.Delete(owners + "/t:0") },
+		"writes the epoch":   func(w *world) error { return w.srv.Set(epochs+"/t:0", []byte("operator")) },
+		"deletes the epoch":  func(w *world) error { return w.srv.Delete(epochs + "/t:0") },
+		"deletes all epochs": func(w *world) error { return w.srv.Delete(epochs) },
+		"deletes all claims": func(w *world) error { return w.srv.Delete(owners) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				defer w.close()
+				w.assign(map[string]string{"a": "t:0 t:1"})
+				var cause error
+				a := w.join("a", memberOptions{handler: func(ctx context.Context, c *ownership.Claim) error {
+					<-ctx.Done()
+					if c.Partition() == 0 && cause == nil {
+						cause = context.Cause(ctx)
+						if c.Trusted() {
+							t.Error("trusted")
+						}
+					}
+					return nil
+				}})
+				a.owns(5*time.Second, "t:0 t:1")
+				time.Sleep(time.Second)
+				before := a.token("t:0")
+				if err := deed(w); err != nil {
+					t.Fatal(err)
+				}
+				took := w.within(time.Second, "claimed again", func() bool { return a.token("t:0") > before })
+				t.Logf("claimed again after %v", took)
+				if !errors.Is(cause, ownership.ErrLost) {
+					t.Errorf("cause %v", cause)
+				}
+				if a.told(ownership.ErrLost) == 0 {
+					t.Errorf("errors %v", a.errors())
+				}
+				if got, want := w.journal.kinds("a", part("t:0")), "joined claimed lost claimed"; got != want {
+					t.Errorf("events %q, want %q", got, want)
+				}
+				a.owns(time.Second, "t:0 t:1")
+				_, stat, _ := w.srv.Get(owners + "/t:0")
+				_, epoch, _ := w.srv.Get(epochs + "/t:0")
+				if stat.Czxid != epoch.Mzxid || stat.Czxid != a.token("t:0") {
+					t.Errorf("owner %d, epoch %d, token %d", stat.Czxid, epoch.Mzxid, a.token("t:0"))
+				}
+			})
+		})
+	}
+}
+
+// All data of the servers is lost: everything is made again.
+func TestServerRestartsEmpty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		w.assign(map[string]string{"a": items(3)})
+		a := w.join("a", memberOptions{})
+		a.owns(5*time.Second, items(3))
+		w.journal.loose[part("t:0")], w.journal.loose[part("t:1")], w.journal.loose[part("t:2")] = true, true, true
+		w.srv.Restart(true)
+		w.within(time.Minute, "lost", func() bool { return a.owned() == "" })
+		t.Logf("owned again after %v", a.owns(time.Minute, items(3)))
+	})
+}
