@@ -138,13 +138,13 @@ func (f *figures) add(owned, first time.Duration) {
 }
 
 func (f *figures) String() string {
-	mid := func(ds []time.Duration) (median, worst time.Duration) {
-		slices.Sort(ds)
-		return ds[len(ds)/2].Round(time.Millisecond), ds[len(ds)-1].Round(time.Millisecond)
-	}
-	om, ow := mid(f.owned)
-	fm, fw := mid(f.first)
-	return fmt.Sprintf("all claimed median %v, worst %v; first message on every moved partition median %v, worst %v (n=%d)", om, ow, fm, fw, len(f.owned))
+	return fmt.Sprintf("all claimed %s; first message on every moved partition %s", spread(f.owned), spread(f.first))
+}
+
+// spread is the median and the worst of some measurements.
+func spread(ds []time.Duration) string {
+	slices.Sort(ds)
+	return fmt.Sprintf("median %v, worst %v (n=%d)", ds[(len(ds)-1)/2].Round(time.Millisecond), ds[len(ds)-1].Round(time.Millisecond), len(ds))
 }
 
 // TestHandover measures join, graceful leave and kill -9 of the fifth of five
