@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -20,7 +22,13 @@ import (
 	"github.com/kielgo/kiel/internal/eventlog"
 )
 
+// asProcess makes the test binary the command itself, for what only a process can show.
+const asProcess = "DEMO_CONSUMER_AS_PROCESS"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(asProcess) != "" {
+		main()
+	}
 	goleak.VerifyTestMain(m,
 		// sarama's metrics library keeps one goroutine for the process.
 		goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),
@@ -245,5 +253,60 @@ func TestOrdersStopAtCount(t *testing.T) {
 	r := command(t.Context(), "", "produce", "--kafka", kafka, "--topic", "made", "--rate", "0", "--count", "500")
 	if r.code != exitOK || !strings.Contains(r.err, "produced 500 messages to made") {
 		t.Errorf("exit code %d: %s", r.code, r.err)
+	}
+}
+
+func TestSignals(t *testing.T) {
+	for name, tc := range map[string]struct {
+		signals []os.Signal
+		want    string // of the process's state
+	}{
+		"SIGTERM leaves in order":      {[]os.Signal{syscall.SIGTERM}, "exit status 0"},
+		"SIGINT leaves in order":       {[]os.Signal{os.Interrupt}, "exit status 0"},
+		"a second one ends it at once": {[]os.Signal{syscall.SIGTERM, syscall.SIGTERM}, "signal: terminated"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			zk, kafka := embedded(t)
+			if r := command(t.Context(), "x\n", "produce", "--kafka", kafka, "-"); r.code != exitOK {
+				t.Fatal(r.err)
+			}
+			args := []string{"consume", "--zookeeper", zk, "--kafka", kafka, "--session-timeout", "4s", "--print", "value"}
+			if len(tc.signals) > 1 {
+				args = append(args, "--work", "1h") // the handler won't return
+			}
+			events := filepath.Join(t.TempDir(), "events")
+			cmd := exec.CommandContext(t.Context(), os.Args[0], append(args, "--events", events)...)
+			cmd.Env = append(os.Environ(), asProcess+"=1")
+			var out buffer
+			cmd.Stdout, cmd.Stderr = &out, &out
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			logged := func(event string) {
+				t.Helper()
+				for deadline := time.Now().Add(20 * time.Second); ; {
+					if b, err := os.ReadFile(events); err == nil && bytes.Contains(b, []byte(`"event":"`+event+`"`)) {
+						return
+					}
+					if time.Now().After(deadline) {
+						t.Fatalf("no event %s: %s", event, out.String())
+					}
+					<-time.After(20 * time.Millisecond)
+				}
+			}
+			logged("message")
+			for i, s := range tc.signals {
+				if i > 0 {
+					logged("revoking") // the first signal has arrived
+				}
+				if err := cmd.Process.Signal(s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_ = cmd.Wait()
+			if got := cmd.ProcessState.String(); got != tc.want {
+				t.Errorf("ended with %q, want %q: %s", got, tc.want, out.String())
+			}
+		})
 	}
 }
