@@ -330,11 +330,18 @@ func (a *PartitionAllocator) publish(s *Snapshot) {
 
 // state is what the gauges show.
 func (a *PartitionAllocator) state() state {
-	var s state
-	if shown := a.loop.shown.Load(); shown != nil {
-		s = *shown
+	s := state{rebalancing: a.loop.busy.Load(), snapshot: a.Snapshot(), session: a.session.Stats()}
+	if ms := a.loop.applied.Load(); ms != 0 {
+		s.lastRebalance = time.UnixMilli(ms)
 	}
-	s.session = a.session.Stats()
+	members, set := a.party.View(), a.set.View()
+	if members == nil || set == nil {
+		return s
+	}
+	s.members, s.partitions, s.lastRead = len(members.Members), len(set.Items), members.At
+	if set.At.Before(members.At) {
+		s.lastRead = set.At
+	}
 	return s
 }
 

@@ -132,7 +132,7 @@ func (l *loop) onResult(r result) {
 		l.fail(j, r.err)
 	} else {
 		l.good, l.computeErr = r.mapping, nil
-		l.lastApplied = time.Now()
+		l.applied.Store(time.Now().UnixMilli())
 		l.metrics.rebalances.WithLabelValues(string(j.trigger)).Inc()
 		l.metrics.duration.WithLabelValues(stageTotal).Observe(time.Since(j.since).Seconds())
 		l.emit(j.trigger, j.inc, j.joined, true)

@@ -58,8 +58,9 @@ type loop struct {
 	publish  func(*Snapshot)
 	ready    func() // makes Ready return
 	manual   <-chan chan error
-	shown    atomic.Pointer[state] // for the gauges
-	running  *group                // of all goroutines that the loop starts
+	busy     atomic.Bool  // a change waits or is computed; for the gauges
+	applied  atomic.Int64 // when a mapping was applied last, in Unix ms; for the gauges
+	running  *group       // of all goroutines that the loop starts
 
 	memberViews chan *party.View
 	setViews    chan *sharedset.View
@@ -81,14 +82,13 @@ type loop struct {
 	missed  Trigger          // of the changes that came and were due behind a late job
 
 	// What was published.
-	last        *Snapshot
-	wasReady    bool
-	good        *mapping // never nil
-	lastApplied time.Time
-	lost        <-chan struct{} // the end of last's incarnation, until it was noticed
-	computeErr  error           // why good is not the newest
-	itemsErr    error           // about items that are allocated to nobody
-	reported    map[string]string
+	last       *Snapshot
+	wasReady   bool
+	good       *mapping        // never nil
+	lost       <-chan struct{} // the end of last's incarnation, until it was noticed
+	computeErr error           // why good is not the newest
+	itemsErr   error           // about items that are allocated to nobody
+	reported   map[string]string
 
 	// Seeding.
 	seeding  bool
@@ -193,7 +193,7 @@ func (l *loop) step(ctx context.Context, timer *time.Timer) {
 			l.passBy()
 		}
 	}
-	l.show()
+	l.busy.Store(l.job != nil || !l.coalescer.first.IsZero())
 }
 
 func send[V any](ctx context.Context, to chan<- V, v V) {
@@ -225,7 +225,7 @@ func (l *loop) conclude(err error) {
 func (l *loop) change(t Trigger, now bool) {
 	l.changes++
 	l.changed = first(l.changed, t)
-	if l.coalescer.change(time.Now()) {
+	if l.coalescer.change(time.Now()) && t != TriggerSession { // of which there are two: members and set
 		l.metrics.coalesced.Inc()
 	}
 	l.coalescer.urgent = l.coalescer.urgent || now
@@ -233,7 +233,7 @@ func (l *loop) change(t Trigger, now bool) {
 
 // first returns the trigger that is named when both apply.
 func first(a, b Trigger) Trigger {
-	for _, t := range []Trigger{TriggerInitial, TriggerManual, TriggerSession, TriggerMembers, TriggerPartitions} {
+	for _, t := range triggers() {
 		if a == t || b == t {
 			return t
 		}
@@ -264,7 +264,7 @@ func (l *loop) onMembers(v *party.View) {
 // sameMember compares by czxid: who came back under the same name is another
 // member, with another record maybe.
 func sameMember(a, b party.Member) bool {
-	return a.Name == b.Name && a.Czxid == b.Czxid && bytes.Equal(a.Data, b.Data)
+	return a.Name == b.Name && a.Czxid == b.Czxid && a.Session == b.Session && bytes.Equal(a.Data, b.Data)
 }
 
 func (l *loop) onSet(v *sharedset.View) {

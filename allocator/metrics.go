@@ -72,13 +72,18 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m.duration, errs[3] = promreg.Register(reg, m.duration)
 	m.compute, errs[4] = promreg.Register(reg, m.compute)
 	m.gauges, errs[5] = promreg.Register(reg, m.gauges)
+	for _, t := range triggers() {
+		m.rebalances.WithLabelValues(string(t))
+	}
+	m.failed.WithLabelValues(stageCompute)
+	m.failed.WithLabelValues(stageCallback)
 	return m, errors.Join(errs[:]...)
 }
 
 // state is what the gauges show.
 type state struct {
-	members, partitions int // as last read
-	lastRead            time.Time
+	members, partitions int
+	lastRead            time.Time // of that of both which was read earlier; zero until both were
 	rebalancing         bool
 	lastRebalance       time.Time
 	snapshot            *Snapshot
@@ -138,8 +143,11 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	gauge(g.inProgress, bit(s.rebalancing))
-	gauge(g.members, float64(s.members))
-	gauge(g.partitions, float64(s.partitions))
+	if !s.lastRead.IsZero() {
+		gauge(g.members, float64(s.members))
+		gauge(g.partitions, float64(s.partitions))
+		gauge(g.viewAge, time.Since(s.lastRead).Seconds())
+	}
 	if !s.lastRebalance.IsZero() {
 		gauge(g.lastRebalance, float64(s.lastRebalance.UnixMilli())/1000)
 	}
@@ -153,9 +161,6 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	}
 	ch <- prometheus.MustNewConstMetric(g.expirations, prometheus.CounterValue, float64(s.session.Expirations))
 	ch <- prometheus.MustNewConstMetric(g.reconnects, prometheus.CounterValue, float64(s.session.Reconnects))
-	if !s.lastRead.IsZero() {
-		gauge(g.viewAge, time.Since(s.lastRead).Seconds())
-	}
 }
 
 func bit(b bool) float64 {

@@ -78,18 +78,3 @@ func (l *loop) report(about string, err error) {
 		l.delivery.error(err)
 	}
 }
-
-// show makes the state visible to the gauges.
-func (l *loop) show() {
-	s := &state{rebalancing: l.job != nil || !l.coalescer.first.IsZero(), lastRebalance: l.lastApplied, snapshot: l.last}
-	if l.members != nil {
-		s.members, s.lastRead = len(l.members.Members), l.members.At
-	}
-	if l.set != nil {
-		s.partitions = len(l.set.Items)
-		if l.set.At.Before(s.lastRead) {
-			s.lastRead = l.set.At
-		}
-	}
-	l.shown.Store(s)
-}

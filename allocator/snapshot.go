@@ -22,6 +22,11 @@ const (
 	TriggerPartitions Trigger = "partitions" // the set changed
 )
 
+// triggers returns all in order.
+func triggers() []Trigger {
+	return []Trigger{TriggerInitial, TriggerManual, TriggerSession, TriggerMembers, TriggerPartitions}
+}
+
 // Snapshot is one state of the group as this member sees it: the mapping that
 // is in force, and what it was made of. It never changes; its slices must not
 // be changed either. Its methods don't block and may be called from anywhere.

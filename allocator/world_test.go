@@ -2,13 +2,13 @@ package allocator_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
-	"testing"
 	"testing/synctest"
 	"time"
 
@@ -27,19 +27,28 @@ const (
 	settle  = 5 * time.Second // after which nothing may be under way
 )
 
+// tb is what tests of testing and of rapid have in common.
+type tb interface {
+	Helper()
+	Cleanup(f func())
+	Context() context.Context
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // world is a server and the members on it, in a synctest bubble.
 type world struct {
-	testing.TB
+	tb
 	srv   *zktest.Server
 	net   *zktest.Network
 	nodes map[string]*node // that run
 }
 
-func newWorld(tb testing.TB) *world {
-	tb.Helper()
-	srv, network := zktest.StartVirtual(tb, zktest.Options{})
-	w := &world{TB: tb, srv: srv, net: network, nodes: make(map[string]*node)}
-	tb.Cleanup(func() {
+func newWorld(t tb) *world {
+	t.Helper()
+	srv, network := zktest.StartVirtual(t, zktest.Options{})
+	w := &world{tb: t, srv: srv, net: network, nodes: make(map[string]*node)}
+	t.Cleanup(func() {
 		for _, n := range w.nodes {
 			n.end()
 		}
@@ -214,4 +223,13 @@ func list(ps []allocfn.Partition) string {
 		all = append(all, p.String())
 	}
 	return strings.Join(all, " ")
+}
+
+// decodeSet reads a set as Python does.
+func decodeSet(data string) (all []string, err error) {
+	if data == "" {
+		return nil, nil
+	}
+	err = json.Unmarshal([]byte(data), &all)
+	return all, err
 }

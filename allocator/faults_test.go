@@ -1,0 +1,363 @@
+package allocator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+func TestKilledSessionComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(4)}})
+		b := w.start("b", allocator.Options{})
+		a.ready()
+		b.ready()
+		sleep(time.Minute)
+		a.rebalanced()
+		old := a.Snapshot()
+		for range 3 {
+			a.kill()
+			sleep(settle)
+			w.agree(allocfn.RoundRobin(), []string{"a", "b"}, items("t", 4))
+			if s := a.Snapshot(); s.Incarnation == old.Incarnation || s.Trigger != allocator.TriggerSession {
+				t.Errorf("by %s", s.Trigger)
+			}
+			told := a.rebalanced()
+			if first := told[0]; list(first.Removed) != "t:0 t:2" || first.Snapshot.Joined {
+				t.Errorf("first told +%v -%v", first.Added, first.Removed)
+			}
+		}
+		if err := a.failed(); !errors.Is(err, session.ErrSessionExpired) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestSilentMemberLosesItsShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(4)}})
+		b := w.start("b", allocator.Options{})
+		a.ready()
+		b.ready()
+		sleep(time.Minute)
+		a.client.BlackHole(zktest.Both)
+		start := time.Now()
+		for b.own() != 4 && time.Since(start) < time.Minute {
+			if a.own() > 0 != a.Snapshot().Incarnation.Trusted() || a.own() != len(slices.Concat(values(a.Allocation())...)) {
+				t.Errorf("after %v: owns %d, allocation %v, trusted %t", time.Since(start), a.own(), a.Allocation(), a.Snapshot().Incarnation.Trusted())
+			}
+			sleep(100 * time.Millisecond)
+		}
+		if a.own() != 0 {
+			t.Error("both own it")
+		}
+		if d := time.Since(start); d > timeout+3*time.Second {
+			t.Error("taken over after", d)
+		}
+		if s := a.Snapshot(); s.Joined || s.Err == nil {
+			t.Errorf("joined %t, %v", s.Joined, s.Err)
+		}
+		a.client.Heal()
+		sleep(2 * settle)
+		w.agree(allocfn.RoundRobin(), []string{"a", "b"}, items("t", 4))
+	})
+}
+
+func values(m map[string][]int32) (all [][]int32) {
+	for _, v := range m {
+		all = append(all, v)
+	}
+	return all
+}
+
+// TestTrustLostAndRegained in the same ZooKeeper session: our znode stands all
+// the time, nobody else takes anything.
+func TestTrustLostAndRegained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(4)}})
+		b := w.start("b", allocator.Options{})
+		a.ready()
+		b.ready()
+		sleep(time.Minute)
+		b.rebalanced()
+		id := a.Snapshot().Incarnation.SessionID()
+		w.srv.FreezeClock()
+		sleep(timeout)
+		if s := a.Snapshot(); s.Joined || !errors.Is(s.Err, session.ErrTrustLost) {
+			t.Errorf("joined %t, %v", s.Joined, s.Err)
+		}
+		w.srv.Thaw()
+		sleep(2 * settle)
+		w.agree(allocfn.RoundRobin(), []string{"a", "b"}, items("t", 4))
+		if got := a.Snapshot().Incarnation.SessionID(); got != id {
+			t.Error("another session")
+		}
+		for _, r := range b.rebalanced() {
+			if len(r.Snapshot.Members) != 2 {
+				t.Error("members", r.Snapshot.Members)
+			}
+		}
+	})
+}
+
+func TestServersLoseAllData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		for _, name := range []string{"a", "b"} {
+			w.start(name, allocator.Options{Seed: map[string][]int32{"t": ids(4)}}).ready()
+		}
+		sleep(time.Minute)
+		w.srv.Restart(true)
+		sleep(time.Minute)
+		w.agree(allocfn.RoundRobin(), []string{"a", "b"}, items("t", 4))
+	})
+}
+
+func TestSecondOfAName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		first := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(2)}})
+		first.ready()
+		delete(w.nodes, "a")
+		second := w.start("a", allocator.Options{})
+		if err := <-second.ran; !errors.Is(err, allocator.ErrNameTaken) {
+			t.Error(err)
+		}
+		second.ran <- nil // for end
+		if s := second.Snapshot(); s.Joined || !errors.Is(s.Err, allocator.ErrNameTaken) || second.own() != 0 {
+			t.Error(s)
+		}
+		second.end()
+		w.nodes["a"] = first
+		w.agree(allocfn.RoundRobin(), []string{"a"}, items("t", 2))
+	})
+}
+
+// TestReplacedByANamesake is what a Python member of our name does.
+func TestReplacedByANamesake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(2)}})
+		a.ready()
+		sleep(time.Minute)
+		a.rebalanced()
+		thief, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.net.Client("thief").Dial, Timeout: timeout})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- thief.Run(ctx) }()
+		inc, err := thief.Incarnation(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := session.Join(members, "a")
+		if _, err := inc.Multi(ctx, session.DeleteOp(path, -1), session.CreateOp(path, nil, session.Ephemeral)); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-a.ran; !errors.Is(err, allocator.ErrNameTaken) {
+			t.Error(err)
+		}
+		a.ran <- nil
+		if s := a.Snapshot(); s.Joined || !errors.Is(s.Err, allocator.ErrNameTaken) || s.Incarnation.Context().Err() != nil {
+			t.Errorf("joined %t, %v", s.Joined, s.Err)
+		}
+		told := a.rebalanced()
+		if len(told) == 0 || list(told[len(told)-1].Removed) != "t:0 t:1" {
+			t.Error("OnRebalance was told", told)
+		}
+		a.end()
+		if _, _, ok := w.srv.Get(path); !ok {
+			t.Error("the namesake's znode was deleted")
+		}
+		cancel()
+		<-ended
+	})
+}
+
+// TestStopInEveryPhase stops at random moments of random lives, with faults
+// under way.
+func TestStopInEveryPhase(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		delay := func(name string, most time.Duration) time.Duration {
+			return time.Duration(rapid.Int64Range(0, int64(most)).Draw(rt, name))
+		}
+		fault := rapid.SampledFrom([]string{"", "", "black hole", "refuse", "freeze", "kill", "restart", "garbage", "silent"}).Draw(rt, "fault")
+		callback := rapid.SampledFrom([]time.Duration{0, 10 * time.Millisecond, 3 * time.Second}).Draw(rt, "callback")
+		before, between := delay("before", 3*time.Second), delay("between", 10*time.Second)
+		byContext := rapid.Bool().Draw(rt, "by context")
+		rapid.SyncTest(rt, func(t *rapid.T) {
+			w := newWorld(t)
+			w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(3)}})
+			after := false
+			late := false
+			b := w.make("b", allocator.Options{
+				Seed: map[string][]int32{"u": ids(3)},
+				OnRebalance: func(context.Context, allocator.Rebalance) {
+					late = late || after
+					time.Sleep(callback)
+				},
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			sctx, scancel := context.WithCancel(t.Context())
+			go func() { b.after <- b.session.Run(sctx) }()
+			go func() { b.ran <- b.Run(ctx) }()
+			time.Sleep(before)
+			switch fault {
+			case "black hole":
+				b.client.BlackHole(zktest.Both)
+			case "refuse":
+				b.client.Refuse()
+				b.client.Cut()
+			case "freeze":
+				w.srv.Freeze()
+			case "kill":
+				b.kill()
+			case "restart":
+				w.srv.Restart(true)
+			case "garbage":
+				w.srv.Set(partitions, []byte("{"))
+			case "silent":
+				w.srv.SilentHandshakes(true)
+				w.srv.CutAll()
+			}
+			time.Sleep(between)
+			start := time.Now()
+			if byContext {
+				cancel()
+			} else if err := b.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := <-b.ran; err != nil {
+				t.Error(err)
+			}
+			after = true
+			if d := time.Since(start); d > 30*time.Second {
+				t.Error("stopping took", d)
+			}
+			if s := b.Snapshot(); s != nil && s.Joined {
+				t.Error("joined after the end")
+			}
+			scancel()
+			<-b.after
+			cancel()
+			b.client.Heal()
+			w.srv.Thaw()
+			w.srv.SilentHandshakes(false)
+			sleep(time.Minute)
+			if got := fmt.Sprint(w.srv.Children(members)); got != "[a]" {
+				t.Error("members", got)
+			}
+			if late {
+				t.Error("a callback after Run had returned")
+			}
+		})
+	})
+}
+
+// TestMembersAgreeAfterRandomSchedules is the property that all rests on.
+func TestMembersAgreeAfterRandomSchedules(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		type step struct {
+			op, name string
+			ids      []int32
+			pause    time.Duration
+		}
+		steps := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) step {
+			return step{
+				op: rapid.SampledFrom([]string{
+					"join", "join", "join", "leave", "crash", "add", "add", "remove", "python", "unpython",
+					"kill", "cut", "delete own", "restart", "rebalance", "delete set",
+				}).Draw(rt, "op"),
+				name:  rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}).Draw(rt, "name"),
+				ids:   rapid.SliceOfN(rapid.Int32Range(0, 12), 1, 4).Draw(rt, "ids"),
+				pause: time.Duration(rapid.SampledFrom([]int{0, 1, 50, 300, 2000}).Draw(rt, "ms")) * time.Millisecond,
+			}
+		}), 1, 25).Draw(rt, "steps")
+		rapid.SyncTest(rt, func(t *rapid.T) {
+			w := newWorld(t)
+			for i, s := range steps {
+				n := w.nodes[s.name]
+				topic := map[string][]int32{"t": s.ids}
+				switch {
+				case s.op == "join" && n == nil:
+					w.net.Client(s.name).Heal()
+					w.start(s.name, allocator.Options{Seed: topic, Func: allocfn.Range(), AlsoFuncs: []allocfn.Func{allocfn.RoundRobin()}})
+				case s.op == "python":
+					w.srv.Create(members+"/py-"+s.name, nil)
+				case s.op == "unpython":
+					w.srv.Delete(members + "/py-" + s.name)
+				case s.op == "restart":
+					w.srv.Restart(false)
+				case s.op == "delete set":
+					w.srv.Delete(partitions)
+				case s.op == "delete own":
+					w.srv.Delete(members + "/" + s.name)
+				case n == nil:
+				case s.op == "leave":
+					n.end()
+				case s.op == "crash":
+					n.crash()
+				case s.op == "add":
+					if err := n.AddPartitions(t.Context(), topic); err != nil {
+						t.Error(err)
+					}
+				case s.op == "remove":
+					if err := n.RemovePartitions(t.Context(), topic); err != nil {
+						t.Error(err)
+					}
+				case s.op == "kill":
+					n.kill()
+				case s.op == "cut":
+					n.client.Cut()
+				case s.op == "rebalance":
+					if err := n.Rebalance(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+				sleep(s.pause)
+				if i%8 == 7 || i == len(steps)-1 {
+					w.check()
+				}
+			}
+		})
+	})
+}
+
+// check waits until nothing is under way any more and compares all members.
+func (w *world) check() {
+	w.Helper()
+	sleep(4 * timeout)
+	names := w.srv.Children(members)
+	fn := allocfn.Range()
+	for _, name := range names {
+		if w.nodes[name] == nil {
+			fn = allocfn.RoundRobin() // a Python member
+		}
+	}
+	for name := range w.nodes {
+		if !slices.Contains(names, name) {
+			w.Fatalf("%s is no member: %v", name, names)
+		}
+	}
+	set, err := decodeSet(w.set())
+	if err != nil {
+		w.Fatalf("%v", err)
+	}
+	w.agree(fn, names, set)
+}

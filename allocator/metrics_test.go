@@ -1,0 +1,164 @@
+package allocator_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/allocfn"
+)
+
+// scrape fails unless the named metrics are as in want.
+func scrape(t *testing.T, reg *prometheus.Registry, want string, names ...string) {
+	t.Helper()
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		reg := prometheus.NewRegistry()
+		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(4), "u": {0}}, Registerer: reg})
+		a.ready()
+		sleep(time.Minute)
+		w.start("b", allocator.Options{}).ready()
+		sleep(time.Minute)
+		for _, python := range []string{"p1", "p2", "p3"} { // the first is acted on at once, then two together
+			if err := w.srv.Create(members+"/"+python, nil); err != nil {
+				t.Fatal(err)
+			}
+			sleep(50 * time.Millisecond)
+		}
+		sleep(time.Minute)
+		a.kill()
+		sleep(settle)
+		if err := a.Rebalance(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := w.srv.Create(members+"/d", []byte(`{"v":1,"functions":["other"]}`)); err != nil {
+			t.Fatal(err)
+		}
+		sleep(settle)
+		scrape(t, reg, `
+# HELP kiel_assigned_partitions Partitions that the mapping gives to this member.
+# TYPE kiel_assigned_partitions gauge
+kiel_assigned_partitions{group="g",topic="t"} 1
+# HELP kiel_last_rebalance_timestamp_seconds When a mapping was applied last, in seconds since 1970.
+# TYPE kiel_last_rebalance_timestamp_seconds gauge
+kiel_last_rebalance_timestamp_seconds{group="g"} 9.4668498515e+08
+# HELP kiel_members Members of the group, as last read.
+# TYPE kiel_members gauge
+kiel_members{group="g"} 6
+# HELP kiel_partitions Items of the shared set, as last read.
+# TYPE kiel_partitions gauge
+kiel_partitions{group="g"} 5
+# HELP kiel_rebalance_events_coalesced_total Changes that were merged into a rebalance that waited already.
+# TYPE kiel_rebalance_events_coalesced_total counter
+kiel_rebalance_events_coalesced_total{group="g"} 1
+# HELP kiel_rebalance_in_progress 1 while a change waits to be acted on, or a mapping is computed.
+# TYPE kiel_rebalance_in_progress gauge
+kiel_rebalance_in_progress{group="g"} 0
+# HELP kiel_rebalances_failed_total Rebalances that failed, by stage.
+# TYPE kiel_rebalances_failed_total counter
+kiel_rebalances_failed_total{group="g",stage="callback"} 0
+kiel_rebalances_failed_total{group="g",stage="compute"} 1
+# HELP kiel_rebalances_total Mappings that were computed and applied, by what changed.
+# TYPE kiel_rebalances_total counter
+kiel_rebalances_total{group="g",trigger="initial"} 1
+kiel_rebalances_total{group="g",trigger="manual"} 1
+kiel_rebalances_total{group="g",trigger="members"} 3
+kiel_rebalances_total{group="g",trigger="partitions"} 1
+kiel_rebalances_total{group="g",trigger="session"} 1
+# HELP kiel_zk_reconnects_total Times that a connection to ZooKeeper was made again.
+# TYPE kiel_zk_reconnects_total counter
+kiel_zk_reconnects_total{group="g"} 0
+# HELP kiel_zk_session_expirations_total ZooKeeper sessions that expired.
+# TYPE kiel_zk_session_expirations_total counter
+kiel_zk_session_expirations_total{group="g"} 1
+# HELP kiel_zk_session_state 1 for the state that the ZooKeeper session is in.
+# TYPE kiel_zk_session_state gauge
+kiel_zk_session_state{group="g",state="closed"} 0
+kiel_zk_session_state{group="g",state="connected"} 1
+kiel_zk_session_state{group="g",state="connecting"} 0
+kiel_zk_session_state{group="g",state="lost"} 0
+kiel_zk_session_state{group="g",state="suspended"} 0
+`,
+			"kiel_assigned_partitions", "kiel_last_rebalance_timestamp_seconds", "kiel_members", "kiel_partitions",
+			"kiel_rebalance_events_coalesced_total", "kiel_rebalance_in_progress", "kiel_rebalances_failed_total", "kiel_rebalances_total",
+			"kiel_zk_reconnects_total", "kiel_zk_session_expirations_total", "kiel_zk_session_state")
+		for _, name := range []string{"kiel_rebalance_duration_seconds", "kiel_assignment_compute_seconds", "kiel_view_age_seconds", "kiel_sharedset_updates_total"} {
+			if n, err := testutil.GatherAndCount(reg, name); n == 0 || err != nil {
+				t.Errorf("%s: %d, %v", name, n, err)
+			}
+		}
+		if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
+			t.Error(problems, err)
+		}
+		if err := a.end(); err != nil {
+			t.Error(err)
+		}
+		// What is a state is gone, what was counted stays.
+		for name, want := range map[string]int{
+			"kiel_assigned_partitions": 0, "kiel_members": 0, "kiel_partitions": 0, "kiel_rebalance_in_progress": 0,
+			"kiel_view_age_seconds": 0, "kiel_zk_session_state": 0, "kiel_rebalances_total": 5,
+		} {
+			if n, err := testutil.GatherAndCount(reg, name); n != want || err != nil {
+				t.Errorf("%s after the end: %d, %v", name, n, err)
+			}
+		}
+		// The next one on the same registry goes on.
+		if err := w.srv.Delete(members + "/d"); err != nil {
+			t.Fatal(err)
+		}
+		w.start("a", allocator.Options{Registerer: reg}).ready()
+		if n, err := testutil.GatherAndCount(reg, "kiel_members", "kiel_rebalances_total"); n != 1+5 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+	})
+}
+
+func TestMetricsOfCallbacks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		reg := prometheus.NewRegistry()
+		a := w.start("a", allocator.Options{
+			Seed: map[string][]int32{"t": ids(4)}, Registerer: reg,
+			OnRebalance: func(context.Context, allocator.Rebalance) { panic("ouch") },
+		})
+		a.ready()
+		sleep(time.Second)
+		scrape(t, reg, `
+# HELP kiel_rebalances_failed_total Rebalances that failed, by stage.
+# TYPE kiel_rebalances_failed_total counter
+kiel_rebalances_failed_total{group="g",stage="callback"} 2
+kiel_rebalances_failed_total{group="g",stage="compute"} 0
+`, "kiel_rebalances_failed_total")
+		if err := a.failed(); !errors.Is(err, allocator.ErrCallback) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestMetricsThatCanNotBeRegistered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		n := w.make("a", allocator.Options{})
+		reg := prometheus.NewRegistry()
+		reg.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "kiel_members", ConstLabels: prometheus.Labels{"group": group}}))
+		if _, err := allocator.New(n.session, group, "a", allocator.Options{Registerer: reg}); err == nil {
+			t.Error("no error")
+		}
+		if _, err := allocator.New(n.session, "h", "a", allocator.Options{Func: allocfn.Range()}); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,116 @@
+package allocator_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/session"
+)
+
+func TestNewNamesAllFaults(t *testing.T) {
+	s, err := session.New([]string{"zk"}, session.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := func(n int) (fs []allocfn.Func) {
+		for i := range n {
+			fs = append(fs, allocfn.Func{Name: fmt.Sprintf("f%d", i), Assign: allocfn.Range().Assign})
+		}
+		return fs
+	}
+	for name, test := range map[string]struct {
+		group, member string
+		opts          allocator.Options
+		want          []string // nil when it is right
+	}{
+		"nothing set":      {"g", "host:1", allocator.Options{}, nil},
+		"all set":          {"g", "m", allocator.Options{Seed: map[string][]int32{"t": {0, 0}}, AlsoFuncs: many(31), Weight: 1, Zone: "a", Topics: []string{"t"}}, nil},
+		"names":            {"a/b", "..", allocator.Options{}, []string{`"a/b"`, "member name", "..", "allocator: new"}},
+		"empty":            {"", "", allocator.Options{}, []string{"group name", "member name"}},
+		"control":          {"g\n", "m\x00", allocator.Options{}, []string{`"g\n"`, `"m\x00"`}},
+		"seed":             {"g", "m", allocator.Options{Seed: map[string][]int32{"a b": {0}, "t": {-2}}}, []string{"field Seed", `"a b"`, "partition -2 of topic t"}},
+		"function":         {"g", "m", allocator.Options{Func: allocfn.Func{Name: "Bad Name"}}, []string{`"Bad Name"`}},
+		"no Assign":        {"g", "m", allocator.Options{Func: allocfn.Func{Name: "x"}}, []string{"x has no Assign"}},
+		"function twice":   {"g", "m", allocator.Options{AlsoFuncs: []allocfn.Func{allocfn.RoundRobin()}}, []string{"roundrobin given twice"}},
+		"many functions":   {"g", "m", allocator.Options{AlsoFuncs: many(32)}, []string{"33 functions"}},
+		"Python function":  {"g", "m", allocator.Options{PythonFunc: "no good"}, []string{"field PythonFunc"}},
+		"weight":           {"g", "m", allocator.Options{Weight: -1}, []string{"field Weight: -1"}},
+		"large weight":     {"g", "m", allocator.Options{Weight: 1e6 + 1}, []string{"field Weight: 1000001"}},
+		"zone":             {"g", "m", allocator.Options{Zone: "a\x1bb"}, []string{"field Zone"}},
+		"topics":           {"g", "m", allocator.Options{Topics: []string{"a/b"}}, []string{"field Topics", `"a/b"`}},
+		"durations":        {"g", "m", allocator.Options{StopTimeout: -1}, []string{"negative"}},
+		"too large record": {"g", "m", allocator.Options{Topics: strings.Fields(strings.Repeat(strings.Repeat("t", 240)+" ", 300))}, []string{"at most 65536"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := allocator.New(s, test.group, test.member, test.opts)
+			if (err == nil) != (test.want == nil) {
+				t.Fatal(err)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%v does not say %s", err, want)
+				}
+			}
+		})
+	}
+	if _, err := allocator.New(nil, "g", "m", allocator.Options{}); err == nil {
+		t.Error("no session, no error")
+	}
+	if _, err := allocator.New(s, "", "m", allocator.Options{}); !errors.Is(err, session.ErrInvalidName) {
+		t.Error(err)
+	}
+}
+
+func TestPaths(t *testing.T) {
+	s, err := session.New([]string{"zk"}, session.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := allocator.New(s, "g", "m:1", allocator.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []string{a.GroupPath(), a.MembersPath(), a.PartitionsPath(), a.Group(), a.Name()}
+	if want := "[/kiel/groups/g /kiel/groups/g/members /kiel/groups/g/partitions g m:1]"; fmt.Sprint(got) != want || a.Session() != s {
+		t.Error(got)
+	}
+}
+
+func TestBeforeRun(t *testing.T) {
+	s, err := session.New([]string{"zk"}, session.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := allocator.New(s, "g", "m", allocator.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := a.Snapshot(); got != nil {
+		t.Error(got)
+	}
+	if got := a.Allocation(); got == nil || len(got) != 0 {
+		t.Error(got)
+	}
+	if err := a.Leave(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := a.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := a.Run(t.Context()); err != nil {
+		t.Error("run after stop:", err)
+	}
+	if err := a.Run(t.Context()); !errors.Is(err, allocator.ErrRunTwice) {
+		t.Error(err)
+	}
+	if err := a.Ready(t.Context()); !errors.Is(err, allocator.ErrStopped) {
+		t.Error(err)
+	}
+	for range a.Updates(t.Context()) {
+		t.Error("an update")
+	}
+}
