@@ -9,6 +9,10 @@ require (
 	go.uber.org/goleak v1.3.0
 )
 
+require go.yaml.in/yaml/v3 v3.0.6
+
+require github.com/prometheus/common v0.72.0
+
 require (
 	github.com/IBM/sarama v1.61.1
 	github.com/davecgh/go-spew v1.1.1 // indirect

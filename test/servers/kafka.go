@@ -72,7 +72,7 @@ func newClusterID() string {
 func (k *Kafka) configure() {
 	k.tb.Helper()
 	const perNode = 2
-	ports := freePorts(k.tb, perNode*k.opts.Brokers)
+	ports := FreePorts(k.tb, perNode*k.opts.Brokers)
 	for i := range k.opts.Brokers {
 		k.nodes = append(k.nodes, &KafkaNode{
 			kafka:      k,

@@ -15,9 +15,9 @@ const (
 	lastPort  = 32000
 )
 
-// freePorts finds n ports on which nobody listens. Somebody may before their user does: whoever starts a server on them
+// FreePorts finds n ports of the loopback address on which nobody listens. Somebody may before their user does: whoever starts a server on them
 // tries again with others.
-func freePorts(tb testing.TB, n int) []int {
+func FreePorts(tb testing.TB, n int) []int {
 	tb.Helper()
 	var ports []int
 	var listeners []net.Listener

@@ -78,7 +78,7 @@ func StartZooKeeper(tb testing.TB, opts ZooKeeperOptions) *ZooKeeper {
 func (z *ZooKeeper) configure() {
 	z.tb.Helper()
 	const perNode = 4
-	ports := freePorts(z.tb, perNode*z.opts.Servers)
+	ports := FreePorts(z.tb, perNode*z.opts.Servers)
 	for i := range z.opts.Servers {
 		z.nodes = append(z.nodes, &ZooKeeperNode{
 			zk:         z,
