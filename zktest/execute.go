@@ -52,7 +52,7 @@ func (s *Server) handle(c *conn, r *Request) bool {
 // execute does a request and queues the reply. Called with the lock held.
 func (s *Server) execute(c *conn, r *Request, refuse Error) bool {
 	if s.clock.armed != 0 && s.clock.armed <= s.clock.now() {
-		s.expireDue() // the timer may be late by a moment; the session is over all the same
+		s.due() // the timer may be late by a moment; the session is over all the same
 		s.arm()
 	}
 	if r.hello {

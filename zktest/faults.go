@@ -91,7 +91,7 @@ func (s *Server) thaw() {
 	gate := s.faults.gate
 	s.faults.gate = nil
 	s.clock.resume()
-	s.expireDue()
+	s.due()
 	s.arm()
 	close(gate)
 }
@@ -182,6 +182,7 @@ func (s *Server) Restart(empty bool) {
 	if empty {
 		s.tree, s.zxid = newTree(), 0
 		clear(s.sessions)
+		clear(s.containers)
 	}
 	if s.faults.gate != nil {
 		close(s.faults.gate)

@@ -54,12 +54,20 @@ type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}
 
-// oneHost is a host provider without DNS.
-type oneHost struct{ address string }
+// oneHost is a host provider without DNS: the first dial is at once, the next ones each a second later.
+type oneHost struct {
+	address string
+	again   bool
+}
 
-func (h *oneHost) Init([]string) error  { return nil }
-func (h *oneHost) Len() int             { return 1 }
-func (h *oneHost) Next() (string, bool) { return h.address, false }
-func (h *oneHost) Connected()           {}
+func (h *oneHost) Init([]string) error { return nil }
+func (h *oneHost) Len() int            { return 1 }
+func (h *oneHost) Connected()          { h.again = false }
+
+func (h *oneHost) Next() (string, bool) {
+	again := h.again
+	h.again = true
+	return h.address, again
+}
 
 var _ zktest.TB = (*testing.T)(nil)

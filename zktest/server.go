@@ -24,7 +24,8 @@ type Server struct {
 	lastID       int64
 	dataWatches  *watchTable
 	childWatches *watchTable
-	clock        sessionClock
+	containers   map[string]struct{}
+	clock        clock
 	faults       faults
 	stats        Stats
 }
@@ -37,6 +38,7 @@ func NewServer(opts Options) *Server {
 		conns:        map[*conn]struct{}{},
 		tree:         newTree(),
 		sessions:     map[int64]*session{},
+		containers:   map[string]struct{}{},
 		dataWatches:  newWatchTable(),
 		childWatches: newWatchTable(),
 		stats:        Stats{Requests: map[Op]int{}},
@@ -151,13 +153,19 @@ func (s *Server) begin(session int64, who []identity) *txn {
 // commit makes a transaction known: ephemerals go to their session, events to who watches. Called with the lock held.
 func (s *Server) commit(t *txn) {
 	for _, e := range t.events {
-		ses := s.sessions[e.owner]
-		switch {
-		case ses == nil:
-		case e.kind == eventCreated:
+		if e.kind != eventCreated && e.kind != eventDeleted {
+			continue
+		}
+		if ses := s.sessions[e.owner]; ses != nil && e.kind == eventCreated {
 			ses.ephemerals[e.path] = struct{}{}
-		case e.kind == eventDeleted:
+		} else if ses != nil {
 			delete(ses.ephemerals, e.path)
+		}
+		if n := s.tree[e.path]; n != nil && n.container {
+			s.containers[e.path] = struct{}{}
+			s.arm()
+		} else {
+			delete(s.containers, e.path)
 		}
 	}
 	s.fire(t.zxid, t.events)

@@ -28,9 +28,10 @@ type node struct {
 	acl      []ACL
 	stat     Stat
 	creates  int32
-	holder   bool // a container: it goes some time after its last child has gone
 	children map[string]struct{}
 	listing  []string // the children in the order they are listed; nil when it must be made anew
+
+	container bool // it goes some time after its last child has gone
 }
 
 func (n *node) statNow() Stat {
@@ -184,7 +185,7 @@ func (t *txn) create(r *Request) (result, Error) {
 	if ephemeral {
 		n.stat.EphemeralOwner = t.session
 	}
-	n.holder = r.Op == OpCreateContainer
+	n.container = r.Op == OpCreateContainer
 	t.link(n, parent)
 	return result{path: path, stat: n.statNow()}, 0
 }
