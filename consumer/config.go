@@ -57,6 +57,7 @@ func fetchConfig(c sarama.Config, d *dialer) *sarama.Config {
 	// interceptors run when a message is handed out, not when it is fetched.
 	c.Consumer.MaxProcessingTime = max(c.Consumer.MaxProcessingTime, 4*patience)
 	c.Consumer.Interceptors = nil
+	c.Metadata.RefreshFrequency = 0 // the other client knows; see pollClient
 	return &c
 }
 

@@ -38,6 +38,7 @@ type stream interface {
 // does nothing else: what is on its connections waits for long polls.
 type kafkaFetcher struct {
 	client   sarama.Client
+	control  sarama.Client
 	consumer sarama.Consumer
 	dialer   *dialer
 	do       calls
@@ -56,11 +57,13 @@ func newKafkaFetcher(brokers []string, config *sarama.Config, d *dialer, control
 		_ = client.Close()
 		return nil, err
 	}
-	return &kafkaFetcher{client: client, consumer: consumer, dialer: d, closing: map[allocfn.Partition]chan struct{}{}}, nil
+	return &kafkaFetcher{client: client, control: control, consumer: consumer, dialer: d, closing: map[allocfn.Partition]chan struct{}{}}, nil
 }
 
-// pollClient asks for offsets on another client, where no long poll is in the
-// way: a PartitionConsumer asks twice before it starts.
+// pollClient asks for metadata and offsets on another client: a sarama.Broker
+// does one thing at a time, so on this one each question would wait for the end
+// of a long poll. Only who leads which partition comes from there; the connection
+// to the leader is this client's own.
 type pollClient struct {
 	sarama.Client
 	control sarama.Client
@@ -68,6 +71,25 @@ type pollClient struct {
 
 func (c pollClient) GetOffset(topic string, partition int32, at int64) (int64, error) {
 	return c.control.GetOffset(topic, partition, at)
+}
+
+func (c pollClient) RefreshMetadata(topics ...string) error {
+	return c.control.RefreshMetadata(topics...)
+}
+
+func (c pollClient) LeaderAndEpoch(topic string, partition int32) (*sarama.Broker, int32, error) {
+	leader, epoch, err := c.control.LeaderAndEpoch(topic, partition)
+	if err != nil {
+		return nil, 0, err
+	}
+	if own, err := c.Broker(leader.ID()); err == nil && own.Addr() == leader.Addr() {
+		return own, epoch, nil
+	}
+	if err := c.Client.RefreshMetadata(topic); err != nil { // a broker that is new, or has moved
+		return nil, 0, err
+	}
+	own, err := c.Broker(leader.ID())
+	return own, epoch, err
 }
 
 func (f *kafkaFetcher) open(ctx context.Context, p allocfn.Partition, offset int64) (stream, error) {
@@ -84,7 +106,7 @@ func (f *kafkaFetcher) open(ctx context.Context, p allocfn.Partition, offset int
 	pc, err := run(ctx, &f.do, func() (sarama.PartitionConsumer, error) {
 		pc, err := f.consumer.ConsumePartition(p.Topic, p.ID, offset)
 		if err != nil && !errors.Is(err, sarama.ErrOffsetOutOfRange) {
-			_ = f.client.RefreshMetadata(p.Topic) // the next try finds the leader
+			_ = f.control.RefreshMetadata(p.Topic) // the next try finds the leader
 		}
 		return pc, err
 	}, func(pc sarama.PartitionConsumer) { f.close(p, pc) })

@@ -257,11 +257,13 @@ func (l *ledger) settle(ctx context.Context, b *book) error {
 	}
 }
 
-// refused says whether a commit will not be taken later either.
-func refused(err error) bool {
-	return errors.Is(err, errLost) || errors.Is(err, errEnded) || errors.Is(err, ErrRecreated) ||
-		errors.Is(err, ErrGroupInUse) || permanent(err)
+// fenced says whether we did not send a commit because it is not ours to make.
+func fenced(err error) bool {
+	return errors.Is(err, errLost) || errors.Is(err, errEnded) || errors.Is(err, ErrRecreated)
 }
+
+// refused says whether a commit will not be taken later either.
+func refused(err error) bool { return fenced(err) || errors.Is(err, ErrGroupInUse) || permanent(err) }
 
 // run commits until ctx ends.
 func (l *ledger) run(ctx context.Context) {
@@ -377,7 +379,7 @@ func (l *ledger) flush(ctx context.Context, books map[*book]bool) map[*book]erro
 			})
 			continue
 		}
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !fenced(err) { // the end of the claim is told elsewhere
 			l.report(err, b.partition)
 		}
 	}

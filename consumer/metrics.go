@@ -90,7 +90,7 @@ func (m *metrics) committed(err error, took time.Duration) {
 	result := resultOK
 	switch {
 	case err == nil:
-	case errors.Is(err, errLost), errors.Is(err, ErrRecreated), errors.Is(err, errEnded):
+	case fenced(err):
 		result = resultFenced
 	default:
 		result = resultError

@@ -1,0 +1,389 @@
+package consumer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/allocfn"
+)
+
+// marker marks what it is given, and says when it returns.
+func marker(r **rig) handlerFunc {
+	return func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
+		for m := range c.Messages() {
+			s.MarkMessage(m, "")
+		}
+		(*r).log.add("return", tp(c.Topic(), c.Partition()), 0)
+		return nil
+	}
+}
+
+func (r *rig) errors() []error {
+	var errs []error
+	for {
+		select {
+		case err := <-r.group.errs.ch:
+			errs = append(errs, err)
+		default:
+			return errs
+		}
+	}
+}
+
+func TestOpeningAndClosingKeepTheirOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, h := tp("t", 0), newHolder(t, tp("t", 0))
+		var r *rig
+		r = newRig(t, marker(&r), nil)
+		r.store.offsets = map[allocfn.Partition]stored{p: {offset: 40}}
+		done := make(chan error)
+		go func() { done <- r.own(h.work, h) }()
+		s := <-r.fetch.streams
+		s.send(40, 41, 42)
+		synctest.Wait()
+		h.revoke()
+		if err := <-done; err != nil {
+			t.Errorf("own: %v", err)
+		}
+		r.log.add("release", p, 0) // what ownership does next
+		want := []string{
+			line("commit", p, 40), line("open", p, 40), line("return", p, 0), line("commit", p, 43), line("release", p, 0),
+		}
+		if got := r.log.all(); !slices.Equal(got, want) {
+			t.Errorf("got  %v\nwant %v", got, want)
+		}
+		events := []string{
+			line("committed", p, 40), line("opened", p, 40), line("message", p, 40), line("message", p, 41), line("message", p, 42),
+			line("committed", p, 43),
+		}
+		if got := r.kinds(p); !slices.Equal(got, events) {
+			t.Errorf("got  %v\nwant %v", got, events)
+		}
+		if c := r.session.Claims(); len(c) != 0 {
+			t.Errorf("claims after the end: %v", c)
+		}
+	})
+}
+
+func TestLostPartitionCommitsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, h := tp("t", 0), newHolder(t, tp("t", 0))
+		var r *rig
+		r = newRig(t, func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
+			for m := range c.Messages() {
+				s.MarkMessage(m, "")
+			}
+			s.MarkOffset("t", 0, 1000, "") // late
+			s.Commit()
+			if !errors.Is(c.(Claim).Context().Err(), c.(Claim).Context().Err()) || c.(Claim).Trusted() {
+				t.Error("the claim says it is still ours")
+			}
+			return nil
+		}, nil)
+		go func() { _ = r.own(h.work, h) }()
+		s := <-r.fetch.streams
+		s.send(0, 1, 2)
+		synctest.Wait()
+		h.lose()
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		if got := r.store.at(p); got != 0 {
+			t.Errorf("stored %d, want the start position alone", got)
+		}
+	})
+}
+
+func TestStartPositions(t *testing.T) {
+	p := tp("t", 0)
+	id, other := sarama.Uuid{1}, sarama.Uuid{2}
+	for name, c := range map[string]struct {
+		stored      *stored
+		from        From
+		first, last int64
+		want        int64
+		reports     error
+	}{
+		"committed":                       {stored: &stored{offset: 7}, last: 100, want: 7},
+		"committed by us":                 {stored: &stored{offset: 7, metadata: note{topic: id, token: 3}.String()}, last: 100, want: 7},
+		"nothing, earliest":               {first: 5, last: 100, want: 5},
+		"nothing, latest":                 {from: Latest, first: 5, last: 100, want: 100},
+		"of another topic":                {stored: &stored{offset: 7, metadata: note{topic: other}.String()}, first: 1, last: 100, want: 1, reports: ErrRecreated},
+		"of another topic, latest":        {stored: &stored{offset: 7, metadata: note{topic: other}.String()}, from: Latest, first: 1, last: 100, want: 1, reports: ErrRecreated},
+		"deleted by retention":            {stored: &stored{offset: 7}, first: 20, last: 100, want: 20, reports: ErrOffsetReset},
+		"deleted by retention, latest":    {stored: &stored{offset: 7}, from: Latest, first: 20, last: 100, want: 20, reports: ErrOffsetReset},
+		"beyond the end":                  {stored: &stored{offset: 500}, first: 20, last: 100, want: 20, reports: ErrOffsetReset},
+		"beyond the end, latest":          {stored: &stored{offset: 500}, from: Latest, first: 20, last: 100, want: 100, reports: ErrOffsetReset},
+		"at the end":                      {stored: &stored{offset: 100}, first: 20, last: 100, want: 100},
+		"with another client's metadata":  {stored: &stored{offset: 7, metadata: "whatever"}, last: 100, want: 7},
+		"committed before ids were known": {stored: &stored{offset: 7, metadata: note{token: 3}.String()}, last: 100, want: 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var r *rig
+				r = newRig(t, marker(&r), func(o *Options) { o.From = c.from })
+				r.fetch.first, r.fetch.last = c.first, c.last
+				if c.stored != nil {
+					r.store.offsets = map[allocfn.Partition]stored{p: *c.stored}
+				}
+				h := newHolder(t, p)
+				done := make(chan error)
+				go func() { done <- r.own(h.work, h) }()
+				<-r.fetch.streams
+				synctest.Wait()
+				if got := r.store.at(p); got != c.want {
+					t.Errorf("committed %d before the first message, want %d", got, c.want)
+				}
+				log := r.log.all()
+				if log[len(log)-1] != line("open", p, c.want) || log[len(log)-2] != line("commit", p, c.want) {
+					t.Errorf("%v does not end with the commit and the opening of %d", log, c.want)
+				}
+				if n := parseNote(r.store.offsets[p].metadata); n.topic != id || n.token != h.token {
+					t.Errorf("metadata says %+v", n)
+				}
+				errs := r.errors()
+				if c.reports == nil && len(errs) > 0 || c.reports != nil && (len(errs) != 1 || !errors.Is(errs[0], c.reports)) {
+					t.Errorf("reported %v, want %v", errs, c.reports)
+				}
+				h.revoke()
+				<-done
+			})
+		})
+	}
+}
+
+func TestOutOfRangeIsNotResetWhenTheConfigurationSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, h := tp("t", 0), newHolder(t, tp("t", 0))
+		var r *rig
+		r = newRig(t, marker(&r), func(o *Options) { o.Config.Consumer.Group.ResetInvalidOffsets = false })
+		r.store.offsets = map[allocfn.Partition]stored{p: {offset: 7}}
+		r.fetch.first = 20
+		done := make(chan error)
+		go func() { done <- r.own(h.work, h) }()
+		time.Sleep(time.Minute)
+		h.revoke()
+		<-done
+		if got := r.store.at(p); got != 7 {
+			t.Errorf("stored %d", got)
+		}
+		errs := r.errors()
+		if len(errs) == 0 || !errors.Is(errs[0], sarama.ErrOffsetOutOfRange) {
+			t.Errorf("reported %v", errs)
+		}
+		if n := len(r.fetch.opens); n < 5 || n > 30 {
+			t.Errorf("tried %d times in a minute", n)
+		}
+	})
+}
+
+func TestNothingIsReadBeforeTheStartPositionIsCommitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHolder(t, tp("t", 0))
+		var r *rig
+		r = newRig(t, marker(&r), nil)
+		fail := errors.New("no coordinator")
+		r.store.fail = func(entry) error { return fail }
+		done := make(chan error)
+		go func() { done <- r.own(h.work, h) }()
+		time.Sleep(10 * time.Second)
+		if len(r.fetch.opens) != 0 {
+			t.Errorf("opened at %v", r.fetch.opens)
+		}
+		r.store.mu.Lock()
+		r.store.fail = nil
+		r.store.mu.Unlock()
+		<-r.fetch.streams
+		h.revoke()
+		<-done
+		if errs := r.errors(); len(errs) == 0 || !errors.Is(errs[0], fail) {
+			t.Errorf("reported %v", errs)
+		}
+	})
+}
+
+func TestStreamThatEndsByItselfIsOpenedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, h := tp("t", 0), newHolder(t, tp("t", 0))
+		var r *rig
+		r = newRig(t, marker(&r), nil)
+		done := make(chan error)
+		go func() { done <- r.own(h.work, h) }()
+		s := <-r.fetch.streams
+		s.send(0, 1, 2)
+		boom := errors.New("broker says no")
+		s.errors <- &sarama.ConsumerError{Topic: "t", Err: boom}
+		s.AsyncClose()
+		s = <-r.fetch.streams
+		s.send(3)
+		synctest.Wait()
+		h.revoke()
+		<-done
+		if got := r.store.at(p); got != 4 {
+			t.Errorf("stored %d", got)
+		}
+		if !slices.Equal(r.fetch.opens, []int64{0, 3}) {
+			t.Errorf("opened at %v", r.fetch.opens)
+		}
+		errs := r.errors()
+		if len(errs) != 2 || !errors.Is(errs[0], boom) || !errors.Is(errs[1], errStreamEnded) {
+			t.Errorf("reported %v", errs)
+		}
+	})
+}
+
+func TestRecreatedTopicClosesTheClaimAndStartsAtTheEarliest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, h := tp("t", 0), newHolder(t, tp("t", 0))
+		var r *rig
+		r = newRig(t, marker(&r), nil)
+		done := make(chan error)
+		go func() { done <- r.own(h.work, h) }()
+		s := <-r.fetch.streams
+		s.send(0, 1, 2)
+		synctest.Wait()
+		r.setID("t", 9)
+		if err := r.catalog.refresh(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		r.watchers.check(r.catalog.id)
+		s = <-r.fetch.streams
+		synctest.Wait()
+		if got := r.store.at(p); got != 0 {
+			t.Errorf("stored %d: the position of the deleted topic was committed", got)
+		}
+		s.send(0)
+		synctest.Wait()
+		h.revoke()
+		<-done
+		if n := parseNote(r.store.offsets[p].metadata); n.topic != (sarama.Uuid{9}) {
+			t.Errorf("metadata says %+v", n)
+		}
+		if errs := r.errors(); len(errs) != 1 || !errors.Is(errs[0], ErrRecreated) {
+			t.Errorf("reported %v", errs)
+		}
+	})
+}
+
+func TestHandlerThatReturns(t *testing.T) {
+	boom := errors.New("boom")
+	for name, c := range map[string]struct {
+		handler func() error
+		want    error
+	}{
+		"nil":   {func() error { return nil }, ErrHandler},
+		"error": {func() error { return boom }, boom},
+		"panic": {func() error { panic(fmt.Errorf("boom")) }, ErrHandler},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, h := tp("t", 0), newHolder(t, tp("t", 0))
+				r := newRig(t, func(s sarama.ConsumerGroupSession, cl sarama.ConsumerGroupClaim) error {
+					s.MarkMessage(<-cl.Messages(), "")
+					return c.handler()
+				}, nil)
+				done := make(chan error)
+				go func() { done <- r.own(h.work, h) }()
+				s := <-r.fetch.streams
+				s.send(0, 1, 2)
+				if err := <-done; !errors.Is(err, errReported) {
+					t.Errorf("own: %v: ownership would not know that it was reported", err)
+				}
+				if got := r.store.at(p); got != 1 {
+					t.Errorf("stored %d, want what was marked", got)
+				}
+				errs := r.errors()
+				if len(errs) != 1 || !errors.Is(errs[0], ErrHandler) || !errors.Is(errs[0], c.want) {
+					t.Fatalf("reported %v", errs)
+				}
+				if ce, ok := errors.AsType[*sarama.ConsumerError](errs[0]); !ok || ce.Topic != "t" {
+					t.Errorf("reported %T", errs[0])
+				}
+			})
+		})
+	}
+}
+
+func TestSessionLooksLikeSaramas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h0, h1 := newHolder(t, tp("t", 0)), newHolder(t, tp("t", 1))
+		h0.token = 70
+		type view struct {
+			claims  map[string][]int32
+			initial int64
+			hwm     int64
+			token   int64
+		}
+		views := make(chan view, 2)
+		r := newRig(t, func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
+			<-c.Messages()
+			if s.MemberID() != "m" || s.GenerationID() != 3 || s.Context().Err() != nil {
+				t.Errorf("member %s, generation %d, %v", s.MemberID(), s.GenerationID(), s.Context().Err())
+			}
+			views <- view{s.Claims(), c.InitialOffset(), c.HighWaterMarkOffset(), c.(Claim).Token()}
+			for range c.Messages() {
+			}
+			return nil
+		}, nil)
+		r.store.offsets = map[allocfn.Partition]stored{tp("t", 0): {offset: 12}}
+		done := make(chan error)
+		go func() { done <- r.own(h0.work, h0) }()
+		s := <-r.fetch.streams
+		go func() { done <- r.own(h1.work, h1) }()
+		<-r.fetch.streams
+		synctest.Wait()
+		s.send(12)
+		v := <-views
+		if !slices.Equal(v.claims["t"], []int32{0, 1}) || v.initial != 12 || v.hwm != 99 || v.token != 70 {
+			t.Errorf("%+v", v)
+		}
+		h0.revoke()
+		<-done
+		if got := r.session.Claims()["t"]; !slices.Equal(got, []int32{1}) {
+			t.Errorf("claims: %v", got)
+		}
+		h1.revoke()
+		<-done
+	})
+}
+
+func TestPauseReachesOnlyWhatIsOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHolder(t, tp("t", 0))
+		var r *rig
+		r = newRig(t, marker(&r), nil)
+		done := make(chan error)
+		go func() { done <- r.own(h.work, h) }()
+		s := <-r.fetch.streams
+		synctest.Wait()
+		r.group.Pause(map[string][]int32{"t": {0, 1}})
+		if !s.paused.Load() || r.group.pauses.has(tp("t", 1)) {
+			t.Errorf("paused: %v; the one that is not open: %v", s.paused.Load(), r.group.pauses.has(tp("t", 1)))
+		}
+		h.revoke()
+		<-done
+		again := newHolder(t, tp("t", 0))
+		go func() { done <- r.own(again.work, again) }()
+		s = <-r.fetch.streams
+		synctest.Wait()
+		if !s.paused.Load() {
+			t.Error("opened again without its pause")
+		}
+		r.group.ResumeAll()
+		if s.paused.Load() {
+			t.Error("still paused")
+		}
+		r.group.PauseAll()
+		r.group.Resume(map[string][]int32{"t": {0}})
+		if s.paused.Load() {
+			t.Error("still paused")
+		}
+		again.revoke()
+		<-done
+	})
+}

@@ -1,0 +1,24 @@
+// Package consumer_test runs groups of package consumer against kfake and
+// zktest, both in this process, in virtual time.
+package consumer_test
+
+import (
+	"os"
+	"testing"
+
+	gometrics "github.com/rcrowley/go-metrics"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	// sarama's meters share a goroutine that never ends, inside of a bubble too.
+	gometrics.UseNilMetrics = true
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			os.Stderr.WriteString("goleak: " + err.Error() + "\n")
+			code = 1
+		}
+	}
+	os.Exit(code)
+}

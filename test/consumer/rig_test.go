@@ -1,0 +1,443 @@
+package consumer_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/internal/eventlog"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+const (
+	group = "g"
+	topic = "t"
+)
+
+type partition = eventlog.Partition
+
+// rig is one ZooKeeper and one Kafka on virtual networks.
+type rig struct {
+	t     *testing.T
+	zk    *zktest.Server
+	zknet *zktest.Network
+	kafka *kfake.Cluster
+	knet  *kfake.VirtualNetwork
+	prod  *kgo.Client
+
+	mu   sync.Mutex
+	sent map[partition]int64
+	logs []*log
+}
+
+func newRig(t *testing.T, partitions int32, opts ...kfake.Opt) *rig {
+	t.Helper()
+	r := &rig{t: t, knet: &kfake.VirtualNetwork{}, sent: map[partition]int64{}}
+	r.zk, r.zknet = zktest.StartVirtual(t, zktest.Options{})
+	var err error
+	r.kafka, err = kfake.NewCluster(append([]kfake.Opt{
+		kfake.NumBrokers(2), kfake.Ports(9092, 9093), kfake.ListenFn(r.knet.Listen), kfake.SeedTopics(partitions, topic),
+	}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.kafka.Close)
+	r.prod, err = kgo.NewClient(
+		kgo.SeedBrokers(r.kafka.ListenAddrs()...), kgo.Dialer(r.knet.DialContext),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.prod.Close)
+	return r
+}
+
+// produce appends n messages to each of the partitions.
+func (r *rig) produce(n int, partitions ...int32) {
+	r.t.Helper()
+	r.produceTo(topic, n, partitions...)
+}
+
+func (r *rig) produceTo(topic string, n int, partitions ...int32) {
+	r.t.Helper()
+	var records []*kgo.Record
+	for _, p := range partitions {
+		for range n {
+			records = append(records, &kgo.Record{Topic: topic, Partition: p, Value: []byte("value")})
+		}
+	}
+	if err := r.prod.ProduceSync(r.t.Context(), records...).FirstErr(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range partitions {
+		r.sent[partition{Topic: topic, ID: p}] += int64(n)
+	}
+}
+
+// grow gives the topic more partitions.
+func (r *rig) grow(to int32) {
+	r.t.Helper()
+	req := kmsg.NewPtrCreatePartitionsRequest()
+	one := kmsg.NewCreatePartitionsRequestTopic()
+	one.Topic, one.Count = topic, to
+	req.Topics = append(req.Topics, one)
+	resp, err := req.RequestWith(r.t.Context(), r.prod)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.Topics[0].ErrorCode)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.prod.PurgeTopicsFromClient(topic) // it asks anew
+}
+
+// recreate deletes the topic and creates it again, empty.
+func (r *rig) recreate() {
+	r.t.Helper()
+	if err := r.kafka.DeleteTopic(topic); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.kafka.CreateTopic(topic, 1, nil); err != nil {
+		r.t.Fatal(err)
+	}
+	r.prod.PurgeTopicsFromClient(topic)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.sent)
+}
+
+// joinKafkaGroup joins the group with Kafka's own protocol until leave is called.
+func (r *rig) joinKafkaGroup() (leave func()) {
+	r.t.Helper()
+	c, err := kgo.NewClient(
+		kgo.SeedBrokers(r.kafka.ListenAddrs()...), kgo.Dialer(r.knet.DialContext),
+		kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(),
+	)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := r.kafka.WaitGroupStable(r.t.Context(), group, 1); err != nil {
+		r.t.Fatal(err)
+	}
+	return c.Close
+}
+
+// committed returns what Kafka has for a partition, -1 when nothing.
+func (r *rig) committed(topic string, p int32) int64 {
+	info := r.kafka.GroupInfo(group)
+	if info == nil {
+		return -1
+	}
+	c, ok := info.Commits[topic][p]
+	if !ok {
+		return -1
+	}
+	return c.Offset
+}
+
+// config is a configuration on the virtual network.
+func (r *rig) config() *sarama.Config {
+	c := sarama.NewConfig()
+	c.ClientID = "test"
+	c.Version = sarama.V3_6_0_0
+	c.Net.Proxy.Enable = true
+	c.Net.Proxy.Dialer = dialer{r.knet}
+	c.Consumer.Return.Errors = true
+	return c
+}
+
+// log is a member's events, and where they go.
+type log struct {
+	name string
+	mu   sync.Mutex
+	ev   []eventlog.Event
+	cut  int64 // when the process died, for the checker
+}
+
+func (l *log) observe(e consumer.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := eventlog.Event{
+		T: time.Now().UnixNano(), Member: l.name, Event: string(e.Kind), Topic: e.Topic,
+		Token: e.Token, Version: e.Version, Session: strconv.FormatInt(e.Session, 16),
+	}
+	if e.Partition >= 0 && e.Topic != "" {
+		out.Partition = &e.Partition
+	}
+	if e.Offset >= 0 {
+		out.Offset = &e.Offset
+	}
+	if !e.Since.IsZero() {
+		out.Since = e.Since.UnixNano()
+	}
+	l.ev = append(l.ev, out)
+}
+
+func (l *log) events() []eventlog.Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.ev)
+}
+
+// member is one Group that consumes, and what it saw.
+type member struct {
+	r     *rig
+	t     *testing.T
+	name  string
+	zk    *session.Session
+	net   *zktest.Client
+	group *consumer.Group
+	log   *log
+	h     *recorder
+	stop  context.CancelFunc // of Consume
+	done  chan error         // Consume's
+	kill  context.CancelFunc // of the session's Run
+	ran   chan struct{}      // closed when Run has returned
+	errs  chan struct{}      // closed when Errors is
+	mu    sync.Mutex
+	seen  []error
+}
+
+// recorder is a handler that marks everything, and lets a test in.
+type recorder struct {
+	mu       sync.Mutex
+	got      map[partition][]int64
+	calls    []string
+	delay    time.Duration
+	each     func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) error
+	ending   func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim)
+	setupErr error
+}
+
+func (h *recorder) note(what string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls = append(h.calls, what)
+}
+
+func (h *recorder) called() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.calls)
+}
+
+func (h *recorder) Setup(sarama.ConsumerGroupSession) error {
+	h.note("setup")
+	return h.setupErr
+}
+
+func (h *recorder) Cleanup(sarama.ConsumerGroupSession) error {
+	h.note("cleanup")
+	return nil
+}
+
+func (h *recorder) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
+	name := fmt.Sprintf("%s:%d", c.Topic(), c.Partition())
+	h.note("open " + name)
+	defer h.note("close " + name)
+	for m := range c.Messages() {
+		if h.delay > 0 {
+			time.Sleep(h.delay)
+		}
+		h.mu.Lock()
+		p := partition{Topic: m.Topic, ID: m.Partition}
+		if h.got == nil {
+			h.got = map[partition][]int64{}
+		}
+		h.got[p] = append(h.got[p], m.Offset)
+		h.mu.Unlock()
+		if h.each != nil {
+			if err := h.each(s, c, m); err != nil {
+				return err
+			}
+		} else {
+			s.MarkMessage(m, "")
+		}
+	}
+	if h.ending != nil {
+		h.ending(s, c)
+	}
+	return nil
+}
+
+func (h *recorder) offsets(topic string, p int32) []int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.got[partition{Topic: topic, ID: p}])
+}
+
+func (h *recorder) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := 0
+	for _, o := range h.got {
+		n += len(o)
+	}
+	return n
+}
+
+// member makes a member that does not consume yet.
+func (r *rig) member(name string, change func(*consumer.Options)) *member {
+	r.t.Helper()
+	m := &member{r: r, t: r.t, name: name, h: &recorder{}, net: r.zknet.Client(name), ran: make(chan struct{}), errs: make(chan struct{})}
+	zk, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: m.net.Dial})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	m.zk = zk
+	m.log = &log{name: name}
+	opts := consumer.Options{Name: name, Config: r.config(), Observer: m.log.observe}
+	if change != nil {
+		change(&opts)
+	}
+	m.group, err = consumer.New(zk, r.kafka.ListenAddrs(), group, opts)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, kill := context.WithCancel(context.Background())
+	m.kill = kill
+	go func() {
+		defer close(m.ran)
+		if err := zk.Run(ctx); err != nil {
+			r.t.Errorf("%s: session: %v", name, err)
+		}
+	}()
+	go func() {
+		defer close(m.errs)
+		for err := range m.group.Errors() {
+			m.mu.Lock()
+			m.seen = append(m.seen, err)
+			m.mu.Unlock()
+		}
+	}()
+	r.mu.Lock()
+	r.logs = append(r.logs, m.log)
+	r.mu.Unlock()
+	r.t.Cleanup(func() {
+		m.close()
+		time.Sleep(time.Second)
+	})
+	return m
+}
+
+// start lets the member consume.
+func (m *member) start(topics ...string) *member {
+	if len(topics) == 0 {
+		topics = []string{topic}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	m.stop, m.done = stop, make(chan error, 1)
+	go func() { m.done <- m.group.Consume(ctx, topics, m.h) }()
+	return m
+}
+
+// leave ends Consume and checks that it returned nil.
+func (m *member) leave() {
+	m.t.Helper()
+	m.stop()
+	if err := <-m.done; err != nil {
+		m.t.Errorf("%s: Consume: %v", m.name, err)
+	}
+}
+
+// close ends everything of the member.
+func (m *member) close() {
+	m.t.Helper()
+	if err := m.group.Close(); err != nil {
+		m.t.Errorf("%s: Close: %v", m.name, err)
+	}
+	<-m.errs
+	m.kill()
+	<-m.ran
+}
+
+func (m *member) errors() []error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.seen)
+}
+
+// sessionID returns the member's ZooKeeper session.
+func (m *member) sessionID() int64 { return m.zk.Current().SessionID() }
+
+// owns returns what the member has open.
+func (m *member) owns() []string {
+	open := map[string]bool{}
+	for _, c := range m.h.called() {
+		switch what, p, _ := strings.Cut(c, " "); what {
+		case "open":
+			open[p] = true
+		case "close":
+			delete(open, p)
+		}
+	}
+	return slices.Sorted(maps.Keys(open))
+}
+
+// until waits in virtual time.
+func until(t *testing.T, what string, ok func() bool) time.Duration {
+	t.Helper()
+	start := time.Now()
+	for !ok() {
+		if time.Since(start) > 5*time.Minute {
+			t.Fatalf("not within 5 minutes: %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return time.Since(start)
+}
+
+// bubble runs a test in virtual time. After the last member has closed, sarama's
+// fetch loops take up to 100 ms to notice.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f(t)
+		time.Sleep(time.Second)
+	})
+}
+
+// check lets the checker of event logs judge what happened.
+func (r *rig) check(duplicates bool) *eventlog.Report {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var logs []eventlog.Log
+	for _, l := range r.logs {
+		logs = append(logs, eventlog.Log{Name: l.name, Events: l.events(), Killed: l.cut})
+	}
+	rep := eventlog.Check(logs, eventlog.Expect{End: r.sent})
+	if !rep.OK() {
+		r.t.Errorf("%s", rep)
+	}
+	if !duplicates && rep.Duplicates > 0 {
+		r.t.Errorf("%d duplicates: %s", rep.Duplicates, rep)
+	}
+	return rep
+}
+
+func total(ms ...*member) int {
+	n := 0
+	for _, m := range ms {
+		n += m.h.count()
+	}
+	return n
+}
