@@ -9,7 +9,7 @@ var (
 	ErrUnreadable = errors.New("sharedset: unreadable data")
 
 	// ErrTooLarge says that a change was not made because the set would not fit a packet;
-	// the message has the numbers.
+	// the message has the numbers of items and bytes, and the limit.
 	ErrTooLarge = errors.New("sharedset: set too large for one znode")
 
 	// ErrInvalidItem says that an item is no valid UTF-8 or has a control character in it.

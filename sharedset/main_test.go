@@ -70,9 +70,9 @@ func (w *world) set(name string, opts sharedset.Options) *sharedset.Set {
 }
 
 // running returns a set that is watched.
-func (w *world) running(name string) *sharedset.Set {
+func (w *world) running() *sharedset.Set {
 	w.Helper()
-	set := w.set(name, sharedset.Options{})
+	set := w.set("a", sharedset.Options{})
 	w.start(set.Run)
 	return set
 }

@@ -60,7 +60,7 @@ func TestVersionsGrowOnlyOnChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.write(`["t:0", "t:1"]`)
-		s := w.running("a")
+		s := w.running()
 		first := w.waitItems(s, "t:0", "t:1")
 		w.write(`["t:1","t:0"]`)
 		synctest.Wait()
@@ -86,7 +86,7 @@ func TestGarbageThenRepair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.write("garbage")
-		s := w.running("a")
+		s := w.running()
 		v := w.wait(s, "with an error", func(v *sharedset.View) bool { return v.Err != nil })
 		if len(v.Items) != 0 || !v.Exists || !errors.Is(v.Err, sharedset.ErrUnreadable) {
 			t.Errorf("no good items before: %+v", v)
@@ -121,7 +121,7 @@ func TestDeniedRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.write(`["t:0"]`)
-		s := w.running("a")
+		s := w.running()
 		w.waitItems(s, "t:0")
 		var deny atomic.Bool
 		deny.Store(true)
@@ -151,7 +151,7 @@ func TestRunSurvives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.write(`["t:0"]`)
-		s := w.running("a")
+		s := w.running()
 		w.waitItems(s, "t:0")
 		client := w.nw.Client("a")
 
@@ -231,7 +231,7 @@ func TestUpdates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.write(`["a"]`)
-		s := w.running("a")
+		s := w.running()
 		var got []string
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

@@ -201,14 +201,11 @@ func (s *Set) changeLocked(ctx context.Context, held *lock.Held, o op, operands 
 		if n == 0 {
 			return *unanswered, nil
 		}
-		ops, err := s.write(held, items, stat.Version)
-		if err != nil {
-			return 0, err
-		}
 		if held.Context().Err() != nil {
 			return 0, errLockLost
 		}
-		_, err = inc.Multi(ctx, ops...)
+		written := encode(items)
+		_, err = inc.Multi(ctx, session.CheckOp(held.Node(), -1), session.SetOp(s.path, written, stat.Version))
 		switch {
 		case err == nil:
 			return n, nil
@@ -222,23 +219,10 @@ func (s *Set) changeLocked(ctx context.Context, held *lock.Held, o op, operands 
 			s.count(o, resultConflict)
 		case errors.Is(err, session.ErrNoNode):
 			return 0, errLockLost
+		case errors.Is(err, session.ErrTooLarge):
+			return 0, fmt.Errorf("%w: %d items are %d bytes of data: %w", ErrTooLarge, len(items), len(written), err)
 		default:
 			return 0, err
 		}
 	}
-}
-
-// write returns the operations that write items over the given version, on the
-// condition that our contender stands, or what it would take to fit a packet.
-func (s *Set) write(held *lock.Held, items []string, version int32) ([]session.Op, error) {
-	data := encode(items)
-	ops := []session.Op{session.CheckOp(held.Node(), -1), session.SetOp(s.path, data, version)}
-	size, limit := 0, held.Incarnation().MaxPacket()
-	for _, op := range ops {
-		size += session.OpSize(op)
-	}
-	if size > limit {
-		return nil, fmt.Errorf("%w: %d items are %d bytes of data, the packet would have %d, the limit is %d", ErrTooLarge, len(items), len(data), size, limit)
-	}
-	return ops, nil
 }

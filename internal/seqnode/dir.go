@@ -1,6 +1,7 @@
 package seqnode
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ func NewDir(s *session.Session, path string, opts Options) *Dir {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	opts.Data = append([]byte{}, opts.Data...) // never nil: a nil would be written as such
+	opts.Data = bytes.Clone(opts.Data)
 	return &Dir{session: s, path: path, opts: opts}
 }
 

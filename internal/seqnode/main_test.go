@@ -26,10 +26,10 @@ func newWorld(t *testing.T) *world {
 	return &world{T: t, srv: srv, nw: nw}
 }
 
-// session runs a session that connects as the named client, until the test ends.
-func (w *world) session(name string) *session.Session {
+// session runs a session that connects as the client "a", until the test ends.
+func (w *world) session() *session.Session {
 	w.Helper()
-	s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Client(name).Dial})
+	s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Client("a").Dial})
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 func TestNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		s := w.session("a")
+		s := w.session()
 		a, b := w.node(s, "first"), w.node(s, "second")
 		if a.Seq() != 0 || b.Seq() != 1 || a.Path() != "/d/"+w.srv.Children("/d")[0] && a.Path() != "/d/"+w.srv.Children("/d")[1] {
 			t.Errorf("%s, %s, children %q", a.Path(), b.Path(), w.srv.Children("/d"))
@@ -52,7 +52,7 @@ func TestRemovedNodeIsNotFirst(t *testing.T) {
 	for _, path := range []string{"the node", "/d"} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			n := w.node(w.session("a"), "")
+			n := w.node(w.session(), "")
 			if path == "the node" {
 				path = n.Path()
 			}
@@ -74,7 +74,7 @@ func TestRemovedNodeIsNotFirst(t *testing.T) {
 func TestAnswerThatComesAfterTheEndOfTrust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		s := w.session("a")
+		s := w.session()
 		n := w.node(s, "")
 		client := w.nw.Client("a")
 		lists := 0
@@ -109,7 +109,7 @@ func TestAnswerThatComesAfterTheEndOfTrust(t *testing.T) {
 func TestNodeOfAnOldSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		s := w.session("a")
+		s := w.session()
 		n := w.node(s, "")
 		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
 			return zktest.Action{Cut: r.Op == zktest.OpCloseSession}
@@ -133,7 +133,7 @@ func TestNodeOfAnOldSession(t *testing.T) {
 func TestSearchLooksAtTheOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		s := w.session("a")
+		s := w.session()
 		first := true
 		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Op != zktest.OpCreate || r.Flags != 3 || !first {
@@ -162,7 +162,7 @@ func TestSearchLooksAtTheOwner(t *testing.T) {
 func TestRemove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		n := w.node(w.session("a"), "")
+		n := w.node(w.session(), "")
 		w.nw.Client("a").Freeze()
 		for range 3 {
 			why := errors.New("enough")

@@ -551,3 +551,28 @@ func TestTrustEndsJustBeforeTheHold(t *testing.T) {
 		w.release(a.held)
 	})
 }
+
+// Somebody removes the contender just before the lock is handed out.
+func TestContenderRemovedJustBeforeTheHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		l := w.lock("a")
+		looks := 0
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Op == zktest.OpExists && strings.HasPrefix(r.Path, path+"/") {
+				if looks++; looks == 1 {
+					if err := w.srv.Delete(r.Path); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			return zktest.Action{}
+		})
+		h := w.acquire(l)
+		time.Sleep(time.Second)
+		if _, _, ok := w.srv.Get(h.Node()); !ok || h.Context().Err() != nil {
+			t.Errorf("holds %s, which stands: %v; ended: %v", h.Node(), ok, context.Cause(h.Context()))
+		}
+		w.release(h)
+	})
+}
