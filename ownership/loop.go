@@ -93,9 +93,6 @@ func (l *loop) after(d time.Duration, f func()) *time.Timer {
 	return time.AfterFunc(d, func() { l.post(f) })
 }
 
-// until returns a context for a request that may be ended before the loop is.
-func (l *loop) until() (context.Context, context.CancelFunc) { return context.WithCancel(l.io) }
-
 // handle handles inputs until all is released after leaving began, or until there
 // is no time left for that.
 func (l *loop) handle(ctx context.Context) {

@@ -1,6 +1,7 @@
 package ownership
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -144,8 +145,9 @@ func (l *loop) wait(p *part) {
 	if !l.mayTake(p) {
 		return
 	}
-	ctx, stop := l.until()
 	inc := l.inc
+	ctx, stop := context.WithCancel(l.io)
+	ended := context.AfterFunc(inc.Context(), stop) // its watches say nothing from then on
 	p.busy, p.stop = waiting, stop
 	late := l.after(l.o.opts.RebalanceTimeout, func() {
 		if ctx.Err() == nil {
@@ -159,6 +161,7 @@ func (l *loop) wait(p *part) {
 			l.o.log.Debug("partition is held by another", "partition", p.id.String(), "holder", holder)
 		})
 		l.post(func() {
+			ended()
 			stop()
 			late.Stop()
 			p.busy, p.stop = idle, nil
