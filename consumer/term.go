@@ -36,10 +36,12 @@ func (c *consumption) own(ctx context.Context, h holder) error {
 	}
 	p := allocfn.Partition{Topic: h.Topic(), ID: h.Partition()}
 	wait := newBackoff(openBackoff, maxOpenBackoff)
+	var topic sarama.Uuid // as the partition was opened last
 	for ctx.Err() == nil {
-		t := term{consumption: c, holder: h, partition: p}
+		t := term{consumption: c, holder: h, partition: p, before: topic}
 		began := time.Now()
 		err := t.run(ctx)
+		topic = t.topic
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -64,6 +66,7 @@ type term struct {
 	*consumption
 	holder
 	partition allocfn.Partition
+	before    sarama.Uuid // the topic's id in the term before, zero if there was none
 	topic     sarama.Uuid
 	book      *book
 }
@@ -99,11 +102,11 @@ func (t *term) position(ctx context.Context) (int64, error) {
 	n := parseNote(found.metadata)
 	from := t.from
 	switch {
+	case start >= 0 && !sameTopic(n.topic, t.topic), start < 0 && !sameTopic(t.before, t.topic):
+		reason, from = reasonRecreated, Earliest // the policy was for the start of the old one
+		t.report(fmt.Errorf("%w: its offsets do not count, starting at the first message", recreated(t.Topic())), t.partition)
 	case start < 0:
 		reason = reasonNone
-	case !sameTopic(n.topic, t.topic):
-		reason, from = reasonRecreated, Earliest
-		t.report(fmt.Errorf("%w: offset %d of the deleted one is not used", recreated(t.Topic()), start), t.partition)
 	}
 	if reason != "" {
 		n.text = ""

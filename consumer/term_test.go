@@ -238,15 +238,26 @@ func TestStreamThatEndsByItselfIsOpenedAgain(t *testing.T) {
 }
 
 func TestRecreatedTopicClosesTheClaimAndStartsAtTheEarliest(t *testing.T) {
+	for name, forgotten := range map[string]bool{"its offsets are kept": false, "its offsets are deleted too": true} {
+		t.Run(name, func(t *testing.T) { testRecreated(t, forgotten) })
+	}
+}
+
+func testRecreated(t *testing.T, forgotten bool) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
 		var r *rig
-		r = newRig(t, marker(&r), nil)
+		r = newRig(t, marker(&r), func(o *Options) { o.From = Latest })
+		r.store.offsets = map[allocfn.Partition]stored{p: {offset: 0}}
 		done := make(chan error)
 		go func() { done <- r.own(h.work, h) }()
 		s := <-r.fetch.streams
 		s.send(0, 1, 2)
 		synctest.Wait()
+		if forgotten {
+			r.store.offsets = map[allocfn.Partition]stored{}
+		}
 		r.setID("t", 9)
 		if err := r.catalog.refresh(t.Context(), 0); err != nil {
 			t.Fatal(err)

