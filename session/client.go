@@ -42,6 +42,7 @@ type client struct {
 	ephemerals ephemerals
 	calls      chan struct{} // a slot for each request in flight
 	proofs     chan proof
+	made       instant
 	wg         sync.WaitGroup // requests in flight
 	id         atomic.Int64
 	granted    atomic.Int64 // the session's timeout
@@ -71,16 +72,17 @@ type proof struct {
 // newClient starts a client whose lifetime is part of ctx's values, not of its end.
 func newClient(ctx context.Context, s *Session) (*client, error) {
 	c := &client{
-		s:         s,
-		opts:      &s.opts,
-		log:       s.log,
-		drained:   make(chan struct{}),
-		calls:     make(chan struct{}, maxCalls),
-		proofs:    make(chan proof, maxProofs),
-		up:        make(chan struct{}),
-		downSince: s.now(),
-		trust:     trust{timeout: s.Timeout(), minTimeout: s.opts.MinSessionTimeout},
+		s:       s,
+		opts:    &s.opts,
+		log:     s.log,
+		drained: make(chan struct{}),
+		calls:   make(chan struct{}, maxCalls),
+		proofs:  make(chan proof, maxProofs),
+		up:      make(chan struct{}),
+		made:    s.now(),
+		trust:   trust{timeout: s.Timeout(), minTimeout: s.opts.MinSessionTimeout},
 	}
+	c.downSince = c.made
 	c.ephemerals.budget = s.opts.EphemeralBudget
 	c.granted.Store(int64(s.Timeout()))
 	c.ctx, c.cancel = context.WithCancelCause(ctx)

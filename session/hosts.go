@@ -69,7 +69,7 @@ func (h *hosts) next(ctx context.Context) (target, error) {
 		h.connected = time.Time{}
 	}
 	if len(h.queue) == 0 {
-		if err := pause(ctx, h.pause()); err != nil {
+		if err := pause(ctx, backoff(h.round)); err != nil {
 			return target{}, err
 		}
 		h.round++
@@ -82,19 +82,6 @@ func (h *hosts) next(ctx context.Context) (target, error) {
 	h.queue = h.queue[1:]
 	h.last = t.address
 	return t, nil
-}
-
-// pause is how long to wait before the next round.
-func (h *hosts) pause() time.Duration {
-	if h.round == 0 {
-		return 0
-	}
-	d := firstPause
-	for i := 1; i < h.round && d < longPause; i++ {
-		d += d / 4 // slowly: the election of a leader takes half a second, and a second is the next step after that
-	}
-	d = min(d, longPause)
-	return d/2 + rand.N(d/2)
 }
 
 // patience is how much longer than usual to wait for an answer: it doubles when every server in turn was too slow.
@@ -142,6 +129,20 @@ func (h *hosts) lookup(ctx context.Context, host string) []string {
 	}
 	h.known[host] = addresses
 	return addresses
+}
+
+// backoff is how long to wait after so many failures in a row: jittered, from 50 ms to 1 s. It grows slowly: the election
+// of a leader takes half a second.
+func backoff(failures int) time.Duration {
+	if failures == 0 {
+		return 0
+	}
+	d := firstPause
+	for i := 1; i < failures && d < longPause; i++ {
+		d += d / 4
+	}
+	d = min(d, longPause)
+	return d/2 + rand.N(d/2)
 }
 
 // pause waits, or returns ctx's cause.

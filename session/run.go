@@ -28,8 +28,9 @@ func (s *Session) Run(ctx context.Context) error {
 		return errors.New("session: Run was called before")
 	}
 	defer s.wg.Wait()
-	r := &runner{s: s, ctx: ctx, life: context.WithoutCancel(ctx), stop: ctx.Done()}
-	for {
+	r := &runner{s: s, life: context.WithoutCancel(ctx), stop: ctx.Done()}
+	for short := 0; ; {
+		r.rest(backoff(short))
 		c, err := newClient(r.life, s)
 		if err != nil {
 			s.publish(nil, err)
@@ -51,26 +52,34 @@ func (s *Session) Run(ctx context.Context) error {
 			return verdict
 		}
 		r.retire(verdict)
-		c.mu.Lock()
-		up := c.isUp
-		c.mu.Unlock()
-		done := c.end(verdict)
-		if up { // so that the servers learn of the end first
-			timer := time.NewTimer(closePatience)
-			select {
-			case <-done:
-			case <-timer.C:
-			}
-			timer.Stop()
+		if short++; s.now().mono-c.made.mono >= goodConnection {
+			short = 0
 		}
+		r.part(c, verdict)
+	}
+}
+
+// part ends a client, and if the servers can be reached lets them know before there is another.
+func (r *runner) part(c *client, verdict error) {
+	c.mu.Lock()
+	up := c.isUp
+	c.mu.Unlock()
+	done := c.end(verdict)
+	if !up {
+		return
+	}
+	timer := time.NewTimer(closePatience)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
 	}
 }
 
 // runner is the state of Run's goroutine.
 type runner struct {
 	s      *Session
-	ctx    context.Context //nolint:containedctx // Run's own
-	life   context.Context //nolint:containedctx // Run's own without its end
+	life   context.Context //nolint:containedctx // Run's own, without its end
 	stop   <-chan struct{} // nil once it was seen
 	until  instant         // when stopping: how long to wait for holders
 	number uint64
@@ -113,8 +122,28 @@ func (r *runner) serve(c *client) error {
 				return err
 			}
 		case <-r.stop:
-			r.stop = nil
-			r.until = r.s.now().add(c.opts.StopTimeout)
+			r.stopping()
+		}
+	}
+}
+
+// stopping notes that Run's context has ended.
+func (r *runner) stopping() {
+	r.stop = nil
+	r.until = r.s.now().add(r.s.opts.StopTimeout)
+}
+
+// rest waits before the next client, when the last ones did not live long.
+func (r *runner) rest(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for r.stop != nil || r.s.held() {
+		select {
+		case <-timer.C:
+			return
+		case <-r.s.wake:
+		case <-r.stop:
+			r.stopping()
 		}
 	}
 }

@@ -1,0 +1,124 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestHosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers, fail, asked := []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, false, 0
+		c := &client{s: &Session{}, opts: &Options{}, log: slog.New(slog.DiscardHandler)}
+		h := newHosts(c, []string{"zk:2181", "192.0.2.1:2182"})
+		h.resolve = func(_ context.Context, host string) ([]string, error) {
+			if asked++; host != "zk" || fail {
+				return nil, errors.New("no answer")
+			}
+			return answers, nil
+		}
+		take := func(n int) (addresses []string) {
+			for range n {
+				target, err := h.next(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := "zk"; target.host != want && target.address != "192.0.2.1:2182" {
+					t.Errorf("%+v", target)
+				}
+				addresses = append(addresses, target.address)
+			}
+			return addresses
+		}
+		want := []string{"10.0.0.1:2181", "10.0.0.2:2181", "10.0.0.3:2181", "192.0.2.1:2182"}
+		orders := make(map[string]bool)
+		last, shortest, longest := "", time.Hour, time.Duration(0)
+		for round := range 100 {
+			start := time.Now()
+			got := take(1)
+			switch waited := time.Since(start); {
+			case round == 0 && waited != 0:
+				t.Errorf("%v before the first round", waited)
+			case round == 1:
+				shortest = waited
+			default:
+				longest = max(longest, waited)
+			}
+			start = time.Now()
+			got = append(got, take(3)...)
+			if time.Since(start) != 0 {
+				t.Error("a pause inside of a round")
+			}
+			if round > 0 && got[0] == last {
+				t.Errorf("%s, which failed last, is tried first", last)
+			}
+			last = got[3]
+			orders[got[0]+got[1]] = true
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Errorf("round %d: %q", round, got)
+			}
+		}
+		if asked != 100 || len(orders) < 6 {
+			t.Errorf("resolved %d times, %d orders", asked, len(orders))
+		}
+		if shortest < 25*time.Millisecond || shortest > 50*time.Millisecond || longest < 600*time.Millisecond || longest > time.Second {
+			t.Errorf("pauses from %v to %v", shortest, longest)
+		}
+
+		// New answers count; without any, the old ones do.
+		answers, want = []string{"10.0.0.9"}, []string{"10.0.0.9:2181", "192.0.2.1:2182"}
+		for range 2 {
+			got := take(2)
+			if slices.Sort(got); !slices.Equal(got, want) {
+				t.Errorf("%q, want %q", got, want)
+			}
+			fail = true
+		}
+
+		// A connection that lived for a while makes the next attempt immediate; a short one does not.
+		for lived, immediate := range map[time.Duration]bool{time.Minute: true, time.Millisecond: false} {
+			take(1)
+			h.Connected()
+			time.Sleep(lived)
+			start := time.Now()
+			take(1)
+			if got := time.Since(start) == 0; got != immediate {
+				t.Errorf("after a connection of %v: immediate %v", lived, got)
+			}
+		}
+
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		take(1)
+		if _, err := h.next(ctx); err == nil {
+			t.Error("went on after the end")
+		}
+	})
+}
+
+func TestPatience(t *testing.T) {
+	c := &client{opts: &Options{}, trust: trust{timeout: 20 * time.Second}}
+	c.hosts = &hosts{c: c, servers: []string{"a", "b"}}
+	for _, s := range []struct {
+		timeouts  int
+		roundTrip time.Duration
+		want      time.Duration
+	}{
+		{0, 0, time.Second},
+		{0, 700 * time.Millisecond, 1400 * time.Millisecond},
+		{0, time.Minute, 5 * time.Second}, // T/4
+		{1, 0, time.Second},               // one server is slow, not the path
+		{2, 0, 2 * time.Second},
+		{1000, 0, 5 * time.Second},
+	} {
+		c.hosts.timeouts, c.rtt = s.timeouts, s.roundTrip
+		if got := c.handshakeCap(); got != s.want {
+			t.Errorf("%+v: %v", s, got)
+		}
+	}
+}
