@@ -101,11 +101,11 @@ func newClient(ctx context.Context, s *Session) (*client, error) {
 		return nil, fmt.Errorf("session: connect: %w", err)
 	}
 	c.zk = conn
-	s.wg.Go(func() {
+	go func() { // end waits for it, if go-zookeeper lets it end
 		defer close(c.drained)
-		for range events { //nolint:revive // go-zookeeper drops what nobody takes; all that matters comes through event
+		for range events { //nolint:revive // all that matters comes through event
 		}
-	})
+	}()
 	return c, nil
 }
 

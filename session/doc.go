@@ -1,2 +1,66 @@
-// Package session holds a ZooKeeper session and says for how long it may be trusted.
+// Package session holds a ZooKeeper session, proves it alive, and says at every moment whether it may still be trusted.
+//
+// # Overview
+//
+// A [Session] is made with [New] and lives in [Session.Run]. It hands out incarnations: an [Incarnation] is one unbroken
+// stretch of trust in one ZooKeeper session. Whatever is true only because of the session (membership, claims, locks)
+// is to be held under [Incarnation.Context], and each effect that relies on it is to be preceded by
+// [Incarnation.Trusted]:
+//
+//	s, err := session.New([]string{"zk1", "zk2", "zk3"}, session.Options{})
+//	…
+//	go s.Run(ctx)
+//	inc, err := s.Incarnation(ctx)
+//	…
+//	path, err := inc.Create(inc.Context(), "/members/me", nil, session.Ephemeral)
+//
+// ZooKeeper tells a client that its session has expired only when the client reaches a server again. One that is cut
+// off never hears it, while others see its ephemeral znodes gone. So the session keeps its own clock.
+//
+// # State
+//
+// The session writes nothing but its chroot, if there is one and it is missing. Every T/6 (T is the session timeout) it
+// sends a proof of life: a multi of one check of [Options].CheckPath. That goes through the quorum, changes nothing and
+// wakes nobody. Trust ends at
+//
+//	min(newest answered proof + 2/3 T, newest sign of life at least T/6 older than the newest + 5/6 T)
+//
+// counted from the moment of sending; signs of life are answered proofs and answered connect requests. While a connect
+// request is unanswered trust ends no later than 2/3 of [Options].MinSessionTimeout after it was written. Elapsed time is
+// the larger of what the monotonic and the wall clock say.
+//
+//	connecting ──proof──► connected ◄──reconnect── suspended     still trusted, without a connection
+//	                          │   ▲                    │
+//	                          │   └─────next proof─────┤
+//	                          ▼                        ▼
+//	                        lost (same ZooKeeper session; a new incarnation follows, or the session has expired)
+//
+// # Guarantees
+//
+//   - While [Incarnation.Trusted] returns true, no server has ended the session, if T is at least three ticks, all servers
+//     have the same tickTime and session timeout limits, and clocks run at the same rate up to T/6 in 5/6 T.
+//   - Trusted, once false, stays false; the context ends right after, with cause [ErrTrustLost], [ErrSessionExpired] or
+//     [ErrClosed].
+//   - A request never runs in another ZooKeeper session than the one its incarnation belongs to. There is one client for
+//     each ZooKeeper session, and a client that can't come back is replaced.
+//   - A write that returns anything but [ErrUncertain] was done, or was not and never will be. Reads are repeated until
+//     answered.
+//   - A watch wakes on a change, when the connection drops, when the incarnation ends, and after T without any of these.
+//     There is one on the server for each path and kind, however often it is asked for.
+//   - A server that sends garbage, or nothing, costs a connection and at most a second; never a panic or much memory.
+//   - Run leaves no goroutine behind. (The exception is a dialer given by the user that does not end with its context.)
+//
+// # Not guaranteed
+//
+//   - Trust when all servers lose their data at once, or when the machine is stopped from outside, all clocks with it.
+//   - That what was checked with Trusted is still so when the effect happens: a process can be stopped in between. Only
+//     a token checked where the effect happens closes that gap.
+//   - That a wrong password is noticed, if everybody may read [Options].CheckPath.
+//
+// # Concurrency
+//
+// Every method of Session, Incarnation and Watch may be called from any goroutine. Blocking calls end with their context,
+// with the ZooKeeper session, and with Run. A context that ends after a write was sent ends the waiting only: the error
+// is then ErrUncertain. At most 512 requests are in flight; more wait. The session calls nobody's code but
+// [Options].Dial and [Options].Logger.
 package session

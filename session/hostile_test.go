@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -181,11 +182,11 @@ func TestHostileReplies(t *testing.T) {
 func TestWedgedClient(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		release := make(chan struct{})
-		link, dials := w.net.Client("a"), 0
+		link, dials := w.net.Client("a"), atomic.Int32{}
 		s, err := session.New([]string{zktest.VirtualAddress}, session.Options{
 			Timeout: timeout,
 			Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-				if dials++; dials == 2 {
+				if dials.Add(1) == 2 {
 					<-release // a dialer that does not know of contexts
 				}
 				return link.Dial(ctx, network, address)
@@ -207,6 +208,13 @@ func TestWedgedClient(t *testing.T) {
 		synctest.Wait()
 		if got := m.Stats(); got.Replaced != 1 || got.Abandoned != 1 || !again.Trusted() {
 			t.Errorf("%+v", got)
+		}
+		start = time.Now()
+		if err := m.stop(); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		if took := time.Since(start); took > 6*time.Second {
+			t.Errorf("Run ended after %v", took)
 		}
 		close(release)
 	})

@@ -1,0 +1,97 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// An ephemeral znode is there for as long as the session; what relies on it runs under the incarnation's context.
+func Example() {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	server := zktest.NewServer(zktest.Options{}) // in-memory, instead of a real one
+	go server.Serve(listener)
+	defer server.Close()
+
+	s, err := session.New([]string{listener.Addr().String()}, session.Options{Chroot: "/app"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- s.Run(ctx) }()
+
+	inc, err := s.Incarnation(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	path, err := inc.Create(ctx, "/me", []byte("here"), session.Ephemeral)
+	fmt.Println(path, err)
+	_, err = inc.Create(ctx, "/me", nil, session.Ephemeral)
+	fmt.Println(err, errors.Is(err, session.ErrNodeExists))
+	fmt.Println("trusted:", inc.Trusted())
+
+	stop()
+	fmt.Println("Run:", <-done)
+	<-inc.Context().Done()
+	fmt.Println("ended because of", context.Cause(inc.Context()))
+	fmt.Println("trusted:", inc.Trusted())
+	// Output:
+	// /me <nil>
+	// session: create /me: session: znode exists true
+	// trusted: true
+	// Run: <nil>
+	// ended because of session: closed
+	// trusted: false
+}
+
+// A watch is a hint to look again.
+func ExampleWatch() {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	server := zktest.NewServer(zktest.Options{})
+	go server.Serve(listener)
+	defer server.Close()
+	s, err := session.New([]string{listener.Addr().String()}, session.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- s.Run(ctx) }()
+	defer func() { stop(); <-done }()
+	inc, err := s.Incarnation(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	for i := range 3 {
+		names, _, watch, err := inc.ChildrenW(ctx, "/")
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(names)
+		_ = server.Create(fmt.Sprint("/n", i), nil) // somebody else
+		<-watch.C()
+	}
+	// Output:
+	// [zookeeper]
+	// [n0 zookeeper]
+	// [n0 n1 zookeeper]
+}
