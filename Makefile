@@ -51,7 +51,7 @@ vet: ## go vet in all modules
 
 .PHONY: lint
 lint: ## linters, import rules and formatting; the first time it builds them, 90 s
-	@for module in $(MODULES); do (cd $$module && $(GOLANGCI_LINT) run --allow-serial-runners ./...); done
+	@for module in $(MODULES); do (cd $$module && $(GOLANGCI_LINT) run --allow-serial-runners ./...) || status=1; done; exit $${status:-0}
 
 .PHONY: fix
 fix: ## modernize and format the code
