@@ -61,6 +61,8 @@ func call[T any](ctx context.Context, c *client, write bool, f func(*zk.Conn) (T
 			if write {
 				return none, unfinished(write, err)
 			}
+		case errors.Is(err, errUnclear):
+			return none, unfinished(write, err)
 		case !errors.Is(err, ErrBusy):
 			return none, err
 		}

@@ -27,6 +27,7 @@ func Example() {
 		return
 	}
 	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
 	done := make(chan error)
 	go func() { done <- s.Run(ctx) }()
 
@@ -71,9 +72,9 @@ func ExampleWatch() {
 		return
 	}
 	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
 	done := make(chan error)
 	go func() { done <- s.Run(ctx) }()
-	defer func() { stop(); <-done }()
 	inc, err := s.Incarnation(ctx)
 	if err != nil {
 		fmt.Println(err)
@@ -90,6 +91,8 @@ func ExampleWatch() {
 		_ = server.Create(fmt.Sprint("/n", i), nil) // somebody else
 		<-watch.C()
 	}
+	stop()
+	<-done
 	// Output:
 	// [zookeeper]
 	// [n0 zookeeper]

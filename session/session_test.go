@@ -349,7 +349,7 @@ func TestErrorCodes(t *testing.T) {
 		for code, c := range map[zktest.Error]struct {
 			read, write error // nil: it is repeated and succeeds
 		}{
-			-1:   {session.ErrServer, session.ErrServer},
+			-1:   {session.ErrServer, session.ErrUncertain},
 			-2:   {session.ErrRolledBack, session.ErrRolledBack},
 			-4:   {nil, session.ErrUncertain},
 			-7:   {nil, session.ErrUncertain},

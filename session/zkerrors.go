@@ -7,12 +7,16 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// lostError says that a request got no answer.
-var errLost = errors.New("session: connection lost")
+var (
+	errLost    = errors.New("session: connection lost")              // a request got no answer
+	errUnclear = errors.New("session: server failed in some manner") // the answer does not say what was done
+)
 
 // Codes for which go-zookeeper has no error.
 const (
-	codeRuntimeInconsistency = -2   // in a multi: rolled back
+	codeSystemError          = -1
+	codeRuntimeInconsistency = -2 // in a multi: rolled back
+	codeDataInconsistency    = -3
 	codeConnectionLoss       = -4   // the server lost its own connection
 	codeOperationTimeout     = -7   // the server gave up waiting
 	codeRequestTimeout       = -122 // likewise
@@ -75,6 +79,8 @@ func codeError(code int32) error {
 		return ErrQuotaExceeded
 	case codeThrottled:
 		return ErrBusy
+	case codeSystemError, codeDataInconsistency:
+		return fmt.Errorf("%w: %w (code %d)", ErrServer, errUnclear, code)
 	default:
 		return fmt.Errorf("%w: code %d", ErrServer, code)
 	}
