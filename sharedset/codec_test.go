@@ -141,7 +141,7 @@ func TestDecodeIsCheapOnGarbage(t *testing.T) {
 		if took > slowdown*10*time.Millisecond {
 			t.Errorf("%s: took %v", what, took)
 		}
-		if bytes > 4096 {
+		if bytes > 64<<10 { // other goroutines' are counted in
 			t.Errorf("%s: allocated %d bytes", what, bytes)
 		}
 	}

@@ -32,6 +32,7 @@ func TestRunFollowsTheZnode(t *testing.T) {
 		if _, _, ok := w.srv.Get("/kiel"); ok {
 			t.Error("Run made something")
 		}
+		start := time.Now()
 		w.write("")
 		v = w.waitItems(s)
 		if v.Version != 2 || !v.Exists {
@@ -51,6 +52,9 @@ func TestRunFollowsTheZnode(t *testing.T) {
 		}
 		w.add(s, 1, "t:1")
 		w.waitItems(s, "t:1")
+		if d := time.Since(start); d > time.Second {
+			t.Errorf("all that took %v: the watches don't work", d)
+		}
 	})
 }
 
@@ -176,6 +180,32 @@ func TestRunSurvives(t *testing.T) {
 		w.wait(s, "of the missing znode", func(v *sharedset.View) bool { return !v.Exists })
 		w.write(`["t:3"]`)
 		w.waitItems(s, "t:3")
+	})
+}
+
+// All data is lost and zxids start again: the same mzxid is not the same data.
+func TestSameMzxidOfOtherData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		for range 50 {
+			w.write(`["t:0"]`)
+		}
+		s := w.running()
+		old := w.waitItems(s, "t:0")
+		client := w.nw.Client("a")
+		client.Refuse()
+		w.srv.Restart(true)
+		mzxid := int64(0)
+		for mzxid < old.Mzxid {
+			w.write(`["other"]`)
+			_, stat, _ := w.srv.Get(path)
+			mzxid = stat.Mzxid
+		}
+		if mzxid != old.Mzxid {
+			t.Fatalf("mzxid %d, want %d again", mzxid, old.Mzxid)
+		}
+		client.Heal()
+		w.waitItems(s, "other")
 	})
 }
 

@@ -38,7 +38,7 @@ func errText(err error) string {
 	return err.Error()
 }
 
-// publication is a view and the signal that a newer one is worth a look.
+// publication is a view and the signal that there is a newer one.
 type publication struct {
 	view *View
 	next chan struct{}
@@ -74,24 +74,14 @@ func (s *Set) Updates(ctx context.Context) iter.Seq[*View] {
 // it.
 func (s *Set) publish(v *View) {
 	old := s.current.Load()
-	p := &publication{view: v, next: old.next}
-	wake := true
-	if o := old.view; o != nil {
-		v.Version = o.Version
-		if o.sameContent(v) {
-			v.Items = o.Items // one copy is enough
-			wake = o.Incarnation != v.Incarnation
-		} else {
-			v.Version++
-		}
-	} else {
+	switch o := old.view; {
+	case o == nil:
 		v.Version = 1
+	case o.sameContent(v):
+		v.Version, v.Items = o.Version, o.Items // one copy of the items is enough
+	default:
+		v.Version = o.Version + 1
 	}
-	if wake {
-		p.next = make(chan struct{})
-	}
-	s.current.Store(p)
-	if wake {
-		close(old.next)
-	}
+	s.current.Store(&publication{view: v, next: make(chan struct{})})
+	close(old.next)
 }

@@ -1,0 +1,41 @@
+package lock_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/kielgo/kiel/recipe/lock"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// BenchmarkAcquireRelease takes a free lock on zktest over TCP.
+func BenchmarkAcquireRelease(b *testing.B) {
+	_, address := zktest.Start(b, zktest.Options{})
+	s, err := session.New([]string{address}, session.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			b.Error(err)
+		}
+	}()
+	l, err := lock.New(s, path, lock.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		h, err := l.Acquire(ctx)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := h.Release(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

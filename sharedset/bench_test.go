@@ -1,0 +1,80 @@
+package sharedset_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/sharedset"
+	"github.com/kielgo/kiel/zktest"
+)
+
+func manyItems(n int) []string {
+	items := make([]string, n)
+	for i := range items {
+		items[i] = fmt.Sprintf("a-topic-of-some-length:%d", i)
+	}
+	return items
+}
+
+func BenchmarkCodec(b *testing.B) {
+	for _, n := range []int{100, 10_000, 30_000} {
+		items := manyItems(n)
+		data := sharedset.Encode(items)
+		b.Run(fmt.Sprintf("decode/items=%d", n), func(b *testing.B) {
+			b.SetBytes(int64(len(data)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := sharedset.Decode(data); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("encode/items=%d", n), func(b *testing.B) {
+			b.SetBytes(int64(len(data)))
+			b.ReportAllocs()
+			for b.Loop() {
+				sharedset.Encode(items)
+			}
+		})
+	}
+}
+
+// BenchmarkAddRemove changes a set of the given size on zktest over TCP: two changes
+// under the lock.
+func BenchmarkAddRemove(b *testing.B) {
+	for _, n := range []int{100, 10_000} {
+		b.Run(fmt.Sprintf("items=%d", n), func(b *testing.B) {
+			_, address := zktest.Start(b, zktest.Options{})
+			s, err := session.New([]string{address}, session.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(b.Context())
+			done := make(chan error, 1)
+			go func() { done <- s.Run(ctx) }()
+			defer func() {
+				cancel()
+				if err := <-done; err != nil {
+					b.Error(err)
+				}
+			}()
+			set, err := sharedset.New(s, path, sharedset.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := set.Add(ctx, manyItems(n)...); err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				if n, err := set.Add(ctx, "new:0"); err != nil || n != 1 {
+					b.Fatal(n, err)
+				}
+				if n, err := set.Remove(ctx, "new:0"); err != nil || n != 1 {
+					b.Fatal(n, err)
+				}
+			}
+		})
+	}
+}
