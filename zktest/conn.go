@@ -8,11 +8,12 @@ import (
 
 // conn is a client's connection: one goroutine reads and executes requests, one writes what is queued.
 type conn struct {
-	srv    *Server
-	nc     net.Conn
-	client string
-	done   chan struct{} // closed when the connection is over
-	wake   chan struct{} // capacity 1: something was queued
+	srv      *Server
+	nc       net.Conn
+	client   string
+	listener string        // the address of the listener that it came through
+	done     chan struct{} // closed when the connection is over
+	wake     chan struct{} // capacity 1: something was queued
 
 	once sync.Once
 
@@ -25,7 +26,7 @@ type conn struct {
 	who     []identity
 }
 
-func newConn(s *Server, nc net.Conn) *conn {
+func newConn(s *Server, nc net.Conn, listener string) *conn {
 	client := ""
 	if addr := nc.RemoteAddr(); addr != nil {
 		client = addr.String()
@@ -35,7 +36,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 		host = "127.0.0.1" // a virtual network has no addresses
 	}
 	return &conn{
-		srv: s, nc: nc, client: client,
+		srv: s, nc: nc, client: client, listener: listener,
 		done: make(chan struct{}), wake: make(chan struct{}, 1),
 		who: []identity{{scheme: "ip", id: host}},
 	}

@@ -3,7 +3,8 @@ package zktest
 // faults is the trouble a server is in.
 type faults struct {
 	down, refuse, silent bool
-	gate                 chan struct{} // not nil while frozen; closed by Thaw
+	isolated             map[string]*view // by listener's address
+	gate                 chan struct{}    // not nil while frozen; closed by Thaw
 	hook                 func(*Request) Action
 	loss                 *loss
 }
@@ -31,6 +32,9 @@ type Action struct {
 	Ignore bool
 	// Cut resets the connection instead of executing the request.
 	Cut bool
+	// NoTouch executes and answers the request without counting it as a sign of life: as by a follower that has not yet
+	// told its leader, who decides when a session expires.
+	NoTouch bool
 	// LoseReply executes the request and closes the connection instead of answering.
 	LoseReply bool
 }
@@ -133,6 +137,53 @@ func (s *Server) SilentHandshakes(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults.silent = on
+}
+
+// Isolate makes one of the server's listeners behave like a member of an ensemble that is cut off from the others, a
+// deposed leader or a follower without one. Who is connected through it still gets answers to pings, reads and Sync, from
+// the tree as it is now; watches don't fire; writes are not answered and not executed, and neither are new connect
+// requests. Nothing said there counts as a sign of life: sessions expire in their time, for all others to see, without
+// the connection noticing. Serve one Server on several listeners to have the others.
+func (s *Server) Isolate(address string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.faults.isolated == nil {
+		s.faults.isolated = map[string]*view{}
+	}
+	if s.faults.isolated[address] != nil {
+		return
+	}
+	s.faults.isolated[address] = &view{tree: s.tree.clone(), zxid: s.zxid, stale: true}
+	for c := range s.conns {
+		if c.listener == address {
+			s.dataWatches.removeConn(c)
+			s.childWatches.removeConn(c)
+		}
+	}
+}
+
+// Rejoin ends Isolate: the listener's connections are reset, as a member does that has lost its leader.
+func (s *Server) Rejoin(address string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.faults.isolated, address)
+	for c := range s.conns {
+		if c.listener == address {
+			c.drop(true)
+		}
+	}
+}
+
+// isolated returns what the connection sees when its listener is isolated, else nil. Called with the lock held.
+func (c *conn) isolated() *view { return c.srv.faults.isolated[c.listener] }
+
+// release lets go of the connection that a session has: it is closed, unless it is on an isolated listener, which can't
+// know. Called with the lock held.
+func (s *Server) release(ses *session) {
+	if ses.conn != nil && ses.conn.isolated() == nil {
+		ses.conn.drop(false)
+	}
+	ses.conn = nil
 }
 
 // CutAll resets all connections. Sessions live on until they expire.

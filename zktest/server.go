@@ -70,19 +70,19 @@ func (s *Server) Serve(l net.Listener) error {
 			}
 			return err
 		}
-		s.accept(nc)
+		s.accept(nc, l.Addr().String())
 	}
 }
 
 // accept starts serving a connection.
-func (s *Server) accept(nc net.Conn) {
+func (s *Server) accept(nc net.Conn, listener string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.faults.down || s.faults.refuse {
 		_ = nc.Close()
 		return
 	}
-	c := newConn(s, nc)
+	c := newConn(s, nc, listener)
 	s.conns[c] = struct{}{}
 	s.wg.Go(c.readLoop)
 	s.wg.Go(c.writeLoop)

@@ -67,8 +67,8 @@ func (s *Server) openSession(timeout int64) *session {
 func (s *Server) endSession(ses *session, asking *conn) {
 	t := s.begin(ses.id, nil)
 	delete(s.sessions, ses.id)
-	if ses.conn != nil && ses.conn != asking {
-		ses.conn.drop(false)
+	if ses.conn != asking {
+		s.release(ses)
 	}
 	for _, path := range slices.Sorted(maps.Keys(ses.ephemerals)) {
 		if n := s.tree[path]; n != nil && n.stat.EphemeralOwner == ses.id {
@@ -92,8 +92,8 @@ func (s *Server) connect(c *conn, r *Request) bool {
 		ses = s.openSession(c.timeout)
 	} else {
 		ses = s.sessions[r.Session]
-		if ses != nil && ses.conn != nil {
-			ses.conn.drop(false) // before the password is looked at, as in ZooKeeper
+		if ses != nil {
+			s.release(ses) // before the password is looked at, as in ZooKeeper
 		}
 		if ses != nil && string(r.password) != string(sessionPassword(r.Session)) {
 			ses = nil

@@ -86,6 +86,17 @@ func newTree() tree {
 	return t
 }
 
+// clone returns a copy that later transactions leave alone; what they replace as a whole is shared.
+func (t tree) clone() tree {
+	out := make(tree, len(t))
+	for path, n := range t {
+		same := *n
+		same.children = maps.Clone(n.children)
+		out[path] = &same
+	}
+	return out
+}
+
 // get returns a znode or nil. The empty path is the root's second name, as in ZooKeeper.
 func (t tree) get(path string) *node {
 	if path == "" {
