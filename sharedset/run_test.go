@@ -288,3 +288,70 @@ func TestUpdates(t *testing.T) {
 		}
 	})
 }
+
+// Refresh returns when a view is published that was read after a Sync, and ends with
+// its context when there is no Run.
+func TestRefresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(`["t:0"]`)
+		s := w.set("a", sharedset.Options{})
+		why := errors.New("enough")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, why)
+		defer cancel()
+		if err := s.Refresh(ctx); !errors.Is(err, why) || !strings.Contains(err.Error(), path) {
+			t.Errorf("without Run: %v", err)
+		}
+		w.start(s.Run)
+		first := w.waitItems(s, "t:0")
+		time.Sleep(time.Second)
+		var ops []zktest.Op
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Path == path {
+				ops = append(ops, r.Op)
+			}
+			return zktest.Action{}
+		})
+		if err := s.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.srv.SetHook(nil)
+		if !slices.Equal(ops, []zktest.Op{zktest.OpSync, zktest.OpGetData}) {
+			t.Errorf("sent %v, want a sync and a read", ops)
+		}
+		if v := s.View(); v.At == first.At || v.Version != first.Version {
+			t.Errorf("%+v, before %+v", v, first)
+		}
+		// Asked for while the connection is down, it is answered when there is one again.
+		client := w.nw.Client("a")
+		client.Refuse()
+		client.Cut()
+		w.write(`["t:1"]`)
+		time.AfterFunc(30*time.Second, client.Heal)
+		if err := s.Refresh(t.Context()); err != nil || !slices.Equal(s.View().Items, []string{"t:1"}) {
+			t.Errorf("%v, %q", err, s.View().Items)
+		}
+	})
+}
+
+// A set that was deleted and made again with the same items is another one.
+func TestMadeAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(`["t:0"]`)
+		s := w.running()
+		old := w.waitItems(s, "t:0")
+		client := w.nw.Client("a")
+		client.Refuse()
+		client.Cut()
+		if err := w.srv.Delete(path); err != nil {
+			t.Fatal(err)
+		}
+		w.write(`["t:0"]`)
+		client.Heal()
+		v := w.wait(s, "of the new znode", func(v *sharedset.View) bool { return v.Version > old.Version })
+		if v.Czxid <= old.Czxid || !slices.Equal(v.Items, old.Items) {
+			t.Errorf("%+v, before %+v", v, old)
+		}
+	})
+}
