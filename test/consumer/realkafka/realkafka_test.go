@@ -1,0 +1,300 @@
+// Package realkafka_test runs groups of package consumer against real Kafka.
+package realkafka_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/test/servers"
+	"github.com/kielgo/kiel/zktest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// go-metrics has one for the process, started by the producer here.
+		goleak.IgnoreAnyFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),
+	)
+}
+
+const topic = "orders"
+
+// rig is a real Kafka and an embedded ZooKeeper.
+type rig struct {
+	t       *testing.T
+	kafka   *servers.Kafka
+	zk      string
+	brokers []string
+}
+
+func newRig(t *testing.T, opts servers.KafkaOptions, partitions int32) *rig {
+	t.Helper()
+	r := &rig{t: t, kafka: servers.StartKafka(t, opts)}
+	_, r.zk = zktest.Start(t, zktest.Options{TickTime: 200 * time.Millisecond})
+	r.brokers = r.kafka.Brokers()
+	r.kafka.CreateTopic(topic, partitions)
+	return r
+}
+
+func (r *rig) produce(n int, partitions ...int32) {
+	r.t.Helper()
+	config := sarama.NewConfig()
+	config.Version = sarama.V3_6_0_0
+	config.Producer.Return.Successes = true
+	config.Producer.Partitioner = sarama.NewManualPartitioner
+	p, err := sarama.NewSyncProducer(r.brokers, config)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer p.Close()
+	var ms []*sarama.ProducerMessage
+	for _, part := range partitions {
+		for range n {
+			ms = append(ms, &sarama.ProducerMessage{Topic: topic, Partition: part, Value: sarama.StringEncoder("value")})
+		}
+	}
+	if err := p.SendMessages(ms); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// member consumes until it is left.
+type member struct {
+	t     *testing.T
+	group *consumer.Group
+	stop  context.CancelFunc
+	done  chan error
+	kill  context.CancelFunc
+	ran   chan error
+	wg    sync.WaitGroup
+	count atomic.Int64
+	open  atomic.Int64
+	first sync.Map // partition → time of its first message
+	mu    sync.Mutex
+	errs  []error
+	sess  atomic.Pointer[sarama.ConsumerGroupSession]
+}
+
+func (m *member) Setup(s sarama.ConsumerGroupSession) error {
+	m.sess.Store(&s)
+	return nil
+}
+func (m *member) Cleanup(sarama.ConsumerGroupSession) error { return nil }
+func (m *member) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
+	m.open.Add(1)
+	defer m.open.Add(-1)
+	for msg := range c.Messages() {
+		m.first.LoadOrStore(msg.Partition, time.Now())
+		m.count.Add(1)
+		s.MarkMessage(msg, "")
+	}
+	return nil
+}
+
+func (r *rig) member(name string) *member {
+	r.t.Helper()
+	zk, err := session.New([]string{r.zk}, session.Options{Timeout: 3 * time.Second, MinSessionTimeout: 2 * time.Second})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	config := sarama.NewConfig()
+	config.ClientID = "test"
+	config.Version = sarama.V3_6_0_0
+	config.Consumer.Return.Errors = true
+	g, err := consumer.New(zk, r.brokers, "g", consumer.Options{Name: name, Config: config})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	m := &member{t: r.t, group: g, done: make(chan error, 1), ran: make(chan error, 1)}
+	ctx, kill := context.WithCancel(context.Background())
+	m.kill = kill
+	go func() { m.ran <- zk.Run(ctx) }()
+	m.wg.Go(func() {
+		for err := range g.Errors() {
+			m.mu.Lock()
+			m.errs = append(m.errs, err)
+			m.mu.Unlock()
+		}
+	})
+	consume, stop := context.WithCancel(context.Background())
+	m.stop = stop
+	go func() { m.done <- g.Consume(consume, []string{topic}, m) }()
+	return m
+}
+
+func (m *member) leave() {
+	m.t.Helper()
+	m.stop()
+	if err := <-m.done; err != nil {
+		m.t.Errorf("Consume: %v", err)
+	}
+	if err := m.group.Close(); err != nil {
+		m.t.Errorf("Close: %v", err)
+	}
+	m.wg.Wait()
+	m.kill()
+	if err := <-m.ran; err != nil {
+		m.t.Errorf("session: %v", err)
+	}
+}
+
+func (m *member) errors() []error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.errs)
+}
+
+func until(t *testing.T, what string, ok func() bool) time.Duration {
+	t.Helper()
+	start := time.Now()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		if time.Since(start) > time.Minute {
+			t.Fatalf("not within a minute: %s", what)
+		}
+		<-tick.C
+	}
+	return time.Since(start)
+}
+
+func ids(n int32) []int32 {
+	out := make([]int32, n)
+	for i := range out {
+		out[i] = int32(i)
+	}
+	return out
+}
+
+func both(t *testing.T, f func(t *testing.T, version string)) {
+	t.Helper()
+	for _, version := range []string{servers.Kafka4, servers.Kafka3} {
+		t.Run("kafka "+version, func(t *testing.T) { f(t, version) })
+	}
+}
+
+// A commit waits for no long poll, and neither does a hand-over.
+func TestIdlePartitions(t *testing.T) {
+	both(t, func(t *testing.T, version string) {
+		const n = 8
+		r := newRig(t, servers.KafkaOptions{Version: version}, n)
+		r.produce(10, ids(n)...)
+		a := r.member("a")
+		until(t, "all messages", func() bool { return a.count.Load() == 10*n })
+		s := *a.sess.Load()
+		var took []time.Duration
+		for i := range 40 {
+			s.ResetOffset(topic, int32(i)%n, int64(9-i/n), "") // each one changes something
+			start := time.Now()
+			s.Commit()
+			took = append(took, time.Since(start))
+		}
+		for i := range int32(n) {
+			s.MarkOffset(topic, i, 10, "")
+		}
+		s.Commit()
+		slices.Sort(took)
+		median, worst := took[len(took)/2], took[len(took)-1]
+		t.Logf("commits on idle partitions: median %v, worst %v", median, worst)
+		if median > 25*time.Millisecond {
+			t.Errorf("median %v: commits wait for long polls", median)
+		}
+
+		start := time.Now()
+		b := r.member("b")
+		until(t, "b has its half", func() bool { return b.open.Load() == n/2 })
+		joined := time.Since(start)
+		start = time.Now()
+		a.leave()
+		left := time.Since(start)
+		until(t, "b has all", func() bool { return b.open.Load() == n })
+		t.Logf("join until open %v; leave until returned %v, until open elsewhere %v", joined, left, time.Since(start))
+		r.produce(10, ids(n)...)
+		until(t, "the next messages", func() bool { return b.count.Load() == 10*n })
+		b.leave()
+		if errs := append(a.errors(), b.errors()...); len(errs) > 0 {
+			t.Errorf("errors: %v", errs)
+		}
+	})
+}
+
+func TestPartitionsOfManyBrokersMove(t *testing.T) {
+	const n = 64
+	r := newRig(t, servers.KafkaOptions{Brokers: 3}, n)
+	r.produce(100, ids(n)...)
+	a := r.member("a")
+	until(t, "all messages", func() bool { return a.count.Load() == 100*n })
+	b, c := r.member("b"), r.member("c")
+	until(t, "all have some", func() bool { return a.open.Load() == 22 && b.open.Load() == 21 && c.open.Load() == 21 })
+	r.produce(100, ids(n)...)
+	total := func() int64 { return a.count.Load() + b.count.Load() + c.count.Load() }
+	until(t, "the next messages", func() bool { return total() == 200*n })
+	a.leave()
+	d := until(t, "the others have all", func() bool { return b.open.Load()+c.open.Load() == n })
+	t.Logf("22 partitions open elsewhere %v after leaving returned", d)
+	r.produce(100, ids(n)...)
+	until(t, "the next messages", func() bool { return total() == 300*n })
+	b.leave()
+	c.leave()
+	if got := total(); got != 300*n {
+		t.Errorf("%d messages, want %d", got, 300*n)
+	}
+	if errs := slices.Concat(a.errors(), b.errors(), c.errors()); len(errs) > 0 {
+		t.Errorf("errors: %v", errs)
+	}
+}
+
+// What kfake can't show: real brokers' answers to a group in use, and to one
+// that is new.
+func TestGroupInUse(t *testing.T) {
+	both(t, func(t *testing.T, version string) {
+		r := newRig(t, servers.KafkaOptions{Version: version}, 1)
+		config := sarama.NewConfig()
+		config.Version = sarama.V3_6_0_0
+		theirs, err := sarama.NewConsumerGroup(r.brokers, "g", config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		joined := make(chan struct{})
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = theirs.Consume(ctx, []string{topic}, joiner{joined})
+		}()
+		<-joined
+		a := r.member("a")
+		until(t, "ours says so", func() bool {
+			return slices.ContainsFunc(a.errors(), func(err error) bool { return errors.Is(err, consumer.ErrGroupInUse) })
+		})
+		if a.open.Load() != 0 {
+			t.Error("opened beside Kafka's own members")
+		}
+		cancel()
+		<-done
+		if err := theirs.Close(); err != nil {
+			t.Error(err)
+		}
+		until(t, "ours is open", func() bool { return a.open.Load() == 1 })
+		a.leave()
+	})
+}
+
+type joiner struct{ joined chan struct{} }
+
+func (j joiner) Setup(sarama.ConsumerGroupSession) error { close(j.joined); return nil }
+func (joiner) Cleanup(sarama.ConsumerGroupSession) error { return nil }
+func (joiner) ConsumeClaim(_ sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
+	for range c.Messages() { //nolint:revive // drained
+	}
+	return nil
+}
