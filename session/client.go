@@ -53,8 +53,8 @@ type client struct {
 	up        chan struct{} // closed while requests can be sent
 	isUp      bool
 	upSince   instant
-	downSince instant
-	links     uint64 // how many times the connection came up
+	hopeSince instant // while not up: when there was last reason to hope that the client will come back
+	links     uint64  // how many times the connection came up
 	expired   bool
 	giveUp    error
 	refusal   error // of our credentials
@@ -82,7 +82,7 @@ func newClient(ctx context.Context, s *Session) (*client, error) {
 		made:    s.now(),
 		trust:   trust{timeout: s.Timeout(), minTimeout: s.opts.MinSessionTimeout},
 	}
-	c.downSince = c.made
+	c.hopeSince = c.made
 	c.ephemerals.budget = s.opts.EphemeralBudget
 	c.granted.Store(int64(s.Timeout()))
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
@@ -141,6 +141,7 @@ func (c *client) dial(string, string, time.Duration) (net.Conn, error) {
 		c.attemptFailed(t.address, err)
 		return nil, err
 	}
+	c.hosts.accepted = true
 	n := newNetConn(c, raw, t.address, limit)
 	c.mu.Lock()
 	c.conn = n
@@ -184,7 +185,9 @@ func (c *client) handshakeCap() time.Duration {
 // attemptFailed notes why a connection could not be had.
 func (c *client) attemptFailed(address string, err error) {
 	if isTimeout(err) {
-		c.hosts.timeouts++
+		c.hosts.timeouts.Add(1)
+	} else {
+		c.hosts.timeouts.Store(0) // the path is not slow, only this server is
 	}
 	c.s.note(err)
 	c.log.Debug("connection failed", keyServer, address, keyError, err)
@@ -285,7 +288,7 @@ func (c *client) linkDown(n *netConn, err error) {
 	wasUp := c.isUp && c.conn == n
 	if wasUp {
 		c.isUp = false
-		c.downSince = c.s.now()
+		c.hopeSince = c.s.now()
 		c.up = make(chan struct{})
 	}
 	c.mu.Unlock()
@@ -305,6 +308,14 @@ func (c *client) linkDown(n *netConn, err error) {
 	}
 	c.watches.wakeAll()
 	c.s.nudge()
+}
+
+// unreachable notes that no server can be reached: another client could not do better, and when the servers come back
+// the session may still be there.
+func (c *client) unreachable() {
+	c.mu.Lock()
+	c.hopeSince = c.s.now()
+	c.mu.Unlock()
 }
 
 // drop closes the current connection; go-zookeeper then looks for another server.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"net"
+	"sync/atomic"
 	"time"
 )
 
@@ -35,7 +36,8 @@ type hosts struct {
 	last      string
 	known     map[string][]string // the last good answers of the resolver
 	connected time.Time           // when the newest session was made or resumed, until the next dial
-	timeouts  int                 // attempts that ran into their time limit since the last success
+	timeouts  atomic.Int32        // attempts in a row that ran into their time limit
+	accepted  bool                // some server of this round accepted a connection
 }
 
 func newHosts(c *client, servers []string) *hosts {
@@ -57,7 +59,10 @@ func (h *hosts) Len() int { return 1 }
 func (h *hosts) Next() (string, bool) { return "ensemble", h.c.refused() != nil }
 
 // Connected notes that a session was made or resumed.
-func (h *hosts) Connected() { h.connected, h.timeouts = time.Now(), 0 }
+func (h *hosts) Connected() {
+	h.connected = time.Now()
+	h.timeouts.Store(0)
+}
 
 // next waits until it is time and returns the next target.
 func (h *hosts) next(ctx context.Context) (target, error) {
@@ -69,6 +74,10 @@ func (h *hosts) next(ctx context.Context) (target, error) {
 		h.connected = time.Time{}
 	}
 	if len(h.queue) == 0 {
+		if !h.accepted && h.round > 0 {
+			h.c.unreachable()
+		}
+		h.accepted = false
 		if err := pause(ctx, backoff(h.round)); err != nil {
 			return target{}, err
 		}
@@ -86,7 +95,7 @@ func (h *hosts) next(ctx context.Context) (target, error) {
 
 // patience is how much longer than usual to wait for an answer: it doubles when every server in turn was too slow.
 func (h *hosts) patience() time.Duration {
-	return 1 << min(h.timeouts/max(len(h.servers), 1), 8)
+	return 1 << min(int(h.timeouts.Load())/len(h.servers), 8)
 }
 
 func (h *hosts) fill(ctx context.Context) {

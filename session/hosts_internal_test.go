@@ -13,7 +13,7 @@ import (
 func TestHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers, fail, asked := []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, false, 0
-		c := &client{s: &Session{}, opts: &Options{}, log: slog.New(slog.DiscardHandler)}
+		c := &client{s: &Session{now: newClock()}, opts: &Options{}, log: slog.New(slog.DiscardHandler)}
 		h := newHosts(c, []string{"zk:2181", "192.0.2.1:2182"})
 		h.resolve = func(_ context.Context, host string) ([]string, error) {
 			if asked++; host != "zk" || fail {
@@ -105,7 +105,7 @@ func TestPatience(t *testing.T) {
 	c := &client{opts: &Options{}, trust: trust{timeout: 20 * time.Second}}
 	c.hosts = &hosts{c: c, servers: []string{"a", "b"}}
 	for _, s := range []struct {
-		timeouts  int
+		timeouts  int32
 		roundTrip time.Duration
 		want      time.Duration
 	}{
@@ -116,7 +116,8 @@ func TestPatience(t *testing.T) {
 		{2, 0, 2 * time.Second},
 		{1000, 0, 5 * time.Second},
 	} {
-		c.hosts.timeouts, c.rtt = s.timeouts, s.roundTrip
+		c.hosts.timeouts.Store(s.timeouts)
+		c.rtt = s.roundTrip
 		if got := c.handshakeCap(); got != s.want {
 			t.Errorf("%+v: %v", s, got)
 		}

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// A client without a session for so long, and for at least twice the timeout, is replaced.
+	// A client that gets no session for so long, and for at least twice the timeout, though servers accept its connections,
+	// is replaced.
 	hopeless = 15 * time.Second
 	// How long a session that is given up may take to close before the next is made.
 	closePatience = time.Second
@@ -154,7 +155,7 @@ func (r *runner) look(n *round) (time.Duration, error) {
 	now := r.s.now()
 	c.mu.Lock()
 	expired, giveUp, refusal := c.expired, c.giveUp, c.refusal
-	up, upSince, downSince, links, timeout := c.isUp, c.upSince, c.downSince, c.links, c.trust.timeout
+	up, upSince, hopeSince, links, timeout := c.isUp, c.upSince, c.hopeSince, c.links, c.trust.timeout
 	newest, proven := c.trust.newest()
 	c.mu.Unlock()
 
@@ -192,12 +193,12 @@ func (r *runner) look(n *round) (time.Duration, error) {
 	case up:
 	case c.id.Load() == 0:
 		return next, nil // there is no session yet to come back to
-	case now.mono-downSince.mono < limit:
-		return min(next, downSince.mono+limit-now.mono), nil
+	case now.mono-hopeSince.mono < limit:
+		return min(next, hopeSince.mono+limit-now.mono), nil
 	default:
 		r.s.replaced.Add(1)
 		r.s.log.Error("client replaced, it can't come back", keySession, sessionID(c.id.Load()))
-		return 0, fmt.Errorf("%w: no connection for %v", ErrSessionExpired, limit)
+		return 0, fmt.Errorf("%w: given up, no server took it for %v", ErrSessionExpired, limit)
 	}
 	if links != n.links {
 		n.links, n.due = links, now

@@ -581,19 +581,39 @@ func TestServersLoseTheirData(t *testing.T) {
 func TestOutages(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault, heal func(w *world)
+		length      time.Duration
 		sameSession bool
 	}{
-		"servers down for 2 T":     {func(w *world) { w.srv.Down() }, func(w *world) { w.srv.Restart(false) }, true},
-		"quorum lost for 2 T":      {func(w *world) { w.srv.RefuseHandshakes(true); w.srv.CutAll(); w.srv.FreezeClock() }, func(w *world) { w.srv.RefuseHandshakes(false); w.srv.Thaw() }, true},
-		"member cut off for 2 T":   {func(w *world) { w.net.Refuse(); w.net.Cut() }, func(w *world) { w.net.Heal() }, false},
-		"handshakes silent for 2T": {func(w *world) { w.srv.SilentHandshakes(true); w.srv.CutAll() }, func(w *world) { w.srv.SilentHandshakes(false) }, false},
+		"servers down for 2 T": {
+			func(w *world) { w.srv.Down() }, func(w *world) { w.srv.Restart(false) }, 2 * timeout, true,
+		},
+		"quorum lost for 2 T": {
+			func(w *world) { w.srv.RefuseHandshakes(true); w.srv.CutAll(); w.srv.FreezeClock() },
+			func(w *world) { w.srv.RefuseHandshakes(false); w.srv.Thaw() }, 2 * timeout, true,
+		},
+		"machines down for a minute": {
+			func(w *world) { w.net.Refuse(); w.srv.Down() }, func(w *world) { w.srv.Restart(false); w.net.Heal() }, time.Minute, true,
+		},
+		"member cut off for 2 T": {
+			func(w *world) { w.net.Refuse(); w.net.Cut() }, func(w *world) { w.net.Heal() }, 2 * timeout, false,
+		},
+		"member cut off for an hour": {
+			func(w *world) { w.net.Refuse(); w.net.Cut() }, func(w *world) { w.net.Heal() }, time.Hour, false,
+		},
+		"black hole for an hour": {
+			func(w *world) { w.net.BlackHole(zktest.Both) }, func(w *world) { w.net.Heal() }, time.Hour, false,
+		},
+		"handshakes silent for 2T": {
+			func(w *world) { w.srv.SilentHandshakes(true); w.srv.CutAll() },
+			func(w *world) { w.srv.SilentHandshakes(false) }, 2 * timeout, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				m := w.start("a", nil)
 				inc := m.incarnation()
 				c.fault(w)
-				time.Sleep(2 * timeout)
+				time.Sleep(c.length)
 				if inc.Trusted() {
 					t.Error("still trusted")
 				}
