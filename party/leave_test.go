@@ -17,7 +17,12 @@ func TestLeave(t *testing.T) {
 		a, b := c.join("a"), c.join("b")
 		a.joined()
 		b.awaitNames(time.Second, "a", "b")
+		time.Sleep(time.Second)
+		start := time.Now()
 		must(t, a.Leave(t.Context()))
+		if took := time.Since(start); took > 10*time.Millisecond {
+			t.Errorf("took %v", took)
+		}
 		if _, ok := c.stands("a"); ok {
 			t.Error("Leave has returned, the znode stands")
 		}
@@ -95,6 +100,77 @@ func TestLeaveSparesForeignZnode(t *testing.T) {
 			t.Error("the namesake's znode is gone")
 		}
 		must(t, a.stop())
+	})
+}
+
+// TestLeaveIsNotAlone: others touch the znode, and replies get lost, at the
+// worst moment.
+func TestLeaveIsNotAlone(t *testing.T) {
+	for name, onDelete := range map[string]func(c *cluster) zktest.Action{
+		"changed": func(c *cluster) zktest.Action { _ = c.srv.Set(node("a"), nil); return zktest.Action{} },
+		"deleted": func(c *cluster) zktest.Action { _ = c.srv.Delete(node("a")); return zktest.Action{} },
+		"cut":     func(*cluster) zktest.Action { return zktest.Action{Cut: true} },
+		"lost":    func(*cluster) zktest.Action { return zktest.Action{LoseReply: true} },
+	} {
+		for _, how := range []string{"leave", "stop"} {
+			t.Run(how+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c := newCluster(t)
+					a := c.join("a")
+					a.joined()
+					hit := false
+					c.srv.SetHook(func(r *zktest.Request) zktest.Action {
+						if r.Op != zktest.OpDelete || hit {
+							return zktest.Action{}
+						}
+						hit = true
+						return onDelete(c)
+					})
+					if how == "leave" {
+						must(t, a.Leave(t.Context()))
+					}
+					must(t, a.stop())
+					must(t, a.Leave(t.Context()))
+					if _, ok := c.stands("a"); ok || !hit {
+						t.Errorf("stands %v, hit %v", ok, hit)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestStopAfterSessionEnd: there is nothing left to leave.
+func TestStopAfterSessionEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a := c.join("a")
+		a.joined()
+		c.srv.RefuseHandshakes(true)
+		c.srv.KillSession(c.sessionOf("a"))
+		go func() { time.Sleep(time.Second); c.srv.RefuseHandshakes(false) }()
+		must(t, a.stop())
+		must(t, a.Leave(t.Context()))
+	})
+}
+
+// TestSessionIsHeld: a session that is told to stop waits for the party.
+func TestSessionIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		s, stop := c.session("a")
+		a := c.run(s, party.Options{Name: "a"})
+		a.joined()
+		go stop()
+		time.Sleep(10 * time.Second)
+		if _, ok := c.stands("a"); !ok {
+			t.Error("the session did not wait")
+		}
+		must(t, a.stop())
+		must(t, a.Leave(t.Context()))
+		if n := c.srv.Stats().Requests[zktest.OpDelete]; n != 1 {
+			t.Errorf("%d deletes", n)
+		}
 	})
 }
 

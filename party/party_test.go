@@ -214,6 +214,42 @@ func TestTakesOverFromDeadSession(t *testing.T) {
 	})
 }
 
+// TestPatienceBeginsAnew in a new incarnation: a dead session's time stands
+// still, too, while the servers do.
+func TestPatienceBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.join("x").joined()
+		s, _ := c.session("second")
+		b := c.run(s, party.Options{Name: "x"})
+		b.awaitNames(time.Second, "x")
+		c.net.Client("x").Freeze()
+		c.srv.FreezeClock()
+		time.Sleep(time.Minute)
+		c.srv.Thaw()
+		b.await(timeout+2*tick, "itself", func(v *party.View) bool { return v.Joined })
+	})
+}
+
+// TestOwnNameAfterExpiry: who holds our name when we come back in a new
+// session did not take it from us; it may be dying.
+func TestOwnNameAfterExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a := c.join("x")
+		a.joined()
+		c.net.Client("x").Freeze()
+		time.Sleep(timeout + 2*tick)
+		s, stop := c.session("other")
+		_, err := incarnation(c, s).Create(t.Context(), node("x"), nil, session.Ephemeral)
+		must(t, err)
+		c.net.Client("x").Heal()
+		time.Sleep(timeout)
+		stop()
+		a.await(5*time.Second, "itself", func(v *party.View) bool { return v.Joined && v.Incarnation.Trusted() })
+	})
+}
+
 func TestPythonNamesakeReplacesUs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -315,7 +351,11 @@ func TestLostReplyOfCreate(t *testing.T) {
 				c := newCluster(t)
 				must(t, c.srv.Create(directory, nil))
 				hit := 0
+				var after []zktest.Op
 				c.srv.SetHook(func(r *zktest.Request) zktest.Action {
+					if hit > 0 && strings.HasPrefix(r.Path, directory) {
+						after = append(after, r.Op)
+					}
 					if hit < 3 && r.Path == node("a") && (r.Op == zktest.OpCreate || r.Op == zktest.OpCreate2) {
 						hit++
 						return zktest.Action{LoseReply: executed, Cut: !executed}
@@ -329,6 +369,9 @@ func TestLostReplyOfCreate(t *testing.T) {
 				}
 				if executed && hit > 1 {
 					t.Errorf("sent %d times", hit)
+				}
+				if after[0] != zktest.OpSync {
+					t.Errorf("looked without a sync: %v", after)
 				}
 				time.Sleep(time.Minute)
 				if stat, ok := c.stands("a"); !ok || stat.Czxid != czxid || stat.EphemeralOwner != c.sessionOf("a") {

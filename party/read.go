@@ -137,7 +137,7 @@ func (l *loop) lookAtOne(ctx context.Context, name string) (r record, exists boo
 			return record{}, false, err
 		}
 		readable := known.Err == nil || errors.Is(known.Err, ErrRecordTooLarge)
-		if stat.Czxid == known.Czxid && stat.Mzxid == known.Mzxid && readable {
+		if stat.Mzxid == known.Mzxid && readable {
 			return known, true, nil
 		}
 	}

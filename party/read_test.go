@@ -133,6 +133,57 @@ func TestHiddenReplacement(t *testing.T) {
 	})
 }
 
+// TestDirectoryMadeAnew with the same names: its counters say that nothing
+// happened.
+func TestDirectoryMadeAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		fill := func(data string) {
+			for i := range 40 {
+				must(t, c.srv.Create(node(fmt.Sprintf("m%02d", i)), []byte(data)))
+			}
+		}
+		fill("old")
+		o := c.observe()
+		o.await(time.Second, "all", func(v *party.View) bool { return len(v.Members) == 40 })
+		c.net.Client("observer").Delay(100 * time.Millisecond)
+		must(t, c.srv.Delete(directory))
+		fill("new")
+		o.await(4*time.Second, "the new records", func(v *party.View) bool {
+			m, _ := v.Member("m20")
+			return string(m.Data) == "new"
+		})
+	})
+}
+
+// TestZxidsComeAgain after a loss of all data, and say nothing about what was.
+func TestZxidsComeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		make := func(zxid int64, data string) {
+			must(t, c.srv.Create(directory, nil))
+			for c.srv.Stats().Zxid < zxid-1 {
+				must(t, c.srv.Set(directory, nil))
+			}
+			must(t, c.srv.Create(node("m"), []byte(data)))
+			if _, stat, _ := c.srv.Get(node("m")); stat.Czxid != zxid {
+				t.Fatalf("czxid %d, want %d", stat.Czxid, zxid)
+			}
+		}
+		make(100, "old")
+		o := c.observe()
+		o.awaitNames(time.Second, "m")
+		c.net.Client("observer").Freeze()
+		c.srv.Restart(true)
+		make(100, "new")
+		c.net.Client("observer").Heal()
+		o.await(time.Minute, "the new record", func(v *party.View) bool {
+			m, ok := v.Member("m")
+			return ok && string(m.Data) == "new"
+		})
+	})
+}
+
 // TestRecordsChangedInPlace, which nobody should do, are found in time.
 func TestRecordsChangedInPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -158,14 +209,18 @@ func TestOwnRecordIsMended(t *testing.T) {
 	for _, data := range []string{"", "another", strings.Repeat("x", 64<<10+1)} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster(t)
-			a := c.join("a")
+			for i := range 40 { // more than are audited at a time
+				must(t, c.srv.Create(node(fmt.Sprintf("m%02d", i)), nil))
+			}
+			a := c.join("zz")
 			before := a.joined()
-			must(t, c.srv.Set(node("a"), []byte(data)))
-			a.await(2*timeout, "itself again", func(v *party.View) bool {
-				m, ok := v.Member("a")
-				return ok && v.Joined && m.Czxid > before && string(m.Data) == "record of a"
+			time.Sleep(3*timeout + time.Second)
+			must(t, c.srv.Set(node("zz"), []byte(data)))
+			a.await(timeout, "itself again", func(v *party.View) bool {
+				m, ok := v.Member("zz")
+				return ok && v.Joined && m.Czxid > before && string(m.Data) == "record of zz"
 			})
-			if data, _, _ := c.srv.Get(node("a")); string(data) != "record of a" {
+			if data, _, _ := c.srv.Get(node("zz")); string(data) != "record of zz" {
 				t.Errorf("the record is %.20q", data)
 			}
 		})
@@ -203,8 +258,38 @@ func TestManyMembers(t *testing.T) {
 		before := c.srv.Stats().Requests
 		time.Sleep(10 * timeout)
 		after := c.srv.Stats().Requests
+		if looks := after[zktest.OpExists] - before[zktest.OpExists]; looks > n/2*12*17 {
+			t.Errorf("%d members were looked at in calm", looks)
+		}
 		if reads := after[zktest.OpGetData] - before[zktest.OpGetData]; reads > n {
 			t.Errorf("%d records were read in calm", reads)
+		}
+	})
+}
+
+// TestStormIsPaced: the more members there are, the fewer readings while many
+// come, but the first is seen at once.
+func TestStormIsPaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		for i := range 300 {
+			must(t, c.srv.Create(node(fmt.Sprintf("m%03d", i)), nil))
+		}
+		o := c.observe()
+		o.await(time.Second, "all", func(v *party.View) bool { return len(v.Members) == 300 })
+		time.Sleep(time.Second)
+		before := c.srv.Stats().Requests[zktest.OpGetChildren2]
+		must(t, c.srv.Create(node("first"), nil))
+		if _, took := o.await(time.Second, "the first", func(v *party.View) bool { return len(v.Members) == 301 }); took > 10*time.Millisecond {
+			t.Errorf("the first was seen after %v", took)
+		}
+		for i := range 300 {
+			must(t, c.srv.Create(node(fmt.Sprintf("n%03d", i)), nil))
+			time.Sleep(10 * time.Millisecond)
+		}
+		o.await(time.Second, "all", func(v *party.View) bool { return len(v.Members) == 601 })
+		if lists := c.srv.Stats().Requests[zktest.OpGetChildren2] - before; lists > 12 {
+			t.Errorf("the directory was read %d times in 3 s", lists)
 		}
 	})
 }

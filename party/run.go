@@ -43,12 +43,12 @@ type loop struct {
 	inc     *session.Incarnation
 	sid     int64 // of inc
 	own     int64 // czxid of our znode in this ZooKeeper session; 0 = none seen
-	absent  bool  // no znode of our name stands, as far as we know
+	absent  bool  // no znode of our name stands, as far as we know: create one
 	hasLeft bool
 
 	takenSince time.Time // since when another session is known to hold our name; zero = it does not
 
-	directory session.Stat // of the last reading, zero when members must all be looked at
+	directory session.Stat // of the last reading
 	names     []string     // of the last reading
 	members   map[string]record
 	audited   string // the name after which to go on auditing
@@ -82,9 +82,8 @@ func (l *loop) serve(ctx context.Context, inc *session.Incarnation) error {
 		clear(l.members) // the servers may have lost their data, and zxids come again
 	}
 	l.inc = inc
-	l.absent = l.own == 0
+	l.absent = true // or so we assume
 	l.takenSince = time.Time{}
-	l.directory = session.Stat{}
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -98,8 +97,6 @@ func (l *loop) serve(ctx context.Context, inc *session.Incarnation) error {
 			l.wait(ctx, watch)
 			watch.Stop()
 		case ctx.Err() != nil:
-		case errors.Is(err, session.ErrSessionExpired):
-			<-ctx.Done() // the session is about to end this incarnation
 		case session.Retryable(err), session.Classify(err) == session.ClassUncertain:
 			l.log.Debug("trying again", "error", err)
 			pause(ctx, retryPause)
@@ -144,7 +141,7 @@ func (l *loop) wait(ctx context.Context, watch *session.Watch) {
 		return
 	case <-watch.C():
 	}
-	pace := min(maxPace, time.Duration(len(l.members))*pacePerMember)
+	pace := time.Duration(0)
 	timer := time.NewTimer(time.Until(l.readAt.Add(pace)))
 	defer timer.Stop()
 	select {

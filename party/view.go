@@ -51,11 +51,12 @@ func (v *View) Member(name string) (Member, bool) {
 	return v.Members[i], true
 }
 
-// same says whether v tells nothing new after old.
+// same says whether v tells nothing new after old. Mzxids differ when czxids
+// do, and who has joined when the members differ.
 func (v *View) same(old *View) bool {
-	return old != nil && v.Joined == old.Joined && v.Incarnation == old.Incarnation &&
+	return old != nil && v.Incarnation == old.Incarnation &&
 		slices.EqualFunc(v.Members, old.Members, func(a, b Member) bool {
-			return a.Name == b.Name && a.Czxid == b.Czxid && a.Mzxid == b.Mzxid && (a.Err == nil) == (b.Err == nil)
+			return a.Name == b.Name && a.Mzxid == b.Mzxid && (a.Err == nil) == (b.Err == nil)
 		})
 }
 
