@@ -29,7 +29,8 @@ type catalog struct {
 
 	mu    sync.Mutex
 	infos map[string]topicInfo
-	asked time.Time     // when the newest answer was asked for
+	asked time.Time     // when Kafka was asked last
+	err   error         // what that came to
 	turn  chan struct{} // not nil while one asks; closed when it has
 }
 
@@ -37,18 +38,19 @@ func newCatalog(topics []string, load func([]string) (map[string]topicInfo, erro
 	return &catalog{topics: topics, load: load, do: do, infos: map[string]topicInfo{}}
 }
 
-// refresh asks Kafka unless the newest answer is younger than age; callers at
-// the same time share one question. The error joins those of topics that could
-// not be described; the others are up to date nevertheless.
+// refresh asks Kafka unless it was asked less than age before; callers at the
+// same time share a question. The error joins those of topics that could not be
+// described; the others are up to date nevertheless.
 func (c *catalog) refresh(ctx context.Context, age time.Duration) error {
+	oldest := time.Now().Add(-age)
 	for {
 		c.mu.Lock()
+		if !c.asked.Before(oldest) {
+			defer c.mu.Unlock()
+			return c.err
+		}
 		turn := c.turn
 		if turn == nil {
-			if !c.asked.IsZero() && time.Since(c.asked) < age {
-				c.mu.Unlock()
-				return nil
-			}
 			c.turn = make(chan struct{})
 			c.mu.Unlock()
 			return c.ask(ctx)
@@ -56,15 +58,13 @@ func (c *catalog) refresh(ctx context.Context, age time.Duration) error {
 		c.mu.Unlock()
 		select {
 		case <-turn:
-			if age == 0 {
-				age = time.Millisecond // what we waited for will do
-			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
+// ask asks Kafka. It is called by one at a time.
 func (c *catalog) ask(ctx context.Context) error {
 	asked := time.Now()
 	infos, err := run(ctx, c.do, func() (map[string]topicInfo, error) { return c.load(c.topics) }, nil)
@@ -72,10 +72,14 @@ func (c *catalog) ask(ctx context.Context) error {
 	defer c.mu.Unlock()
 	close(c.turn)
 	c.turn = nil
-	if err != nil {
-		return fmt.Errorf("consumer: describe topics: %w", err)
+	if ctx.Err() != nil {
+		return err // says nothing to others
 	}
 	c.asked = asked
+	if err != nil {
+		c.err = fmt.Errorf("consumer: describe topics: %w", err)
+		return c.err
+	}
 	next := maps.Clone(c.infos)
 	var errs []error
 	for _, topic := range c.topics {
@@ -89,8 +93,8 @@ func (c *catalog) ask(ctx context.Context) error {
 			next[topic] = info
 		}
 	}
-	c.infos = next
-	return errors.Join(errs...)
+	c.infos, c.err = next, errors.Join(errs...)
+	return c.err
 }
 
 // id returns the id of a topic, zero when it is not known.

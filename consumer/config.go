@@ -25,7 +25,6 @@ func copyConfig(user *sarama.Config) (*sarama.Config, error) {
 		user = sarama.NewConfig()
 		user.ClientID = "kiel"
 		user.Version = sarama.V3_6_0_0
-		user.MetricRegistry = silentRegistry{}
 	}
 	c := *user
 	c.Consumer.Interceptors = slices.Clone(c.Consumer.Interceptors)

@@ -134,6 +134,18 @@ func (s *fakeStore) at(p allocfn.Partition) int64 {
 	return f.offset
 }
 
+func (s *fakeStore) note(p allocfn.Partition) note {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return parseNote(s.offsets[p].metadata)
+}
+
+func (s *fakeStore) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.offsets)
+}
+
 // fakeStream is a stream that a test fills.
 type fakeStream struct {
 	p        allocfn.Partition
@@ -344,7 +356,6 @@ func testConfig() *sarama.Config {
 	c := sarama.NewConfig()
 	c.ClientID = "test"
 	c.Version = sarama.V3_6_0_0
-	c.MetricRegistry = silentRegistry{}
 	c.Consumer.Return.Errors = true
 	return c
 }

@@ -134,6 +134,18 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 		}
 	}
 
+	if opts.Func.Assign == nil && opts.Func.Name == "" {
+		opts.Func = allocfn.RoundRobin()
+	}
+	if err := opts.Func.Validate(); err != nil {
+		fail("Func: %w", err)
+	}
+	for i, f := range opts.AlsoFuncs {
+		if err := f.Validate(); err != nil {
+			fail("AlsoFuncs[%d]: %w", i, err)
+		}
+	}
+
 	name, err := defaultName(opts.Name)
 	if err != nil {
 		errs = append(errs, err)
@@ -154,9 +166,6 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 	opts.RebalanceTimeout = cmp.Or(opts.RebalanceTimeout, config.Consumer.Group.Rebalance.Timeout)
 	opts.StopTimeout = cmp.Or(opts.StopTimeout, 30*time.Second)
 	opts.CommitInterval = cmp.Or(opts.CommitInterval, config.Consumer.Offsets.AutoCommit.Interval)
-	if opts.Func.Assign == nil && opts.Func.Name == "" {
-		opts.Func = allocfn.RoundRobin()
-	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}

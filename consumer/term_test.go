@@ -143,7 +143,7 @@ func TestStartPositions(t *testing.T) {
 				if log[len(log)-1] != line("open", p, c.want) || log[len(log)-2] != line("commit", p, c.want) {
 					t.Errorf("%v does not end with the commit and the opening of %d", log, c.want)
 				}
-				if n := parseNote(r.store.offsets[p].metadata); n.topic != id || n.token != h.token {
+				if n := r.store.note(p); n.topic != id || n.token != h.token {
 					t.Errorf("metadata says %+v", n)
 				}
 				errs := r.errors()
@@ -256,8 +256,9 @@ func testRecreated(t *testing.T, forgotten bool) {
 		s.send(0, 1, 2)
 		synctest.Wait()
 		if forgotten {
-			r.store.offsets = map[allocfn.Partition]stored{}
+			r.store.forget()
 		}
+		time.Sleep(time.Second)
 		r.setID("t", 9)
 		if err := r.catalog.refresh(t.Context(), 0); err != nil {
 			t.Fatal(err)
@@ -272,7 +273,7 @@ func testRecreated(t *testing.T, forgotten bool) {
 		synctest.Wait()
 		h.revoke()
 		<-done
-		if n := parseNote(r.store.offsets[p].metadata); n.topic != (sarama.Uuid{9}) {
+		if n := r.store.note(p); n.topic != (sarama.Uuid{9}) {
 			t.Errorf("metadata says %+v", n)
 		}
 		if errs := r.errors(); len(errs) != 1 || !errors.Is(errs[0], ErrRecreated) {

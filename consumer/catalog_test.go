@@ -1,0 +1,109 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+func TestCatalogAsksOnceForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		var do calls
+		c := newCatalog([]string{"t"}, func([]string) (map[string]topicInfo, error) {
+			asked.Add(1)
+			time.Sleep(time.Second)
+			return map[string]topicInfo{"t": {id: sarama.Uuid{1}, partitions: []int32{0, 1}}}, nil
+		}, &do)
+		done := make(chan error)
+		for range 20 {
+			go func() { done <- c.refresh(t.Context(), time.Second) }()
+		}
+		for range 20 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if n := asked.Load(); n != 1 {
+			t.Errorf("asked %d times", n)
+		}
+		if c.id("t") != (sarama.Uuid{1}) || !reflect.DeepEqual(c.partitions(), map[string][]int32{"t": {0, 1}}) {
+			t.Errorf("%v %v", c.id("t"), c.partitions())
+		}
+		if err := c.refresh(t.Context(), time.Minute); err != nil || asked.Load() != 1 {
+			t.Errorf("a young answer was not enough: %v", err)
+		}
+		time.Sleep(time.Second)
+		for range 20 {
+			go func() { done <- c.refresh(t.Context(), 0) }()
+		}
+		for range 20 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if n := asked.Load(); n != 2 {
+			t.Errorf("asked %d times in all", n)
+		}
+		do.wait()
+	})
+}
+
+func TestCatalogEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan struct{})
+		var do calls
+		c := newCatalog([]string{"t"}, func([]string) (map[string]topicInfo, error) {
+			<-answer
+			return nil, errors.New("too late")
+		}, &do)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		done := make(chan error, 2)
+		for range 2 {
+			go func() { done <- c.refresh(ctx, 0) }()
+		}
+		for range 2 {
+			if err := <-done; !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("refresh: %v", err)
+			}
+		}
+		close(answer)
+		do.wait()
+	})
+}
+
+func TestCatalogKeepsWhatItKnows(t *testing.T) {
+	answers := []map[string]topicInfo{
+		{"a": {id: sarama.Uuid{1}, partitions: []int32{0}}, "b": {id: sarama.Uuid{2}, partitions: []int32{0}}},
+		{"a": {id: sarama.Uuid{1}, partitions: []int32{0, 1}}, "b": {err: sarama.ErrUnknownTopicOrPartition}},
+		{"a": {id: sarama.Uuid{1}, partitions: []int32{0, 1}}},
+	}
+	var do calls
+	c := newCatalog([]string{"a", "b"}, func([]string) (map[string]topicInfo, error) {
+		if len(answers) == 0 {
+			return nil, sarama.ErrOutOfBrokers
+		}
+		a := answers[0]
+		answers = answers[1:]
+		return a, nil
+	}, &do)
+	for i, want := range []error{nil, sarama.ErrUnknownTopicOrPartition, sarama.ErrIncompleteResponse, sarama.ErrOutOfBrokers} {
+		if err := c.refresh(t.Context(), 0); !errors.Is(err, want) {
+			t.Errorf("%d: %v, want %v", i, err, want)
+		}
+		if c.id("b") != (sarama.Uuid{2}) {
+			t.Errorf("%d: b was forgotten", i)
+		}
+	}
+	before := map[string][]int32{"a": {0}, "b": {0}}
+	if got := added(before, c.partitions()); !reflect.DeepEqual(got, map[string][]int32{"a": {1}}) {
+		t.Errorf("added %v", got)
+	}
+}

@@ -1,0 +1,207 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/allocfn"
+)
+
+// mock is a broker that leads t:0 and coordinates g.
+func mock(t *testing.T, more map[string]sarama.MockResponse) *sarama.MockBroker {
+	t.Helper()
+	b := sarama.NewMockBroker(t, 1)
+	t.Cleanup(b.Close)
+	handlers := map[string]sarama.MockResponse{
+		"MetadataRequest":        sarama.NewMockMetadataResponse(t).SetBroker(b.Addr(), b.BrokerID()).SetLeader("t", 0, b.BrokerID()),
+		"FindCoordinatorRequest": sarama.NewMockFindCoordinatorResponse(t).SetCoordinator(sarama.CoordinatorGroup, "g", b),
+		"OffsetRequest":          sarama.NewMockOffsetResponse(t).SetOffset("t", 0, sarama.OffsetOldest, 3).SetOffset("t", 0, sarama.OffsetNewest, 9),
+	}
+	for k, v := range more {
+		handlers[k] = v
+	}
+	b.SetHandlerByMap(handlers)
+	return b
+}
+
+func newTestKafka(t *testing.T, addr string) *kafka {
+	t.Helper()
+	config := testConfig()
+	config.Version = sarama.V2_0_0_0 // what the mocks speak
+	config.ApiVersionsRequest = false
+	config.Metadata.Retry.Max = 0
+	life, end := context.WithCancel(t.Context())
+	k, err := newKafka(life, []string{addr}, "g", config, 4*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		end()
+		k.end()
+	})
+	return k
+}
+
+func TestKafkaClients(t *testing.T) {
+	b := mock(t, map[string]sarama.MockResponse{
+		"OffsetCommitRequest": sarama.NewMockOffsetCommitResponse(t),
+		"OffsetFetchRequest":  sarama.NewMockOffsetFetchResponse(t).SetOffset("g", "t", 0, 7, "meta", sarama.ErrNoError).SetError(sarama.ErrNoError),
+		"FetchRequest":        sarama.NewMockFetchResponse(t, 1).SetMessage("t", 0, 3, sarama.StringEncoder("v")),
+	})
+	k := newTestKafka(t, b.Addr())
+	p := tp("t", 0)
+	infos, err := k.describe([]string{"t"})
+	if err != nil || len(infos["t"].partitions) != 1 || infos["t"].err != nil {
+		t.Fatalf("describe: %v, %v", infos, err)
+	}
+	for from, want := range map[From]int64{Earliest: 3, Latest: 9} {
+		if got, err := k.edge(t.Context(), p, from); err != nil || got != want {
+			t.Errorf("%v: %d, %v", from, got, err)
+		}
+	}
+	found, err := k.offsets.fetch(t.Context(), []allocfn.Partition{p})
+	if f := found[p]; err != nil || f.offset != 7 || f.metadata != "meta" {
+		t.Errorf("fetch: %+v, %v", f, err)
+	}
+	if err := k.offsets.commit(t.Context(), entries(1))[p]; err != nil {
+		t.Errorf("commit: %v", err)
+	}
+	k.distrust() // and again on a new connection
+	if err := k.offsets.commit(t.Context(), entries(1))[p]; err != nil {
+		t.Errorf("commit after the connections were thrown away: %v", err)
+	}
+	s, err := k.fetcher.open(t.Context(), p, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := <-s.Messages(); m.Offset != 3 {
+		t.Errorf("read %d", m.Offset)
+	}
+	k.fetcher.close(p, s)
+	s, err = k.fetcher.open(t.Context(), p, 3) // waits until it is closed
+	if err != nil {
+		t.Fatalf("open again: %v", err)
+	}
+	k.fetcher.close(p, s)
+	if _, err := k.fetcher.open(t.Context(), p, 10); !errors.Is(err, sarama.ErrOffsetOutOfRange) {
+		t.Errorf("open beyond the end: %v", err)
+	}
+}
+
+func TestUnknownTopicIsAnError(t *testing.T) {
+	b := mock(t, map[string]sarama.MockResponse{
+		"MetadataRequest": sarama.NewMockMetadataResponse(t).SetBroker("127.0.0.1:1", 1).SetError("t", sarama.ErrUnknownTopicOrPartition),
+	})
+	k := newTestKafka(t, b.Addr())
+	cat := newCatalog([]string{"t"}, k.describe, &k.do)
+	if err := cat.refresh(t.Context(), 0); err == nil {
+		t.Error("an unknown topic was described")
+	}
+}
+
+// hole accepts connections and answers nothing.
+func hole(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = io.Copy(io.Discard, c)
+				_ = c.Close()
+			}()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = l.Close()
+		<-done
+	})
+	return l.Addr().String()
+}
+
+func TestCallsEndWithTheirContextThoughKafkaIsSilent(t *testing.T) {
+	k := newTestKafka(t, hole(t))
+	start := time.Now()
+	for name, call := range map[string]func(context.Context) error{
+		"offsets": func(ctx context.Context) error {
+			_, err := k.offsets.fetch(ctx, []allocfn.Partition{tp("t", 0)})
+			return err
+		},
+		"commit": func(ctx context.Context) error { return k.offsets.commit(ctx, entries(1))[tp("t", 0)] },
+		"edge": func(ctx context.Context) error {
+			_, err := k.edge(ctx, tp("t", 0), Earliest)
+			return err
+		},
+		"open": func(ctx context.Context) error {
+			_, err := k.fetcher.open(ctx, tp("t", 0), 0)
+			return err
+		},
+		"describe": func(ctx context.Context) error {
+			return newCatalog([]string{"t"}, k.describe, &k.do).refresh(ctx, 0)
+		},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", name, err)
+		}
+		cancel()
+	}
+	// the Cleanup of newTestKafka ends what is still under way
+	t.Cleanup(func() {
+		if d := time.Since(start); d > 5*time.Second {
+			t.Errorf("it took %v until nothing was under way", d)
+		}
+	})
+}
+
+func TestDialerAbortsWithoutSendingTheRest(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			accepted <- c
+		}
+	}()
+	life, end := context.WithCancel(t.Context())
+	defer end()
+	d := newDialer(life, testConfig(), time.Second)
+	c, err := d.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	far := <-accepted
+	defer far.Close()
+	d.abort()
+	if _, err := far.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("the far side reads %v, want a reset", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Errorf("closing it again: %v", err)
+	}
+	if len(d.conns) != 0 {
+		t.Errorf("%d connections are kept", len(d.conns))
+	}
+	end()
+	if _, err := d.Dial("tcp", l.Addr().String()); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("dialled after the end: %v", err)
+	}
+}

@@ -1,0 +1,198 @@
+package consumer
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/session"
+)
+
+func TestBadArgumentsAreNamed(t *testing.T) {
+	bad := func(change func(*sarama.Config)) Options {
+		c := testConfig()
+		change(c)
+		return Options{Config: c}
+	}
+	for name, c := range map[string]struct {
+		brokers []string
+		group   string
+		opts    Options
+		want    string
+	}{
+		"no brokers":     {nil, "g", Options{}, "brokers"},
+		"empty broker":   {[]string{"a:1", ""}, "g", Options{}, "brokers[1]"},
+		"group":          {[]string{"a:1"}, "a/b", Options{}, "group"},
+		"name":           {[]string{"a:1"}, "g", Options{Name: "x\ny"}, "member"},
+		"from":           {[]string{"a:1"}, "g", Options{From: 7}, "From"},
+		"rebalance":      {[]string{"a:1"}, "g", Options{RebalanceTimeout: -1}, "RebalanceTimeout"},
+		"stop":           {[]string{"a:1"}, "g", Options{StopTimeout: -1}, "StopTimeout"},
+		"commit":         {[]string{"a:1"}, "g", Options{CommitInterval: -1}, "CommitInterval"},
+		"func":           {[]string{"a:1"}, "g", Options{Func: allocfn.Func{Name: "x"}}, "Func"},
+		"sarama refuses": {[]string{"a:1"}, "g", bad(func(c *sarama.Config) { c.Consumer.Fetch.Min = 0 }), "Consumer.Fetch.Min"},
+		"old version":    {[]string{"a:1"}, "g", bad(func(c *sarama.Config) { c.Version = sarama.V0_10_2_0 }), "Config.Version"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := newSettings(c.brokers, c.group, c.opts)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v does not name %s", err, c.want)
+			}
+		})
+	}
+	_, err := newSettings(nil, "", Options{StopTimeout: -1})
+	if err == nil || !strings.Contains(err.Error(), "brokers") || !strings.Contains(err.Error(), "StopTimeout") || !errors.Is(err, session.ErrInvalidName) {
+		t.Errorf("%v does not name all faults", err)
+	}
+}
+
+func TestNewStartsNothing(t *testing.T) {
+	s, err := session.New([]string{"nowhere.invalid:2181"}, session.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := New(s, []string{"nowhere.invalid:9092"}, "g", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := session.CheckMember(g.Name()); err != nil {
+		t.Errorf("default name %q: %v", g.Name(), err)
+	}
+	other, err := New(s, []string{"nowhere.invalid:9092"}, "g", Options{})
+	if err != nil || other.Name() == g.Name() {
+		t.Errorf("two members have the name %q (%v)", g.Name(), err)
+	}
+	if _, err := New(nil, []string{"a:1"}, "g", Options{}); err == nil {
+		t.Error("made a group without a session")
+	}
+	for _, call := range []func() error{
+		func() error { return g.Consume(t.Context(), nil, handlerFunc(nil)) },
+		func() error { return g.Consume(t.Context(), []string{"t", "a/b"}, handlerFunc(nil)) },
+		func() error { return g.Consume(t.Context(), []string{"t"}, nil) },
+	} {
+		if err := call(); err == nil {
+			t.Error("bad arguments were taken")
+		}
+	}
+	for range 2 {
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, ok := <-g.Errors(); ok {
+		t.Error("Errors is open after Close")
+	}
+	if err := g.Consume(t.Context(), []string{"t"}, handlerFunc(nil)); !errors.Is(err, sarama.ErrClosedConsumerGroup) {
+		t.Errorf("Consume after Close: %v", err)
+	}
+	// with nothing running these do nothing
+	g.PauseAll()
+	g.ResumeAll()
+	g.Pause(map[string][]int32{"t": {0}})
+	g.Resume(map[string][]int32{"t": {0}})
+}
+
+func TestDefaults(t *testing.T) {
+	set, err := newSettings([]string{"a:1"}, "g", Options{Name: "m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set.RebalanceTimeout != time.Minute || set.StopTimeout != 30*time.Second || set.CommitInterval != time.Second || !set.autoCommit {
+		t.Errorf("%v %v %v %v", set.RebalanceTimeout, set.StopTimeout, set.CommitInterval, set.autoCommit)
+	}
+	if set.config.ClientID != "kiel" || !set.config.Version.IsAtLeast(sarama.V3_6_0_0) || set.Func.Name != "roundrobin" || set.From != Earliest {
+		t.Errorf("%v %v %v %v", set.config.ClientID, set.config.Version, set.Func.Name, set.From)
+	}
+	c := testConfig()
+	c.Consumer.Group.Rebalance.Timeout = 5 * time.Second
+	c.Consumer.Offsets.AutoCommit.Interval = 3 * time.Second
+	set, err = newSettings([]string{"a:1"}, "g", Options{Name: "m", Config: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set.RebalanceTimeout != 5*time.Second || set.CommitInterval != 3*time.Second {
+		t.Errorf("the configuration's timeouts are not used: %v %v", set.RebalanceTimeout, set.CommitInterval)
+	}
+	if Earliest.String() != "earliest" || Latest.String() != "latest" || From(9).String() != "From(9)" {
+		t.Error("names of From")
+	}
+}
+
+func TestUsersConfigurationIsNotChanged(t *testing.T) {
+	c := testConfig()
+	c.Net.SASL.Enable, c.Net.SASL.User, c.Net.SASL.Password = true, "u", "p" // Validate fills in the mechanism
+	c.Consumer.Interceptors = []sarama.ConsumerInterceptor{interceptorFunc(nil)}
+	before := *c
+	own, err := copyConfig(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDialer(t.Context(), own, time.Second)
+	control, fetch := controlConfig(*own, d), fetchConfig(*own, d)
+	for name, pair := range map[string][2]any{
+		"Net.SASL":              {before.Net.SASL.Mechanism, c.Net.SASL.Mechanism},
+		"Net.Proxy":             {before.Net.Proxy, c.Net.Proxy},
+		"Metadata.Full":         {before.Metadata.Full, c.Metadata.Full},
+		"Consumer.Interceptors": {len(before.Consumer.Interceptors), len(c.Consumer.Interceptors)},
+		"Consumer.MaxWaitTime":  {before.Consumer.MaxWaitTime, c.Consumer.MaxWaitTime},
+		"Consumer.Return":       {before.Consumer.Return, c.Consumer.Return},
+	} {
+		if !reflect.DeepEqual(pair[0], pair[1]) {
+			t.Errorf("%s was changed from %v to %v", name, pair[0], pair[1])
+		}
+	}
+	for name, got := range map[string]*sarama.Config{"control": control, "fetch": fetch} {
+		if err := got.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got.Metadata.AllowAutoTopicCreation || !got.Consumer.Return.Errors || got.Net.SASL.Password != "p" || got.Net.Proxy.Dialer == nil {
+			t.Errorf("%s: %+v", name, got.Metadata)
+		}
+	}
+	if fetch.Consumer.MaxWaitTime != maxWait || len(fetch.Consumer.Interceptors) != 0 || len(own.Consumer.Interceptors) != 1 {
+		t.Errorf("fetch: wait %v, %d interceptors", fetch.Consumer.MaxWaitTime, len(fetch.Consumer.Interceptors))
+	}
+	if control.Net.ReadTimeout != maxControlWait {
+		t.Errorf("control waits %v for an answer", control.Net.ReadTimeout)
+	}
+}
+
+func TestTwoGroupsShareARegisterer(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	for _, group := range []string{"g", "h", "g"} {
+		if _, err := newMetrics(reg, group); err != nil {
+			t.Errorf("%s: %v", group, err)
+		}
+	}
+	if err := reg.Register(prometheus.NewCounter(prometheus.CounterOpts{Name: "x", Help: "x"})); err != nil {
+		t.Fatal(err)
+	}
+	taken := prometheus.NewRegistry()
+	taken.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "kiel_consumer_errors_dropped_total", Help: "mine"}))
+	if _, err := newMetrics(taken, "g"); err == nil {
+		t.Error("a conflict was not an error")
+	}
+}
+
+func TestErrorsDropTheOldest(t *testing.T) {
+	dropped := 0
+	q := newErrorQueue(2, func() { dropped++ })
+	for _, s := range []string{"a", "b", "c", "d"} {
+		q.put(errors.New(s))
+	}
+	q.close()
+	q.close()
+	q.put(errors.New("e"))
+	var got []string
+	for err := range q.ch {
+		got = append(got, err.Error())
+	}
+	if strings.Join(got, "") != "cd" || dropped != 2 {
+		t.Errorf("got %v, %d dropped", got, dropped)
+	}
+}
