@@ -141,7 +141,7 @@ func (l *loop) wait(ctx context.Context, watch *session.Watch) {
 		return
 	case <-watch.C():
 	}
-	pace := time.Duration(0)
+	pace := min(maxPace, time.Duration(len(l.members))*pacePerMember)
 	timer := time.NewTimer(time.Until(l.readAt.Add(pace)))
 	defer timer.Stop()
 	select {
