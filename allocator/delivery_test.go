@@ -84,6 +84,7 @@ func TestCallbackContext(t *testing.T) {
 					<-ctx.Done()
 					causes <- context.Cause(ctx)
 				} else {
+					time.Sleep(time.Millisecond)
 					causes <- ctx.Err() // of the call about the loss, and of the last one
 				}
 			}

@@ -177,8 +177,7 @@ func TestReplacedByANamesake(t *testing.T) {
 		if s := a.Snapshot(); s.Joined || !errors.Is(s.Err, allocator.ErrNameTaken) || s.Incarnation.Context().Err() != nil {
 			t.Errorf("joined %t, %v", s.Joined, s.Err)
 		}
-		told := a.rebalanced()
-		if len(told) == 0 || list(told[len(told)-1].Removed) != "t:0 t:1" {
+		if told := a.rebalanced(); len(told) == 0 || list(told[0].Removed) != "t:0 t:1" {
 			t.Error("OnRebalance was told", told)
 		}
 		a.end()

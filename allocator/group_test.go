@@ -189,8 +189,12 @@ func TestRollingChangeOfFunction(t *testing.T) {
 			opts allocator.Options
 			want allocfn.Func
 		}{
-			{"b", both, allocfn.RoundRobin()}, {"a", both, allocfn.RoundRobin()}, {"c", both, allocfn.Range()},
-			{"c", only, allocfn.Range()}, {"b", only, allocfn.Range()}, {"a", only, allocfn.Range()},
+			{"b", both, allocfn.RoundRobin()},
+			{"a", both, allocfn.RoundRobin()},
+			{"c", both, allocfn.Range()},
+			{"c", only, allocfn.Range()},
+			{"b", only, allocfn.Range()},
+			{"a", only, allocfn.Range()},
 		} {
 			w.nodes[step.name].end()
 			sleep(settle)

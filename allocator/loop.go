@@ -131,7 +131,7 @@ func (l *loop) run(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			return cmp.Or(err, error(ErrStopped))
+			return cmp.Or(err, ErrStopped)
 		case v := <-l.memberViews:
 			l.onMembers(v)
 		case v := <-l.setViews:

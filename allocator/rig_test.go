@@ -155,9 +155,10 @@ func (r *rig) locked(f func()) {
 // incarnate begins another incarnation, which the views that follow are of.
 func (r *rig) incarnate() {
 	r.inc = new(session.Incarnation)
-	ctx, cancel := context.WithCancelCause(r.Context())
-	r.lose = cancel
-	r.locked(func() { r.lives[r.inc] = ctx })
+	life, lose := context.WithCancelCause(r.Context())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lose, r.lives[r.inc] = lose, life
 }
 
 // run starts Run, and ends it with the test.

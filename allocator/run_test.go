@@ -367,6 +367,41 @@ func TestBlockedFunctionBlocksNothingElse(t *testing.T) {
 	})
 }
 
+// TestLeavingDoesNotWaitForTheFunction within the time that it has, too.
+func TestLeavingDoesNotWaitForTheFunction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		r := newRig(t, func(o *Options) { o.PythonFunc, o.Func = "mine", blocking(release) })
+		r.run()
+		r.partitions("t:0", "t:1")
+		r.join("b")
+		sleep(time.Minute)
+		r.join("b", "c")
+		r.join("c")
+		if s := r.want(TriggerMembers, ""); s.Joined || s.Err != nil {
+			t.Errorf("joined %t, err %v", s.Joined, s.Err)
+		}
+		release <- struct{}{}
+		r.want(TriggerMembers, "")
+		r.stop()
+	})
+}
+
+// TestOvertakenViews: a refresh brings newer views than those on their way.
+func TestOvertakenViews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		l := r.loop
+		l.onMembers(&party.View{Version: 2})
+		l.onMembers(&party.View{Version: 1})
+		l.onSet(&sharedset.View{Version: 4})
+		l.onSet(&sharedset.View{Version: 3})
+		if l.members.Version != 2 || l.set.Version != 4 {
+			t.Errorf("back to %d and %d", l.members.Version, l.set.Version)
+		}
+	})
+}
+
 func TestLateResultStillCountsIfNothingChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

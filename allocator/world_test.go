@@ -115,6 +115,10 @@ func (n *node) locked(f func()) {
 // end stops the member and then its session, and returns what Run returned.
 func (n *node) end() error {
 	delete(n.w.nodes, n.Name())
+	return n.shutDown()
+}
+
+func (n *node) shutDown() error {
 	n.cancel()
 	err := <-n.ran
 	n.cancelAfter()
@@ -127,8 +131,8 @@ func (n *node) end() error {
 // crash lets the member fall silent; it is gone when its session has expired.
 func (n *node) crash() {
 	n.client.BlackHole(zktest.Both)
-	go n.end()
 	delete(n.w.nodes, n.Name())
+	go n.shutDown()
 }
 
 // ready fails unless the member is ready within a moment.
@@ -169,7 +173,7 @@ func sleep(d time.Duration) {
 
 // agree fails unless all members that run hold the mapping that the function
 // makes of the given members and partitions, and returns it.
-func (w *world) agree(fn allocfn.Func, names []string, items []string) string {
+func (w *world) agree(fn allocfn.Func, names, items []string) string {
 	w.Helper()
 	var in allocfn.Input
 	slices.Sort(names)

@@ -1,0 +1,49 @@
+package allocator
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// TestAllocationOfALostSession asks before the loop has noticed the loss, as in
+// a process that was stopped and goes on.
+func TestAllocationOfALostSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, network := zktest.StartVirtual(t, zktest.Options{})
+		s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: network.Dial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := New(s, "g", "b", Options{Seed: map[string][]int32{"t": {0}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 2)
+		go func() { ended <- s.Run(ctx) }()
+		go func() { ended <- a.Run(ctx) }()
+		if err := a.Ready(ctx); err != nil {
+			t.Fatal(err)
+		}
+		before := a.latest.Load()
+		if got := a.Allocation(); len(got) != 1 {
+			t.Error(got)
+		}
+		srv.Freeze()
+		time.Sleep(time.Minute)
+		now := a.latest.Swap(before)
+		if got := a.Allocation(); len(got) != 0 {
+			t.Error(got)
+		}
+		a.latest.Store(now)
+		srv.Thaw()
+		cancel()
+		<-ended
+		<-ended
+	})
+}
