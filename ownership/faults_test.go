@@ -93,6 +93,31 @@ func TestLostReplyOfTheRelease(t *testing.T) {
 	})
 }
 
+// A release that is late does not remove the claim of whoever came meanwhile.
+func TestReleaseIsGuarded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		w.assign(map[string]string{"a": "t:0 t:1"})
+		a := w.join("a", memberOptions{})
+		a.owns(5*time.Second, "t:0 t:1")
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if releases(*r) {
+				_ = w.srv.Delete(owners + "/t:0")
+				_ = w.srv.Set(epochs+"/t:0", []byte("another"))
+				_ = w.srv.Create(owners+"/t:0", []byte("another"))
+			}
+			return zktest.Action{}
+		})
+		w.assign(map[string]string{})
+		w.within(time.Second, "t:1 is released", func() bool { return w.holder("t:1") == 0 && a.owned() == "" })
+		time.Sleep(time.Minute)
+		if data, _, _ := w.srv.Get(owners + "/t:0"); string(data) != "another" {
+			t.Errorf("claim of another: %q", data)
+		}
+	})
+}
+
 // A claim of this session that stands without our knowing is found by the sweep.
 func TestSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -115,10 +115,13 @@ func (w *world) join(name string, opts memberOptions) *member {
 		w: w, name: name, client: w.nw.Client(name), opts: opts, drain: opts.drain,
 		done: make(chan struct{}), ended: make(chan struct{}), calls: map[allocfn.Partition]int{},
 	}
+	if os.Getenv("KIEL_TEST_LOG") != "" {
+		opts.session.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
 	opts.session.Dial = m.client.Dial
 	var err error
-	var ctx context.Context
-	ctx, m.endSession = context.WithCancel(context.Background())
+	life, endSession := context.WithCancel(context.Background())
+	m.endSession = endSession
 	if opts.share != nil {
 		m.ses = opts.share.ses
 		close(m.ended)
@@ -129,7 +132,7 @@ func (w *world) join(name string, opts memberOptions) *member {
 		}
 		go func() {
 			defer close(m.ended)
-			_ = m.ses.Run(ctx)
+			_ = m.ses.Run(life)
 		}()
 	}
 	m.brain = newBrain(m.ses, "g", name)
@@ -163,7 +166,8 @@ func (w *world) join(name string, opts memberOptions) *member {
 	if err != nil {
 		w.t.Fatalf("owner: %v", err)
 	}
-	ctx, m.quit = context.WithCancel(context.Background())
+	ctx, quit := context.WithCancel(context.Background())
+	m.quit = quit
 	go func() {
 		defer close(m.done)
 		m.err = m.owner.Run(ctx)
