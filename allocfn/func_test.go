@@ -219,6 +219,7 @@ func TestCallRefusesBadFuncs(t *testing.T) {
 func TestCallCatchesFaults(t *testing.T) {
 	in := group([]string{"a", "b"}, "t:0", "t:1", "t:2")
 	fault := errors.New("out of luck")
+	var nothing error
 	give := func(a ...int32) func(allocfn.Input) (allocfn.Assignment, error) {
 		return func(allocfn.Input) (allocfn.Assignment, error) { return a, nil }
 	}
@@ -238,7 +239,7 @@ func TestCallCatchesFaults(t *testing.T) {
 		"runtime panic": {func(in allocfn.Input) (allocfn.Assignment, error) {
 			return give()(allocfn.Input{Members: in.Members[7:8]})
 		}, allocfn.ErrPanic, "out of range"},
-		"panic with nil":       {func(allocfn.Input) (allocfn.Assignment, error) { panic(nil) }, allocfn.ErrPanic, "nil"},
+		"panic with nil":       {func(allocfn.Input) (allocfn.Assignment, error) { panic(nothing) }, allocfn.ErrPanic, "nil"},
 		"assignment and error": {func(allocfn.Input) (allocfn.Assignment, error) { return allocfn.Assignment{0, 0, 0}, fault }, fault, ""},
 	}
 	for name, tt := range tests {

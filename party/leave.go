@@ -40,7 +40,7 @@ func (l *loop) remove(ctx context.Context) error {
 		err = l.inc.Delete(ctx, l.node, stat.Version)
 		switch {
 		case err == nil:
-			l.log.Info("left", "session", hex(l.sid))
+			l.log.InfoContext(ctx, "left", "session", hex(l.sid))
 			return nil
 		case errors.Is(err, session.ErrNoNode), errors.Is(err, session.ErrBadVersion):
 			// Somebody was faster: look again.

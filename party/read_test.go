@@ -160,7 +160,7 @@ func TestDirectoryMadeAnew(t *testing.T) {
 func TestZxidsComeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		make := func(zxid int64, data string) {
+		refill := func(zxid int64, data string) {
 			must(t, c.srv.Create(directory, nil))
 			for c.srv.Stats().Zxid < zxid-1 {
 				must(t, c.srv.Set(directory, nil))
@@ -170,12 +170,12 @@ func TestZxidsComeAgain(t *testing.T) {
 				t.Fatalf("czxid %d, want %d", stat.Czxid, zxid)
 			}
 		}
-		make(100, "old")
+		refill(100, "old")
 		o := c.observe()
 		o.awaitNames(time.Second, "m")
 		c.net.Client("observer").Freeze()
 		c.srv.Restart(true)
-		make(100, "new")
+		refill(100, "new")
 		c.net.Client("observer").Heal()
 		o.await(time.Minute, "the new record", func(v *party.View) bool {
 			m, ok := v.Member("m")

@@ -32,7 +32,7 @@ func (p *Party) Run(ctx context.Context) error {
 	l := &loop{Party: p, members: make(map[string]record)}
 	err := l.run(ctx)
 	if leaveErr := l.leaveFinally(ctx); leaveErr != nil {
-		p.log.Warn("could not leave, the znode goes with the session", "error", leaveErr)
+		p.log.WarnContext(ctx, "could not leave, the znode goes with the session", "error", leaveErr)
 	}
 	return err
 }
@@ -68,7 +68,7 @@ func (l *loop) run(ctx context.Context) error {
 		}
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // asked to end
 		case err != nil:
 			return fmt.Errorf("party: %s: %w", l.path, err)
 		}
@@ -98,7 +98,7 @@ func (l *loop) serve(ctx context.Context, inc *session.Incarnation) error {
 			watch.Stop()
 		case ctx.Err() != nil:
 		case session.Retryable(err), session.Classify(err) == session.ClassUncertain:
-			l.log.Debug("trying again", "error", err)
+			l.log.DebugContext(ctx, "trying again", "error", err)
 			pause(ctx, retryPause)
 		default:
 			return err
@@ -196,7 +196,7 @@ func (l *loop) look(ctx context.Context) (*session.Watch, error) {
 		if err == nil {
 			err = l.judge(ctx, &view)
 		}
-		if err == nil && !(l.wanted() && l.absent) {
+		if err == nil && (!l.wanted() || !l.absent) {
 			l.publish(view)
 			return watch, nil
 		}
@@ -237,7 +237,7 @@ func (l *loop) judge(ctx context.Context, view *View) error {
 	switch {
 	case !stands:
 		if own != 0 && l.wanted() {
-			l.log.Warn("own znode was deleted, joining again")
+			l.log.WarnContext(ctx, "own znode was deleted, joining again")
 		}
 		l.absent = true
 		return nil
@@ -245,7 +245,7 @@ func (l *loop) judge(ctx context.Context, view *View) error {
 		return fmt.Errorf("whose %s is can't be seen: %w", l.node, r.Err)
 	case r.Session == l.sid && l.wanted() && l.altered(r):
 		// The others would go by another's word.
-		l.log.Warn("own record was changed, joining again")
+		l.log.WarnContext(ctx, "own record was changed, joining again")
 		l.absent = true
 		err := l.inc.Delete(ctx, l.node, r.version)
 		if errors.Is(err, session.ErrNoNode) || errors.Is(err, session.ErrBadVersion) {
@@ -254,7 +254,7 @@ func (l *loop) judge(ctx context.Context, view *View) error {
 		return err
 	case r.Session == l.sid:
 		if r.Czxid != own {
-			l.log.Info("joined", "session", hex(l.sid), "czxid", r.Czxid)
+			l.log.InfoContext(ctx, "joined", "session", hex(l.sid), "czxid", r.Czxid)
 		}
 		l.own = r.Czxid
 		view.Joined = true
@@ -265,7 +265,7 @@ func (l *loop) judge(ctx context.Context, view *View) error {
 		return fmt.Errorf("%w: our znode %s was replaced by one of %s", ErrNameTaken, l.node, owner(r.Session))
 	case since.IsZero():
 		l.takenSince = time.Now()
-		l.log.Info("name is held by another session, waiting for it to go", "holder", hex(r.Session), "patience", l.patience())
+		l.log.InfoContext(ctx, "name is held by another session, waiting for it to go", "holder", hex(r.Session), "patience", l.patience())
 		return nil
 	case time.Since(since) >= l.patience():
 		return fmt.Errorf("%w: %s is held by %s", ErrNameTaken, l.node, owner(r.Session))

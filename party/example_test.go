@@ -1,0 +1,62 @@
+package party_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/kielgo/kiel/party"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// Two members of a group see each other. The server here is one in memory.
+func Example() {
+	srv, network := zktest.NewServer(zktest.Options{}), zktest.NewNetwork()
+	listener, err := network.Listen("zk:2181")
+	if err != nil {
+		log.Fatal(err)
+	}
+	go srv.Serve(listener)
+	defer srv.Close()
+
+	s, err := session.New([]string{"zk:2181"}, session.Options{Dial: network.Dial})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 3)
+	go func() { ended <- s.Run(ctx) }()
+
+	member := func(name string) *party.Party {
+		p, err := party.New(s, "/kiel/groups/orders/members", party.Options{Name: name, Data: []byte("hello from " + name)})
+		if err != nil {
+			log.Fatal(err)
+		}
+		go func() { ended <- p.Run(ctx) }()
+		return p
+	}
+	one := member("host1:4711")
+	member("host2:815")
+
+	for view := range one.Updates(ctx) {
+		if len(view.Members) == 2 {
+			for _, m := range view.Members {
+				fmt.Printf("%s says %q\n", m.Name, m.Data)
+			}
+			break
+		}
+	}
+
+	stop()
+	for range 3 {
+		if err := <-ended; err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println("left behind:", srv.Children("/kiel/groups/orders/members"))
+	// Output:
+	// host1:4711 says "hello from host1:4711"
+	// host2:815 says "hello from host2:815"
+	// left behind: []
+}
