@@ -56,6 +56,7 @@ func fetchConfig(c sarama.Config, d *dialer) *sarama.Config {
 	// interceptors run when a message is handed out, not when it is fetched.
 	c.Consumer.MaxProcessingTime = max(c.Consumer.MaxProcessingTime, 4*patience)
 	c.Consumer.Interceptors = nil
+	c.Consumer.Fetch.Max = 0 // with a limit, sarama skips what is larger
 	c.Metadata.RefreshFrequency = 0 // the other client knows; see pollClient
 	return &c
 }

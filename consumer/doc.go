@@ -1,4 +1,113 @@
 // Package consumer consumes Kafka topics in a group whose members share the
-// partitions through ZooKeeper: a [Group] is a sarama.ConsumerGroup over
-// package ownership.
+// partitions through ZooKeeper. A [Group] is a sarama.ConsumerGroup: handlers and
+// wrappers written for sarama's groups work after changing the constructor.
+//
+// # Overview
+//
+//	zk, err := session.New(zookeeper, session.Options{})
+//	go zk.Run(ctx)
+//	group, err := consumer.New(zk, brokers, "billing", consumer.Options{})
+//	defer group.Close()
+//	err = group.Consume(ctx, []string{"orders"}, handler)
+//
+// Consume adds the partitions of its topics to the group's set (package
+// allocator), claims those that are this member's (package ownership) and runs
+// ConsumeClaim for each. It looks at the topics again every minute, or every
+// Config.Metadata.RefreshFrequency if that is less, and adds partitions that they
+// have got. Topics are never created.
+//
+// A partition is opened in this order: claim → read the committed offset → commit
+// the start position → read. It is closed in this order: Messages closes →
+// ConsumeClaim returns → what was marked is committed → the claim is released.
+//
+// Offsets are Kafka's, under the group's name, so the usual tools show them. They
+// are stored as by one who is no member of a Kafka group: all marked partitions
+// in one request each CommitInterval, at once when partitions are given up, those
+// together that are given up together. A commit's metadata is
+// "kiel1;<topic id>;<token>;" and the text given to MarkMessage.
+//
+// # Guarantees
+//
+//   - Each message is handed out at least once, in order within a claim, if
+//     handlers mark what they have done and not more.
+//   - Trust in the claim is checked before each message is offered and before
+//     each commit is sent; what is handed out is at most what a handler was
+//     waiting for at that moment. A lost partition is never committed: not by a
+//     late mark, not by Commit, not by a handler that is stuck.
+//   - A start position that comes from a policy (From, or a reset) is committed
+//     before the first message is handed out, so that it is not decided twice.
+//   - A position that Kafka does not have is never passed over in silence: it is
+//     reported ([ErrOffsetReset]), counted, and reading goes on at the first
+//     message that there is; only a position beyond the end goes to the end when
+//     From is Latest. With Config.Consumer.Group.ResetInvalidOffsets false the
+//     partition stays closed and is tried again.
+//   - A topic that was deleted and created again is another topic: its claims are
+//     closed, offsets of the old one neither used nor stored, and it is read
+//     from its first message. That takes up to a minute while it is consumed.
+//   - The position is committed when a partition is opened, marked or not, and
+//     again after the session timeout, 1 minute and 10 minutes, in case a commit
+//     of an owner before is still on its way; and every 6 hours while nothing
+//     happens, because Kafka forgets an offset 7 days after its last commit (1
+//     day before Kafka 2.0). Stop the group to reset its offsets by hand.
+//   - A slow handler holds up the other partitions of its broker for 50 ms at
+//     most: what was fetched waits in a queue of about Config.Consumer.Fetch.Default
+//     bytes, then the partition is paused until the queue has room.
+//
+// # Not guaranteed
+//
+//   - Exactly-once effects. A crash repeats what was not committed. [Claim] has a
+//     fencing token for stores that can refuse an old owner.
+//   - Commits are not fenced by Kafka: whoever writes last wins. Trust, short
+//     TCP timeouts, connections thrown away when trust ends and the repeated
+//     commits make a late commit harmless, not impossible.
+//   - Nothing is shared with members of Kafka's own group protocol. While some are
+//     in the group of this name, nothing is opened ([ErrGroupInUse]).
+//   - With an unclean leader election messages may be missed that replaced others
+//     at offsets already read.
+//
+// # Differences from a group of sarama
+//
+//	sarama                                      here
+//	ConsumeClaim returns early: the session     that partition alone is closed, reported as
+//	ends, all claims close                      ErrHandler, and opened again after a pause
+//	ConsumeClaim panics: the process ends       an error like any other
+//	a handler overstays Rebalance.Timeout:      that partition is lost to it (ownership.ErrStuck);
+//	the member leaves the group                 the others go on
+//	eager by default, Consume returns at        incremental, as cooperative-sticky; Consume
+//	each rebalance                              returns at the end of ctx or Close
+//	Cleanup runs before the last commit         each partition is committed and released when its
+//	                                            ConsumeClaim has returned; Cleanup comes after all.
+//	                                            Mark before ConsumeClaim returns
+//	Cleanup waits for every ConsumeClaim        not for one that is stuck: Consume returns
+//	                                            ownership.ErrStuck without Cleanup
+//	a second Consume waits for the first        ErrBusy
+//	Consume returns ctx's error before the      nil
+//	join
+//	Offsets.Initial, default newest             Options.From, default Earliest
+//	Errors drops the newest when it is full     the oldest
+//	GenerationID counts Kafka's generations     the versions of this member's mapping
+//	Claims in Setup are claimed                 are about to be claimed
+//	interceptors see what is fetched            what is offered to the handler, once
+//
+// Of Config, these mean nothing here: Consumer.Group but for Rebalance.Timeout and
+// ResetInvalidOffsets, Consumer.Offsets.Initial and Retry, Consumer.Fetch.Max
+// (sarama skips what is larger), Metadata.Full and AllowAutoTopicCreation (both
+// false). Consumer.MaxWaitTime is 100 ms at most, Net's timeouts of the
+// connections that carry commits 10 s. With Offsets.AutoCommit.Enable false marks
+// are committed by Commit alone, and dropped when the partition is given up, as by
+// sarama.
+//
+// # Concurrency
+//
+// All methods of Group, its sessions and claims may be called from any goroutine;
+// Close not from the handler. ConsumeClaim runs on a goroutine per partition,
+// Setup and Cleanup while none runs. The Observer is called by the goroutine to
+// which a thing happens, so by several at the same time; the events of one
+// partition are in order. Nothing is called after Consume has returned, but for a
+// handler that is stuck.
+//
+// Fetches have connections of their own: on one that carries a long poll,
+// a commit would wait for the poll. Consume leaves no goroutine, but for two of
+// sarama: its loops end up to 100 ms later, and the meters of go-metrics, which
+// count fetches by topic in that package's own registry, share one for ever.
 package consumer

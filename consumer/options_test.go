@@ -128,6 +128,7 @@ func TestUsersConfigurationIsNotChanged(t *testing.T) {
 	c.Net.SASL.Enable, c.Net.SASL.User, c.Net.SASL.Password = true, "u", "p" // Validate fills in the mechanism
 	c.Consumer.Interceptors = []sarama.ConsumerInterceptor{interceptorFunc(nil)}
 	before := *c
+	c.Consumer.Fetch.Max = 1000
 	own, err := copyConfig(c)
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +155,7 @@ func TestUsersConfigurationIsNotChanged(t *testing.T) {
 			t.Errorf("%s: %+v", name, got.Metadata)
 		}
 	}
-	if fetch.Consumer.MaxWaitTime != maxWait || len(fetch.Consumer.Interceptors) != 0 || len(own.Consumer.Interceptors) != 1 {
+	if fetch.Consumer.MaxWaitTime != maxWait || fetch.Consumer.Fetch.Max != 0 || len(fetch.Consumer.Interceptors) != 0 || len(own.Consumer.Interceptors) != 1 {
 		t.Errorf("fetch: wait %v, %d interceptors", fetch.Consumer.MaxWaitTime, len(fetch.Consumer.Interceptors))
 	}
 	if control.Net.ReadTimeout != maxControlWait {

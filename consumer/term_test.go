@@ -302,7 +302,7 @@ func TestHandlerThatReturns(t *testing.T) {
 				done := make(chan error)
 				go func() { done <- r.own(h.work, h) }()
 				s := <-r.fetch.streams
-				s.send(0, 1, 2)
+				s.send(0)
 				if err := <-done; !errors.Is(err, errReported) {
 					t.Errorf("own: %v: ownership would not know that it was reported", err)
 				}

@@ -299,3 +299,60 @@ func (joiner) ConsumeClaim(_ sarama.ConsumerGroupSession, c sarama.ConsumerGroup
 	}
 	return nil
 }
+
+// Kafka goes and comes back; ZooKeeper is fine all the while, so nobody loses
+// anything.
+func TestKafkaRestarts(t *testing.T) {
+	const n = 4
+	r := newRig(t, servers.KafkaOptions{}, n)
+	r.produce(100, ids(n)...)
+	a, b := r.member("a"), r.member("b")
+	total := func() int64 { return a.count.Load() + b.count.Load() }
+	until(t, "all messages", func() bool { return total() == 100*n && a.open.Load() == 2 && b.open.Load() == 2 })
+	r.kafka.Stop()
+	r.kafka.Start()
+	r.produce(100, ids(n)...)
+	d := until(t, "the next messages", func() bool { return total() == 200*n })
+	t.Logf("the next messages %v after Kafka was back", d)
+	if a.open.Load() != 2 || b.open.Load() != 2 {
+		t.Errorf("open: %d and %d", a.open.Load(), b.open.Load())
+	}
+	a.leave()
+	b.leave()
+	c := r.member("c")
+	until(t, "c has all", func() bool { return c.open.Load() == n })
+	r.produce(1, ids(n)...)
+	until(t, "the last messages", func() bool { return c.count.Load() == n })
+	c.leave()
+	if got := total() + c.count.Load(); got != 201*n {
+		t.Errorf("%d messages, want %d", got, 201*n)
+	}
+	if len(c.errors()) > 0 {
+		t.Errorf("errors: %v", c.errors())
+	}
+}
+
+// A commit ends with its connection: what the broker never took is not left in
+// the kernel to arrive later.
+func TestBrokerDiesUnderACommit(t *testing.T) {
+	r := newRig(t, servers.KafkaOptions{}, 1)
+	r.produce(10, 0)
+	a := r.member("a")
+	until(t, "all messages", func() bool { return a.count.Load() == 10 })
+	s := *a.sess.Load()
+	r.kafka.Kill()
+	s.ResetOffset(topic, 0, 5, "")
+	start := time.Now()
+	s.Commit()
+	t.Logf("Commit without a broker returned after %v", time.Since(start))
+	r.kafka.Start()
+	until(t, "an error was reported", func() bool { return len(a.errors()) > 0 })
+	s.MarkOffset(topic, 0, 10, "")
+	s.Commit()
+	a.leave()
+	b := r.member("b")
+	until(t, "b is open", func() bool { return b.open.Load() == 1 })
+	r.produce(1, 0)
+	until(t, "b goes on at the end", func() bool { return b.count.Load() == 1 })
+	b.leave()
+}
