@@ -5,9 +5,9 @@ import "slices"
 // handle executes one request. It returns false when the connection is to be closed, after what is queued.
 func (s *Server) handle(c *conn, r *Request) bool {
 	s.mu.Lock()
-	if !s.awaitGate(c) || c.mute {
+	if c.mute {
 		s.mu.Unlock()
-		return c.mute
+		return true
 	}
 	r.Client = c.client
 	if c.session != nil {

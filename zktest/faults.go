@@ -95,8 +95,7 @@ func (s *Server) thaw() {
 	gate := s.faults.gate
 	s.faults.gate = nil
 	s.clock.resume()
-	s.due()
-	s.arm()
+	s.arm() // what is overdue expires before the next request is executed
 	close(gate)
 }
 

@@ -183,6 +183,26 @@ func TestFreeze(t *testing.T) {
 	}
 }
 
+// TestFrozenSaysNothing: what happens to the tree of a frozen server is told only after Thaw.
+func TestFrozenSaysNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server, _ *zktest.Network, a, _ *zk.Conn) {
+		_, _, changed, err := a.GetW("/")
+		must(t, err)
+		srv.Freeze()
+		must(t, srv.Set("/", []byte("x")))
+		time.Sleep(time.Second)
+		select {
+		case ev := <-changed:
+			t.Errorf("a frozen server said %+v", ev)
+		default:
+		}
+		srv.Thaw()
+		if ev := <-changed; ev.Type != zk.EventNodeDataChanged {
+			t.Errorf("%+v", ev)
+		}
+	})
+}
+
 func TestRefuseAndSilentHandshakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, nw := zktest.StartVirtual(t, zktest.Options{})
@@ -415,13 +435,17 @@ func TestIsolate(t *testing.T) {
 		if _, err := a.Sync("/e"); err != nil {
 			t.Error(err)
 		}
-		if ok, _, _, err := a.ExistsW("/later"); ok || err != nil {
+		ok, _, later, err := a.ExistsW("/later")
+		if ok || err != nil {
 			t.Error(err)
 		}
 		written := make(chan error, 1)
 		go func() { written <- a.Delete("/e", -1) }()
+		create(t, b, "/later", 0)
 		time.Sleep(time.Minute)
 		select {
+		case ev := <-later:
+			t.Errorf("watch fired: %+v", ev)
 		case ev := <-own:
 			t.Errorf("watch fired: %+v", ev)
 		case err := <-written:

@@ -69,16 +69,12 @@ func (h *half) signal() {
 
 func (h *half) held() bool { return h.link.client.hole()&h.dir != 0 }
 
-// arrival is when bytes sent now arrive: never before what was sent earlier.
+// arrival is when bytes sent now may be read; never before those sent earlier, because they stand in line behind them.
 func (h *half) arrival() time.Time {
-	var at time.Time
 	if d := h.link.client.delay(); d > 0 {
-		at = time.Now().Add(d)
+		return time.Now().Add(d)
 	}
-	if n := len(h.chunks); n > 0 && h.chunks[n-1].at.After(at) {
-		at = h.chunks[n-1].at
-	}
-	return at
+	return time.Time{}
 }
 
 // end is one end of a link, a net.Conn.
