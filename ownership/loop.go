@@ -180,7 +180,7 @@ func (l *loop) onSessionEnd(err error) {
 func (l *loop) onTrust(inc *session.Incarnation, life context.Context) {
 	if l.zk == nil || l.zk.SessionID() != inc.SessionID() {
 		for _, p := range l.parts {
-			p.held = heldNot // whatever stood, stood in a session that is over
+			p.held, p.badSince = heldNot, time.Time{} // whatever stood, stood in a session that is over
 			l.setRoom(p, true)
 		}
 		clear(l.sent)

@@ -21,7 +21,7 @@ import (
 // owned is called again after a pause.
 //
 // There is at most one call for a partition at any time in an owner. ctx has the
-// values of Run's.
+// values of Run's. A panic is not caught.
 type Handler func(ctx context.Context, c *Claim) error
 
 // Owner claims the partitions that an allocator gives to this member, one

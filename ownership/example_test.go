@@ -1,0 +1,129 @@
+package ownership_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"sync"
+
+	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/ownership"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// zookeeper runs a server in memory and a session on it, until stop is called.
+func zookeeper() (s *session.Session, stop func()) {
+	server, network := zktest.NewServer(zktest.Options{}), zktest.NewNetwork()
+	listener, err := network.Listen(zktest.VirtualAddress)
+	if err != nil {
+		log.Fatal(err)
+	}
+	s, err = session.New([]string{zktest.VirtualAddress}, session.Options{Dial: network.Dial})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running, serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) })
+	running.Go(func() { _ = s.Run(ctx) })
+	return s, func() {
+		cancel()
+		running.Wait()
+		_ = server.Close()
+		serving.Wait()
+	}
+}
+
+// A member that works on its partitions one piece at a time, until it is told to
+// finish.
+func Example() {
+	s, stop := zookeeper()
+	defer stop()
+	alloc, err := allocator.New(s, "billing", "host-1", allocator.Options{
+		Seed: map[string][]int32{"orders": {0}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(context.Background())
+	work := make(chan string, 2)
+	work <- "first"
+	work <- "second"
+
+	owner, err := ownership.New(alloc, func(ctx context.Context, c *ownership.Claim) error {
+		fmt.Printf("own %s:%d\n", c.Topic(), c.Partition())
+		for {
+			select {
+			case piece := <-work:
+				if !c.Trusted() { // right before each effect
+					return nil
+				}
+				fmt.Println("did the", piece)
+				if piece == "second" {
+					leave()
+				}
+			case <-ctx.Done():
+				switch {
+				case errors.Is(context.Cause(ctx), ownership.ErrRevoked):
+					fmt.Println("told to finish, may commit:", c.Trusted())
+				case errors.Is(context.Cause(ctx), ownership.ErrLost):
+					fmt.Println("lost, must not commit")
+				}
+				return nil
+			}
+		}
+	}, ownership.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("left:", owner.Run(ctx))
+	// Output:
+	// own orders:0
+	// did the first
+	// did the second
+	// told to finish, may commit: true
+	// left: <nil>
+}
+
+// A write to ZooKeeper that is refused once another owns the partition: a check of
+// the epoch, and a set with the version that this owner wrote last.
+func ExampleClaim_EpochVersion() {
+	s, stop := zookeeper()
+	defer stop()
+	alloc, err := allocator.New(s, "billing", "host-1", allocator.Options{
+		Seed: map[string][]int32{"orders": {0}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(context.Background())
+	owner, err := ownership.New(alloc, func(ctx context.Context, c *ownership.Claim) error {
+		defer leave()
+		zk := c.Incarnation()
+		if _, err := zk.Create(ctx, "/position", nil, session.Persistent); err != nil {
+			return err
+		}
+		ctx = context.WithoutCancel(ctx) // an owner that goes on when it should not
+		write := func(data string, version int32) error {
+			_, err := zk.Multi(ctx,
+				session.CheckOp(c.EpochPath(), c.EpochVersion()),
+				session.SetOp("/position", []byte(data), version))
+			return err
+		}
+		fmt.Println("as owner:", write("100", 0))
+		if _, err := zk.Set(ctx, c.EpochPath(), []byte("another"), -1); err != nil { // as another's claim does
+			return err
+		}
+		fmt.Println("as old owner:", errors.Is(write("50", 1), session.ErrBadVersion))
+		return nil
+	}, ownership.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_ = owner.Run(ctx)
+	// Output:
+	// as owner: <nil>
+	// as old owner: true
+}

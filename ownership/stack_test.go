@@ -1,0 +1,136 @@
+package ownership_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/ownership"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// full is a member with a real allocator.
+type full struct {
+	*member
+	alloc *allocator.PartitionAllocator
+}
+
+func (w *world) joinFull(name string, partitions []int32, opts ownership.Options) *full {
+	w.t.Helper()
+	client := w.nw.Client(name)
+	ses, err := session.New([]string{"zk:2181"}, session.Options{Dial: client.Dial})
+	if err != nil {
+		w.t.Fatalf("session: %v", err)
+	}
+	alloc, err := allocator.New(ses, "g", name, allocator.Options{Seed: map[string][]int32{"t": partitions}})
+	if err != nil {
+		w.t.Fatalf("allocator: %v", err)
+	}
+	m := &full{member: &member{w: w, name: name, client: client, ses: ses, done: make(chan struct{}), ended: make(chan struct{})}, alloc: alloc}
+	opts.Observer = func(e ownership.Event) { w.journal.event(name, e) }
+	m.owner, err = ownership.New(alloc, func(ctx context.Context, c *ownership.Claim) error {
+		defer w.journal.enter(name, c)()
+		return m.work(ctx, c)
+	}, opts)
+	if err != nil {
+		w.t.Fatalf("owner: %v", err)
+	}
+	life, endSession := context.WithCancel(context.Background())
+	ctx, quit := context.WithCancel(context.Background())
+	m.endSession, m.quit = endSession, quit
+	go func() {
+		defer close(m.ended)
+		_ = ses.Run(life)
+	}()
+	go func() {
+		defer close(m.done)
+		m.err = m.owner.Run(ctx)
+	}()
+	w.members = append(w.members, m.member)
+	return m
+}
+
+// Members with real allocators join, fall silent, come back, and leave.
+func TestWithAllocator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		const n = 12
+		seed := make([]int32, n)
+		for i := range seed {
+			seed[i] = int32(i)
+		}
+		balanced := func(d time.Duration, what string, members ...*full) {
+			t.Helper()
+			took := w.within(d, what, func() bool {
+				all := 0
+				for _, m := range members {
+					owned := len(m.owner.Owned())
+					if owned != n/len(members) {
+						return false
+					}
+					all += owned
+				}
+				return all == n
+			})
+			t.Logf("%s: all owned after %v", what, took)
+		}
+		a := w.joinFull("a", seed, ownership.Options{})
+		balanced(10*time.Second, "first member", a)
+		time.Sleep(10 * time.Second)
+		b := w.joinFull("b", seed, ownership.Options{})
+		balanced(2*time.Second, "second member", a, b)
+		time.Sleep(10 * time.Second)
+		c := w.joinFull("c", seed, ownership.Options{})
+		balanced(2*time.Second, "third member", a, b, c)
+		time.Sleep(10 * time.Second)
+
+		b.client.BlackHole(zktest.Both)
+		balanced(13*time.Second, "silent member", a, c)
+		b.client.Heal()
+		balanced(13*time.Second, "member is back", a, b, c)
+		time.Sleep(10 * time.Second)
+
+		before := tokens(a, b, c)
+		w.srv.FreezeClock()
+		w.within(15*time.Second, "trust ends", func() bool { return a.owned()+b.owned()+c.owned() == "" })
+		w.srv.Thaw()
+		balanced(5*time.Second, "trust regained", a, b, c)
+		time.Sleep(20 * time.Second)
+		if got := tokens(a, b, c); got != before {
+			t.Errorf("claims\n%s\nwere\n%s", got, before)
+		}
+
+		w.journal.exempt[a.sessionID()] = true
+		w.srv.KillSession(a.sessionID())
+		balanced(13*time.Second, "session killed", a, b, c)
+		time.Sleep(10 * time.Second)
+
+		began := time.Now()
+		if err := b.owner.Stop(context.Background()); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+		t.Logf("stop took %v", time.Since(began))
+		balanced(time.Second, "member left", a, c)
+
+		if got := w.srv.Children("/kiel/groups/g/members"); strings.Join(got, " ") != "a c" {
+			t.Errorf("members %v", got)
+		}
+	})
+}
+
+// tokens returns what members own, with the tokens.
+func tokens(members ...*full) string {
+	var b strings.Builder
+	for _, m := range members {
+		for _, info := range m.owner.Owned() {
+			fmt.Fprintf(&b, "%s %s:%d %d\n", m.name, info.Topic, info.Partition, info.Token)
+		}
+	}
+	return b.String()
+}
