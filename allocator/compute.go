@@ -40,7 +40,7 @@ func (l *loop) compute(ctx context.Context) {
 	now := time.Now()
 	j := &job{
 		trigger: l.changed, changes: l.changes, inc: l.members.Incarnation, joined: l.members.Joined,
-		hasSeed: l.set.Err == nil && l.hasSeed(l.set), since: l.coalescer.first, callers: l.reread,
+		hasSeed: l.set.Err == nil && l.hasSeed(), since: l.coalescer.first, callers: l.reread,
 	}
 	if l.last == nil {
 		j.trigger = TriggerInitial

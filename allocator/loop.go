@@ -273,6 +273,9 @@ func (l *loop) onSet(v *sharedset.View) {
 		return
 	}
 	l.set = v
+	if v.Err == nil && containsAll(v.Items, l.seed) {
+		l.seedIn = v.Czxid
+	}
 	switch {
 	case old == nil || old.Incarnation != v.Incarnation:
 		l.change(TriggerSession, true)
@@ -282,7 +285,7 @@ func (l *loop) onSet(v *sharedset.View) {
 		l.coalescer.disturb(time.Now())
 		l.change(TriggerPartitions, false)
 	case !slices.Equal(old.Items, v.Items):
-		l.change(TriggerPartitions, !l.wasReady && containsAll(v.Items, l.seed))
+		l.change(TriggerPartitions, !l.wasReady && l.hasSeed())
 	case text(old.Err) != text(v.Err):
 		l.republish(TriggerPartitions, true)
 	}

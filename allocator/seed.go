@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
-
-	"github.com/kielgo/kiel/sharedset"
 )
 
 // Back-off of seeding that fails.
@@ -26,9 +24,6 @@ type seeding struct{ err error }
 func (l *loop) seedWhenNeeded(ctx context.Context) {
 	if len(l.seed) == 0 || l.seeding || !l.coherent() || !l.members.Joined || l.set.Err != nil {
 		return // what can't be read is not written over; it is tried again when it can be read
-	}
-	if containsAll(l.set.Items, l.seed) {
-		l.seedIn = l.set.Czxid
 	}
 	if l.set.Exists && l.set.Czxid == l.seedIn || l.set.Version <= l.seedView {
 		return
@@ -54,10 +49,10 @@ func (l *loop) onSeeding(s seeding) {
 	l.seeding, l.seedView = false, l.set.Version
 }
 
-// hasSeed says whether v shows our seed, or a set in which it has been, so that
-// who removed it has meant it.
-func (l *loop) hasSeed(v *sharedset.View) bool {
-	return containsAll(v.Items, l.seed) || v.Exists && v.Czxid == l.seedIn
+// hasSeed says whether the set has our seed, or had it: then who removed it has
+// meant it.
+func (l *loop) hasSeed() bool {
+	return len(l.seed) == 0 || l.set.Exists && l.set.Czxid == l.seedIn
 }
 
 // containsAll says whether all parts are in the sorted items.

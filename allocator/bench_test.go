@@ -1,0 +1,43 @@
+package allocator
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/kielgo/kiel/party"
+)
+
+// BenchmarkCompute is what one change costs a member, in a group of 100.
+func BenchmarkCompute(b *testing.B) {
+	o, err := Options{}.withDefaults()
+	if err != nil {
+		b.Fatal(err)
+	}
+	data, err := newRecord(o).encode()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, n := range []int{64, 1000, 40_000} {
+		var ms []party.Member
+		for i := range 100 {
+			ms = append(ms, party.Member{Name: fmt.Sprintf("member-%03d", i), Data: data})
+		}
+		seed := make(map[string][]int32)
+		for i := range n {
+			topic := fmt.Sprintf("topic-%d", i/64)
+			seed[topic] = append(seed[topic], int32(i%64))
+		}
+		set, err := items(seed)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for b.Loop() {
+				r := computeMapping(ms, set, o)
+				if r.err != nil || len(r.mapping.share("member-000")) == 0 {
+					b.Fatal(r.err)
+				}
+			}
+		})
+	}
+}
