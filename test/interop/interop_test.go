@@ -1,7 +1,9 @@
 package interop_test
 
 import (
+	"cmp"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -13,11 +15,14 @@ import (
 
 const maxMembers = 6
 
+var givenSeed = flag.Uint64("seed", 0, "of the random steps; 0 draws one")
+
 // After every one of many random steps all members, of both languages, hold the same mapping, and the right one.
 func TestRandomSteps(t *testing.T) {
 	const steps = 200
-	seed := rand.Uint64()
+	seed := cmp.Or(*givenSeed, rand.Uint64())
 	t.Attr("seed", fmt.Sprint(seed))
+	t.Logf("the same steps again: go test -run %s ./test/interop -args -seed=%d", t.Name(), seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	g := newGroup(t, "random-steps", 2*time.Second) // crashes are cheap
 	count := make(map[string]int)
