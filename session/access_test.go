@@ -365,7 +365,7 @@ func TestTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := run(t, s, nil)
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		_, err = m.Incarnation(ctx)
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -50,7 +50,7 @@ func TestScrape(t *testing.T) {
 		"--zookeeper", zk.Addr(), "--kafka", strings.Join(kafka.Brokers(), ","), "--topic", topic, "--metrics", addr)
 	owned := fmt.Sprintf(`kiel_owned_partitions{group="demo",topic=%q} %d`, topic, partitions)
 	var page string
-	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(page, owned) || !strings.Contains(page, "kiel_consumer_commits_total{"); wait(t, 50*time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(page, owned) || !strings.Contains(page, "kiel_consumer_commit_duration_seconds_count{"); wait(t, 50*time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the metrics never showed %s:\n%s", owned, page)
 		}
