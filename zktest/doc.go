@@ -1,2 +1,64 @@
-// Package zktest is an in-memory ZooKeeper server for tests.
+// Package zktest is an in-memory ZooKeeper server for tests. It speaks ZooKeeper's wire protocol, so that the real client
+// library is tested along: go-zookeeper, kazoo, or any other. It needs no Java and starts in microseconds.
+//
+//	srv, address := zktest.Start(t, zktest.Options{}) // TCP, in real time
+//
+//	synctest.Test(t, func(t *testing.T) { // or in virtual time
+//		srv, nw := zktest.StartVirtual(t, zktest.Options{})
+//		s, err := session.New([]string{"zk:2181"}, session.Options{Dial: nw.Client("a").Dial})
+//		…
+//		nw.Client("a").BlackHole(zktest.Both)
+//		time.Sleep(12 * time.Second) // takes no time: its session expires, its ephemerals are gone
+//	})
+//
+// # What it does
+//
+// What it answers is what ZooKeeper 3.9 answers, and 3.8 but for details: results, error codes and which error comes first,
+// Stat, zxids (a refused write and a session's begin and end take one each), sequence numbers, watch events and their
+// order. One conformance suite, and random requests, run on zktest and on both real servers.
+//
+//   - sessions: created, attached again with id and password, moved, closed; timeouts held between the limits; expired in
+//     ticks, at roundUp(last packet + timeout, tick); who has seen a higher zxid is turned away
+//   - create and create2 of persistent, ephemeral and sequential znodes and of containers (which go once they are empty);
+//     delete, exists, getData, setData, getChildren, getChildren2, getACL, setACL, sync, multi, multiRead, getEphemerals,
+//     getAllChildrenNumber, whoAmI, ping
+//   - one-shot, persistent and recursive watches: set by reads, addWatch, setWatches and setWatches2; removeWatches,
+//     checkWatches
+//   - ACLs of the schemes world, auth, digest, ip and super, enforced
+//   - jute.maxbuffer: a larger packet drops the connection
+//
+// # What it does not
+//
+//   - TTL znodes: refused, as by a server without extendedTypesEnabled. Reconfiguration: refused likewise. Quotas: none.
+//   - TLS and x509 (give Serve a tls.Listener for TLS alone), SASL, four-letter words, the admin server, read-only mode,
+//     local sessions, maxClientCnxns
+//   - ensembles: one server may serve several listeners, which share one state; [Server.Isolate] cuts one of them off, and
+//     the hook of [Server.SetHook] makes a lagging follower. There is no election
+//   - disk: data lives as long as the Server does, over [Server.Restart] too
+//
+// # Faults
+//
+//	session expires by silence        Client.BlackHole(Both), Client.Freeze
+//	session gone at once              Server.KillSession
+//	connection reset                  Network.Cut, Client.Cut, Server.CutAll, Server.CutSession
+//	one direction lost                Client.BlackHole(ToServer or ToClient); what is held back arrives after Heal
+//	slow network                      Network.Delay, Client.Delay
+//	server stopped (SIGSTOP, pause)   Server.Freeze, Server.FreezeClock, Server.Thaw
+//	nobody listens                    Network.Refuse, Client.Refuse
+//	accepted and closed               Server.RefuseHandshakes
+//	accepted, never answered          Server.SilentHandshakes
+//	reply lost after the commit       Server.LoseReply
+//	crash, restart, data lost         Server.Down, Server.Restart
+//	deposed leader, cut-off follower  Server.Isolate, Server.Rejoin
+//	any of these for one request      Server.SetHook
+//
+// [Server.Create], [Server.Set] and [Server.Delete] do what an operator would, behind the clients' backs.
+//
+// # Concurrency
+//
+// All methods may be called from any goroutine at any time. Requests of one connection are executed in the order in which
+// they came, all requests one after the other. A watch's event is sent before the reply to any later request, and before
+// the reply to the request that caused it. Nothing of the package waits on a lock while it is held over something that
+// blocks, so a testing/synctest bubble always comes to rest. In a bubble, make everything inside of it: server, network,
+// listeners, clients.
 package zktest

@@ -169,6 +169,6 @@ func (s *Server) auth(c *conn, r *Request, refuse Error) bool {
 
 func (c *conn) identify(i identity) {
 	if !slices.Contains(c.who, i) {
-		c.who = append(c.who[:len(c.who):len(c.who)], i)
+		c.who = append(slices.Clip(c.who), i)
 	}
 }

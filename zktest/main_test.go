@@ -44,7 +44,7 @@ func connectNoWait(t *testing.T, address string, dial dialFunc, timeout time.Dur
 	}
 	t.Cleanup(func() {
 		c.Close()
-		for range events { //nolint:revive // the channel closes when the client's loop has ended
+		for range events {
 		}
 	})
 	return c, events

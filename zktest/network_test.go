@@ -83,7 +83,7 @@ func TestConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 		read(t, client, "bye") // what was sent before the close arrives
-		if _, err := client.Read(make([]byte, 1)); err != io.EOF {
+		if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("read: %v, want EOF", err)
 		}
 		if _, err := client.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
@@ -161,7 +161,7 @@ func TestDelay(t *testing.T) {
 		write(t, server, "x")
 		_ = server.Close()
 		read(t, client, "x")
-		if _, err := client.Read(make([]byte, 1)); err != io.EOF {
+		if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Error(err)
 		}
 		if d := time.Since(start); d != 4*time.Second {
@@ -196,7 +196,7 @@ func TestBlackHole(t *testing.T) {
 		write(t, server, "into the void")
 		nw.Client("a").Heal()
 		read(t, server, "last words")
-		if _, err := server.Read(make([]byte, 1)); err != io.EOF {
+		if _, err := server.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Error(err)
 		}
 	})

@@ -7,7 +7,7 @@ import (
 )
 
 // errShort ends the decoding of a packet that is shorter than it claims, or that claims what can't be.
-var errShort = errors.New("zktest: malformed packet") //nolint:gochecknoglobals // a sentinel
+var errShort = errors.New("zktest: malformed packet")
 
 // decoder reads jute, ZooKeeper's encoding, from one packet. The first fault sticks; what is read after it is zero. It
 // allocates no more than the packet holds, whatever lengths the packet claims.

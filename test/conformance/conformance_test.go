@@ -49,11 +49,11 @@ func restart(srv *zktest.Server) func(time.Duration) {
 	}
 }
 
-func TestZooKeeper39(t *testing.T) { real(t, servers.ZooKeeper39, true) }
+func TestZooKeeper39(t *testing.T) { runReal(t, servers.ZooKeeper39, true) }
 
-func TestZooKeeper38(t *testing.T) { real(t, servers.ZooKeeper38, false) }
+func TestZooKeeper38(t *testing.T) { runReal(t, servers.ZooKeeper38, false) }
 
-func real(t *testing.T, version string, eventsHaveZxid bool) {
+func runReal(t *testing.T, version string, eventsHaveZxid bool) {
 	t.Helper()
 	t.Parallel()
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{Version: version, TickTime: conformance.TickTime})

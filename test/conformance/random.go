@@ -45,12 +45,11 @@ type random struct {
 
 // path is one of few, so that requests meet.
 func (r *random) path() string {
-	names := []string{"a", "b", "e"}
-	path := r.root
+	parts := []string{r.root}
 	for range r.rand.IntN(4) {
-		path += "/" + names[r.rand.IntN(len(names))]
+		parts = append(parts, []string{"a", "b", "e"}[r.rand.IntN(3)])
 	}
-	return path
+	return strings.Join(parts, "/")
 }
 
 func (r *random) version() int32 { return []int32{-1, -1, -1, 0, 0, 1, 2}[r.rand.IntN(7)] }

@@ -46,7 +46,7 @@ func (s *script) open(names ...string) {
 }
 
 // attach connects a client.
-func (s *script) attach(name string, h hello) *wire {
+func (s *script) attach(name string, h hello) {
 	s.t.Helper()
 	w, err := s.srv.connect(h)
 	s.must(err)
@@ -61,7 +61,6 @@ func (s *script) attach(name string, h hello) *wire {
 		s.base = r.zxid
 	}
 	s.log("%s: session of %s", name, s.names[w.session])
-	return w
 }
 
 // call sends a request, and logs the events, the reply, and with show its body.
@@ -248,7 +247,7 @@ func (s *script) auth(name, scheme, credential string) {
 
 func (s *script) sync(name, path string) {
 	s.t.Helper()
-	s.call(name, zktest.OpSync, fmt.Sprintf("%q", path), new(encoder).string(path).b, func(d *decoder) string { return d.string() })
+	s.call(name, zktest.OpSync, fmt.Sprintf("%q", path), new(encoder).string(path).b, func(d *decoder) string { return fmt.Sprintf("%q", d.string()) })
 }
 
 // poll logs the events that have come to clients.

@@ -235,12 +235,11 @@ func scriptRead(s *script) {
 		s.call("a", zktest.OpCountChildren, path, new(encoder).string(path).b, func(d *decoder) string { return fmt.Sprint(d.int32()) })
 	}
 	s.call("a", zktest.OpWhoAmI, "", nil, func(d *decoder) string {
-		n := d.int32()
-		text := fmt.Sprint(n)
-		for range n {
-			text += " " + d.string() + ":" + d.string()
+		who := make([]string, d.int32())
+		for i := range who {
+			who[i] = d.string() + ":" + d.string()
 		}
-		return text
+		return fmt.Sprint(who)
 	})
 }
 

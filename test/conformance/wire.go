@@ -23,6 +23,7 @@ func (e *encoder) int32(v int32) *encoder {
 	e.b = binary.BigEndian.AppendUint32(e.b, uint32(v))
 	return e
 }
+
 func (e *encoder) int64(v int64) *encoder {
 	e.b = binary.BigEndian.AppendUint64(e.b, uint64(v))
 	return e
@@ -67,11 +68,16 @@ func (e *encoder) acls(list []zktest.ACL) *encoder {
 // decoder reads jute; a short packet panics, which fails the test.
 type decoder struct{ b []byte }
 
-func (d *decoder) take(n int) []byte { b := d.b[:n]; d.b = d.b[n:]; return b }
-func (d *decoder) int32() int32      { return int32(binary.BigEndian.Uint32(d.take(4))) }
-func (d *decoder) int64() int64      { return int64(binary.BigEndian.Uint64(d.take(8))) }
-func (d *decoder) bool() bool        { return d.take(1)[0] != 0 }
-func (d *decoder) string() string    { return string(d.bytes()) }
+func (d *decoder) take(n int) []byte {
+	b := d.b[:n]
+	d.b = d.b[n:]
+	return b
+}
+
+func (d *decoder) int32() int32   { return int32(binary.BigEndian.Uint32(d.take(4))) }
+func (d *decoder) int64() int64   { return int64(binary.BigEndian.Uint64(d.take(8))) }
+func (d *decoder) bool() bool     { return d.take(1)[0] != 0 }
+func (d *decoder) string() string { return string(d.bytes()) }
 
 func (d *decoder) bytes() []byte {
 	n := d.int32()
