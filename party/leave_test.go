@@ -131,6 +131,7 @@ func TestLeaveIsNotAlone(t *testing.T) {
 					}
 					must(t, a.stop())
 					must(t, a.Leave(t.Context()))
+					c.unhook()
 					if _, ok := c.stands("a"); ok || !hit {
 						t.Errorf("stands %v, hit %v", ok, hit)
 					}

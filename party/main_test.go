@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -159,6 +160,12 @@ func node(name string) string { return directory + "/" + name }
 func (c *cluster) stands(name string) (zktest.Stat, bool) {
 	_, stat, ok := c.srv.Get(node(name))
 	return stat, ok
+}
+
+// unhook ends the hook; what it has noted may be read then.
+func (c *cluster) unhook() {
+	c.srv.SetHook(nil)
+	synctest.Wait()
 }
 
 func (c *cluster) sessionOf(client string) int64 {

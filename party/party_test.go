@@ -364,6 +364,7 @@ func TestLostReplyOfCreate(t *testing.T) {
 				})
 				a := c.join("a")
 				czxid := a.joined()
+				c.unhook()
 				if hit == 0 {
 					t.Fatal("no reply was lost")
 				}

@@ -29,6 +29,7 @@ func TestRefresh(t *testing.T) {
 		c.net.Client("a").Delay(100 * time.Millisecond)
 		start := time.Now()
 		must(t, a.Refresh(t.Context()))
+		c.unhook()
 		if !a.View().At.After(start) {
 			t.Error("returned before the view was read")
 		}
