@@ -1,6 +1,7 @@
 package zktest
 
 import (
+	"bufio"
 	"net"
 	"strings"
 	"sync"
@@ -96,7 +97,8 @@ func (c *conn) readLoop() {
 		c.drop(false)
 		s.mu.Unlock()
 	}()
-	frame, err := readFrame(c.nc, s.set.maxPacket)
+	in := bufio.NewReader(c.nc)
+	frame, err := readFrame(in, s.set.maxPacket)
 	if err != nil {
 		return
 	}
@@ -106,7 +108,7 @@ func (c *conn) readLoop() {
 		return
 	}
 	for {
-		if frame, err = readFrame(c.nc, s.set.maxPacket); err != nil {
+		if frame, err = readFrame(in, s.set.maxPacket); err != nil {
 			return
 		}
 		if r, err = decodeRequest(frame); err != nil {

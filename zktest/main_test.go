@@ -18,20 +18,20 @@ type dialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 
 // connect starts a go-zookeeper client that dials with dial, and waits for its session. The client is closed, and all of
 // its goroutines have ended, before the test is over.
-func connect(t *testing.T, address string, dial dialFunc, timeout time.Duration) *zk.Conn {
-	t.Helper()
-	c, events := connectNoWait(t, address, dial, timeout)
+func connect(tb testing.TB, address string, dial dialFunc, timeout time.Duration) *zk.Conn {
+	tb.Helper()
+	c, events := connectNoWait(tb, address, dial, timeout)
 	for ev := range events {
 		if ev.State == zk.StateHasSession {
 			return c
 		}
 	}
-	t.Fatal("no session")
+	tb.Fatal("no session")
 	return nil
 }
 
-func connectNoWait(t *testing.T, address string, dial dialFunc, timeout time.Duration) (*zk.Conn, <-chan zk.Event) {
-	t.Helper()
+func connectNoWait(tb testing.TB, address string, dial dialFunc, timeout time.Duration) (*zk.Conn, <-chan zk.Event) {
+	tb.Helper()
 	c, events, err := zk.Connect([]string{address}, timeout,
 		zk.WithLogger(quiet{}), zk.WithHostProvider(&oneHost{address: address}),
 		zk.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
@@ -40,9 +40,9 @@ func connectNoWait(t *testing.T, address string, dial dialFunc, timeout time.Dur
 			return dial(ctx, network, address)
 		}))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		c.Close()
 		for range events {
 		}
