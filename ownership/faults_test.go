@@ -148,8 +148,7 @@ func TestSessionKilled(t *testing.T) {
 		a := w.join("a", memberOptions{})
 		a.owns(5*time.Second, "t:0 t:1")
 		before, ses := a.token("t:0"), a.sessionID()
-		w.journal.exempt[ses] = true
-		w.srv.KillSession(ses)
+		w.kill(ses)
 		took := w.within(10*time.Second, "owned again", func() bool { return a.token("t:0") > before && a.token("t:1") > before })
 		t.Logf("owned again after %v", took)
 		if a.token("t:0") <= before || a.sessionID() == ses {
@@ -169,11 +168,11 @@ func TestBlackHole(t *testing.T) {
 				w := newWorld(t)
 				defer w.close()
 				w.assign(map[string]string{"a": items(5)})
-				var ended time.Time
+				var ended shared[time.Time]
 				a := w.join("a", memberOptions{handler: func(ctx context.Context, c *ownership.Claim) error {
 					<-ctx.Done()
 					if cause := context.Cause(ctx); errors.Is(cause, ownership.ErrLost) {
-						ended = time.Now()
+						ended.set(time.Now())
 						if c.Trusted() || c.Context().Err() == nil {
 							t.Error("trusted after trust was lost")
 						}
@@ -188,10 +187,10 @@ func TestBlackHole(t *testing.T) {
 				time.Sleep(20 * time.Second)
 				a.client.BlackHole(dir)
 				w.within(30*time.Second, "the claims expire", func() bool { return w.holder("t:0") == 0 })
-				if ended.IsZero() {
+				if ended.get().IsZero() {
 					t.Fatal("the handlers were not ended before the claims went")
 				}
-				margin := time.Since(ended)
+				margin := time.Since(ended.get())
 				t.Logf("margin %v", margin)
 				if margin < 2*time.Second {
 					t.Errorf("margin %v", margin)
@@ -274,11 +273,11 @@ func TestOperator(t *testing.T) {
 				w := newWorld(t)
 				defer w.close()
 				w.assign(map[string]string{"a": "t:0 t:1"})
-				var cause error
+				var cause shared[error]
 				a := w.join("a", memberOptions{handler: func(ctx context.Context, c *ownership.Claim) error {
 					<-ctx.Done()
-					if c.Partition() == 0 && cause == nil {
-						cause = context.Cause(ctx)
+					if c.Partition() == 0 && cause.get() == nil {
+						cause.set(context.Cause(ctx))
 						if c.Trusted() {
 							t.Error("trusted")
 						}
@@ -293,8 +292,8 @@ func TestOperator(t *testing.T) {
 				}
 				took := w.within(time.Second, "claimed again", func() bool { return a.token("t:0") > before })
 				t.Logf("claimed again after %v", took)
-				if !errors.Is(cause, ownership.ErrLost) {
-					t.Errorf("cause %v", cause)
+				if !errors.Is(cause.get(), ownership.ErrLost) {
+					t.Errorf("cause %v", cause.get())
 				}
 				if a.told(ownership.ErrLost) == 0 {
 					t.Errorf("errors %v", a.errors())
@@ -321,7 +320,11 @@ func TestServerRestartsEmpty(t *testing.T) {
 		w.assign(map[string]string{"a": items(3)})
 		a := w.join("a", memberOptions{})
 		a.owns(5*time.Second, items(3))
-		w.journal.loose[part("t:0")], w.journal.loose[part("t:1")], w.journal.loose[part("t:2")] = true, true, true
+		w.journal.mu.Lock()
+		for i := range int32(3) {
+			w.journal.loose[allocfn.Partition{Topic: "t", ID: i}] = true
+		}
+		w.journal.mu.Unlock()
 		w.srv.Restart(true)
 		w.within(time.Minute, "lost", func() bool { return a.owned() == "" })
 		t.Logf("owned again after %v", a.owns(time.Minute, items(3)))

@@ -20,17 +20,16 @@ func TestStuckHandler(t *testing.T) {
 		defer w.close()
 		w.assign(map[string]string{"a": "t:0 t:1"})
 		free := make(chan struct{})
-		var claim *ownership.Claim
-		var ctxCause error
-		calls := 0
+		var first shared[*ownership.Claim]
+		var ctxCause shared[error]
 		a := w.join("a", memberOptions{
 			Options: ownership.Options{RebalanceTimeout: 5 * time.Second},
 			handler: func(ctx context.Context, c *ownership.Claim) error {
 				<-ctx.Done()
 				if c.Partition() == 0 {
-					calls++
-					if calls == 1 {
-						claim, ctxCause = c, context.Cause(ctx)
+					if first.get() == nil {
+						first.set(c)
+						ctxCause.set(context.Cause(ctx))
 						<-free
 					}
 				}
@@ -47,11 +46,12 @@ func TestStuckHandler(t *testing.T) {
 		if took < 4500*time.Millisecond || took > 5500*time.Millisecond {
 			t.Errorf("taken after %v", took)
 		}
+		claim := first.get()
 		if claim.Trusted() || !errors.Is(context.Cause(claim.Context()), ownership.ErrLost) || !errors.Is(context.Cause(claim.Context()), ownership.ErrStuck) {
 			t.Errorf("trusted %v, cause %v", claim.Trusted(), context.Cause(claim.Context()))
 		}
-		if !errors.Is(ctxCause, ownership.ErrRevoked) {
-			t.Errorf("handler's cause %v", ctxCause)
+		if !errors.Is(ctxCause.get(), ownership.ErrRevoked) {
+			t.Errorf("handler's cause %v", ctxCause.get())
 		}
 		stuck, ok := errors.AsType[*ownership.StuckError](errors.Join(a.errors()...))
 		if !ok || stuck.Partition != part("t:0") || stuck.For < 5*time.Second {
@@ -119,24 +119,28 @@ func TestHandlerReturns(t *testing.T) {
 				w := newWorld(t)
 				defer w.close()
 				w.assign(map[string]string{"a": "t:0"})
-				var calls []time.Time
-				var tokens []int64
+				type call struct {
+					at    time.Time
+					token int64
+				}
+				var all shared[[]call]
 				a := w.join("a", memberOptions{handler: func(ctx context.Context, c *ownership.Claim) error {
-					calls, tokens = append(calls, time.Now()), append(tokens, c.Token())
-					if len(calls) < 6 {
+					all.set(append(all.get(), call{time.Now(), c.Token()}))
+					if len(all.get()) < 6 {
 						return ret
 					}
 					<-ctx.Done()
 					return nil
 				}})
-				w.within(time.Minute, "six calls", func() bool { return len(calls) == 6 })
+				w.within(time.Minute, "six calls", func() bool { return len(all.get()) == 6 })
+				calls := all.get()
 				for i := 1; i < 6; i++ {
-					pause := calls[i].Sub(calls[i-1])
+					pause := calls[i].at.Sub(calls[i-1].at)
 					if least := 100 * time.Millisecond << (i - 1); pause < least || pause > 2*least+time.Millisecond {
 						t.Errorf("pause %d: %v", i, pause)
 					}
-					if tokens[i] != tokens[0] {
-						t.Errorf("tokens %v", tokens)
+					if calls[i].token != calls[0].token {
+						t.Errorf("calls %v", calls)
 					}
 				}
 				if n := a.told(ownership.ErrHandler); n != 5 {
@@ -267,13 +271,13 @@ func TestStopWithStuckHandler(t *testing.T) {
 		defer w.close()
 		defer close(free)
 		w.assign(map[string]string{"a": "t:0 t:1"})
-		var claim *ownership.Claim
+		var claim shared[*ownership.Claim]
 		a := w.join("a", memberOptions{
 			Options: ownership.Options{StopTimeout: 10 * time.Second},
 			handler: func(ctx context.Context, c *ownership.Claim) error {
 				<-ctx.Done()
 				if c.Partition() == 0 {
-					claim = c
+					claim.set(c)
 					<-free
 				}
 				return nil
@@ -295,7 +299,7 @@ func TestStopWithStuckHandler(t *testing.T) {
 		if !ok || !errors.Is(a.err, ownership.ErrStuck) || stuck.Partition != part("t:0") {
 			t.Errorf("run: %v", a.err)
 		}
-		if claim.Trusted() {
+		if claim.get().Trusted() {
 			t.Error("trusted after run returned")
 		}
 		b.owns(time.Second, "t:0 t:1")

@@ -188,9 +188,6 @@ func (l *loop) onTrust(inc *session.Incarnation, life context.Context) {
 	l.inc, l.zk, l.life = inc, inc, life
 	l.o.log.Info("session trusted", "incarnation", inc.Number(), "session_id", inc.SessionID())
 	for _, p := range l.parts {
-		if p.held == heldOurs {
-			p.held = heldUnsure // somebody may have removed it
-		}
 		p.outdated = false
 	}
 	l.scheduleSweep(inc)

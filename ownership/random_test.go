@@ -97,10 +97,7 @@ func TestRandomSchedules(t *testing.T) {
 					lose(nil)
 				case "kill":
 					if ses := pick().sessionID(); ses != 0 {
-						w.journal.mu.Lock()
-						w.journal.exempt[ses] = true
-						w.journal.mu.Unlock()
-						w.srv.KillSession(ses)
+						w.kill(ses)
 					}
 				case "freeze":
 					w.srv.Freeze()

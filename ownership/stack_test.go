@@ -106,8 +106,7 @@ func TestWithAllocator(t *testing.T) {
 			t.Errorf("claims\n%s\nwere\n%s", got, before)
 		}
 
-		w.journal.exempt[a.sessionID()] = true
-		w.srv.KillSession(a.sessionID())
+		w.kill(a.sessionID())
 		balanced(13*time.Second, "session killed", a, b, c)
 		time.Sleep(10 * time.Second)
 

@@ -294,6 +294,15 @@ func (m *member) sessionID() int64 {
 	return 0
 }
 
+// kill ends a session as an operator would; what its member does until it hears of
+// that is the operator's fault.
+func (w *world) kill(ses int64) {
+	w.journal.mu.Lock()
+	w.journal.exempt[ses] = true
+	w.journal.mu.Unlock()
+	w.srv.KillSession(ses)
+}
+
 // holder returns the session that holds a claim, 0 when nobody does.
 func (w *world) holder(item string) int64 {
 	_, stat, ok := w.srv.Get(owners + "/" + item)
@@ -310,4 +319,22 @@ func items(n int) string {
 		list[i] = fmt.Sprintf("t:%d", i)
 	}
 	return strings.Join(list, " ")
+}
+
+// shared is a value that handlers and the test share.
+type shared[T any] struct {
+	mu sync.Mutex
+	v  T
+}
+
+func (s *shared[T]) set(v T) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.v = v
+}
+
+func (s *shared[T]) get() T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.v
 }
