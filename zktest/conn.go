@@ -69,11 +69,15 @@ func (c *conn) kick() {
 func (c *conn) drop(reset bool) {
 	c.detach()
 	c.once.Do(func() {
-		if l, ok := c.nc.(interface{ SetLinger(sec int) error }); ok && reset {
+		nc := c.nc
+		if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
+			nc = t.NetConn() // TLS would wait to say good-bye
+		}
+		if l, ok := nc.(interface{ SetLinger(sec int) error }); ok && reset {
 			_ = l.SetLinger(0)
 		}
 		close(c.done)
-		_ = c.nc.Close()
+		_ = nc.Close()
 	})
 }
 

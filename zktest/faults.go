@@ -26,7 +26,8 @@ func (l *loss) take() bool {
 
 // Action is what a hook wants done with a request; the zero value executes it as it is.
 type Action struct {
-	// Err answers the request with this error instead of executing it.
+	// Err answers the request with this error instead of executing it. A connect request can't be answered so: it is
+	// never answered.
 	Err Error
 	// Ignore never answers the request and does not execute it; it does not count as a sign of life either.
 	Ignore bool

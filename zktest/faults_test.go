@@ -337,6 +337,30 @@ func TestHook(t *testing.T) {
 	})
 }
 
+// TestHookOnConnect: a hook plays a server with other limits.
+func TestHookOnConnect(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server, _ *zktest.Network, a, _ *zk.Conn) {
+		var asked []time.Duration
+		srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Op == zktest.OpConnect && r.Client == "a" && r.Session == a.SessionID() {
+				asked = append(asked, r.Timeout)
+				r.Timeout = 4 * time.Second
+			}
+			return zktest.Action{}
+		})
+		srv.CutSession(a.SessionID())
+		time.Sleep(2 * time.Second)
+		if got := srv.Sessions()[0].Timeout; got != 4*time.Second || !slices.Equal(asked, []time.Duration{timeout}) {
+			t.Errorf("asked for %v, granted %v", asked, got)
+		}
+		srv.SetHook(nil)
+		srv.Restart(false) // a new leader starts with the timeout of the session's creation
+		if got := srv.Sessions()[0].Timeout; got != timeout {
+			t.Errorf("after a restart: %v", got)
+		}
+	})
+}
+
 // TestNoTouch: what a follower answers before it has told the leader does not put off the session's end.
 func TestNoTouch(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server, nw *zktest.Network, a, b *zk.Conn) {

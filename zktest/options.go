@@ -8,7 +8,7 @@ import (
 // Options configure a [Server]. The zero value is a server like a freshly installed one. Durations are rounded to
 // milliseconds, the unit of the protocol; what is below zero counts as zero.
 type Options struct {
-	// TickTime is ZooKeeper's tickTime: sessions expire in steps of it. 0 means 2 s.
+	// TickTime is ZooKeeper's tickTime: sessions expire in steps of it, counted from the first call of Serve. 0 means 2 s.
 	TickTime time.Duration
 	// MinSessionTimeout is the shortest session timeout granted. 0 means 2 ticks.
 	MinSessionTimeout time.Duration

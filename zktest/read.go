@@ -140,7 +140,7 @@ func (v view) setWatches(s *Server, c *conn, r *Request) {
 		switch n := v.tree.get(path); {
 		case n == nil:
 			tell(eventDeleted, path)
-		case n.stat.Mzxid > r.zxid:
+		case n.stat.Mzxid > r.Zxid:
 			tell(eventData, path)
 		default:
 			v.watch(s.dataWatches, path, c, watchOnce)
@@ -157,7 +157,7 @@ func (v view) setWatches(s *Server, c *conn, r *Request) {
 		switch n := v.tree.get(path); {
 		case n == nil:
 			tell(eventDeleted, path)
-		case n.stat.Pzxid > r.zxid:
+		case n.stat.Pzxid > r.Zxid:
 			tell(eventChildren, path)
 		default:
 			v.watch(s.childWatches, path, c, watchOnce)

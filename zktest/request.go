@@ -1,6 +1,9 @@
 package zktest
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Op is an operation code of ZooKeeper's wire protocol.
 type Op int32
@@ -153,10 +156,11 @@ type Request struct {
 	Watch   bool
 	Ops     []Request // the parts of a multi
 
+	Timeout time.Duration // of a connect request: the session timeout asked for
+	Zxid    int64         // of a connect request: the highest zxid seen; of setWatches: where the watches were
+
 	mode     int32 // of addWatch, removeWatches, checkWatches
 	scheme   string
-	zxid     int64 // relativeZxid of setWatches; the last zxid seen of connect
-	timeout  int32 // of connect
 	password []byte
 	watches  watchLists
 	hello    bool // it is a connection's first packet
@@ -208,7 +212,7 @@ func (r *Request) decodeBody(d *decoder, top bool) {
 		_ = d.int32()
 		r.scheme, r.Data = d.string(), d.bytes()
 	case OpSetWatches, OpSetWatches2:
-		r.zxid = d.int64()
+		r.Zxid = d.int64()
 		w := &r.watches
 		w.data, w.exist, w.child = d.strings(), d.strings(), d.strings()
 		if r.Op == OpSetWatches2 {
@@ -275,7 +279,9 @@ func allowedIn(multi, op Op) bool {
 func decodeConnect(frame []byte) (*Request, error) {
 	d := &decoder{b: frame}
 	_ = d.int32() // protocol version
-	r := &Request{Op: OpConnect, hello: true, zxid: d.int64(), timeout: d.int32(), Session: d.int64(), password: d.bytes()}
+	r := &Request{Op: OpConnect, hello: true, Zxid: d.int64()}
+	r.Timeout = time.Duration(d.int32()) * time.Millisecond
+	r.Session, r.password = d.int64(), d.bytes()
 	if d.err != nil {
 		return nil, d.err
 	}

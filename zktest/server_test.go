@@ -2,8 +2,11 @@ package zktest_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,6 +78,32 @@ func TestClose(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTLS: Serve takes a TLS listener; the client's certificate is nobody to it.
+func TestTLS(t *testing.T) {
+	helper := httptest.NewUnstartedServer(nil)
+	helper.StartTLS() // for its certificate
+	defer helper.Close()
+	nw := zktest.NewNetwork()
+	l, err := nw.Listen("zk")
+	must(t, err)
+	srv := zktest.NewServer(zktest.Options{})
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(tls.NewListener(l, helper.TLS)) }()
+	pool := x509.NewCertPool()
+	pool.AddCert(helper.Certificate())
+	c := connect(t, "zk", func(ctx context.Context, network, address string) (net.Conn, error) {
+		nc, err := nw.Dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return tls.Client(nc, &tls.Config{RootCAs: pool, ServerName: "example.com"}), nil
+	}, timeout)
+	create(t, c, "/x", 0)
+	srv.CutAll()
+	must(t, srv.Close())
+	must(t, <-served)
 }
 
 // TestServeFails: what ends a listener ends Serve.

@@ -81,12 +81,12 @@ func (s *Server) endSession(ses *session, asking *conn) {
 
 // connect answers a connect request. Called with the lock held.
 func (s *Server) connect(c *conn, r *Request) bool {
-	if r.zxid > s.zxid {
+	if r.Zxid > s.zxid {
 		s.set.log.Info("connect request refused: the client has seen a higher zxid", "client", c.client,
-			"seen", r.zxid, "zxid", s.zxid)
+			"seen", r.Zxid, "zxid", s.zxid)
 		return false
 	}
-	c.timeout = min(max(int64(r.timeout), s.set.minTimeout), s.set.maxTimeout)
+	c.timeout = min(max(r.Timeout.Milliseconds(), s.set.minTimeout), s.set.maxTimeout)
 	var ses *session
 	if r.Session == 0 {
 		ses = s.openSession(c.timeout)
