@@ -29,10 +29,10 @@ func copyConfig(user *sarama.Config) (*sarama.Config, error) {
 	c := *user
 	c.Consumer.Interceptors = slices.Clone(c.Consumer.Interceptors)
 	if err := c.Validate(); err != nil {
-		return nil, fmt.Errorf("Config: %w", err)
+		return nil, fmt.Errorf("option Config: %w", err)
 	}
 	if !c.Version.IsAtLeast(minVersion()) {
-		return nil, fmt.Errorf("Config.Version: %s is older than %s", c.Version, minVersion())
+		return nil, fmt.Errorf("option Config.Version: %s is older than %s", c.Version, minVersion())
 	}
 	return &c, nil
 }
@@ -56,7 +56,7 @@ func fetchConfig(c sarama.Config, d *dialer) *sarama.Config {
 	// interceptors run when a message is handed out, not when it is fetched.
 	c.Consumer.MaxProcessingTime = max(c.Consumer.MaxProcessingTime, 4*patience)
 	c.Consumer.Interceptors = nil
-	c.Consumer.Fetch.Max = 0 // with a limit, sarama skips what is larger
+	c.Consumer.Fetch.Max = 0        // with a limit, sarama skips what is larger
 	c.Metadata.RefreshFrequency = 0 // the other client knows; see pollClient
 	return &c
 }

@@ -28,8 +28,10 @@ func (q *errorQueue) put(err error) {
 		default:
 		}
 		select {
-		case <-q.ch:
-			q.dropped()
+		case _, ok := <-q.ch: // not ok can't be: closed is false
+			if ok {
+				q.dropped()
+			}
 		default: // a reader was faster
 		}
 	}

@@ -16,8 +16,9 @@ type fetcher interface {
 	// open starts to read p at offset. It is sarama.ErrOffsetOutOfRange when
 	// Kafka does not have it.
 	open(ctx context.Context, p allocfn.Partition, offset int64) (stream, error)
-	// close ends a stream that open returned, and does not wait: a later open of
-	// the same partition does.
+	// close ends a stream that open returned, and takes what comes from Messages.
+	// The caller goes on reading Errors. It does not wait: a later open of the same
+	// partition does.
 	close(p allocfn.Partition, s stream)
 	// end gives up everything at once and returns when nothing is left.
 	end()
@@ -109,7 +110,11 @@ func (f *kafkaFetcher) open(ctx context.Context, p allocfn.Partition, offset int
 			_ = f.control.RefreshMetadata(p.Topic) // the next try finds the leader
 		}
 		return pc, err
-	}, func(pc sarama.PartitionConsumer) { f.close(p, pc) })
+	}, func(pc sarama.PartitionConsumer) { // nobody wants it any more
+		f.close(p, pc)
+		for range pc.Errors() {
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -124,11 +129,7 @@ func (f *kafkaFetcher) close(p allocfn.Partition, s stream) {
 	s.AsyncClose()
 	f.do.wg.Go(func() {
 		defer close(closed)
-		f.do.wg.Go(func() {
-			for range s.Errors() { //nolint:revive // drained
-			}
-		})
-		for range s.Messages() { //nolint:revive // drained
+		for range s.Messages() {
 		}
 	})
 }

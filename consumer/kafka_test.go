@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"testing"
 	"time"
@@ -23,9 +24,7 @@ func mock(t *testing.T, more map[string]sarama.MockResponse) *sarama.MockBroker 
 		"FindCoordinatorRequest": sarama.NewMockFindCoordinatorResponse(t).SetCoordinator(sarama.CoordinatorGroup, "g", b),
 		"OffsetRequest":          sarama.NewMockOffsetResponse(t).SetOffset("t", 0, sarama.OffsetOldest, 3).SetOffset("t", 0, sarama.OffsetNewest, 9),
 	}
-	for k, v := range more {
-		handlers[k] = v
-	}
+	maps.Copy(handlers, more)
 	b.SetHandlerByMap(handlers)
 	return b
 }
@@ -80,6 +79,7 @@ func TestKafkaClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ignore(s)
 	if m := <-s.Messages(); m.Offset != 3 {
 		t.Errorf("read %d", m.Offset)
 	}
@@ -88,10 +88,19 @@ func TestKafkaClients(t *testing.T) {
 	if err != nil {
 		t.Fatalf("open again: %v", err)
 	}
+	ignore(s)
 	k.fetcher.close(p, s)
 	if _, err := k.fetcher.open(t.Context(), p, 10); !errors.Is(err, sarama.ErrOffsetOutOfRange) {
 		t.Errorf("open beyond the end: %v", err)
 	}
+}
+
+// ignore reads a stream's errors.
+func ignore(s stream) {
+	go func() {
+		for range s.Errors() {
+		}
+	}()
 }
 
 func TestUnknownTopicIsAnError(t *testing.T) {

@@ -51,8 +51,13 @@ func TestMarkRaisesAndResetLowers(t *testing.T) {
 		at   int64
 		want int64
 	}{
-		{b.mark, 9, 10}, {b.mark, 10, 10}, {b.mark, 12, 12}, {b.mark, 11, 12},
-		{b.reset, 13, 12}, {b.reset, 5, 5}, {b.mark, 6, 6},
+		{b.mark, 9, 10},
+		{b.mark, 10, 10},
+		{b.mark, 12, 12},
+		{b.mark, 11, 12},
+		{b.reset, 13, 12},
+		{b.reset, 5, 5},
+		{b.mark, 6, 6},
 	}
 	for i, s := range steps {
 		s.do(s.at, "")

@@ -119,7 +119,7 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 		fail("brokers[%d]: the address is empty", i)
 	}
 	if opts.From != Earliest && opts.From != Latest {
-		fail("From: %d is neither Earliest nor Latest", int(opts.From))
+		fail("option From: %d is neither Earliest nor Latest", int(opts.From))
 	}
 	for _, d := range []struct {
 		field string
@@ -130,7 +130,7 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 		{"CommitInterval", opts.CommitInterval},
 	} {
 		if d.value < 0 {
-			fail("%s: %v is negative", d.field, d.value)
+			fail("option %s: %v is negative", d.field, d.value)
 		}
 	}
 
@@ -138,11 +138,11 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 		opts.Func = allocfn.RoundRobin()
 	}
 	if err := opts.Func.Validate(); err != nil {
-		fail("Func: %w", err)
+		fail("option Func: %w", err)
 	}
 	for i, f := range opts.AlsoFuncs {
 		if err := f.Validate(); err != nil {
-			fail("AlsoFuncs[%d]: %w", i, err)
+			fail("option AlsoFuncs[%d]: %w", i, err)
 		}
 	}
 
@@ -181,10 +181,10 @@ func defaultName(name string) (string, error) {
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return "", fmt.Errorf("Name: the host has no name to take: %w", err)
+		return "", fmt.Errorf("option Name: the host has no name to take: %w", err)
 	}
 	var end [4]byte
-	rand.Read(end[:]) //nolint:errcheck // never fails
+	rand.Read(end[:]) // never fails
 	clean := []byte(host)
 	for i, b := range clean {
 		switch {

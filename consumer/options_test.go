@@ -170,11 +170,8 @@ func TestTwoGroupsShareARegisterer(t *testing.T) {
 			t.Errorf("%s: %v", group, err)
 		}
 	}
-	if err := reg.Register(prometheus.NewCounter(prometheus.CounterOpts{Name: "x", Help: "x"})); err != nil {
-		t.Fatal(err)
-	}
 	taken := prometheus.NewRegistry()
-	taken.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "kiel_consumer_errors_dropped_total", Help: "mine"}))
+	taken.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "kiel_consumer_errors_dropped_total", Help: "Mine.", ConstLabels: prometheus.Labels{"group": "g"}}))
 	if _, err := newMetrics(taken, "g"); err == nil {
 		t.Error("a conflict was not an error")
 	}

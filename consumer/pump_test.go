@@ -29,8 +29,8 @@ func newPump(t *testing.T, limit int) *pumpRig {
 		claim:     &claim{holder: h, out: make(chan *sarama.ConsumerMessage), gate: &gate{stream: s}},
 		limit:     limit,
 		handedOut: func(m *sarama.ConsumerMessage) { r.got = append(r.got, m.Offset) },
-		messages:  prometheus.NewCounter(prometheus.CounterOpts{Name: "m"}),
-		bytes:     prometheus.NewCounter(prometheus.CounterOpts{Name: "b"}),
+		messages:  prometheus.NewCounter(prometheus.CounterOpts{Name: "m_total", Help: "M."}),
+		bytes:     prometheus.NewCounter(prometheus.CounterOpts{Name: "b_total", Help: "B."}),
 	}
 	ctx, stop := context.WithCancelCause(t.Context())
 	r.stop = stop

@@ -43,8 +43,7 @@ func (c *consumption) own(ctx context.Context, h holder) error {
 		err := t.run(ctx)
 		topic = t.topic
 		switch {
-		case ctx.Err() != nil:
-			return nil
+		case ctx.Err() != nil: // err tells the same
 		case errors.Is(err, ErrHandler):
 			c.report(err, p)
 			return errReported
@@ -54,9 +53,7 @@ func (c *consumption) own(ctx context.Context, h holder) error {
 		if time.Since(began) > time.Minute {
 			wait.reset()
 		}
-		if wait.wait(ctx) != nil {
-			return nil
-		}
+		_ = wait.wait(ctx)
 	}
 	return nil
 }
@@ -91,7 +88,7 @@ func (t *term) run(ctx context.Context) error {
 // may come late.
 func (t *term) position(ctx context.Context) (int64, error) {
 	if err := t.catalog.refresh(ctx, time.Second); err != nil {
-		t.log.Warn("topics not described", "error", err) // what is known is good enough
+		t.log.WarnContext(ctx, "topics not described", "error", err) // what is known is good enough
 	}
 	t.topic = t.catalog.id(t.Topic())
 	found, err := t.lookups.get(ctx, t.partition)
@@ -173,8 +170,9 @@ func (t *term) consume(ctx context.Context, s stream, start int64) error {
 	t.watchers.add(t, stop)
 	cl.gate.setUser(t.pauses.has(t.partition))
 
-	pumped := make(chan error, 1)
+	pumped, told := make(chan error, 1), make(chan struct{})
 	t.pumping.Go(func() {
+		defer close(told)
 		for e := range s.Errors() {
 			t.report(e, t.partition)
 		}
@@ -188,10 +186,13 @@ func (t *term) consume(ctx context.Context, s stream, start int64) error {
 	err := t.callHandler(cl)
 	stop(errHandlerReturned)
 	ended := <-pumped
+	if errors.Is(ended, errStreamEnded) {
+		<-told // why it ended
+	}
 	t.watchers.remove(t)
 	t.session.closed(t.partition, cl)
-	if settled := t.ledger.settle(t.holder.Context(), t.book); settled != nil && !errors.Is(settled, errLost) {
-		t.log.Warn("last commit failed", "topic", t.Topic(), "partition", t.Partition(), "error", settled)
+	if settled := t.ledger.settle(t.Context(), t.book); settled != nil && !errors.Is(settled, errLost) {
+		t.log.WarnContext(ctx, "last commit failed", "topic", t.Topic(), "partition", t.Partition(), "error", settled)
 	}
 	switch {
 	case !errors.Is(ended, errHandlerReturned): // Messages was closed first

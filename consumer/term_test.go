@@ -74,8 +74,7 @@ func TestOpeningAndClosingKeepTheirOrder(t *testing.T) {
 func TestLostPartitionCommitsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
-		var r *rig
-		r = newRig(t, func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
+		r := newRig(t, func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
 			for m := range c.Messages() {
 				s.MarkMessage(m, "")
 			}
@@ -219,7 +218,7 @@ func TestStreamThatEndsByItselfIsOpenedAgain(t *testing.T) {
 		boom := errors.New("broker says no")
 		s.errors <- &sarama.ConsumerError{Topic: "t", Err: boom}
 		s.AsyncClose()
-		s = <-r.fetch.streams
+		s = <-r.fetch.streams // opened again after a pause
 		s.send(3)
 		synctest.Wait()
 		h.revoke()

@@ -143,7 +143,7 @@ func TestZombieCommitsNothing(t *testing.T) {
 		r.produce(10, 0)
 		release := make(chan struct{})
 		a := r.member("a", nil)
-		a.h.each = func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) error {
+		a.h.each = func(s sarama.ConsumerGroupSession, _ sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) error {
 			if m.Offset == 5 {
 				<-release // a long pause, in which everything else happens
 			}
@@ -421,7 +421,7 @@ func TestStuckHandlerLosesItsPartition(t *testing.T) {
 		r.produce(10, 0, 1)
 		release := make(chan struct{})
 		a := r.member("a", func(o *consumer.Options) { o.RebalanceTimeout = 5 * time.Second })
-		a.h.each = func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) error {
+		a.h.each = func(s sarama.ConsumerGroupSession, _ sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) error {
 			if m.Offset == 3 {
 				<-release
 			}

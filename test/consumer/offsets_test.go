@@ -54,7 +54,7 @@ func TestManualCommit(t *testing.T) {
 		r.produce(10, 0)
 		manual := func(o *consumer.Options) { o.Config.Consumer.Offsets.AutoCommit.Enable = false }
 		a := r.member("a", manual)
-		a.h.each = func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) error {
+		a.h.each = func(s sarama.ConsumerGroupSession, _ sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) error {
 			s.MarkMessage(m, "")
 			if m.Offset == 5 {
 				s.Commit()

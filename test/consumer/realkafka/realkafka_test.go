@@ -295,7 +295,7 @@ type joiner struct{ joined chan struct{} }
 func (j joiner) Setup(sarama.ConsumerGroupSession) error { close(j.joined); return nil }
 func (joiner) Cleanup(sarama.ConsumerGroupSession) error { return nil }
 func (joiner) ConsumeClaim(_ sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
-	for range c.Messages() { //nolint:revive // drained
+	for range c.Messages() {
 	}
 	return nil
 }
