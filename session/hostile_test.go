@@ -83,6 +83,7 @@ func TestHostileServer(t *testing.T) {
 	}{
 		"length 0":                    {good, always(be(0)), true},
 		"length 8":                    {good, always(append(be(8), make([]byte, 8)...)), true}, // panics go-zookeeper
+		"short ping":                  {good, always(frame(be(-2, 0))), true},
 		"length -1":                   {good, always(be(-1)), true},
 		"length 2^31-1":               {good, always(be(1<<31 - 1)), true},
 		"unknown xid":                 {good, always(frame(be(4711, 0, 1, 0))), true},

@@ -30,6 +30,7 @@ type Session struct {
 	log     *slog.Logger
 	now     clock
 
+	open    bool // what we create is open to the world, because nothing else was said
 	running atomic.Bool
 	wake    chan struct{} // something happened that Run's loop must look at
 	wg      sync.WaitGroup
@@ -62,6 +63,7 @@ type state struct {
 // what it is given and does nothing else; Run connects.
 func New(servers []string, opts Options) (*Session, error) {
 	parsed, err := parseServers(servers)
+	open := opts.ACL == nil && !opts.authenticates()
 	opts = opts.withDefaults()
 	if err := errors.Join(err, opts.validate()); err != nil {
 		return nil, err
@@ -69,6 +71,7 @@ func New(servers []string, opts Options) (*Session, error) {
 	s := &Session{
 		servers: parsed,
 		opts:    opts,
+		open:    open,
 		log:     opts.Logger.With("component", "session"),
 		now:     newClock(),
 		wake:    make(chan struct{}, 1),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -228,7 +229,8 @@ func TestExpiry(t *testing.T) {
 // Attack 2: requests that wait while the link is down must not run in the next session.
 func TestRequestsDieWithTheirSession(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		m := w.start("a", nil)
+		// Run is late to notice the expiry, so that the old client has all the time it wants to go on.
+		m := w.start("a", func(o *session.Options) { o.Logger = slog.New(slowHandler{o.Logger.Handler()}) })
 		inc := m.incarnation()
 		if _, err := inc.Create(t.Context(), "/claim", nil, session.Ephemeral); err != nil {
 			t.Fatal(err)
@@ -257,6 +259,20 @@ func TestRequestsDieWithTheirSession(t *testing.T) {
 			t.Errorf("another's claim is gone, session %x deleted it", again.SessionID())
 		}
 	})
+}
+
+// slowHandler takes 5 s to log that a session expired.
+type slowHandler struct{ slog.Handler }
+
+func (h slowHandler) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "session expired" {
+		time.Sleep(5 * time.Second)
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h slowHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return slowHandler{h.Handler.WithAttrs(attrs)}
 }
 
 // Attack 3: what a caller gave up on may still happen, and is said to.

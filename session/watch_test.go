@@ -109,11 +109,11 @@ func TestWatchWakesOnTheEndOfTrust(t *testing.T) {
 			t.Fatal(err)
 		}
 		proofsFail(w, true)
-		// The proofs stop at once. Watches set shortly before trust ends, so that they are younger than T then.
-		time.Sleep(timeout / 3)
+		// After T/2 without proofs the connection is dropped, after 2/3 T trust ends. These are set in between.
+		time.Sleep(timeout/2 + 100*time.Millisecond)
 		data, children, exists := watches(t, inc)
 		for _, watch := range []*session.Watch{data, children, exists} {
-			elapsed(t, "watch", watch.C(), 2*timeout/3)
+			elapsed(t, "watch", watch.C(), timeout/6)
 		}
 		<-inc.Context().Done()
 		late, _, _ := watches(t, inc)
