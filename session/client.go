@@ -103,7 +103,8 @@ func newClient(ctx context.Context, s *Session) (*client, error) {
 	c.zk = conn
 	go func() { // end waits for it, if go-zookeeper lets it end
 		defer close(c.drained)
-		for range events { //nolint:revive // all that matters comes through event
+		for range events {
+			continue // all that matters comes through event
 		}
 	}()
 	return c, nil
@@ -179,7 +180,7 @@ func (c *client) dialTarget(ctx context.Context, t target) (net.Conn, error) {
 func (c *client) handshakeCap() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return min(max(shortCap, 2*c.rtt)*c.hosts.patience(), c.trust.timeout/4)
+	return min(c.hosts.patience(max(shortCap, 2*c.rtt)), c.trust.timeout/4)
 }
 
 // attemptFailed notes why a connection could not be had.

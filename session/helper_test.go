@@ -113,7 +113,7 @@ func must[T any](t *testing.T) func(v T, err error) T {
 func wantErr(t *testing.T, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
-		t.Errorf("%s: %v, want %v", what, err, want)
+		t.Fatalf("%s: %v, want %v", what, err, want)
 	}
 }
 

@@ -34,7 +34,7 @@ func frame(parts ...[]byte) []byte {
 }
 
 // grant is a connect reply.
-func grant(timeout int32, password int32) []byte {
+func grant(timeout, password int32) []byte {
 	return frame(be(0, timeout), be(0, 77), be(password), make([]byte, 16))
 }
 

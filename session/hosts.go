@@ -93,9 +93,10 @@ func (h *hosts) next(ctx context.Context) (target, error) {
 	return t, nil
 }
 
-// patience is how much longer than usual to wait for an answer: it doubles when every server in turn was too slow.
-func (h *hosts) patience() time.Duration {
-	return 1 << min(int(h.timeouts.Load())/len(h.servers), 8)
+// patience is how long to wait for an answer when usually it is d: twice as long for each time that every server in turn
+// was too slow.
+func (h *hosts) patience(d time.Duration) time.Duration {
+	return d << min(int(h.timeouts.Load())/len(h.servers), 8)
 }
 
 func (h *hosts) fill(ctx context.Context) {
@@ -132,7 +133,7 @@ func (h *hosts) lookup(ctx context.Context, host string) []string {
 	defer cancel()
 	addresses, err := h.resolve(ctx, host)
 	if err != nil || len(addresses) == 0 {
-		h.c.log.Debug("name not resolved", keyHost, host, keyError, err)
+		h.c.log.DebugContext(ctx, "name not resolved", keyHost, host, keyError, err)
 		h.c.s.note(err)
 		return h.known[host]
 	}

@@ -19,12 +19,20 @@ type Op struct {
 
 // CreateOp makes a znode with the options' ACL. Data nil is stored as empty.
 func CreateOp(path string, data []byte, mode Mode) Op {
-	return Op{op: opCreate, path: path, data: data, mode: mode}
+	return Op{op: opCreate, path: path, data: stored(data), mode: mode}
 }
 
 // SetOp writes a znode's data if it has that version; -1 is any. Data nil is stored as empty.
 func SetOp(path string, data []byte, version int32) Op {
-	return Op{op: opSetData, path: path, data: data, version: version}
+	return Op{op: opSetData, path: path, data: stored(data), version: version}
+}
+
+// stored returns data as it is to be stored: on the wire nil is something else than empty.
+func stored(data []byte) []byte {
+	if data == nil {
+		return []byte{}
+	}
+	return data
 }
 
 // DeleteOp deletes a znode if it has that version; -1 is any.
@@ -81,15 +89,12 @@ func (o Op) check() error {
 
 // request is the operation as go-zookeeper wants it.
 func (o Op) request(c *client) any {
-	path, data := c.full(o.path), o.data
-	if data == nil {
-		data = []byte{}
-	}
+	path := c.full(o.path)
 	switch o.op {
 	case opCreate:
-		return &zk.CreateRequest{Path: path, Data: data, Acl: c.opts.ACL, Flags: int32(o.mode)}
+		return &zk.CreateRequest{Path: path, Data: o.data, Acl: c.opts.ACL, Flags: int32(o.mode)}
 	case opSetData:
-		return &zk.SetDataRequest{Path: path, Data: data, Version: o.version}
+		return &zk.SetDataRequest{Path: path, Data: o.data, Version: o.version}
 	case opDelete:
 		return &zk.DeleteRequest{Path: path, Version: o.version}
 	default:
@@ -102,7 +107,11 @@ func (i *Incarnation) Multi(ctx context.Context, ops ...Op) ([]OpResult, error) 
 	if len(ops) == 0 {
 		return nil, nil
 	}
-	return i.write(ctx, "multi", ops, func(conn *zk.Conn, requests []any) ([]OpResult, error) {
+	requests := make([]any, len(ops))
+	for at, o := range ops {
+		requests[at] = o.request(i.c)
+	}
+	return i.write(ctx, "multi", ops, func(conn *zk.Conn) ([]OpResult, error) {
 		replies, err := conn.Multi(requests...)
 		if err != nil {
 			for at, r := range replies {
@@ -123,19 +132,18 @@ func (i *Incarnation) Multi(ctx context.Context, ops ...Op) ([]OpResult, error) 
 	})
 }
 
-// write checks operations, makes a request of them and keeps the books of ephemeral znodes.
+// write checks operations, sends them and keeps the books of ephemeral znodes.
 func (i *Incarnation) write(ctx context.Context, name string, ops []Op,
-	send func(conn *zk.Conn, requests []any) ([]OpResult, error),
+	send func(conn *zk.Conn) ([]OpResult, error),
 ) ([]OpResult, error) {
 	c := i.c
 	first := ops[0].path
-	requests, ephemerals := make([]any, len(ops)), []ephemeral(nil)
+	var ephemerals []ephemeral
 	size := requestHeaderSize + multiHeaderSize
-	for at, o := range ops {
+	for _, o := range ops {
 		if err := o.check(); err != nil {
 			return nil, failure(name, o.path, err)
 		}
-		requests[at] = o.request(c)
 		size += o.size(c.opts.ACL, len(c.opts.Chroot)) + multiHeaderSize
 		if o.op == opCreate && o.mode.ephemeral() {
 			ephemerals = append(ephemerals, ephemeral{path: c.full(o.path), sequential: o.mode.sequential()})
@@ -149,7 +157,7 @@ func (i *Incarnation) write(ctx context.Context, name string, ops []Op,
 	if err != nil {
 		return nil, failure(name, first, err)
 	}
-	results, err := call(ctx, c, true, func(conn *zk.Conn) ([]OpResult, error) { return send(conn, requests) })
+	results, err := call(ctx, c, true, send)
 	switch {
 	case err == nil:
 		i.settle(reserved, ops, results)

@@ -181,9 +181,9 @@ func (i *Incarnation) Sync(ctx context.Context, path string) error {
 // Create makes a znode with the options' ACL and returns its path, which for a sequential one has a number at its end.
 // The parent must exist. Data nil is stored as empty.
 func (i *Incarnation) Create(ctx context.Context, path string, data []byte, mode Mode) (string, error) {
-	results, err := i.write(ctx, "create", []Op{CreateOp(path, data, mode)}, func(conn *zk.Conn, ops []any) ([]OpResult, error) {
-		r := ops[0].(*zk.CreateRequest) //nolint:forcetypeassert // CreateOp makes it
-		created, err := conn.Create(r.Path, r.Data, r.Flags, r.Acl)
+	op := CreateOp(path, data, mode)
+	results, err := i.write(ctx, "create", []Op{op}, func(conn *zk.Conn) ([]OpResult, error) {
+		created, err := conn.Create(i.c.full(path), op.data, int32(mode), i.c.opts.ACL)
 		return []OpResult{{Path: created}}, err
 	})
 	if err != nil {
@@ -195,9 +195,9 @@ func (i *Incarnation) Create(ctx context.Context, path string, data []byte, mode
 // Set writes a znode's data if it has that version; -1 is any. It returns the new metadata. Data nil is stored as
 // empty.
 func (i *Incarnation) Set(ctx context.Context, path string, data []byte, version int32) (Stat, error) {
-	results, err := i.write(ctx, "set", []Op{SetOp(path, data, version)}, func(conn *zk.Conn, ops []any) ([]OpResult, error) {
-		r := ops[0].(*zk.SetDataRequest) //nolint:forcetypeassert // SetOp makes it
-		stat, err := conn.Set(r.Path, r.Data, r.Version)
+	op := SetOp(path, data, version)
+	results, err := i.write(ctx, "set", []Op{op}, func(conn *zk.Conn) ([]OpResult, error) {
+		stat, err := conn.Set(i.c.full(path), op.data, version)
 		if err != nil {
 			return nil, err
 		}
@@ -211,9 +211,8 @@ func (i *Incarnation) Set(ctx context.Context, path string, data []byte, version
 
 // Delete deletes a znode if it has that version; -1 is any.
 func (i *Incarnation) Delete(ctx context.Context, path string, version int32) error {
-	_, err := i.write(ctx, "delete", []Op{DeleteOp(path, version)}, func(conn *zk.Conn, ops []any) ([]OpResult, error) {
-		r := ops[0].(*zk.DeleteRequest) //nolint:forcetypeassert // DeleteOp makes it
-		return []OpResult{{}}, conn.Delete(r.Path, r.Version)
+	_, err := i.write(ctx, "delete", []Op{DeleteOp(path, version)}, func(conn *zk.Conn) ([]OpResult, error) {
+		return []OpResult{{}}, conn.Delete(i.c.full(path), version)
 	})
 	return err
 }

@@ -30,10 +30,10 @@ func (s *Session) Run(ctx context.Context) error {
 	}
 	defer s.wg.Wait()
 	if s.open {
-		s.log.Warn("znodes will be open to everybody, since neither credentials nor an acl are given")
+		s.log.WarnContext(ctx, "znodes will be open to everybody, since neither credentials nor an acl are given")
 	}
 	if len(s.opts.Auth) > 0 && s.opts.TLS == nil {
-		s.log.Warn("credentials are sent in clear, since there is no tls")
+		s.log.WarnContext(ctx, "credentials are sent in clear, since there is no tls")
 	}
 	r := &runner{s: s, life: context.WithoutCancel(ctx), stop: ctx.Done()}
 	for short := 0; ; {

@@ -707,8 +707,7 @@ func (c *mitmConn) Read(b []byte) (int, error) {
 func TestTimeoutChanges(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		granted, asked := []byte{0, 0, 0x17, 0x70}, [][]byte(nil) // 6000
-		var m *member
-		m = w.start("a", func(o *session.Options) {
+		m := w.start("a", func(o *session.Options) {
 			o.Timeout = 8 * time.Second
 			o.Dial = mitm(o.Dial,
 				func(b []byte) { asked = append(asked, slices.Clone(b[16:20])) },
@@ -849,7 +848,7 @@ func TestClockJumps(t *testing.T) {
 		<-inc.Context().Done()
 		wantErr(t, "cause", context.Cause(inc.Context()), session.ErrTrustLost)
 		begun = time.Now()
-		inc = m.incarnation()
+		m.incarnation()
 		if took := time.Since(begun); took > timeout/2 {
 			t.Errorf("trusted again after %v", took)
 		}
