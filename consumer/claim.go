@@ -3,6 +3,8 @@ package consumer
 import (
 	"context"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/IBM/sarama"
 )
@@ -36,6 +38,24 @@ type claim struct {
 	initial int64
 	out     chan *sarama.ConsumerMessage
 	gate    *gate
+
+	offered atomic.Int64 // the offset after the message that is offered
+	told    atomic.Int64 // the offset after the last message that the observer knows of
+}
+
+// patienceWithObserver bounds waitTold.
+const patienceWithObserver = 100 * time.Millisecond
+
+// waitTold waits until the observer knows of the messages before offset, if they
+// were handed out: a handler may mark one before the pump, which has handed it
+// out, comes to say so.
+func (c *claim) waitTold(offset int64) {
+	for end := time.Now().Add(patienceWithObserver); c.told.Load() < offset && offset <= c.offered.Load(); {
+		if time.Now().After(end) {
+			return // marked without having been taken
+		}
+		<-time.After(50 * time.Microsecond)
+	}
 }
 
 // InitialOffset returns the offset of the first message asked for.

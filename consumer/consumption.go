@@ -51,7 +51,11 @@ func (c *consumption) observe(e Event) {
 		return
 	}
 	switch e.Kind {
-	case Opened, Message, Committed:
+	case Opened, Message:
+	case Committed:
+		if cl := c.session.claim(allocfn.Partition{Topic: e.Topic, ID: e.Partition}); cl != nil {
+			cl.waitTold(e.Offset)
+		}
 	default:
 		e.Offset = -1
 	}

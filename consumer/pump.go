@@ -68,6 +68,7 @@ func (p *pump) run(ctx context.Context) error {
 			to, head = p.claim.out, q.head()
 			if !ready {
 				p.prepare(head)
+				p.claim.offered.Store(head.Offset + 1)
 				ready = true
 			}
 		} else if closed {
@@ -93,6 +94,7 @@ func (p *pump) run(ctx context.Context) error {
 			p.messages.Inc()
 			p.bytes.Add(float64(len(head.Key) + len(head.Value)))
 			p.handedOut(head)
+			p.claim.told.Store(head.Offset + 1)
 		case <-timer:
 			timer = nil
 			p.claim.gate.setFull(true)

@@ -88,6 +88,13 @@ func (s *groupSession) closed(p allocfn.Partition, c *claim) {
 	}
 }
 
+// claim returns the claim of an open partition, or nil.
+func (s *groupSession) claim(p allocfn.Partition) *claim {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open[p]
+}
+
 func (s *groupSession) recount() {
 	ps := slices.Collect(maps.Keys(s.open))
 	s.claims = byTopic(ps)

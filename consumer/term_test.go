@@ -363,6 +363,40 @@ func TestSessionLooksLikeSaramas(t *testing.T) {
 	})
 }
 
+func TestObserverHearsOfAMessageBeforeItsCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, h := tp("t", 0), newHolder(t, tp("t", 0))
+		r := newRig(t, func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
+			for m := range c.Messages() {
+				s.MarkMessage(m, "")
+				s.Commit()
+			}
+			return nil
+		}, nil)
+		record := r.observer
+		r.observer = func(e Event) {
+			if e.Kind == Message {
+				time.Sleep(10 * time.Millisecond) // the commit is faster
+			}
+			record(e)
+		}
+		done := make(chan error)
+		go func() { done <- r.own(h.work, h) }()
+		s := <-r.fetch.streams
+		s.send(0, 1)
+		time.Sleep(time.Second)
+		h.revoke()
+		<-done
+		want := []string{
+			line("committed", p, 0), line("opened", p, 0), line("message", p, 0), line("committed", p, 1),
+			line("message", p, 1), line("committed", p, 2),
+		}
+		if got := r.kinds(p); !slices.Equal(got, want) {
+			t.Errorf("got  %v\nwant %v", got, want)
+		}
+	})
+}
+
 func TestPauseReachesOnlyWhatIsOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolder(t, tp("t", 0))
