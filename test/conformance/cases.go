@@ -96,7 +96,7 @@ func (target Target) slack() time.Duration {
 // caseExpiry: a session of timeout T that falls silent ends between T and T plus one tick after its last packet, and so do
 // its ephemerals, for others to see.
 func caseExpiry(t *testing.T, target Target, srv *Server) {
-	const timeout = 3 * TickTime
+	const timeout = 6 * TickTime
 	watcher := connect(t, srv, hello{timeout: 20 * TickTime})
 	silent := connect(t, srv, hello{timeout: timeout})
 	must(t, asError(do(t, silent, zktest.OpCreate, bodyCreate("/expiry", 1))))
@@ -130,7 +130,7 @@ func asError(code zktest.Error) error {
 
 // caseExpiryPutOff: any request keeps a session alive, not only pings.
 func caseExpiryPutOff(t *testing.T, _ Target, srv *Server) {
-	w := connect(t, srv, hello{timeout: 2 * TickTime})
+	w := connect(t, srv, hello{timeout: 10 * TickTime})
 	ops := []struct {
 		op   zktest.Op
 		body *encoder
@@ -141,8 +141,8 @@ func caseExpiryPutOff(t *testing.T, _ Target, srv *Server) {
 		{zktest.OpPing, new(encoder)},
 		{zktest.OpSetWatches, new(encoder).int64(0).strings(nil).strings(nil).strings(nil)},
 	}
-	for i := range 10 {
-		<-time.After(3 * TickTime / 2)
+	for i := range len(ops) {
+		<-time.After(6 * TickTime)
 		if code := do(t, w, ops[i%len(ops)].op, ops[i%len(ops)].body); code != 0 && code != zktest.ErrNoNode {
 			t.Errorf("%v: %v", ops[i%len(ops)].op, code)
 		}
@@ -454,7 +454,7 @@ func caseClientExpired(t *testing.T, _ Target, srv *Server) {
 		defer mu.Unlock()
 		cutOff = v
 	}
-	c, other := newClient(t, &lossy, 3*TickTime), newClient(t, srv, 20*TickTime)
+	c, other := newClient(t, &lossy, 8*TickTime), newClient(t, srv, 20*TickTime)
 	_, err := c.Create("/expired", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 	must(t, err)
 	_, _, gone, err := other.ExistsW("/expired")
