@@ -31,7 +31,6 @@ type brain struct {
 	stopped chan struct{}
 	once    sync.Once
 	done    chan struct{}
-	last    *session.Incarnation
 }
 
 func newBrain(ses *session.Session, group, name string) *brain {

@@ -230,7 +230,11 @@ func TestThousandPartitions(t *testing.T) {
 	})
 }
 
-const opMulti = 14
+// Operations, by ZooKeeper's numbers.
+const (
+	opGet   = 4
+	opMulti = 14
+)
 
 // Some of a batch are held by another: the others are claimed at once.
 func TestForeignInTheBatch(t *testing.T) {

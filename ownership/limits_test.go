@@ -47,7 +47,7 @@ kiel_unclaimed_partitions{group="g",reason="stuck"} 0
 		}
 		var rest []string // as many as there is room for, but not the same
 		owned := a.owned()
-		for _, item := range strings.Fields(items(10)) {
+		for item := range strings.FieldsSeq(items(10)) {
 			if !strings.Contains(owned, item) || len(rest) < 5 {
 				rest = append(rest, item)
 			}

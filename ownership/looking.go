@@ -122,10 +122,10 @@ func (k *keeper) await(ctx context.Context, inc *session.Incarnation, id allocfn
 func (k *keeper) watch(ctx context.Context, inc *session.Incarnation, id allocfn.Partition, token int64, verified func()) error {
 	for {
 		watches, err := k.verify(ctx, inc, id, token)
-		switch {
-		case ctx.Err() != nil, errors.Is(err, session.ErrSessionExpired), errors.Is(err, session.ErrClosed):
-			return nil
-		case err != nil:
+		if err != nil {
+			if ended(ctx) || errors.Is(err, session.ErrSessionExpired) || errors.Is(err, session.ErrClosed) {
+				err = nil
+			}
 			return err
 		}
 		if verified != nil {
@@ -139,9 +139,18 @@ func (k *keeper) watch(ctx context.Context, inc *session.Incarnation, id allocfn
 		}
 		watches[0].Stop()
 		watches[1].Stop()
-		if ctx.Err() != nil {
+		if ended(ctx) {
 			return nil
 		}
+	}
+}
+
+func ended(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return true
+	default:
+		return false
 	}
 }
 

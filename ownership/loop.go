@@ -151,7 +151,7 @@ func (l *loop) followSession(ctx context.Context) {
 			return
 		}
 		life, end := context.WithCancelCause(l.base)
-		l.post(func() { l.onTrust(inc, life) })
+		l.post(func() { l.onTrust(life, inc) })
 		select {
 		case <-inc.Context().Done():
 			cause := fmt.Errorf("%w: %w", ErrLost, context.Cause(inc.Context()))
@@ -177,7 +177,7 @@ func (l *loop) onSessionEnd(err error) {
 }
 
 // onTrust: an incarnation began.
-func (l *loop) onTrust(inc *session.Incarnation, life context.Context) {
+func (l *loop) onTrust(life context.Context, inc *session.Incarnation) {
 	if l.zk == nil || l.zk.SessionID() != inc.SessionID() {
 		for _, p := range l.parts {
 			p.held, p.badSince = heldNot, time.Time{} // whatever stood, stood in a session that is over
@@ -186,7 +186,7 @@ func (l *loop) onTrust(inc *session.Incarnation, life context.Context) {
 		clear(l.sent)
 	}
 	l.inc, l.zk, l.life = inc, inc, life
-	l.o.log.Info("session trusted", "incarnation", inc.Number(), "session_id", inc.SessionID())
+	l.o.log.InfoContext(life, "session trusted", "incarnation", inc.Number(), "session_id", inc.SessionID())
 	for _, p := range l.parts {
 		p.outdated = false
 	}
