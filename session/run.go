@@ -214,8 +214,13 @@ func (r *runner) look(n *round) (time.Duration, error) {
 		n.due = now.add(timeout / 6)
 		c.prove(now)
 	}
-	// A server may be cut off from the others and go on answering all but proofs: try another while trust lasts.
-	if stale := newest.add(timeout / 2); proven && stale.reached(now) && upSince.add(timeout/3).reached(now) {
+	// A server may be cut off from the others and go on answering all but proofs. Try another one while trust lasts; and
+	// after that, now and then.
+	patience := timeout
+	if r.inc != nil {
+		patience = timeout / 3
+	}
+	if proven && now.mono-newest.mono >= timeout/2 && now.mono-upSince.mono >= patience {
 		c.drop(errStale)
 	}
 	return min(next, n.due.until(now)), nil
