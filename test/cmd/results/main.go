@@ -161,7 +161,9 @@ func (r *report) unfinished(pkg string) []test {
 
 func (r *report) print(lines []string) {
 	for _, line := range lines {
-		fmt.Fprint(r.out, line)
+		if line != "FAIL\n" && !strings.HasPrefix(line, "FAIL\t") { // we say it ourselves
+			fmt.Fprint(r.out, line)
+		}
 	}
 }
 
