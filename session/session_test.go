@@ -257,6 +257,7 @@ func TestRequestsDieWithTheirSession(t *testing.T) {
 		}
 		m.link.Refuse()
 		m.link.Cut()
+		synctest.Wait() // until the client knows
 		ours, raw := make(chan error, 1), make(chan error, 1)
 		go func() { ours <- inc.Delete(t.Context(), "/claim", -1) }()
 		go func() { raw <- session.Raw(inc).Delete("/claim", -1) }() // past our own gate, into go-zookeeper's queue
