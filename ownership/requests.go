@@ -19,9 +19,11 @@ func (l *loop) flush() {
 	}
 }
 
-// ready says whether there is a batch for a worker. While all are at work the
-// next batch grows.
-func (q *queue) ready() bool { return len(q.parts) > 0 && q.workers < workers }
+// ready says whether there is a batch for a worker: whatever there is when none is
+// at work, else a full one. Meanwhile the next batch grows.
+func (q *queue) ready() bool {
+	return len(q.parts) > 0 && q.workers == 0 || len(q.parts) >= batchSize && q.workers < workers
+}
 
 // take takes the next batch out, of those parts of which still is true. The others are stepped.
 func (l *loop) take(q *queue, still func(*part) bool) []*part {

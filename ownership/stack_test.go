@@ -8,6 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
@@ -27,7 +30,7 @@ func (w *world) joinFull(name string, partitions []int32, opts ownership.Options
 	if err != nil {
 		w.t.Fatalf("session: %v", err)
 	}
-	alloc, err := allocator.New(ses, "g", name, allocator.Options{Seed: map[string][]int32{"t": partitions}})
+	alloc, err := allocator.New(ses, "g", name, allocator.Options{Seed: map[string][]int32{"t": partitions}, Registerer: opts.Registerer})
 	if err != nil {
 		w.t.Fatalf("allocator: %v", err)
 	}
@@ -80,7 +83,8 @@ func TestWithAllocator(t *testing.T) {
 			})
 			t.Logf("%s: all owned after %v", what, took)
 		}
-		a := w.joinFull("a", seed, ownership.Options{})
+		reg := prometheus.NewPedanticRegistry()
+		a := w.joinFull("a", seed, ownership.Options{Registerer: reg})
 		balanced(10*time.Second, "first member", a)
 		time.Sleep(10 * time.Second)
 		b := w.joinFull("b", seed, ownership.Options{})
@@ -109,6 +113,14 @@ func TestWithAllocator(t *testing.T) {
 		w.kill(a.sessionID())
 		balanced(13*time.Second, "session killed", a, b, c)
 		time.Sleep(10 * time.Second)
+
+		// The stages of a rebalance are in one metric, whoever measures them.
+		if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
+			t.Errorf("lint: %v, %v", problems, err)
+		}
+		if n, err := testutil.GatherAndCount(reg, "kiel_rebalance_duration_seconds"); err != nil || n < 3 {
+			t.Errorf("%d stages, %v", n, err)
+		}
 
 		began := time.Now()
 		if err := b.owner.Stop(context.Background()); err != nil {
