@@ -35,12 +35,12 @@ func TestTrustEnd(t *testing.T) {
 		"regular proofs":                  {[]func(*trust){connect(0, T), prove(1, 2, 3)}, 7},
 		"an irregular proof":              {[]func(*trust){connect(0, T), prove(1, 2, 2.5)}, 6},
 		"answers out of order":            {[]func(*trust){connect(0, T), prove(3, 1, 2)}, 7},
-		"frozen for 2.9 s (attack 4)":     {[]func(*trust){connect(0, T), prove(1, 2, 4.9)}, 7},
-		"frozen for 3.4 s (attack 4)":     {[]func(*trust){connect(0, T), prove(1, 2, 5.4)}, 7},
-		"frozen for 3.7 s (attack 4)":     {[]func(*trust){connect(0, T), prove(1, 2, 5.7)}, 7},
+		"frozen for 2.9 s":                {[]func(*trust){connect(0, T), prove(1, 2, 4.9)}, 7},
+		"frozen for 3.4 s":                {[]func(*trust){connect(0, T), prove(1, 2, 5.4)}, 7},
+		"frozen for 3.7 s":                {[]func(*trust){connect(0, T), prove(1, 2, 5.7)}, 7},
 		"and proven again":                {[]func(*trust){connect(0, T), prove(1, 2, 5.7, 6.7)}, 10.7},
 		"connect request sent, T 6":       {[]func(*trust){connect(0, T), prove(1, 2), writing(2.5)}, 6},
-		"connect request sent, T 30":      {[]func(*trust){connect(0, 30*time.Second), prove(5, 10), writing(11)}, 15}, // attack 5
+		"connect request sent, T 30":      {[]func(*trust){connect(0, 30*time.Second), prove(5, 10), writing(11)}, 15},
 		"the first of several counts":     {[]func(*trust){connect(0, 30*time.Second), prove(5, 10), writing(11), writing(14)}, 15},
 		"answered with the same T":        {[]func(*trust){connect(0, 30*time.Second), prove(5, 10), writing(11), connect(11, 30*time.Second)}, 30},
 		"answered with a smaller T":       {[]func(*trust){connect(0, 30*time.Second), prove(5, 10), writing(11), connect(11, 4*time.Second)}, 10 + 4*2./3},
@@ -130,7 +130,7 @@ func TestIncarnationStaysLost(t *testing.T) {
 	}
 }
 
-// A random ensemble, as attack 4 describes it: answers to proofs say that the leader held the session alive, but its
+// A random ensemble. Answers to proofs say that the leader held the session alive, but its
 // timer is reset only by a connect request, and by the follower's reports of what it heard since the last one. At a
 // random moment everything is cut. Trust must end before the leader's timer runs out.
 func TestTrustEndsBeforeTheLeadersTimer(t *testing.T) {

@@ -1,0 +1,274 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+func TestSuspendedIsNotLost(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		m := w.start("a", nil)
+		inc := m.incarnation()
+		m.link.Refuse()
+		m.link.Cut()
+		time.Sleep(timeout / 2)
+		if got := m.Stats().State; got != "suspended" || !inc.Trusted() {
+			t.Errorf("state %q, trusted %v", got, inc.Trusted())
+		}
+		m.link.Heal()
+		time.Sleep(timeout)
+		if got := m.Stats(); got.State != "connected" || got.Reconnects != 1 || got.Incarnation != 1 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// Leaders are elected within about half a second; the session is to be back soon after.
+func TestReconnectIsQuick(t *testing.T) {
+	worst := time.Duration(0)
+	for range 10 {
+		bubble(t, func(t *testing.T, w *world) {
+			m := w.start("a", nil)
+			inc := m.incarnation()
+			time.Sleep(2 * time.Second)
+			start := time.Now()
+			w.srv.RefuseHandshakes(true)
+			w.srv.CutAll()
+			time.AfterFunc(400*time.Millisecond, func() { w.srv.RefuseHandshakes(false) })
+			if _, _, err := inc.Get(t.Context(), "/"); err != nil {
+				t.Fatal(err)
+			}
+			worst = max(worst, time.Since(start))
+		})
+	}
+	t.Logf("longest gap %v when servers refuse for 400 ms", worst)
+	if worst > 600*time.Millisecond {
+		t.Error("too long")
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		m := w.start("a", nil)
+		inc := m.incarnation()
+		_, _, watch, err := inc.ExistsW(t.Context(), "/a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.srv.KillSession(inc.SessionID())
+		elapsed(t, "context", inc.Context().Done(), time.Second)
+		wantErr(t, "cause", context.Cause(inc.Context()), session.ErrSessionExpired)
+		elapsed(t, "watch", watch.C(), time.Second)
+		start := time.Now()
+		again := m.incarnation()
+		t.Logf("new session after %v", time.Since(start))
+		if again.Number() != 2 || again.SessionID() == inc.SessionID() || m.Stats().Expirations != 1 {
+			t.Errorf("incarnation %d, %+v", again.Number(), m.Stats())
+		}
+		_, _, err = inc.Get(t.Context(), "/")
+		wantErr(t, "read in the old session", err, session.ErrSessionExpired)
+		_, err = inc.Create(t.Context(), "/a", nil, session.Ephemeral)
+		wantErr(t, "write in the old session", err, session.ErrSessionExpired)
+		if errors.Is(err, session.ErrUncertain) {
+			t.Error("a write that was never sent is called uncertain")
+		}
+		// Again and again, and while it recovers.
+		for range 5 {
+			inc := m.incarnation()
+			w.srv.KillSession(inc.SessionID())
+			<-inc.Context().Done()
+			for range 10 {
+				for _, info := range w.srv.Sessions() {
+					w.srv.KillSession(info.ID)
+				}
+				time.Sleep(7 * time.Millisecond)
+			}
+		}
+		start = time.Now()
+		if got := m.incarnation().Number(); got < 7 {
+			t.Errorf("incarnation %d", got)
+		}
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("back after %v", took)
+		}
+	})
+}
+
+// Servers that come back with empty data turn the old client away for ever.
+func TestServersLoseTheirData(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		m := w.start("a", func(o *session.Options) { o.Chroot = "/app" })
+		inc := m.incarnation()
+		for i := range 50 {
+			if _, err := inc.Create(t.Context(), fmt.Sprintf("/n%d", i), nil, session.Ephemeral); err != nil {
+				t.Fatal(err)
+			}
+		}
+		start := time.Now()
+		w.srv.Restart(true)
+		<-inc.Context().Done()
+		again := m.incarnation()
+		if err := again.EnsurePath(t.Context(), "/rebuilt"); err != nil {
+			t.Fatal(err)
+		}
+		took := time.Since(start)
+		t.Logf("rebuilt after %v", took)
+		if took > 17*time.Second {
+			t.Error("too late")
+		}
+		if got := m.Stats(); got.Replaced != 1 || again.SessionID() == inc.SessionID() {
+			t.Errorf("%+v", got)
+		}
+		if _, _, there := w.srv.Get("/app/rebuilt"); !there {
+			t.Error("not under the chroot")
+		}
+	})
+}
+
+func TestOutages(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault, heal func(w *world)
+		length      time.Duration
+		sameSession bool
+	}{
+		"servers down for 2 T": {
+			func(w *world) { w.srv.Down() }, func(w *world) { w.srv.Restart(false) }, 2 * timeout, true,
+		},
+		"quorum lost for 2 T": {
+			func(w *world) { w.srv.RefuseHandshakes(true); w.srv.CutAll(); w.srv.FreezeClock() },
+			func(w *world) { w.srv.RefuseHandshakes(false); w.srv.Thaw() }, 2 * timeout, true,
+		},
+		"machines down for a minute": {
+			func(w *world) { w.net.Refuse(); w.srv.Down() }, func(w *world) { w.srv.Restart(false); w.net.Heal() }, time.Minute, true,
+		},
+		"member cut off for 2 T": {
+			func(w *world) { w.net.Refuse(); w.net.Cut() }, func(w *world) { w.net.Heal() }, 2 * timeout, false,
+		},
+		"member cut off for an hour": {
+			func(w *world) { w.net.Refuse(); w.net.Cut() }, func(w *world) { w.net.Heal() }, time.Hour, false,
+		},
+		"black hole for an hour": {
+			func(w *world) { w.net.BlackHole(zktest.Both) }, func(w *world) { w.net.Heal() }, time.Hour, false,
+		},
+		"handshakes silent for 2T": {
+			func(w *world) { w.srv.SilentHandshakes(true); w.srv.CutAll() },
+			func(w *world) { w.srv.SilentHandshakes(false) }, 2 * timeout, false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				m := w.start("a", nil)
+				inc := m.incarnation()
+				c.fault(w)
+				time.Sleep(c.length)
+				if inc.Trusted() {
+					t.Error("still trusted")
+				}
+				start := time.Now()
+				c.heal(w)
+				again := m.incarnation()
+				if took := time.Since(start); took > 3*time.Second {
+					t.Errorf("back after %v", took)
+				}
+				if same := again.SessionID() == inc.SessionID(); same != c.sameSession {
+					t.Errorf("same session: %v, want %v", same, c.sameSession)
+				}
+			})
+		})
+	}
+}
+
+func TestSlowNetwork(t *testing.T) {
+	for _, c := range []struct{ connect, then time.Duration }{ // round trips
+		{200 * time.Millisecond, 200 * time.Millisecond},
+		{timeout / 6, timeout / 6},
+		{0, timeout/3 - 10*time.Millisecond},
+	} {
+		bubble(t, func(t *testing.T, w *world) {
+			w.net.Delay(c.connect / 2)
+			m := w.start("a", nil)
+			inc := m.incarnation()
+			w.net.Delay(c.then / 2)
+			time.Sleep(time.Minute)
+			if !inc.Trusted() || m.Stats().Reconnects > 0 {
+				t.Errorf("round trip %v: %+v", c.then, m.Stats())
+			}
+		})
+	}
+}
+
+// A server that answers a connect request with somebody else's session is not believed.
+func TestAnotherSession(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		var connects atomic.Int32
+		m := w.start("a", func(o *session.Options) {
+			o.Dial = mitm(o.Dial, nil, func(b []byte) {
+				if connects.Add(1) == 2 {
+					b[19]++ // the id's last byte
+				}
+			})
+		})
+		inc := m.incarnation()
+		id := inc.SessionID()
+		m.link.Cut()
+		time.Sleep(timeout / 2)
+		if got := m.Stats(); got.BadFrames != 1 || got.SessionID != id || inc.SessionID() != id || !inc.Trusted() {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// One server accepts connections and says nothing. The other one is reached within the cap.
+func TestSilentServer(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		silent, err := w.net.Listen("silent:2181")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer silent.Close()
+		go func() {
+			for {
+				conn, err := silent.Accept()
+				if err != nil {
+					return
+				}
+				defer conn.Close()
+			}
+		}()
+		worst := time.Duration(0)
+		for i := range 10 {
+			name := fmt.Sprint("m", i)
+			s, err := session.New([]string{"silent:2181", "zk:2181"}, session.Options{Timeout: timeout, Dial: w.net.Client(name).Dial})
+			if err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			m := run(t, s, w.net.Client(name))
+			m.incarnation()
+			worst = max(worst, time.Since(start))
+			for range 3 {
+				start = time.Now()
+				m.link.Cut()
+				if _, _, err := m.incarnation().Get(t.Context(), "/"); err != nil {
+					t.Fatal(err)
+				}
+				worst = max(worst, time.Since(start))
+				time.Sleep(2 * time.Second)
+			}
+			if err := m.stop(); err != nil {
+				t.Error(err)
+			}
+		}
+		t.Logf("longest way past a silent server %v", worst)
+		if worst > 1200*time.Millisecond {
+			t.Error("too long")
+		}
+	})
+}
