@@ -209,10 +209,12 @@ func (r *runner) look(n *round) (time.Duration, error) {
 	if links != n.links {
 		n.links, n.due = links, now
 	}
-	if n.due.reached(now) && n.inFlight < maxProofs {
-		n.inFlight++
+	if n.due.reached(now) {
 		n.due = now.add(timeout / 6)
-		c.prove(now)
+		if n.inFlight < maxProofs {
+			n.inFlight++
+			c.prove(now)
+		}
 	}
 	// A server may be cut off from the others and go on answering all but proofs. Try another one while trust lasts; and
 	// after that, now and then.
