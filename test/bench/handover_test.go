@@ -56,7 +56,7 @@ func (w *world) start(name string) *members.Process {
 // read takes in what has been logged since.
 func (w *world) read() {
 	for _, p := range w.procs {
-		for _, e := range p.Events(w.t) {
+		for _, e := range p.Read(w.t) {
 			switch e.Event {
 			case eventlog.Claimed:
 				w.owner[*e.Partition], w.claimed[*e.Partition], w.first[*e.Partition] = p, e.T, 0
@@ -154,7 +154,7 @@ func TestHandover(t *testing.T) {
 	kafka := servers.StartKafka(t, servers.KafkaOptions{})
 	kafka.CreateTopic(topic, partitions)
 	produce(t, kafka.Brokers())
-	bin, err := members.Build(t.TempDir())
+	bin, err := members.Build(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -141,7 +141,7 @@ func TestServicesAsProcesses(t *testing.T) {
 	all := services(t)
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{})
 	kafka := servers.StartKafka(t, servers.KafkaOptions{Config: brokerConfig(all["kafka"])})
-	bin, err := members.Build(t.TempDir())
+	bin, err := members.Build(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ var demo string // the built binary
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "kiel-integration-")
 	if err == nil {
-		demo, err = members.Build(dir)
+		demo, err = members.Build(context.Background(), dir)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -85,7 +85,7 @@ func (f *fleet) take(i int) *members.Process {
 // messages seen by anybody.
 func (f *fleet) distinct() int {
 	for _, p := range f.all {
-		for _, e := range p.Events(f.t) {
+		for _, e := range p.Read(f.t) {
 			if e.Event != eventlog.Message {
 				continue
 			}

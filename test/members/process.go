@@ -4,6 +4,7 @@ package members
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kielgo/kiel/internal/eventlog"
+	"github.com/kielgo/kiel/test/servers"
 )
 
 // Monotonic is CLOCK_MONOTONIC in nanoseconds, the clock of the event logs.
@@ -28,9 +30,9 @@ func Monotonic() int64 {
 }
 
 // Build builds demo-consumer into dir and returns the binary's path.
-func Build(dir string) (string, error) {
+func Build(ctx context.Context, dir string) (string, error) {
 	bin := filepath.Join(dir, "demo-consumer")
-	out, err := exec.Command("go", "build", "-o", bin, "github.com/kielgo/kiel/cmd/demo-consumer").CombinedOutput()
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/kielgo/kiel/cmd/demo-consumer").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build demo-consumer: %w\n%s", err, out)
 	}
@@ -40,88 +42,60 @@ func Build(dir string) (string, error) {
 // Process is one consuming process and its event log.
 type Process struct {
 	Name   string // of the member
-	Log    string // file of its events
+	Events string // file of its event log
 	Killed int64  // [Monotonic] at which it was killed; 0 while it was not
 
-	cmd    *exec.Cmd
-	stderr bytes.Buffer
-	done   chan struct{}
-	err    error // after done
-
+	p       *servers.Process
 	mu      sync.Mutex
-	offset  int64  // read so far from Log
+	offset  int64  // read so far from Events
 	partial []byte // the line that is being written
 }
 
-// Start starts a process that dies with this test.
-func Start(t *testing.T, bin, name, log string, args ...string) *Process {
-	t.Helper()
-	p := &Process{Name: name, Log: log, done: make(chan struct{})}
-	p.cmd = exec.Command(bin, append([]string{"consume", "--name", name, "--events", log}, args...)...)
-	p.cmd.Stderr = &p.stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		defer close(p.done)
-		p.err = p.cmd.Wait()
-	}()
-	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
-		<-p.done
-		if t.Failed() {
-			t.Logf("%s (%s):\n%s", name, filepath.Base(log), tail(p.stderr.Bytes(), 4000))
-		}
-	})
-	return p
-}
+// stopTimeout is how long leaving may take: the consumer's own limit is 30 s.
+const stopTimeout = 40 * time.Second
 
-func tail(b []byte, n int) []byte {
-	if len(b) > n {
-		return b[len(b)-n:]
-	}
-	return b
+// Start starts a process that dies with this test.
+func Start(t *testing.T, bin, name, events string, args ...string) *Process {
+	t.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), bin, append([]string{"consume", "--name", name, "--events", events}, args...)...)
+	return &Process{Name: name, Events: events, p: servers.Start(t, name, cmd)}
 }
 
 // Kill ends the process as a crash does.
 func (p *Process) Kill() {
-	_ = p.cmd.Process.Kill()
-	<-p.done
+	p.p.Kill()
 	p.Killed = Monotonic()
 }
 
 // Stop asks it to leave in order and waits; an exit code but 0 fails the test.
 func (p *Process) Stop(t *testing.T) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Errorf("%s: %v", p.Name, err)
-	}
+	p.p.Signal(syscall.SIGTERM)
 	select {
-	case <-p.done:
-	case <-time.After(40 * time.Second):
-		t.Errorf("%s did not leave within 40 s", p.Name)
+	case <-p.p.Done():
+	case <-time.After(stopTimeout):
+		t.Errorf("%s did not leave within %v", p.Name, stopTimeout)
 		p.Kill()
 		return
 	}
-	if p.err != nil {
-		t.Errorf("%s left with %v", p.Name, p.err)
+	if err := p.p.Wait(); err != nil {
+		t.Errorf("%s left with %v", p.Name, err)
 	}
 }
 
-// Events returns what has been logged since the last call.
-func (p *Process) Events(t *testing.T) []eventlog.Event {
+// Read returns what has been logged since the last call.
+func (p *Process) Read(t *testing.T) []eventlog.Event {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	f, err := os.Open(p.Log)
+	f, err := os.Open(p.Events)
 	if os.IsNotExist(err) {
 		return nil
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it was only read
 	var buf bytes.Buffer
 	buf.Write(p.partial)
 	if _, err := f.Seek(p.offset, 0); err != nil {
@@ -137,7 +111,7 @@ func (p *Process) Events(t *testing.T) []eventlog.Event {
 	p.partial = bytes.Clone(whole[cut:])
 	events, err := eventlog.Read(bytes.NewReader(whole[:cut]))
 	if err != nil {
-		t.Fatalf("%s: %v", p.Log, err)
+		t.Fatalf("%s: %v", p.Events, err)
 	}
 	return events
 }
@@ -145,14 +119,14 @@ func (p *Process) Events(t *testing.T) []eventlog.Event {
 // History reads the whole log for the checker.
 func (p *Process) History(t *testing.T) eventlog.Log {
 	t.Helper()
-	f, err := os.Open(p.Log)
+	f, err := os.Open(p.Events)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it was only read
 	events, err := eventlog.Read(f)
 	if err != nil {
-		t.Fatalf("%s: %v", p.Log, err)
+		t.Fatalf("%s: %v", p.Events, err)
 	}
-	return eventlog.Log{Name: filepath.Base(p.Log), Events: events, Killed: p.Killed}
+	return eventlog.Log{Name: filepath.Base(p.Events), Events: events, Killed: p.Killed}
 }

@@ -4,6 +4,7 @@ package quickstart_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -19,7 +20,7 @@ type discard struct{ cleanups []func() }
 
 func (d *discard) Helper()                           {}
 func (d *discard) Cleanup(f func())                  { d.cleanups = append(d.cleanups, f) }
-func (d *discard) Fatalf(format string, args ...any) { panic(format) }
+func (d *discard) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
 // Example runs the quick start against embedded servers.
 func Example() {
