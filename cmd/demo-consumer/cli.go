@@ -44,12 +44,16 @@ type zooKeeperFlags struct {
 
 type produceCmd struct {
 	kafkaFlags
-	Topic      string  `default:"orders" env:"KIEL_TOPIC" help:"Topic to write to (${default}); created when missing."`
-	Partitions int32   `default:"12" env:"KIEL_PARTITIONS" help:"Partitions of a topic that is created (${default})."`
-	Keyed      bool    `env:"KIEL_KEYED" help:"Lines are key<TAB>value."`
-	Rate       float64 `default:"10" env:"KIEL_RATE" help:"Made-up orders a second (${default}); 0: as fast as possible."`
-	Count      int64   `default:"0" env:"KIEL_COUNT" help:"Stop after so many messages; 0: go on until stopped, or until the file ends."`
-	File       string  `arg:"" optional:"" help:"File with one message a line, - for standard input; without it orders are made up."`
+	Topic      []string `default:"orders" env:"KIEL_TOPIC" help:"Topic to write to (${default}), created when missing; repeatable: each message goes to the next."`
+	Partitions int32    `default:"12" env:"KIEL_PARTITIONS" help:"Partitions of a topic that is created (${default})."`
+	Keyed      bool     `env:"KIEL_KEYED" help:"Lines are key<TAB>value."`
+	Rate       float64  `default:"10" env:"KIEL_RATE" help:"Made-up orders a second (${default}); 0: as fast as possible."`
+	Count      int64    `default:"0" env:"KIEL_COUNT" help:"Stop after so many messages; 0: go on until stopped, or until the file ends."`
+	File       string   `arg:"" optional:"" help:"File with one message a line, - for standard input; without it orders are made up."`
+
+	// A producer needs neither; one set of flags serves produce and consume.
+	ZooKeeper string `name:"zookeeper" env:"KIEL_ZOOKEEPER" placeholder:"HOST:PORT,…" help:"Not used: accepted so that produce takes consume's flags."`
+	Group     string `env:"KIEL_GROUP" help:"Not used: accepted so that produce takes consume's flags."`
 }
 
 type consumeCmd struct {
@@ -63,7 +67,7 @@ type consumeCmd struct {
 	From           string        `default:"earliest" enum:"earliest,latest" env:"KIEL_FROM" help:"Where a partition without a committed offset starts: ${enum} (${default})."`
 	Print          string        `default:"none" enum:"none,value,json" env:"KIEL_PRINT" help:"What to print of each message: ${enum} (${default})."`
 	Metrics        string        `env:"KIEL_METRICS" placeholder:"HOST:PORT" help:"Serve Prometheus metrics at this address under /metrics."`
-	Events         string        `env:"KIEL_EVENTS" placeholder:"FILE" help:"Append one JSON object a line for everything that happens to FILE."`
+	Events         string        `env:"KIEL_EVENTS" placeholder:"FILE" help:"Write everything that happens to FILE, one JSON object a line; a new or empty file for each process."`
 	Work           time.Duration `default:"0s" env:"KIEL_WORK" help:"How long handling a message takes (${default}); to see what slow handlers do."`
 	Verbose        bool          `short:"v" env:"KIEL_VERBOSE" help:"Log protocol steps too."`
 }
@@ -77,7 +81,7 @@ type serversCmd struct {
 }
 
 type demoCmd struct {
-	Verbose bool `short:"v" help:"Log what the members do too."`
+	Verbose bool `short:"v" env:"KIEL_VERBOSE" help:"Log what the members do too."`
 }
 
 // helpWithExamples prints kong's help and, for the whole program, examples.

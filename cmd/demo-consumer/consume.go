@@ -23,6 +23,9 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
+// topicWait is how long consume waits before it asks again for a topic.
+const topicWait = time.Second
+
 // Run consumes until it is told to stop or something fatal happens.
 func (c *consumeCmd) Run(rc *runContext) error {
 	servers, root, err := splitZooKeeper(c.ZooKeeper)
@@ -75,7 +78,7 @@ func (c *consumeCmd) Run(rc *runContext) error {
 		}
 	})
 	out := &printer{format: c.Print, w: bufio.NewWriter(rc.out)}
-	err = group.Consume(ctx, c.Topic, &handler{work: c.Work, out: out})
+	err = c.consume(ctx, rc, group, &handler{work: c.Work, out: out})
 	err = errors.Join(err, group.Close())
 	fatal := context.Cause(ctx)
 	cancel(nil)
@@ -84,6 +87,22 @@ func (c *consumeCmd) Run(rc *runContext) error {
 		err = fatal
 	}
 	return errors.Join(err, out.flush())
+}
+
+// consume consumes until ctx ends. Topics that do not exist yet are waited for.
+func (c *consumeCmd) consume(ctx context.Context, rc *runContext, group *consumer.Group, h sarama.ConsumerGroupHandler) error {
+	for said := false; ; said = true {
+		err := group.Consume(ctx, c.Topic, h)
+		if !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
+			return err
+		}
+		if !said {
+			fmt.Fprintf(rc.err, "waiting for topics that Kafka does not know: %v\n", err)
+		}
+		if !pause(ctx, topicWait) {
+			return nil // told to stop
+		}
+	}
 }
 
 func (c *consumeCmd) memberName() string {
@@ -106,6 +125,9 @@ func (c *consumeCmd) openEvents(logger *slog.Logger) (observe func(consumer.Even
 	f, err := os.OpenFile(c.Events, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, nil, &usageError{fmt.Errorf("--events: %w", err)}
+	}
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
+		return nil, nil, errors.Join(&usageError{fmt.Errorf("--events %s has the log of another process; give each process a file of its own", c.Events)}, f.Close())
 	}
 	w, member := eventlog.NewWriter(f), c.memberName()
 	observe = func(e consumer.Event) {

@@ -100,16 +100,31 @@ func (s *scenario) play(ctx context.Context) error {
 		do         func() error
 		owners     []string
 	}{
-		{"alice starts, alone", "The group is empty: she takes everything.",
-			func() error { return s.join(ctx, "alice") }, []string{"alice"}},
-		{"bob and carol join", "Each partition that moves is drained, committed and released before it is claimed again.",
-			func() error { return errors.Join(s.join(ctx, "bob"), s.join(ctx, "carol")) }, []string{"alice", "bob", "carol"}},
-		{"carol crashes: she falls silent", "Her link swallows everything. She stops by herself once she can't prove her session alive; ZooKeeper frees her partitions when the session expires.",
-			func() error { s.members["carol"].link.BlackHole(zktest.Both); return nil }, []string{"alice", "bob"}},
-		{"bob leaves in order", "He drains, commits and releases; nothing has to expire.",
-			func() error { return s.leave("bob") }, []string{"alice"}},
-		{fmt.Sprintf("%d partitions are added", demoAdded), "The operator adds them in Kafka and to the group's set.",
-			func() error { all += demoAdded; return s.addPartitions(ctx) }, []string{"alice"}},
+		{
+			"alice starts, alone", "The group is empty: she takes everything.",
+			func() error { return s.join(ctx, "alice") },
+			[]string{"alice"},
+		},
+		{
+			"bob and carol join", "Each partition that moves is drained, committed and released before it is claimed again.",
+			func() error { return errors.Join(s.join(ctx, "bob"), s.join(ctx, "carol")) },
+			[]string{"alice", "bob", "carol"},
+		},
+		{
+			"carol crashes: she falls silent", "Her link swallows everything. She stops by herself once she can't prove her session alive; ZooKeeper frees her partitions when the session expires.",
+			func() error { s.members["carol"].link.BlackHole(zktest.Both); return nil },
+			[]string{"alice", "bob"},
+		},
+		{
+			"bob leaves in order", "He drains, commits and releases; nothing has to expire.",
+			func() error { return s.leave("bob") },
+			[]string{"alice"},
+		},
+		{
+			fmt.Sprintf("%d partitions are added", demoAdded), "The operator adds them in Kafka and to the group's set.",
+			func() error { all += demoAdded; return s.addPartitions(ctx) },
+			[]string{"alice"},
+		},
 	}
 	for i, step := range steps {
 		s.ui.step(i+1, step.title, step.why)
@@ -121,8 +136,8 @@ func (s *scenario) play(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", step.title, err)
 		}
 		took := time.Since(begin)
-		if err := pause(ctx, demoWatch); err != nil {
-			return err
+		if !pause(ctx, demoWatch) {
+			return context.Cause(ctx)
 		}
 		s.ui.table(s.rec.state(), step.owners, all, took)
 	}
@@ -164,7 +179,7 @@ func (s *scenario) startServers(ctx context.Context) (closeAll func(), err error
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		if err := srv.Serve(l); err != nil && !errors.Is(err, net.ErrClosed) {
-			s.log.Error("embedded zookeeper", "err", err)
+			s.log.ErrorContext(ctx, "embedded zookeeper", "err", err)
 		}
 	})
 	closeZK := func() { _ = srv.Close(); serving.Wait() }
@@ -194,7 +209,7 @@ func (s *scenario) startProducer(ctx context.Context) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var parts sync.WaitGroup
 	parts.Go(func() {
-		cmd := produceCmd{Topic: demoTopic, Rate: demoRate}
+		cmd := produceCmd{Topic: []string{demoTopic}, Rate: demoRate}
 		cmd.feedOrders(ctx, producer.Input())
 		producer.AsyncClose()
 	})
@@ -226,7 +241,7 @@ func (s *scenario) join(ctx context.Context, name string) error {
 		var parts sync.WaitGroup
 		parts.Go(func() {
 			for err := range group.Errors() {
-				logger.Warn("group", "err", err)
+				logger.WarnContext(ctx, "group", "err", err)
 			}
 		})
 		var zkErr error
@@ -305,12 +320,13 @@ func (s *scenario) summary(ctx context.Context, stopProducer func()) error {
 	return err
 }
 
-func pause(ctx context.Context, d time.Duration) error {
+// pause lets d pass and returns false when ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
-		return nil
+		return true
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return false
 	}
 }
 

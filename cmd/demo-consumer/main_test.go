@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -105,6 +106,7 @@ func TestBadUsage(t *testing.T) {
 		"bad name":           {[]string{"consume", "--name", "a/b"}, "a/b"},
 		"bad metrics":        {[]string{"consume", "--metrics", "here"}, "host:port"},
 		"bad events":         {[]string{"consume", "--events", "/no/such/folder/x"}, "--events"},
+		"another's events":   {[]string{"consume", "--events", "main_test.go"}, "a file of its own"},
 		"missing file":       {[]string{"produce", "/no/such/file"}, "/no/such/file"},
 		"keyed without file": {[]string{"produce", "--keyed"}, "--keyed"},
 		"negative rate":      {[]string{"produce", "--rate=-1"}, "--rate"},
@@ -186,8 +188,10 @@ func TestProduceAndConsume(t *testing.T) {
 	var out, errOut buffer
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, []string{"consume", "--zookeeper", zk + "/apps", "--kafka", kafka, "--session-timeout", "4s",
-			"--name", "me", "--print", "json", "--events", events}, nil, &out, &errOut)
+		code <- run(ctx, []string{
+			"consume", "--zookeeper", zk + "/apps", "--kafka", kafka, "--session-timeout", "4s",
+			"--name", "me", "--print", "json", "--events", events,
+		}, nil, &out, &errOut)
 	}()
 	for deadline := time.Now().Add(20 * time.Second); strings.Count(out.String(), "\n") < 3; {
 		if time.Now().After(deadline) {
@@ -308,5 +312,58 @@ func TestSignals(t *testing.T) {
 				t.Errorf("ended with %q, want %q: %s", got, tc.want, out.String())
 			}
 		})
+	}
+}
+
+func TestConsumeWaitsForItsTopic(t *testing.T) {
+	zk, kafka := embedded(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var out, errOut buffer
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, []string{
+			"consume", "--zookeeper", zk, "--kafka", kafka, "--session-timeout", "4s", "--topic", "later", "--print", "value",
+		}, nil, &out, &errOut)
+	}()
+	says := func(b *buffer, what string) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); !strings.Contains(b.String(), what); {
+			if time.Now().After(deadline) {
+				t.Fatalf("never said %q: %s", what, errOut.String())
+			}
+			<-time.After(20 * time.Millisecond)
+		}
+	}
+	says(&errOut, "waiting for topics")
+	// The flags of consume are accepted, and several topics are served in turn.
+	r := command(t.Context(), "one\ntwo\n", "produce", "--zookeeper", zk, "--group", "demo", "--kafka", kafka, "--topic", "later", "--topic", "orders", "-")
+	if r.code != exitOK || !strings.Contains(r.err, "later, orders") {
+		t.Fatalf("produce: %d, %s", r.code, r.err)
+	}
+	says(&out, "one\n")
+	cancel()
+	if c := <-code; c != exitOK {
+		t.Errorf("ended with %d: %s", c, errOut.String())
+	}
+	if strings.Contains(out.String(), "two") {
+		t.Error("the second line went to the first topic too")
+	}
+}
+
+func TestProduceStopsWhenTold(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	// An address that does not answer: the client would try for long.
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	r := command(ctx, "", "produce", "--kafka", l.Addr().String(), "--count", "1")
+	if took := time.Since(begin); took > 5*time.Second || r.code != exitOK {
+		t.Errorf("exit code %d after %v: %s", r.code, took, r.err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -43,7 +43,7 @@ func (c *produceCmd) Run(rc *runContext) error {
 		if err != nil {
 			return &usageError{fmt.Errorf("can't read the lines: %w", err)}
 		}
-		defer f.Close()
+		defer f.Close() //nolint:errcheck // it is only read
 		lines = f
 	}
 	if c.Keyed && lines == nil {
@@ -53,21 +53,14 @@ func (c *produceCmd) Run(rc *runContext) error {
 	config := kafkaConfig()
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Producer.Return.Successes = true
-	client, err := sarama.NewClient(c.Kafka, config)
-	if err != nil {
-		return kafkaError(c.Kafka, err)
-	}
-	defer client.Close()
-	if err := createTopic(client, c.Topic, c.Partitions); err != nil {
+	producer, err := unlessTold(rc, func() (sarama.AsyncProducer, error) { return c.connect(rc, config) })
+	if err != nil || producer == nil {
 		return err
 	}
-	producer, err := sarama.NewAsyncProducerFromClient(client)
-	if err != nil {
-		return fmt.Errorf("start a producer: %w", err)
-	}
 
+	topics := strings.Join(c.Topic, ", ")
 	results := make(chan tally, 1)
-	go func() { results <- watchProducer(producer, rc.err, c.Topic) }()
+	go func() { results <- watchProducer(producer, rc.err, topics) }()
 	var feedErr error
 	if lines != nil {
 		feedErr = c.feedLines(rc, lines, producer.Input())
@@ -76,11 +69,53 @@ func (c *produceCmd) Run(rc *runContext) error {
 	}
 	producer.AsyncClose() // what was taken is still sent and acknowledged
 	t := <-results
-	fmt.Fprintf(rc.err, "produced %d messages to %s\n", t.acked, c.Topic)
+	fmt.Fprintf(rc.err, "produced %d messages to %s\n", t.acked, topics)
 	if t.failed > 0 {
 		return errors.Join(feedErr, fmt.Errorf("%d messages were not acknowledged, the first: %w", t.failed, t.first))
 	}
 	return feedErr
+}
+
+// connect returns a producer of topics that exist.
+func (c *produceCmd) connect(ctx context.Context, config *sarama.Config) (sarama.AsyncProducer, error) {
+	client, err := sarama.NewClient(c.Kafka, config)
+	if err != nil {
+		return nil, kafkaError(c.Kafka, err)
+	}
+	for _, topic := range c.Topic {
+		if err := createTopic(ctx, client, topic, c.Partitions); err != nil {
+			return nil, errors.Join(err, client.Close())
+		}
+	}
+	if err := client.Close(); err != nil {
+		return nil, fmt.Errorf("start a producer: %w", err)
+	}
+	producer, err := sarama.NewAsyncProducer(c.Kafka, config)
+	if err != nil {
+		return nil, kafkaError(c.Kafka, err)
+	}
+	return producer, nil
+}
+
+// unlessTold calls f, which can't be interrupted, and returns nothing when ctx
+// ends first: the process is about to end, and f with it.
+func unlessTold[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := f()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, nil
+	}
 }
 
 type tally struct {
@@ -125,7 +160,7 @@ func (c *produceCmd) feedLines(ctx context.Context, r io.Reader, input chan<- *s
 	n := int64(0)
 	for (c.Count == 0 || n < c.Count) && sc.Scan() {
 		n++
-		m := &sarama.ProducerMessage{Topic: c.Topic}
+		m := &sarama.ProducerMessage{Topic: c.topic(n - 1)}
 		if c.Keyed {
 			key, value, found := strings.Cut(sc.Text(), "\t")
 			if !found {
@@ -147,6 +182,9 @@ func (c *produceCmd) feedLines(ctx context.Context, r io.Reader, input chan<- *s
 	return nil
 }
 
+// topic is where the n-th message goes.
+func (c *produceCmd) topic(n int64) string { return c.Topic[n%int64(len(c.Topic))] }
+
 // feedOrders makes orders up at the asked rate.
 func (c *produceCmd) feedOrders(ctx context.Context, input chan<- *sarama.ProducerMessage) {
 	start := time.Now()
@@ -160,7 +198,7 @@ func (c *produceCmd) feedOrders(ctx context.Context, input chan<- *sarama.Produc
 			}
 		}
 		select {
-		case input <- orderMessage(c.Topic, n):
+		case input <- orderMessage(c.topic(n), n):
 		case <-ctx.Done():
 			return
 		}
@@ -190,7 +228,7 @@ func kafkaError(servers []string, err error) error {
 }
 
 // createTopic makes the topic when it is missing.
-func createTopic(client sarama.Client, topic string, partitions int32) error {
+func createTopic(ctx context.Context, client sarama.Client, topic string, partitions int32) error {
 	admin, err := sarama.NewClusterAdminFromClient(client)
 	if err != nil {
 		return fmt.Errorf("ask for topics: %w", err)
@@ -208,7 +246,9 @@ func createTopic(client sarama.Client, topic string, partitions int32) error {
 		if err = client.RefreshMetadata(topic); err == nil {
 			return nil
 		}
-		time.Sleep(100 * time.Millisecond)
+		if !pause(ctx, 100*time.Millisecond) {
+			return nil // told to stop
+		}
 	}
 	return fmt.Errorf("topic %s: %w", topic, err)
 }

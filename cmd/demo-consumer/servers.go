@@ -26,7 +26,7 @@ func (c *serversCmd) Run(rc *runContext) error {
 		return fmt.Errorf("can't serve ZooKeeper's protocol (another server there? choose --zookeeper): %w", err)
 	}
 	srv := zktest.NewServer(zktest.Options{TickTime: c.Tick})
-	defer srv.Close()
+	defer srv.Close() //nolint:errcheck // the process ends
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
 
