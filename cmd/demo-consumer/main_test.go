@@ -356,7 +356,7 @@ func TestProduceStopsWhenTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // nothing depends on it
+	defer l.Close()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "produce", "--kafka", l.Addr().String(), "--count", "1")
 	cmd.Env = append(os.Environ(), asProcess+"=1")
 	if err := cmd.Start(); err != nil {
@@ -366,7 +366,7 @@ func TestProduceStopsWhenTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close() //nolint:errcheck // nothing depends on it
+	defer conn.Close()
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

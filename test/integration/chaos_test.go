@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"go.uber.org/goleak"
 
 	"github.com/kielgo/kiel/internal/eventlog"
 	"github.com/kielgo/kiel/test/members"
@@ -36,6 +37,14 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	_ = os.RemoveAll(dir)
+	if code == 0 {
+		// sarama's meters share a goroutine that never ends.
+		err := goleak.Find(goleak.IgnoreAnyFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "goleak:", err)
+			code = 1
+		}
+	}
 	os.Exit(code)
 }
 
@@ -111,7 +120,7 @@ func TestProcessesKilledStoppedAndStarted(t *testing.T) {
 	kafka := servers.StartKafka(t, servers.KafkaOptions{})
 	kafka.CreateTopic(topic, partitions)
 	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	t.Attr("seed", fmt.Sprint(seed))
 	rng := rand.New(rand.NewPCG(seed, 0))
 
 	f := newFleet(t, zk.Addr(), kafka.Brokers())
@@ -123,28 +132,30 @@ func TestProcessesKilledStoppedAndStarted(t *testing.T) {
 	fed := make(chan error, 1)
 	go func() { fed <- feed(ctx, kafka.Brokers()) }()
 
+	// Random steps; whatever has not been drawn by the end is done then.
 	kills, stops, starts := 0, 0, 0
+	kill := func() { f.take(rng.IntN(len(f.live))).Kill(); kills++ }
+	stop := func() { f.take(rng.IntN(len(f.live))).Stop(t); stops++ }
+	join := func() { f.start(fmt.Sprintf("m%d", len(f.all))); starts++ }
 	for begin := time.Now(); time.Since(begin) < feedTime; {
 		wait(t, time.Duration(1500+rng.IntN(2000))*time.Millisecond)
 		switch n := rng.IntN(3); {
 		case n == 0 && len(f.live) > 1:
-			f.take(rng.IntN(len(f.live))).Kill()
-			kills++
+			kill()
 		case n == 1 && len(f.live) > 1:
-			f.take(rng.IntN(len(f.live))).Stop(t)
-			stops++
-		default:
-			if len(f.live) < 4 {
-				f.start(fmt.Sprintf("m%d", len(f.all)))
-				starts++
-			}
+			stop()
+		case len(f.live) < 4:
+			join()
 		}
 	}
+	join()
 	if kills == 0 {
-		f.take(0).Kill()
-		kills++
+		kill()
 	}
-	f.start("last")
+	join()
+	if stops == 0 {
+		stop()
+	}
 	if err := <-fed; err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +174,9 @@ func TestProcessesKilledStoppedAndStarted(t *testing.T) {
 	}
 
 	report := f.check(endOffsets(t, kafka.Brokers(), topic))
-	t.Logf("%d kill -9, %d orderly stops, %d starts: %v", kills, stops, starts, report)
+	t.Attr("steps", fmt.Sprintf("%d kill -9, %d orderly stops, %d starts", kills, stops, starts))
+	t.Attr("verdict", strings.ReplaceAll(report.String(), "\n", ";"))
+	t.Log(report)
 	if !report.OK() {
 		t.Error("the promise was broken; the logs are in", f.dir)
 	}
