@@ -5,7 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // What a user of kiel gets with it. Whatever only commands or heavy tests need belongs into the modules under cmd and test.
 func TestDirectRequirements(t *testing.T) {
