@@ -81,8 +81,8 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 	var metricsErr, partyErr, setErr error
 	reg := withGroup(opts.Registerer, group)
 	a.metrics, metricsErr = newMetrics(reg)
-	a.party, partyErr = party.New(s, a.MembersPath(), party.Options{Name: name, Data: data, Logger: log})
-	a.set, setErr = sharedset.New(s, a.PartitionsPath(), sharedset.Options{Identifier: name, Logger: log, Registerer: reg})
+	a.party, partyErr = party.New(s, a.MembersPath(), party.Options{Name: name, Data: data, Logger: opts.Logger})
+	a.set, setErr = sharedset.New(s, a.PartitionsPath(), sharedset.Options{Identifier: name, Logger: opts.Logger, Registerer: reg})
 	if err := errors.Join(metricsErr, partyErr, setErr); err != nil {
 		return nil, fmt.Errorf("allocator: new: %w", err)
 	}
