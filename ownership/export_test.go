@@ -55,3 +55,10 @@ func (s scripted) plan(p *Plan) *plan {
 	}
 	return &plan{version: p.Version, joined: p.Joined, mine: p.Mine, inc: p.Incarnation, owner: p.Owner}
 }
+
+// Waiting is how many calls of Observer wait.
+func Waiting(o *Owner) int {
+	o.tell.mu.Lock()
+	defer o.tell.mu.Unlock()
+	return len(o.tell.queue)
+}

@@ -44,12 +44,12 @@ func (l *loop) onVerified(p *part, c *Claim) {
 	if p.claim != c {
 		return // lost meanwhile
 	}
-	p.busy = announcing
+	p.busy, p.telling = announcing, true
 	e := l.event(Claimed, c, nil)
 	l.tell.put(func() {
 		c.said = c.Trusted()
 		if c.said {
-			l.o.opts.Observer(e)
+			l.observe(e)
 		}
 		said := c.said
 		l.post(func() { l.onAnnounced(p, c, said) })
@@ -57,8 +57,10 @@ func (l *loop) onVerified(p *part, c *Claim) {
 }
 
 func (l *loop) onAnnounced(p *part, c *Claim, said bool) {
-	if p.claim != c {
-		return // lost meanwhile, and that was told after this
+	p.telling = false
+	if p.claim != c { // lost meanwhile, and that was told after this
+		l.step(p)
+		return
 	}
 	p.busy = idle
 	if said { // else trust has ended, which is about to be noticed
@@ -86,7 +88,10 @@ func (l *loop) start(p *part) {
 	c, began := p.claim, time.Now()
 	p.running = true
 	go func() { // may outlive Run when it is stuck
-		err := l.o.handler(c.work, c)
+		var err error
+		if panicked := l.o.guard("handler of "+c.id.String(), func() { err = l.o.handler(c.work, c) }); panicked != nil {
+			err = panicked
+		}
 		l.post(func() { l.onReturn(p, c, began, err) })
 	}()
 }
@@ -164,7 +169,7 @@ func (l *loop) closeClaim(p *part, kind EventKind, cause error) {
 func (l *loop) sayOf(c *Claim, e Event, then func()) {
 	l.tell.put(func() {
 		if c.said {
-			l.o.opts.Observer(e)
+			l.observe(e)
 		}
 		if then != nil {
 			l.post(then)

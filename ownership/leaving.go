@@ -27,7 +27,7 @@ func (l *loop) run(ctx context.Context) error {
 		l.post(func() { l.onAllocatorEnd(allocatorErr) })
 	}()
 	go l.tell.run()
-	go l.report.run()
+	go l.errors.run()
 	l.wg.Go(func() { l.followPlans(l.io) })
 	l.wg.Go(func() { l.followSession(l.io) })
 	l.o.metrics.info.WithLabelValues(l.o.source.Name(), version()).Set(1)
@@ -55,13 +55,13 @@ func (l *loop) run(ctx context.Context) error {
 		defer close(workersDone)
 		l.wg.Wait()
 	}()
-	l.report.close()
+	l.errors.close()
 	for _, part := range []struct {
 		done <-chan struct{}
 		name string
 	}{
 		{l.tell.done, "the observer"},
-		{l.report.done, "the error callback"},
+		{l.errors.done, "the error callback"},
 		{workersDone, "the accept callback"},
 		{allocatorDone, "the allocator"},
 	} {
@@ -77,7 +77,7 @@ func (l *loop) run(ctx context.Context) error {
 		}
 	}
 	l.tell.discard()
-	l.report.discard()
+	l.errors.discard()
 	l.clearMetrics()
 	select {
 	case <-allocatorDone:

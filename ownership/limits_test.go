@@ -215,7 +215,7 @@ func TestDivergence(t *testing.T) {
 		b.brain.assign(map[allocfn.Partition]string{part("t:0"): "b"})
 		time.Sleep(4 * time.Second)
 		for i, want := range []int{0, 1, 1} {
-			text := fmt.Sprintf("# HELP kiel_assignment_divergence_total Claims found held by a member that should not own them.\n"+
+			text := fmt.Sprintf("# HELP kiel_assignment_divergence_total Claims found held by another for longer than RebalanceTimeout.\n"+
 				"# TYPE kiel_assignment_divergence_total counter\nkiel_assignment_divergence_total{group=\"g\"} %d\n", want)
 			if err := testutil.GatherAndCompare(reg, strings.NewReader(text), "kiel_assignment_divergence_total"); err != nil {
 				t.Errorf("%d: %v", i, err)

@@ -38,7 +38,7 @@ type loop struct {
 	inbox  chan func()
 	done   chan struct{} // closed when nobody reads the inbox any more
 	tell   *mailbox      // calls Observer
-	report *mailbox      // calls OnError
+	errors *mailbox      // calls OnError
 	wg     sync.WaitGroup
 
 	parts   map[allocfn.Partition]*part
@@ -72,8 +72,8 @@ func newLoop(ctx context.Context, o *Owner) *loop {
 		base:   context.WithoutCancel(ctx),
 		inbox:  make(chan func(), inboxLen),
 		done:   make(chan struct{}),
-		tell:   newMailbox(),
-		report: newMailbox(),
+		tell:   o.tell,
+		errors: o.errors,
 		parts:  map[allocfn.Partition]*part{},
 		told:   map[allocfn.Partition]bool{},
 		sent:   map[allocfn.Partition]bool{},
@@ -213,18 +213,16 @@ func (l *loop) onDistrust(inc *session.Incarnation, cause error) {
 	}
 }
 
-// say tells the observer, after what was said before.
+// say tells the observer what is not about a partition, after what was said before.
 func (l *loop) say(e Event) {
-	if e.Topic == "" {
-		e.Partition = -1
-	}
-	l.tell.put(func() { l.o.opts.Observer(e) })
+	e.Partition = -1
+	l.tell.putKind(e.Kind, func() { l.observe(e) })
 }
 
 // complain logs an error and tells OnError.
 func (l *loop) complain(err error) {
 	l.o.log.Error("ownership trouble", "err", err)
-	l.report.put(func() { l.o.opts.OnError(err) })
+	l.report(err)
 }
 
 func (l *loop) version() uint64 {

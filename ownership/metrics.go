@@ -32,6 +32,7 @@ type metrics struct {
 	claimWait     prometheus.Histogram
 	claims        *prometheus.CounterVec
 	divergence    prometheus.Counter
+	errorsDropped prometheus.Counter
 	duration      *prometheus.HistogramVec
 	failed        *prometheus.CounterVec
 	drainTimeouts prometheus.Counter
@@ -58,7 +59,10 @@ func newMetrics(reg prometheus.Registerer, group string) (*metrics, error) {
 			Name: "kiel_claims_total", Help: "Attempts to claim a partition, by result.",
 		}, []string{"result"}),
 		divergence: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "kiel_assignment_divergence_total", Help: "Claims found held by a member that should not own them.",
+			Name: "kiel_assignment_divergence_total", Help: "Claims found held by another for longer than RebalanceTimeout.",
+		}),
+		errorsDropped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "kiel_errors_dropped_total", Help: "Errors that OnError was not told of, because too many waited behind a slow call of it.",
 		}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "kiel_rebalance_duration_seconds", Help: "Time that a stage of a rebalance took, in seconds.",
@@ -88,7 +92,7 @@ func newMetrics(reg prometheus.Registerer, group string) (*metrics, error) {
 	}
 	return m, errors.Join(
 		register(reg, &m.owned), register(reg, &m.moved), register(reg, &m.claimWait), register(reg, &m.claims),
-		register(reg, &m.divergence), register(reg, &m.duration), register(reg, &m.failed),
+		register(reg, &m.divergence), register(reg, &m.errorsDropped), register(reg, &m.duration), register(reg, &m.failed),
 		register(reg, &m.drainTimeouts), register(reg, &m.unclaimed), register(reg, &m.info),
 	)
 }

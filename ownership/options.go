@@ -17,7 +17,8 @@ const (
 	defaultStopTimeout      = 30 * time.Second
 )
 
-// Options configure an [Owner]. The zero value works.
+// Options configure an [Owner]. The zero value works. The functions may panic: the
+// log has the stack, and OnError is told (but of its own panics), see [ErrCallback].
 type Options struct {
 	// RebalanceTimeout is how long a handler may go on after its context ended.
 	// Then its claim is lost to it and released all the same. 0 means 60 s.
@@ -30,16 +31,21 @@ type Options struct {
 	// allocated to it. One with an error is not claimed; the error goes to
 	// OnError once, until the partition was accepted or allocated to another.
 	// It is asked for each allocated partition at each snapshot, on one
-	// goroutine that handles snapshots: it must not block. Nil accepts all.
+	// goroutine that handles snapshots: it must not block. One for which it
+	// panics is not claimed. Nil accepts all.
 	Accept func(allocfn.Partition) error
 	// Observer is told what happens, one call at a time, in order, on a
 	// goroutine of its own. A claim is not opened and not released before the
-	// call about it returned, so it must not block for long. Nil is no
-	// observer. See [Event].
+	// call about it returned, so it must not block for long. That also bounds
+	// what waits behind a slow call: a few events for each partition. Of those
+	// of a kind that are not about a partition, with no other between them, one
+	// is told: the first Untrusted, the newest Snapshot or Joined. A panic ends
+	// the call and no more. Nil is no observer. See [Event].
 	Observer func(Event)
 	// OnError is told what goes wrong without ending Run, one call at a time,
-	// on a goroutine of its own. It must not wait for the end of Run.
-	// Nil drops the errors; they are logged anyway.
+	// on a goroutine of its own. It must not wait for the end of Run. Of more
+	// than 64 that wait behind a slow call the oldest are dropped and counted
+	// by kiel_errors_dropped_total. Nil drops all; they are logged anyway.
 	OnError func(error)
 	// Logger receives what the owner does. Nil means nothing is logged.
 	Logger *slog.Logger

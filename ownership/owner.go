@@ -21,7 +21,8 @@ import (
 // owned is called again after a pause.
 //
 // There is at most one call for a partition at any time in an owner. ctx has the
-// values of Run's. A panic is not caught.
+// values of Run's. A handler that panics has returned with an error that is an
+// [ErrCallback] and names the panic; the log has the stack.
 type Handler func(ctx context.Context, c *Claim) error
 
 // Owner claims the partitions that an allocator gives to this member, one
@@ -37,6 +38,8 @@ type Owner struct {
 	id      string // of this value, in the data of its claims
 
 	board   *board
+	tell    *mailbox // calls Observer
+	errors  *mailbox // calls OnError
 	started atomic.Bool
 	leave   chan struct{} // closed by Stop
 	once    sync.Once     // closes leave
@@ -75,6 +78,8 @@ func newOwner(src source, h Handler, opts Options) (*Owner, error) {
 		paths:   newPaths(src.GroupPath()),
 		id:      rand.Text(),
 		board:   newBoard(m),
+		tell:    newMailbox(0, nil),
+		errors:  newMailbox(maxErrors, m.errorsDropped),
 		leave:   make(chan struct{}),
 		done:    make(chan struct{}),
 	}, nil

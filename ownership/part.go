@@ -51,6 +51,7 @@ type part struct {
 
 	claim    *Claim // stands, verified or about to be; nil when none, or lost, or being released
 	opened   bool   // Claimed was told of it
+	telling  bool   // Claimed of it, or of one that is lost, waits for the observer; meanwhile no other is opened
 	openedAt time.Time
 	revoked  bool // its handler was told to finish
 
@@ -119,14 +120,16 @@ func (l *loop) advance(p *part) {
 			l.releases.add(p, releasing)
 		}
 	case p.held == heldOurs && l.mayTake(p):
-		l.open(p)
+		if !p.telling {
+			l.open(p)
+		}
 	case p.held != heldNot || p.running:
 		// Nothing can be done now.
 	case l.mayTake(p):
 		if !p.paused && !p.noRoom && !p.outdated {
 			l.claims.add(p, claiming)
 		}
-	case !l.keep(p):
+	case !l.keep(p) && !p.telling:
 		l.setRoom(p, true)
 		delete(l.parts, p.id)
 	}

@@ -15,7 +15,7 @@ func (l *loop) followPlans(ctx context.Context) {
 		for _, id := range p.mine {
 			if err := l.o.paths.check(id); err != nil {
 				refused[id] = err
-			} else if err := l.o.opts.Accept(id); err != nil {
+			} else if err := l.accept(id); err != nil {
 				refused[id] = fmt.Errorf("%w: %s: %w", ErrUnclaimed, id, err)
 			}
 		}

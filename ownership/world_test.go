@@ -144,10 +144,14 @@ func (w *world) join(name string, opts memberOptions) *member {
 			observer(e)
 		}
 	}
+	onError := opts.OnError
 	opts.OnError = func(err error) {
 		m.mu.Lock()
-		defer m.mu.Unlock()
 		m.errs = append(m.errs, err)
+		m.mu.Unlock()
+		if onError != nil {
+			onError(err)
+		}
 	}
 	if os.Getenv("KIEL_TEST_LOG") != "" {
 		opts.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))

@@ -1,0 +1,171 @@
+package ownership_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/ownership"
+)
+
+// Behind an OnError that is slow a limited number of errors waits, the newest; the
+// others are counted.
+func TestSlowOnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		reg := prometheus.NewPedanticRegistry()
+		const n = 200
+		free := make(chan struct{})
+		w.assign(map[string]string{"a": items(n)})
+		a := w.join("a", memberOptions{Options: ownership.Options{
+			Registerer: reg,
+			Accept:     func(p allocfn.Partition) error { return fmt.Errorf("no %s", p) },
+			OnError:    func(error) { <-free },
+		}})
+		time.Sleep(5 * time.Second)
+		close(free)
+		time.Sleep(time.Second)
+		errs := a.errors()
+		if len(errs) != 64 && len(errs) != 65 { // with the one that was told before the others
+			t.Fatalf("told of %d errors", len(errs))
+		}
+		all := make([]allocfn.Partition, n)
+		for i := range all {
+			all[i] = allocfn.Partition{Topic: "t", ID: int32(i)}
+		}
+		allocfn.Sort(all)
+		for i, err := range errs[len(errs)-64:] {
+			if want := fmt.Sprint("no ", all[n-64+i]); !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("%v, want %s", err, want)
+			}
+		}
+		want := fmt.Sprintf("# HELP kiel_errors_dropped_total Errors that OnError was not told of, because too many waited behind a slow call of it.\n"+
+			"# TYPE kiel_errors_dropped_total counter\nkiel_errors_dropped_total{group=\"g\"} %d\n", n-len(errs))
+		if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "kiel_errors_dropped_total"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Behind an Observer that never returns a limited number of events waits, whatever
+// happens meanwhile, and what it is told later is a true story.
+func TestSlowObserver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		const n = 5
+		free := make(chan struct{})
+		plan := map[string]string{"a": items(n)}
+		w.assign(plan)
+		blocked := false
+		var since []time.Time
+		a := w.join("a", memberOptions{Options: ownership.Options{Observer: func(e ownership.Event) {
+			if e.Kind == ownership.Claimed && e.Partition == n-1 && !blocked {
+				blocked = true
+				<-free
+			}
+			if e.Kind == ownership.Untrusted {
+				since = append(since, e.Since)
+			}
+		}}})
+		time.Sleep(15 * time.Second)
+		var lost time.Time
+		for range 10 {
+			for range 5 {
+				w.assign(map[string]string{"a": items(n - 3)})
+				time.Sleep(100 * time.Millisecond)
+				w.assign(plan)
+				time.Sleep(100 * time.Millisecond)
+			}
+			if err := w.srv.Delete(owners + "/t:0"); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(5 * time.Second)
+			w.srv.FreezeClock()
+			w.within(15*time.Second, "trust ends", func() bool { return a.sessionID() == 0 })
+			if lost.IsZero() {
+				lost = time.Now()
+			}
+			w.srv.Thaw()
+			w.within(15*time.Second, "trusted", func() bool { return a.sessionID() != 0 })
+			time.Sleep(15 * time.Second)
+		}
+		waiting := ownership.Waiting(a.owner)
+		t.Logf("%d events wait", waiting)
+		if waiting > 4*n {
+			t.Errorf("%d events wait for the observer of %d partitions", waiting, n)
+		}
+		close(free)
+		a.owns(time.Second, items(n))
+		if len(since) == 0 || since[0].After(lost) {
+			t.Errorf("untrusted since %v, trust was lost first at %v", since, lost)
+		}
+	})
+}
+
+// What the user gave may panic: it costs the call, and is reported.
+func TestPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		w.assign(map[string]string{"a": "t:0 t:1 u:0"})
+		var calls shared[int]
+		a := w.join("a", memberOptions{
+			Options: ownership.Options{
+				Observer: func(e ownership.Event) { panic("observer of " + e.Kind.String()) },
+				OnError:  func(err error) { panic(err) },
+				Accept: func(p allocfn.Partition) error {
+					if p.Topic == "u" {
+						panic("picky")
+					}
+					return nil
+				},
+			},
+			handler: func(ctx context.Context, c *ownership.Claim) error {
+				if c.Partition() == 0 {
+					calls.set(calls.get() + 1)
+					var none map[string]int
+					none["x"] = 1
+				}
+				<-ctx.Done()
+				panic(ctx.Err())
+			},
+		})
+		a.owns(5*time.Second, "t:0 t:1")
+		w.within(5*time.Second, "called again", func() bool { return calls.get() > 2 })
+		a.quit()
+		<-a.done
+		if a.err != nil {
+			t.Errorf("run: %v", a.err)
+		}
+		all := errors.Join(a.errors()...)
+		for _, want := range []string{
+			"callback panicked: Observer: observer of claimed", "callback panicked: Observer: observer of released",
+			"u:0: ownership: callback panicked: Accept: picky",
+			"handler returned while the partition is owned: t:0: ownership: callback panicked: handler of t:0: assignment to entry in nil map",
+			"handler of t:1 ended: ownership: callback panicked: handler of t:1: context canceled",
+		} {
+			if !strings.Contains(fmt.Sprint(all), want) {
+				t.Errorf("not told of %q", want)
+			}
+		}
+		if n := a.told(ownership.ErrUnclaimed); n != 1 {
+			t.Errorf("told %d times that u:0 is not claimed", n)
+		}
+		if a.told(ownership.ErrCallback) < 5 || a.told(ownership.ErrHandler) < 2 {
+			t.Errorf("errors %v", all)
+		}
+		if t.Failed() {
+			t.Log(all)
+		}
+	})
+}
