@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/kielgo/kiel/test/wait"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -100,7 +101,7 @@ func caseExpiry(t *testing.T, target Target, srv *Server) {
 	watcher := connect(t, srv, hello{timeout: 20 * TickTime})
 	silent := connect(t, srv, hello{timeout: timeout})
 	must(t, asError(do(t, silent, zktest.OpCreate, bodyCreate("/expiry", 1))))
-	<-time.After(TickTime / 3)
+	wait.Pass(t, TickTime/3) // so that the ping counts, and not the create
 	last := time.Now()
 	must(t, asError(do(t, silent, zktest.OpPing, new(encoder))))
 	heard := time.Now()
@@ -142,7 +143,7 @@ func caseExpiryPutOff(t *testing.T, _ Target, srv *Server) {
 		{zktest.OpSetWatches, new(encoder).int64(0).strings(nil).strings(nil).strings(nil)},
 	}
 	for i := range len(ops) {
-		<-time.After(6 * TickTime)
+		wait.Pass(t, 6*TickTime) // the session must grow old
 		if code := do(t, w, ops[i%len(ops)].op, ops[i%len(ops)].body); code != 0 && code != zktest.ErrNoNode {
 			t.Errorf("%v: %v", ops[i%len(ops)].op, code)
 		}
@@ -479,7 +480,14 @@ func caseClientLock(t *testing.T, _ Target, srv *Server) {
 	var released time.Time
 	got := make(chan error, 1)
 	go func() { got <- lb.Lock() }()
-	<-time.After(TickTime)
+	var waiting []string
+	wait.Until(t, patience, func() bool {
+		var err error
+		waiting, _, err = a.Children("/lock")
+		must(t, err)
+		return len(waiting) == 2
+	}, func() string { return fmt.Sprintf("both are in the line: %q", waiting) })
+	wait.Pass(t, TickTime) // in which the second could get it
 	select {
 	case err := <-got:
 		t.Fatal("two holders", err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kielgo/kiel/test/conformance"
 	"github.com/kielgo/kiel/test/servers"
+	"github.com/kielgo/kiel/test/wait"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -28,7 +29,7 @@ func options() zktest.Options { return zktest.Options{TickTime: conformance.Tick
 func TestVirtual(t *testing.T) {
 	conformance.Run(t, conformance.Target{Bubble: true, EventsHaveZxid: true, Open: func(t *testing.T) *conformance.Server {
 		srv, nw := zktest.StartVirtual(t, options())
-		return &conformance.Server{Address: zktest.VirtualAddress, Dial: nw.Dial, Restart: restart(srv)}
+		return &conformance.Server{Address: zktest.VirtualAddress, Dial: nw.Dial, Restart: restart(t, srv)}
 	}})
 }
 
@@ -37,14 +38,14 @@ func TestTCP(t *testing.T) {
 	t.Parallel()
 	srv, address := zktest.Start(t, options())
 	conformance.Run(t, conformance.Target{EventsHaveZxid: true, Open: func(*testing.T) *conformance.Server {
-		return &conformance.Server{Address: address, Dial: new(net.Dialer).DialContext, Restart: restart(srv)}
+		return &conformance.Server{Address: address, Dial: new(net.Dialer).DialContext, Restart: restart(t, srv)}
 	}})
 }
 
-func restart(srv *zktest.Server) func(time.Duration) {
+func restart(t *testing.T, srv *zktest.Server) func(time.Duration) {
 	return func(down time.Duration) {
 		srv.Down()
-		<-time.After(down)
+		wait.Pass(t, down)
 		srv.Restart(false)
 	}
 }
@@ -59,7 +60,7 @@ func runReal(t *testing.T, version string, eventsHaveZxid bool) {
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{Version: version, TickTime: conformance.TickTime})
 	srv := &conformance.Server{Address: zk.Addr(), Dial: new(net.Dialer).DialContext, Restart: func(down time.Duration) {
 		zk.Kill()
-		<-time.After(down)
+		wait.Pass(t, down)
 		zk.Start()
 	}}
 	conformance.Run(t, conformance.Target{EventsHaveZxid: eventsHaveZxid, Open: func(*testing.T) *conformance.Server { return srv }})

@@ -21,6 +21,7 @@ import (
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/test/servers"
+	"github.com/kielgo/kiel/test/wait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -189,7 +190,7 @@ func (r *rig) release(h *lock.Held) {
 func (r *rig) await(l *lock.Lock, p *python, want ...string) {
 	r.Helper()
 	var got []string
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+	wait.Until(r, 30*time.Second, func() bool {
 		list, err := l.Contenders(r.Context())
 		if err != nil {
 			r.Fatal(err)
@@ -198,20 +199,13 @@ func (r *rig) await(l *lock.Lock, p *python, want ...string) {
 		for _, c := range list {
 			got = append(got, c.Identifier)
 		}
-		if slices.Equal(got, want) {
-			if p != nil {
-				if seen := p.do(request{Op: "contenders"}).Contenders; !slices.Equal(seen, want) {
-					r.Errorf("kazoo sees %q, want %q", seen, want)
-				}
-			}
-			return
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-r.Context().Done():
+		return slices.Equal(got, want)
+	}, func() string { return fmt.Sprintf("contenders %q, want %q", got, want) })
+	if p != nil {
+		if seen := p.do(request{Op: "contenders"}).Contenders; !slices.Equal(seen, want) {
+			r.Errorf("kazoo sees %q, want %q", seen, want)
 		}
 	}
-	r.Fatalf("contenders %q, want %q", got, want)
 }
 
 // Both languages queue up in one line and are served in its order.
@@ -328,7 +322,7 @@ func TestExclusion(t *testing.T) {
 				}
 				token = h.Token()
 				last.Unlock()
-				if err := addOne(file); err != nil {
+				if err := addOne(t, file); err != nil {
 					t.Error(err)
 				}
 				r.release(h)
@@ -348,7 +342,7 @@ func TestExclusion(t *testing.T) {
 }
 
 // addOne reads the number and, after a moment in which another could, writes the next.
-func addOne(file string) error {
+func addOne(t *testing.T, file string) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -357,6 +351,6 @@ func addOne(file string) error {
 	if err != nil {
 		return err
 	}
-	<-time.After(time.Millisecond)
+	wait.Pass(t, time.Millisecond)
 	return os.WriteFile(file, []byte(strconv.Itoa(n+1)), 0o600)
 }
