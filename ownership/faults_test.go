@@ -243,9 +243,10 @@ func TestTrustRegained(t *testing.T) {
 		if got := [2]int64{a.token("t:0"), a.token("t:1")}; got != tokens || a.sessionID() != ses {
 			t.Errorf("tokens %v, want %v; session %x, want %x", got, tokens, a.sessionID(), ses)
 		}
-		got := strings.ReplaceAll(w.journal.kinds("a", part("t:1")), "untrusted untrusted", "untrusted") // trust may come back in two steps
-		if want := "joined claimed untrusted claimed"; got != want {
-			t.Errorf("events %q, want %q", got, want)
+		for _, item := range []string{"t:0", "t:1"} {
+			if got, want := w.journal.kinds("a", part(item)), "joined claimed untrusted claimed"; got != want {
+				t.Errorf("events of %s %q, want %q", item, got, want)
+			}
 		}
 	})
 }

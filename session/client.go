@@ -338,15 +338,16 @@ func (c *client) prove(sent instant) {
 	})
 }
 
-// proved takes over an answered proof and returns until when the session may be trusted now.
-func (c *client) proved(sent instant) instant {
+// proved takes over an answered proof. It returns until when the session may be trusted now, and whether that is long
+// enough for the next answer to be in time.
+func (c *client) proved(sent instant) (end instant, lasting bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rtt = c.s.now().mono - sent.mono
 	c.trust.prove(sent)
 	c.refresh()
-	end, _ := c.trust.end()
-	return end
+	end, _ = c.trust.end()
+	return end, end.until(c.s.now()) >= c.trust.timeout/4
 }
 
 // lead makes inc the incarnation whose window follows the proofs; nil for none.

@@ -27,7 +27,9 @@
 //
 // counted from the moment of sending; signs of life are answered proofs and answered connect requests. While a connect
 // request is unanswered trust ends no later than 2/3 of [Options].MinSessionTimeout after it was written. Elapsed time is
-// the larger of what the monotonic and the wall clock say.
+// the larger of what the monotonic and the wall clock say. An incarnation begins with the first proof whose answer leaves
+// at least T/4, so that the next answer is in time: at once in a new ZooKeeper session, with the second proof after an
+// outage in the same one.
 //
 //	connecting ──proof──► connected ◄──reconnect── suspended     still trusted, without a connection
 //	                          │   ▲                    │

@@ -250,9 +250,11 @@ func (r *runner) answer(n *round, p proof) error {
 		n.rooted = true
 	}
 	r.proven = true
-	end := c.proved(p.sent)
+	end, lasting := c.proved(p.sent)
 	r.checkTrust()
-	if r.inc == nil && n.rooted && !end.reached(r.s.now()) {
+	// The next answer is due T/6 after this one. After an outage the first proof leaves less time than that, because it
+	// counts from the last sign of life before: what would be opened then would be lost and opened again.
+	if r.inc == nil && n.rooted && lasting {
 		r.begin(c, end)
 	}
 	return nil

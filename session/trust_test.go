@@ -152,6 +152,44 @@ func TestBlackHole(t *testing.T) {
 	}
 }
 
+// After an outage in the same ZooKeeper session the first proof counts from a sign of life before it, and gives little
+// trust. Nothing is begun that would end before the next proof is answered.
+func TestTrustAfterAnOutageLasts(t *testing.T) {
+	for step := range 12 {
+		bubble(t, func(t *testing.T, w *world) {
+			w.net.Delay(5 * time.Millisecond)
+			begun := time.Now()
+			m := w.start("a", nil)
+			inc := m.incarnation()
+			if took := time.Since(begun); took > 100*time.Millisecond {
+				t.Errorf("step %d: trusted %v after the start", step, took)
+			}
+			time.Sleep(2 * timeout)
+			m.link.Refuse()
+			m.link.Cut()
+			<-inc.Context().Done()
+			time.Sleep(time.Duration(step) * timeout / 120)
+			m.link.Heal()
+			healed := time.Now()
+			again := m.incarnation()
+			took := time.Since(healed)
+			if again.SessionID() != inc.SessionID() {
+				t.Fatalf("step %d: another session; this test tests nothing", step)
+			}
+			if took > time.Second+timeout/6+100*time.Millisecond { // the longest back-off, and from one proof to the next
+				t.Errorf("step %d: trusted again after %v", step, took)
+			}
+			if left := time.Until(again.TrustEnd()); left < timeout/4 {
+				t.Errorf("step %d: begun with %v of trust", step, left)
+			}
+			time.Sleep(2 * timeout)
+			if stats := m.Stats(); !again.Trusted() || stats.TrustLosses != 1 || stats.Incarnation != 2 {
+				t.Errorf("step %d: trusted %v, %+v", step, again.Trusted(), stats)
+			}
+		})
+	}
+}
+
 // mitm passes connections on and lets a test look at, and change, the connect request and reply.
 func mitm(dial func(context.Context, string, string) (net.Conn, error), request, reply func([]byte)) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
