@@ -47,8 +47,9 @@
 //     each ZooKeeper session, and a client that can't come back is replaced.
 //   - A write that returns anything but [ErrUncertain] was done, or was not and never will be. Reads are repeated until
 //     answered.
-//   - A watch wakes on a change, when the connection drops, when the incarnation ends, and after T without any of these.
-//     There is one on the server for each path and kind, however often it is asked for.
+//   - A watch wakes on a change, when the connection drops, when the incarnation ends, and after 4/5 T to T without any of
+//     these, at random, so that members do not all read at once. There is one on the server for each path and kind,
+//     however often it is asked for.
 //   - A server that sends garbage, or nothing, costs a connection and at most a second; never a panic or much memory.
 //   - Run leaves no goroutine behind. (The exception is a dialer given by the user that does not end with its context.)
 //

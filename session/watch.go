@@ -1,6 +1,7 @@
 package session
 
 import (
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -15,7 +16,7 @@ type Watch struct {
 }
 
 // C is closed when to look again: what was read has changed, the connection was dropped, the incarnation has ended, or
-// the session's timeout has passed without any of these. The watch of an incarnation that has ended is closed from
+// the session's timeout has passed, or nearly, without any of these. The watch of an incarnation that has ended is closed from
 // the start.
 func (w *Watch) C() <-chan struct{} { return w.wait.c }
 
@@ -46,7 +47,7 @@ type hub struct {
 	closed bool
 }
 
-// join returns a Watch for key. It must be called before the read is sent, so that no change is missed in between.
+// join returns a Watch for key, which wakes after 4/5 of limit at the earliest and limit at the latest. It must be called before the read is sent, so that no change is missed in between.
 func (h *hub) join(key watchKey, limit time.Duration) *Watch {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -61,7 +62,7 @@ func (h *hub) join(key watchKey, limit time.Duration) *Watch {
 			h.waits = make(map[watchKey]*wait)
 		}
 		h.waits[key] = w
-		w.timer = time.AfterFunc(limit, func() { h.end(w) })
+		w.timer = time.AfterFunc(limit-rand.N(limit/5), func() { h.end(w) }) // those who came together do not come again together
 	}
 	w.users++
 	return &Watch{hub: h, wait: w}

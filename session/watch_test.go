@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,15 +132,30 @@ func proofsFail(w *world, on bool) {
 	})
 }
 
-func TestWatchWakesAfterT(t *testing.T) {
+// A watch without any hint wakes within T; those that were set together, not together.
+func TestWatchWakesWithinT(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		inc := w.start("a", nil).incarnation()
-		_, _, watch, err := inc.ExistsW(t.Context(), "/a")
-		if err != nil {
-			t.Fatal(err)
+		var woken []time.Duration
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		start := time.Now()
+		for i := range 1000 {
+			_, _, watch, err := inc.ExistsW(t.Context(), fmt.Sprint("/", i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			wg.Go(func() {
+				<-watch.C()
+				mu.Lock()
+				defer mu.Unlock()
+				woken = append(woken, time.Since(start))
+			})
 		}
-		if took := elapsed(t, "watch", watch.C(), time.Minute); took != timeout {
-			t.Errorf("woken after %v, want %v", took, timeout)
+		wg.Wait()
+		first, last := slices.Min(woken), slices.Max(woken)
+		if first < timeout*4/5 || first > timeout*17/20 || last < timeout*19/20 || last > timeout {
+			t.Errorf("woken after %v to %v, want 4/5 T to T of %v", first, last, timeout)
 		}
 	})
 }
