@@ -3,86 +3,256 @@ package integration_test
 import (
 	"fmt"
 	"io"
-	"net"
+	"maps"
 	"net/http"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
 	"github.com/kielgo/kiel/test/members"
 	"github.com/kielgo/kiel/test/servers"
+	await "github.com/kielgo/kiel/test/wait"
 )
 
-// metrics that a consuming process must show.
-var metrics = []string{
-	"kiel_rebalances_total", "kiel_rebalances_failed_total", "kiel_rebalance_events_coalesced_total",
-	"kiel_rebalance_duration_seconds", "kiel_rebalance_in_progress", "kiel_last_rebalance_timestamp_seconds",
-	"kiel_members", "kiel_partitions", "kiel_assigned_partitions", "kiel_owned_partitions",
-	"kiel_partitions_moved_total", "kiel_claim_wait_seconds", "kiel_claims_total",
-	"kiel_assignment_compute_seconds", "kiel_assignment_divergence_total",
-	"kiel_zk_session_state", "kiel_zk_session_expirations_total", "kiel_zk_reconnects_total",
-	"kiel_view_age_seconds", "kiel_sharedset_updates_total",
-	"kiel_consumer_commits_total", "kiel_consumer_commit_duration_seconds", "kiel_consumer_drain_timeouts_total",
+// metrics are those that a consuming process must show, with their types and the
+// series that must and that may be there, without the label group that all have.
+var metrics = map[string]struct {
+	kind      string
+	must, may []string
+}{
+	"kiel_rebalances_total":                 {"COUNTER", each("trigger", "members", "partitions", "session", "manual", "initial"), nil},
+	"kiel_rebalances_failed_total":          {"COUNTER", each("stage", "compute", "callback"), each("stage", "revoke", "claim")},
+	"kiel_rebalance_events_coalesced_total": {"COUNTER", each(""), nil},
+	// The consumer has no OnRebalance, which is what the callback stage measures.
+	"kiel_rebalance_duration_seconds":       {"HISTOGRAM", each("stage", "total", "settle", "revoke", "claim"), each("stage", "callback")},
+	"kiel_rebalance_in_progress":            {"GAUGE", each(""), nil},
+	"kiel_last_rebalance_timestamp_seconds": {"GAUGE", each(""), nil},
+	"kiel_members":                          {"GAUGE", each(""), nil},
+	"kiel_partitions":                       {"GAUGE", each(""), nil},
+	"kiel_assigned_partitions":              {"GAUGE", each("topic", topic), nil},
+	"kiel_owned_partitions":                 {"GAUGE", each("topic", topic), nil},
+	"kiel_partitions_moved_total":           {"COUNTER", each("direction", "assigned", "revoked", "lost"), nil},
+	"kiel_claim_wait_seconds":               {"HISTOGRAM", each(""), nil},
+	"kiel_claims_total":                     {"COUNTER", each("result", "ok", "conflict", "timeout", "error"), nil},
+	"kiel_assignment_compute_seconds":       {"HISTOGRAM", each(""), nil},
+	"kiel_assignment_divergence_total":      {"COUNTER", each(""), nil},
+	"kiel_zk_session_state":                 {"GAUGE", each("state", "connecting", "connected", "suspended", "lost", "closed"), nil},
+	"kiel_zk_session_expirations_total":     {"COUNTER", each(""), nil},
+	"kiel_zk_reconnects_total":              {"COUNTER", each(""), nil},
+	"kiel_view_age_seconds":                 {"GAUGE", each(""), nil},
+	"kiel_sharedset_updates_total": {"COUNTER", slices.Concat(
+		each("op=add,result", "ok", "noop", "conflict", "error"),
+		each("op=remove,result", "ok", "noop", "conflict", "error"),
+	), nil},
+	"kiel_consumer_commits_total":           {"COUNTER", each("result", "ok", "fenced", "error"), nil},
+	"kiel_consumer_commit_duration_seconds": {"HISTOGRAM", each("result", "ok"), each("result", "error")},
+	"kiel_consumer_drain_timeouts_total":    {"COUNTER", each(""), nil},
 }
 
-// TestScrape asks a real process for its metrics.
+// each is the series of a label's values; without a label it is the one without labels.
+func each(label string, values ...string) []string {
+	if label == "" {
+		return []string{""}
+	}
+	var list []string
+	for _, value := range values {
+		list = append(list, label+"="+value)
+	}
+	return list
+}
+
+// TestScrape asks a real process for its metrics, before and after another one
+// joined and left.
 func TestScrape(t *testing.T) {
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{})
 	kafka := servers.StartKafka(t, servers.KafkaOptions{})
 	kafka.CreateTopic(topic, partitions)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	addr := fmt.Sprintf("127.0.0.1:%d", servers.FreePorts(t, 1)[0])
 	out, err := exec.CommandContext(t.Context(), demo, "produce", "--kafka", strings.Join(kafka.Brokers(), ","), "--topic", topic, "--rate", "0", "--count", "100").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	p := members.Start(t, demo, "m", filepath.Join(t.TempDir(), "log"),
-		"--zookeeper", zk.Addr(), "--kafka", strings.Join(kafka.Brokers(), ","), "--topic", topic, "--metrics", addr)
-	owned := fmt.Sprintf(`kiel_owned_partitions{group="demo",topic=%q} %d`, topic, partitions)
-	var page string
-	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(page, owned) || !strings.Contains(page, "kiel_consumer_commit_duration_seconds_count{"); wait(t, 50*time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the metrics never showed %s:\n%s", owned, page)
-		}
-		page = scrape(t, addr)
+	args := []string{"--zookeeper", zk.Addr(), "--kafka", strings.Join(kafka.Brokers(), ","), "--topic", topic}
+	p := members.Start(t, demo, "m", filepath.Join(t.TempDir(), "log"), append(args, "--metrics", addr)...)
+	// until waits until the series have these values, and returns the page.
+	until := func(what string, want map[string]float64) (now page) {
+		t.Helper()
+		var off []string
+		await.Until(t, 20*time.Second, func() bool {
+			now, off = scrape(t, addr), nil
+			for _, series := range slices.Sorted(maps.Keys(want)) {
+				if got, ok := now.values[series]; !ok || got != want[series] {
+					off = append(off, fmt.Sprintf("%s is %v, want %v", series, got, want[series]))
+				}
+			}
+			return len(off) == 0 && now.values["kiel_consumer_commits_total{result=ok}"] > 0
+		}, func() string { return fmt.Sprintf("%s: %s\n%v", what, strings.Join(off, "\n"), now.values) })
+		return now
 	}
-	for _, name := range metrics {
-		series := regexp.MustCompile(`(?m)^`+name+`(_bucket|_sum|_count)?\{.*$`).FindAllString(page, -1)
-		if len(series) == 0 {
-			t.Errorf("no %s", name)
-		}
-		if i := slices.IndexFunc(series, func(s string) bool { return !strings.Contains(s, `group="demo"`) }); i >= 0 {
-			t.Errorf("a series without the group: %s", series[i])
-		}
-	}
+	alone := until("all is owned, and something committed", map[string]float64{
+		"kiel_members{}":                                  1,
+		"kiel_partitions{}":                               partitions,
+		"kiel_assigned_partitions{topic=orders}":          partitions,
+		"kiel_owned_partitions{topic=orders}":             partitions,
+		"kiel_rebalances_total{trigger=initial}":          1,
+		"kiel_rebalances_total{trigger=manual}":           0,
+		"kiel_rebalances_total{trigger=session}":          0,
+		"kiel_rebalances_failed_total{stage=compute}":     0,
+		"kiel_rebalance_in_progress{}":                    0,
+		"kiel_partitions_moved_total{direction=assigned}": partitions,
+		"kiel_partitions_moved_total{direction=revoked}":  0,
+		"kiel_partitions_moved_total{direction=lost}":     0,
+		"kiel_claims_total{result=ok}":                    partitions,
+		"kiel_claims_total{result=error}":                 0,
+		"kiel_claims_total{result=timeout}":               0,
+		"kiel_claim_wait_seconds{}":                       partitions,
+		"kiel_sharedset_updates_total{op=add,result=ok}":  1, // the seed
+		"kiel_zk_session_expirations_total{}":             0,
+		"kiel_zk_session_state{state=connected}":          1,
+		"kiel_consumer_commits_total{result=fenced}":      0,
+		"kiel_consumer_drain_timeouts_total{}":            0,
+	})
+	joins := alone.values["kiel_rebalances_total{trigger=members}"]
+
+	other := members.Start(t, demo, "other", filepath.Join(t.TempDir(), "log"), args...)
+	until("another joined and has half of it", map[string]float64{
+		"kiel_members{}":                                  2,
+		"kiel_assigned_partitions{topic=orders}":          partitions / 2,
+		"kiel_owned_partitions{topic=orders}":             partitions / 2,
+		"kiel_rebalances_total{trigger=members}":          joins + 1,
+		"kiel_partitions_moved_total{direction=assigned}": partitions,
+		"kiel_partitions_moved_total{direction=revoked}":  partitions / 2,
+		"kiel_claims_total{result=ok}":                    partitions,
+	})
+	other.Stop(t)
+	until("it left", map[string]float64{
+		"kiel_members{}":                                  1,
+		"kiel_assigned_partitions{topic=orders}":          partitions,
+		"kiel_owned_partitions{topic=orders}":             partitions,
+		"kiel_rebalances_total{trigger=members}":          joins + 2,
+		"kiel_partitions_moved_total{direction=assigned}": partitions + partitions/2,
+		"kiel_partitions_moved_total{direction=revoked}":  partitions / 2,
+		"kiel_partitions_moved_total{direction=lost}":     0,
+		"kiel_claims_total{result=ok}":                    partitions + partitions/2,
+		"kiel_claim_wait_seconds{}":                       partitions + partitions/2,
+	}).check(t)
 	p.Stop(t)
 }
 
-// scrape returns the page, or nothing while it is not served yet.
-func scrape(t *testing.T, addr string) string {
+// page is what a process shows: the values of counters and gauges, how often histograms
+// observed something, by name and labels, "name{label=value,…}", without the group.
+type page struct {
+	kinds     map[string]string // by name
+	values    map[string]float64
+	groupless []string
+}
+
+// scrape returns the page, an empty one while it is not served yet.
+func scrape(t *testing.T, addr string) page {
 	t.Helper()
+	p := page{kinds: map[string]string{}, values: map[string]float64{}}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+"/metrics", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	req.Close = true
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return ""
+		return p
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(body)
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(string(body)))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, body)
+	}
+	for name, family := range families {
+		if !strings.HasPrefix(name, "kiel_") {
+			continue
+		}
+		p.kinds[name] = family.GetType().String()
+		for _, m := range family.GetMetric() {
+			var labels []string
+			group := ""
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "group" {
+					group = l.GetValue()
+				} else {
+					labels = append(labels, l.GetName()+"="+l.GetValue())
+				}
+			}
+			series := fmt.Sprintf("%s{%s}", name, strings.Join(labels, ","))
+			if group != "demo" {
+				p.groupless = append(p.groupless, series)
+			}
+			p.values[series] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return p
+}
+
+// series returns those of a metric, sorted, as "label=value,…".
+func (p page) series(name string) []string {
+	var list []string
+	for series := range p.values {
+		if labels, ok := strings.CutPrefix(series, name+"{"); ok {
+			list = append(list, strings.TrimSuffix(labels, "}"))
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// check compares types, labels and their values with what is documented.
+func (p page) check(t *testing.T) {
+	t.Helper()
+	if len(p.groupless) > 0 {
+		t.Errorf("series without the group: %v", p.groupless)
+	}
+	for name, want := range metrics {
+		if p.kinds[name] != want.kind {
+			t.Errorf("%s is %q, want %s", name, p.kinds[name], want.kind)
+		}
+		got := p.series(name)
+		for _, series := range want.must {
+			if !slices.Contains(got, series) {
+				t.Errorf("no %s{%s}", name, series)
+			}
+		}
+		for _, series := range got {
+			if !slices.Contains(want.must, series) && !slices.Contains(want.may, series) {
+				t.Errorf("unexpected %s{%s}", name, series)
+			}
+		}
+		if want.kind == "HISTOGRAM" {
+			for _, series := range want.must {
+				if p.values[name+"{"+series+"}"] == 0 {
+					t.Errorf("%s{%s} never observed anything", name, series)
+				}
+			}
+		}
+	}
+	var states float64
+	for _, state := range p.series("kiel_zk_session_state") {
+		states += p.values["kiel_zk_session_state{"+state+"}"]
+	}
+	if connected := p.values["kiel_zk_session_state{state=connected}"]; states != 1 || connected != 1 {
+		t.Errorf("%v session states at once, connected is %v", states, connected)
+	}
+	if info := p.series("kiel_member_info"); len(info) != 1 || !strings.HasPrefix(info[0], "member=m,version=") {
+		t.Errorf("kiel_member_info%v", info)
+	}
+	if at := p.values["kiel_last_rebalance_timestamp_seconds{}"]; time.Since(time.Unix(int64(at), 0)).Abs() > time.Minute {
+		t.Errorf("the last rebalance was at %v", at)
+	}
 }
