@@ -10,6 +10,8 @@ import (
 	"os"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/session"
 )
@@ -30,7 +32,11 @@ type response struct {
 
 // beMember is the main function of a Go member.
 func beMember(args []string) (code int) {
-	if err := runMember(args[0], args[1], args[2], args[3]); err != nil {
+	err := runMember(args[0], args[1], args[2], args[3])
+	if err == nil {
+		err = goleak.Find()
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

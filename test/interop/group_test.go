@@ -51,9 +51,10 @@ func newGroup(t *testing.T, name string, maxSessionTimeout time.Duration) *group
 // member is one process, of either language.
 type member struct {
 	*servers.Process
-	name string
-	in   *json.Encoder
-	out  *json.Decoder
+	name     string
+	language string
+	in       *json.Encoder
+	out      *json.Decoder
 }
 
 // join starts a member and returns when it says that it has joined.
@@ -89,10 +90,11 @@ func (g *group) join(language string, seed ...string) *member {
 	g.t.Cleanup(func() { _ = out.Close() })
 	cmd.Stdout = stdout
 	m := &member{
-		Process: servers.Start(g.t, strings.ReplaceAll(name, ":", "-"), cmd),
-		name:    name,
-		in:      json.NewEncoder(stdin),
-		out:     json.NewDecoder(out),
+		Process:  servers.Start(g.t, strings.ReplaceAll(name, ":", "-"), cmd),
+		name:     name,
+		language: language,
+		in:       json.NewEncoder(stdin),
+		out:      json.NewDecoder(out),
 	}
 	if err := stdout.Close(); err != nil { // the member has its own copy
 		g.t.Fatal(err)
@@ -142,22 +144,24 @@ func (m *member) do(op string, items ...string) error {
 // Such a one is taken for crashed, which is what the group sees.
 var errExpired = errors.New("the session of a Python member has expired")
 
-// leave lets a member leave in order and waits for its end.
-func (g *group) leave(m *member) {
+// leave lets a member leave in order and waits for its end; it is false when the member turned out to be lost.
+func (g *group) leave(m *member) bool {
 	g.t.Helper()
 	err := m.do("leave")
 	if errors.Is(err, errExpired) {
 		g.expire(m)
-		return
+		return false
 	}
 	if err := errors.Join(err, m.Wait()); err != nil {
 		g.t.Fatalf("%s left with %v\n%s", m.name, err, m.Log())
 	}
 	delete(g.members, m.name)
+	return true
 }
 
-// change has a member, or another one when that turns out to be lost, add items to the set or remove them.
-func (g *group) change(m *member, op string, items []string) {
+// change has a member, or another one when that turns out to be lost, add items to the set or remove them, and returns
+// which one did.
+func (g *group) change(m *member, op string, items []string) *member {
 	g.t.Helper()
 	err := m.do(op, items...)
 	for errors.Is(err, errExpired) {
@@ -175,6 +179,7 @@ func (g *group) change(m *member, op string, items []string) {
 			delete(g.items, item)
 		}
 	}
+	return m
 }
 
 func (g *group) anyMember() *member {

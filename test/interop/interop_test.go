@@ -26,15 +26,37 @@ func TestRandomSteps(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	g := newGroup(t, "random-steps", 2*time.Second) // crashes are cheap
 	count := make(map[string]int)
-	for step := range steps {
-		what := g.randomStep(rng)
+	did := func(what string) {
 		count[what]++
-		t.Logf("step %d: %s: %d members, %d partitions", step, what, len(g.members), len(g.items))
+		t.Logf("%s: %d members, %d partitions", what, len(g.members), len(g.items))
 		g.agree()
 	}
+	for range steps {
+		did(g.randomStep(rng))
+	}
+	for _, kind := range []string{"join", "leave", "crash", "add", "remove"} {
+		for _, language := range []string{"go", "python"} {
+			if count[kind+" "+language] > 0 {
+				continue
+			}
+			m := g.join(language, someItems(rng)...) // one of whom we know that it is there
+			did("join " + language)
+			if kind != "join" {
+				did(g.step(rng, kind, m))
+			}
+			if count[kind+" "+language] == 0 {
+				t.Errorf("never: %s %s", kind, language)
+			}
+		}
+	}
 	t.Attr("python-members-expired", fmt.Sprint(g.expired))
+	var summary []string
 	for _, key := range slices.Sorted(maps.Keys(count)) {
-		t.Logf("%4d × %s", count[key], key)
+		summary = append(summary, fmt.Sprintf("%s %d", key, count[key]))
+	}
+	t.Attr("steps", strings.Join(summary, ", "))
+	if joined := count["join python"]; g.expired > joined/4 {
+		t.Errorf("%d of %d Python members were lost by themselves: too few of them took part", g.expired, joined)
 	}
 }
 
@@ -55,21 +77,27 @@ func (g *group) randomStep(rng *rand.Rand) string {
 		g.join(language, someItems(rng)...)
 		return "join " + language
 	}
-	m := g.members[pick(rng, slices.Sorted(maps.Keys(g.members)))]
+	return g.step(rng, kind, g.members[pick(rng, slices.Sorted(maps.Keys(g.members)))])
+}
+
+// step has a member do something, and says what was done, and in which language.
+func (g *group) step(rng *rand.Rand, kind string, m *member) string {
+	g.t.Helper()
 	switch kind {
 	case "leave":
-		g.leave(m)
+		if !g.leave(m) {
+			return "expire " + m.language
+		}
 	case "crash":
 		g.crash(m)
 	case "add":
-		g.change(m, kind, someItems(rng))
+		m = g.change(m, kind, someItems(rng))
 	case "remove":
 		items := slices.Sorted(maps.Keys(g.items))
 		rng.Shuffle(len(items), func(i, j int) { items[i], items[j] = items[j], items[i] })
-		g.change(m, kind, items[:1+rng.IntN(len(items))])
+		m = g.change(m, kind, items[:1+rng.IntN(len(items))])
 	}
-	language, _, _ := strings.Cut(m.name, "-")
-	return kind + " " + language
+	return kind + " " + m.language
 }
 
 // Members of both languages change the set at the same time, each its own items; nothing gets lost.

@@ -63,10 +63,14 @@ def main():
     reply({})
     for line in sys.stdin:
         request = json.loads(line)
+        lost = expired.is_set()
         try:
-            reply(answer(allocator, request))
+            message = answer(allocator, request)
+            if request["op"] == "leave" and not lost:
+                expired.clear()  # kazoo calls a session that was closed in order LOST too
         except Exception as e:
-            reply({"error": repr(e)})
+            message = {"error": repr(e)}
+        reply(message)
         if request["op"] == "leave":
             return
 
