@@ -12,6 +12,7 @@ ALL := ./... ./cmd/... ./test/...
 TIMEOUT ?= 15m
 FUZZTIME ?= 30s
 COUNT ?= 10
+ROUNDS ?= 20
 
 # Packages whose tests start real servers, however far down they import them.
 SERVER_PACKAGES = $(shell go list -e -test -f '{{.ImportPath}} {{join .Deps " "}}' ./test/... \
@@ -58,8 +59,9 @@ fix: ## modernize and format the code
 	@for module in $(MODULES); do (cd $$module && go fix ./... && $(GOLANGCI_LINT) fmt ./...); done
 
 .PHONY: bench
-bench: ## benchmarks that need no servers
+bench: setup ## Go benchmarks, then hand-overs and claims on real servers, ROUNDS=20 times
 	@go test -run='^$$' -bench=. -benchmem $(UNIT_PACKAGES)
+	@go test -v -timeout=0 ./test/bench -rounds=$(ROUNDS) | grep -v '^=== RUN'
 
 .PHONY: fuzz
 fuzz: ## each fuzz test for FUZZTIME=30s
