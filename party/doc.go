@@ -43,6 +43,14 @@
 //   - That a view is up to date. Whether it may be acted on is for its
 //     [session.Incarnation] to say.
 //   - That members see the same views at the same time, or all of them.
+//   - That a record changed in place by somebody else is noticed soon. No
+//     Party writes one a second time, so names and the directory's cversion
+//     tell all changes, and records need no watch: one watch a member instead
+//     of one for each pair of them. Records are looked at in turn, 16 each
+//     time that the directory is read and nothing is new, which is at least
+//     once per session timeout, so others may go by the changed one for as
+//     many session timeouts as there are members divided by 16. Its owner
+//     looks at its own each time, and joins anew with the right one.
 //   - That two parties in one process keep apart when they use the same
 //     session, path and name: they share the znode. Don't.
 //   - ZooKeeper can't delete a znode "if it is mine". Between looking at the

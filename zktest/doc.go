@@ -27,6 +27,26 @@
 //   - ACLs of the schemes world, auth, digest, ip and super, enforced
 //   - jute.maxbuffer: a larger packet drops the connection
 //
+// # Guarantees
+//
+//   - Results, error codes, Stat, zxids, sequence numbers and watch events are those of the real servers for everything
+//     listed above.
+//   - The same requests in the same order have the same results. Several sessions that expire in one tick, and what one of
+//     them leaves behind, go in a fixed order. In a testing/synctest bubble times and session ids are the same in each run
+//     too, because the clock is.
+//   - When [Server.Close] has returned, its goroutines have ended (a hook that waits is waited for), its timers are stopped,
+//     its listeners and connections closed. Sessions are not ended: clients see a crash. The tree can still be read, by
+//     [Server.Get], [Server.Children], [Server.Dump] and [Server.Sessions].
+//   - A [Network] has no goroutines: nothing is left of it once nobody uses its connections.
+//
+// # Not guaranteed
+//
+//   - The order of requests that come in on different connections at the same moment: it is up to the scheduler, in a bubble
+//     too, as are zxids then.
+//   - How long things take: zktest answers in microseconds, a real server syncs its disk first. Use [Network.Delay] or
+//     [Server.SetHook] where that matters, and measure on a real one.
+//   - That a client that works here works everywhere: see what is left out below.
+//
 // # What it does not
 //
 //   - TTL znodes: refused, as by a server without extendedTypesEnabled. Reconfiguration: refused likewise. Quotas: none.

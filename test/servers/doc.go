@@ -16,6 +16,15 @@
 //     kill -9), the kernel kills its children: see [Start].
 //   - When the test has failed, the folders with the servers' logs are kept, and the path and the last lines are printed.
 //
+// # Not guaranteed
+//
+//   - That a free port of [FreePorts] stays free until it is used: the Start functions try again with others, who uses one
+//     for something else must do so too.
+//   - That data outlives the test: folders go with it, of a failed test only logs and configuration stay.
+//   - That what a child starts itself ends with it, and, but on Linux, that children end with a test process that was
+//     killed.
+//   - That servers with small heaps and a disk shared with the tests are as fast as servers elsewhere.
+//
 // # Concurrency
 //
 // Methods end the test by Fatal when something goes wrong, so they belong on the test's goroutine. Addresses never change
