@@ -133,8 +133,7 @@ func TestPanics(t *testing.T) {
 			handler: func(ctx context.Context, c *ownership.Claim) error {
 				if c.Partition() == 0 {
 					calls.set(calls.get() + 1)
-					var none map[string]int
-					none["x"] = 1
+					panic(errors.New("boom"))
 				}
 				<-ctx.Done()
 				panic(ctx.Err())
@@ -151,7 +150,7 @@ func TestPanics(t *testing.T) {
 		for _, want := range []string{
 			"callback panicked: Observer: observer of claimed", "callback panicked: Observer: observer of released",
 			"u:0: ownership: callback panicked: Accept: picky",
-			"handler returned while the partition is owned: t:0: ownership: callback panicked: handler of t:0: assignment to entry in nil map",
+			"handler returned while the partition is owned: t:0: ownership: callback panicked: handler of t:0: boom",
 			"handler of t:1 ended: ownership: callback panicked: handler of t:1: context canceled",
 		} {
 			if !strings.Contains(fmt.Sprint(all), want) {
