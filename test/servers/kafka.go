@@ -91,8 +91,8 @@ func (k *Kafka) configure() {
 func (k *Kafka) format() {
 	k.tb.Helper()
 	var tools []*Process
-	for _, n := range k.nodes {
-		tools = append(tools, n.java("format", "128m", "kafka.tools.StorageTool", "format", "-t", k.id, "-c", n.config()))
+	for _, n := range k.nodes { // with =, since an id may begin with a dash
+		tools = append(tools, n.java("format", "128m", "kafka.tools.StorageTool", "format", "--cluster-id="+k.id, "--config", n.config()))
 	}
 	for _, p := range tools {
 		if err := p.Wait(); err != nil {
