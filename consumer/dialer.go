@@ -3,7 +3,9 @@ package consumer
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -17,15 +19,19 @@ type dialer struct {
 	life context.Context //nolint:containedctx // the lifetime of every connection
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	mu    sync.Mutex
-	conns map[*conn]struct{}
+	mu     sync.Mutex
+	conns  map[*conn]struct{}
+	guards map[*guard]struct{}
 }
+
+// guard says whether what is being sent may still be sent.
+type guard struct{ allowed func() error }
 
 // newDialer dials as the user's configuration says. A connection to which
 // written data is not acknowledged for userTimeout is dead, where the system
 // can do that; 0 leaves it to the system.
 func newDialer(life context.Context, config *sarama.Config, userTimeout time.Duration) *dialer {
-	d := &dialer{life: life, conns: map[*conn]struct{}{}}
+	d := &dialer{life: life, conns: map[*conn]struct{}{}, guards: map[*guard]struct{}{}}
 	if config.Net.Proxy.Enable {
 		d.dial = func(_ context.Context, network, address string) (net.Conn, error) {
 			return config.Net.Proxy.Dialer.Dial(network, address)
@@ -66,6 +72,36 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 
 func (d *dialer) closed() bool { return d.life.Err() != nil }
 
+// guard makes every connection ask allowed before it writes, until release is
+// called. An error of it ends the connection instead. Between a decision to send
+// and the write may lie a dial, a handshake, another's request on the same
+// connection, or a stop of the process; abort finds only what is connected when it
+// is called, and is called late in a process that was stopped.
+func (d *dialer) guard(allowed func() error) (release func()) {
+	g := &guard{allowed: allowed}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.guards[g] = struct{}{}
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.guards, g)
+	}
+}
+
+// allowed says whether a connection may write now.
+func (d *dialer) allowed() error {
+	d.mu.Lock()
+	guards := slices.Collect(maps.Keys(d.guards))
+	d.mu.Unlock()
+	for _, g := range guards {
+		if err := g.allowed(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // abort ends all connections at once: what was written and not yet sent is
 // thrown away, so that a commit can't arrive later.
 func (d *dialer) abort() {
@@ -83,6 +119,15 @@ func (d *dialer) abort() {
 type conn struct {
 	net.Conn
 	of *dialer
+}
+
+// Write asks the dialer's guards first: here is the effect.
+func (c *conn) Write(b []byte) (int, error) {
+	if err := c.of.allowed(); err != nil {
+		c.abort()
+		return 0, err
+	}
+	return c.Conn.Write(b)
 }
 
 func (c *conn) abort() {

@@ -32,6 +32,9 @@ var (
 
 	// errLost refuses a commit of a claim that is not this member's any more.
 	errLost = errors.New("consumer: the claim is lost")
+	// errWithdrawn is why a request was not sent of which a part may not be
+	// committed any more; the rest is sent again.
+	errWithdrawn = errors.New("consumer: not sent, a claim in the request has ended")
 	// errEnded answers what comes after Consume has ended.
 	errEnded = errors.New("consumer: consuming has ended")
 )

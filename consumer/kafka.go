@@ -43,7 +43,7 @@ func newKafka(life context.Context, brokers []string, group string, config *sara
 			}
 		}
 		return client.Coordinator(group)
-	}}
+	}, guard: k.dialer.guard}
 	return k, nil
 }
 

@@ -12,7 +12,8 @@ import (
 )
 
 // entry is one offset to store. allowed is asked before each request that
-// carries the entry: an error leaves it out, and is its result.
+// carries the entry, and again when the request is written: an error leaves the
+// entry out, and is its result.
 type entry struct {
 	partition allocfn.Partition
 	offset    int64
@@ -59,6 +60,9 @@ type kafkaOffsets struct {
 	// may block; call bounds it.
 	find func(again bool) (coordinator, error)
 	do   *calls
+	// guard makes the coordinator's connection ask allowed before it writes, until
+	// release is called. nil for none.
+	guard func(allowed func() error) (release func())
 }
 
 func (o *kafkaOffsets) fetch(ctx context.Context, ps []allocfn.Partition) (map[allocfn.Partition]stored, error) {
@@ -130,8 +134,7 @@ func (o *kafkaOffsets) commit(ctx context.Context, es []entry) map[allocfn.Parti
 		if len(pending) == 0 {
 			return nil
 		}
-		req := o.commitRequest(pending)
-		return func(c coordinator) (*sarama.OffsetCommitResponse, error) { return c.CommitOffset(req) }
+		return o.commitOf(pending)
 	}, func(resp *sarama.OffsetCommitResponse) error {
 		var again []entry
 		var last error
@@ -153,10 +156,34 @@ func (o *kafkaOffsets) commit(ctx context.Context, es []entry) map[allocfn.Parti
 		pending = again
 		return last
 	})
-	for _, e := range pending {
+	for _, e := range permitted(pending, out) {
 		out[e.partition] = fmt.Errorf("consumer: commit %s: %w", e.partition, err)
 	}
 	return out
+}
+
+// commitOf sends one request. Finding the coordinator took time, and until the
+// request is written more may pass: it asks again now, and lets the connection ask
+// at the write.
+func (o *kafkaOffsets) commitOf(es []entry) func(coordinator) (*sarama.OffsetCommitResponse, error) {
+	req := o.commitRequest(es)
+	allowed := func() error {
+		for _, e := range es {
+			if e.allowed() != nil {
+				return errWithdrawn // and not why: that is of one entry
+			}
+		}
+		return nil
+	}
+	return func(c coordinator) (*sarama.OffsetCommitResponse, error) {
+		if err := allowed(); err != nil {
+			return nil, err
+		}
+		if o.guard != nil {
+			defer o.guard(allowed)()
+		}
+		return c.CommitOffset(req)
+	}
 }
 
 // permitted drops the entries that may not be sent any more and notes why.
