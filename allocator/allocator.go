@@ -29,6 +29,7 @@ type PartitionAllocator struct {
 	party   *party.Party
 	set     *sharedset.Set
 	loop    *loop
+	seed    *seed
 
 	ran    atomic.Bool
 	latest atomic.Pointer[published]
@@ -53,7 +54,7 @@ type published struct {
 // no goroutine.
 func New(s *session.Session, group, name string, opts Options) (*PartitionAllocator, error) {
 	opts, err := opts.withDefaults()
-	seed, seedErr := items(opts.Seed)
+	seeded, seedErr := items(opts.Seed)
 	if seedErr != nil {
 		seedErr = fmt.Errorf("field Seed: %w", seedErr)
 	}
@@ -70,6 +71,7 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 	}
 	a := &PartitionAllocator{
 		session: s, group: group, name: name, opts: opts,
+		seed:   &seed{items: seeded},
 		manual: make(chan chan error),
 		ready:  make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -86,7 +88,7 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 	if err := errors.Join(metricsErr, partyErr, setErr); err != nil {
 		return nil, fmt.Errorf("allocator: new: %w", err)
 	}
-	a.loop = newLoop(name, opts, seed, sources{
+	a.loop = newLoop(name, opts, a.seed, sources{
 		members: a.party, set: a.set, refresh: a.refresh, lifetime: (*session.Incarnation).Context,
 	}, a.metrics, log)
 	a.loop.publish, a.loop.ready, a.loop.manual = a.publish, a.setReady, a.manual
@@ -276,7 +278,8 @@ func (a *PartitionAllocator) Allocation() map[string][]int32 {
 // AddPartitions adds partitions, given as topic and ids, to the group's set. It
 // needs the session to run, not the allocator. Names and ids are checked before
 // anything is sent, and all faults are joined. Adding what is in the set is no
-// error. Errors are sharedset's.
+// error. What was added belongs to the seed from then on: while this member runs
+// it is added again when the set is deleted. Errors are sharedset's.
 func (a *PartitionAllocator) AddPartitions(ctx context.Context, partitions map[string][]int32) error {
 	all, err := items(partitions)
 	if err == nil && len(all) > 0 {
@@ -285,11 +288,13 @@ func (a *PartitionAllocator) AddPartitions(ctx context.Context, partitions map[s
 	if err != nil {
 		return fmt.Errorf("allocator: add partitions: %w", err)
 	}
+	a.seed.add(all)
 	return nil
 }
 
 // RemovePartitions is the reverse of [PartitionAllocator.AddPartitions].
-// Removing what is not in the set is no error. A member that starts later with
+// Removing what is not in the set is no error. What was removed is no part of
+// this member's seed any more; one that starts later with
 // such a partition in its seed adds it again.
 func (a *PartitionAllocator) RemovePartitions(ctx context.Context, partitions map[string][]int32) error {
 	all, err := items(partitions)
@@ -299,6 +304,7 @@ func (a *PartitionAllocator) RemovePartitions(ctx context.Context, partitions ma
 	if err != nil {
 		return fmt.Errorf("allocator: remove partitions: %w", err)
 	}
+	a.seed.remove(all)
 	return nil
 }
 

@@ -305,6 +305,19 @@ func TestDeletedSetIsSeededAgain(t *testing.T) {
 				t.Errorf("moved in between: +%v -%v", r.Added, r.Removed)
 			}
 		}
+		// What was added and removed since is remembered.
+		if err := a.AddPartitions(t.Context(), map[string][]int32{"t": {3, 4}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.RemovePartitions(t.Context(), map[string][]int32{"t": {4}}); err != nil {
+			t.Fatal(err)
+		}
+		sleep(settle)
+		if err := w.srv.Delete(partitions); err != nil {
+			t.Fatal(err)
+		}
+		sleep(settle)
+		w.agree(allocfn.RoundRobin(), []string{"a", "b"}, items("t", 4))
 		// An empty set is not a missing one.
 		if err := w.srv.Set(partitions, nil); err != nil {
 			t.Fatal(err)

@@ -50,7 +50,7 @@ type refreshed struct {
 type loop struct {
 	name     string
 	opts     Options
-	seed     []string // items
+	seed     *seed
 	src      sources
 	log      *slog.Logger
 	metrics  *metrics
@@ -101,7 +101,7 @@ type loop struct {
 	reread    []chan error // wait for a job
 }
 
-func newLoop(name string, opts Options, seed []string, src sources, m *metrics, log *slog.Logger) *loop {
+func newLoop(name string, opts Options, seed *seed, src sources, m *metrics, log *slog.Logger) *loop {
 	return &loop{
 		name: name, opts: opts, seed: seed, src: src, log: log, metrics: m,
 		delivery: &delivery{
@@ -273,7 +273,7 @@ func (l *loop) onSet(v *sharedset.View) {
 		return
 	}
 	l.set = v
-	if v.Err == nil && containsAll(v.Items, l.seed) {
+	if v.Err == nil && containsAll(v.Items, l.seed.all()) {
 		l.seedIn = v.Czxid
 	}
 	switch {

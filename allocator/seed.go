@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -14,6 +15,37 @@ const (
 	seedRetryMax = 10 * time.Second
 )
 
+// seed is what this member adds to a set that is missing: Options.Seed, with what
+// it has added and without what it has removed since.
+type seed struct {
+	mu    sync.Mutex
+	items []string // sorted; never changed, only replaced
+}
+
+// all returns the items.
+func (s *seed) all() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.items
+}
+
+func (s *seed) add(items []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := slices.Concat(s.items, items)
+	slices.Sort(all)
+	s.items = slices.Compact(all)
+}
+
+func (s *seed) remove(items []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.items = slices.DeleteFunc(slices.Clone(s.items), func(item string) bool {
+		_, found := slices.BinarySearch(items, item)
+		return found
+	})
+}
+
 // seeding is how far the seeding goroutine came: err is of a try that failed
 // and is repeated, nil when it is done.
 type seeding struct{ err error }
@@ -22,7 +54,7 @@ type seeding struct{ err error }
 // whenever its znode is missing or another one than that which had the seed. The
 // loop hears of its progress.
 func (l *loop) seedWhenNeeded(ctx context.Context) {
-	if len(l.seed) == 0 || l.seeding || !l.coherent() || !l.members.Joined || l.set.Err != nil {
+	if len(l.seed.all()) == 0 || l.seeding || !l.coherent() || !l.members.Joined || l.set.Err != nil {
 		return // what can't be read is not written over; it is tried again when it can be read
 	}
 	if l.set.Exists && l.set.Czxid == l.seedIn || l.set.Version <= l.seedView {
@@ -31,7 +63,7 @@ func (l *loop) seedWhenNeeded(ctx context.Context) {
 	l.seeding = true
 	l.running.Go("seeding", func() {
 		for retry := seedRetryMin; ; retry = min(2*retry, seedRetryMax) {
-			_, err := l.src.set.Add(ctx, l.seed...)
+			_, err := l.src.set.Add(ctx, l.seed.all()...)
 			send(ctx, l.seedings, seeding{err})
 			if err == nil || !pause(ctx, retry/2+rand.N(retry)/2) {
 				return
@@ -52,7 +84,7 @@ func (l *loop) onSeeding(s seeding) {
 // hasSeed says whether the set has our seed, or had it: then who removed it has
 // meant it.
 func (l *loop) hasSeed() bool {
-	return len(l.seed) == 0 || l.set.Exists && l.set.Czxid == l.seedIn
+	return len(l.seed.all()) == 0 || l.set.Exists && l.set.Czxid == l.seedIn
 }
 
 // containsAll says whether all parts are in the sorted items.

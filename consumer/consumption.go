@@ -145,7 +145,7 @@ func (g *Group) newConsumption(ctx context.Context, topics []string, handler sar
 		edge:         k.edge,
 		metrics:      g.metrics,
 		pauses:       &g.pauses,
-		log:          g.settings.Logger,
+		log:          g.settings.log,
 		ready:        make(chan struct{}),
 		from:         g.settings.From,
 		resetInvalid: g.settings.config.Consumer.Group.ResetInvalidOffsets,

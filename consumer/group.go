@@ -141,7 +141,7 @@ func (g *Group) report(err error) {
 		g.errs.put(err)
 		return
 	}
-	g.settings.Logger.Error("consumer error", "error", err)
+	g.settings.log.Error("consumer error", "error", err)
 }
 
 // attach makes s the session that Pause and Resume act on.

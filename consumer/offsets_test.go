@@ -177,7 +177,7 @@ func TestCommitAsksBeforeEachAttempt(t *testing.T) {
 		es := entries(2)
 		asked := 0
 		es[1].allowed = func() error {
-			if asked++; asked > 2 {
+			if asked++; asked > 4 { // each attempt asks before and after it looked for the coordinator
 				return errLost
 			}
 			return nil

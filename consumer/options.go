@@ -100,6 +100,7 @@ type settings struct {
 	Options
 	config     *sarama.Config
 	autoCommit bool
+	log        *slog.Logger // Logger with our keys; the parts below put on their own
 }
 
 // minVersion is the oldest protocol ceiling with which records have batches.
@@ -169,8 +170,10 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	opts.Logger = opts.Logger.With("component", "consumer", "group", group, "member", name)
-	return settings{Options: opts, config: config, autoCommit: config.Consumer.Offsets.AutoCommit.Enable}, nil
+	return settings{
+		Options: opts, config: config, autoCommit: config.Consumer.Offsets.AutoCommit.Enable,
+		log: opts.Logger.With("component", "consumer", "group", group, "member", name),
+	}, nil
 }
 
 // defaultName makes a name from the host and the process. What a host name may

@@ -18,8 +18,9 @@ const (
 	maxCalls     = 512 // requests in flight, with those whose caller has given up
 	maxProofs    = 8   // proofs in flight
 	closeLimit   = 5 * time.Second
-	shortCap     = time.Second // of a handshake
-	bufferMargin = 4 << 10     // of go-zookeeper's send buffer above the largest request
+	shortCap     = time.Second      // of a handshake
+	warnEvery    = 10 * time.Second // of connections that fail, at the most
+	bufferMargin = 4 << 10          // of go-zookeeper's send buffer above the largest request
 )
 
 var (
@@ -61,6 +62,7 @@ type client struct {
 	ended     bool  // no more requests
 	rtt       time.Duration
 	inc       *Incarnation
+	warnAt    instant // when the next failed connection is worth a warning
 }
 
 // proof is the outcome of a proof of life.
@@ -191,7 +193,15 @@ func (c *client) attemptFailed(address string, err error) {
 		c.hosts.timeouts.Store(0) // the path is not slow, only this server is
 	}
 	c.s.note(err)
-	c.log.Debug("connection failed", keyServer, address, keyError, err)
+	level := slog.LevelDebug
+	now := c.s.now()
+	c.mu.Lock()
+	if c.warnAt.reached(now) {
+		level = slog.LevelWarn // once in a while, so that silence means all is well
+		c.warnAt = now.add(warnEvery)
+	}
+	c.mu.Unlock()
+	c.log.Log(c.ctx, level, "connection failed", keyServer, address, keyError, err)
 }
 
 // connectWriting notes that a connect request is about to be written, and when that is.

@@ -208,12 +208,12 @@ func (s *scenario) startProducer(ctx context.Context) (stop func(), err error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var parts sync.WaitGroup
+	sent := make(chan int64, 1)
 	parts.Go(func() {
 		cmd := produceCmd{Topic: []string{demoTopic}, Rate: demoRate}
-		cmd.feedOrders(ctx, producer.Input())
-		producer.AsyncClose()
+		sent <- cmd.feedOrders(ctx, producer.Input())
 	})
-	parts.Go(func() { watchProducer(producer, io.Discard, demoTopic) })
+	parts.Go(func() { watchProducer(producer, sent, io.Discard, demoTopic) })
 	return sync.OnceFunc(func() { cancel(); parts.Wait() }), nil
 }
 

@@ -383,3 +383,15 @@ func TestProduceStopsWhenTold(t *testing.T) {
 		<-done
 	}
 }
+
+// TestFewMessagesAreNotLost: sarama drops what it has to send again while it is
+// closing, and the first messages of a connection often are.
+func TestFewMessagesAreNotLost(t *testing.T) {
+	_, kafka := embedded(t)
+	for range 30 {
+		r := command(t.Context(), "1\n2\n3\n4\n5\n", "produce", "--kafka", kafka, "-")
+		if r.code != exitOK || !strings.Contains(r.err, "produced 5 messages") {
+			t.Fatalf("exit code %d: %s", r.code, r.err)
+		}
+	}
+}

@@ -59,15 +59,16 @@ func (c *produceCmd) Run(rc *runContext) error {
 	}
 
 	topics := strings.Join(c.Topic, ", ")
-	results := make(chan tally, 1)
-	go func() { results <- watchProducer(producer, rc.err, topics) }()
+	results, sent := make(chan tally, 1), make(chan int64, 1)
+	go func() { results <- watchProducer(producer, sent, rc.err, topics) }()
+	var n int64
 	var feedErr error
 	if lines != nil {
-		feedErr = c.feedLines(rc, lines, producer.Input())
+		n, feedErr = c.feedLines(rc, lines, producer.Input())
 	} else {
-		c.feedOrders(rc, producer.Input())
+		n = c.feedOrders(rc, producer.Input())
 	}
-	producer.AsyncClose() // what was taken is still sent and acknowledged
+	sent <- n // what was taken is still sent and acknowledged
 	t := <-results
 	fmt.Fprintf(rc.err, "produced %d messages to %s\n", t.acked, topics)
 	if t.failed > 0 {
@@ -123,14 +124,22 @@ type tally struct {
 	first         error
 }
 
-// watchProducer counts what Kafka answers until the producer is closed.
-func watchProducer(p sarama.AsyncProducer, progress io.Writer, topic string) tally {
+// watchProducer counts what Kafka answers. Once it is told how many messages there
+// are it closes the producer when all of them are answered, not before: a producer
+// that is closing drops what it would have to send again.
+func watchProducer(p sarama.AsyncProducer, sent <-chan int64, progress io.Writer, topic string) tally {
 	var t tally
+	all := int64(-1)
 	tick := time.NewTicker(progressEvery)
 	defer tick.Stop()
 	ok, bad := p.Successes(), p.Errors()
 	for ok != nil || bad != nil {
+		if t.acked+t.failed == all {
+			all = -1
+			p.AsyncClose()
+		}
 		select {
+		case all = <-sent:
 		case _, open := <-ok:
 			if !open {
 				ok = nil
@@ -154,7 +163,7 @@ func watchProducer(p sarama.AsyncProducer, progress io.Writer, topic string) tal
 
 // feedLines sends one message a line. A line that can't be sent ends it with an
 // error that names the line; those before it are sent.
-func (c *produceCmd) feedLines(ctx context.Context, r io.Reader, input chan<- *sarama.ProducerMessage) error {
+func (c *produceCmd) feedLines(ctx context.Context, r io.Reader, input chan<- *sarama.ProducerMessage) (taken int64, err error) {
 	sc := bufio.NewScanner(r)
 	sc.Buffer(nil, maxLine)
 	n := int64(0)
@@ -164,7 +173,7 @@ func (c *produceCmd) feedLines(ctx context.Context, r io.Reader, input chan<- *s
 		if c.Keyed {
 			key, value, found := strings.Cut(sc.Text(), "\t")
 			if !found {
-				return fmt.Errorf("line %d has no tab between key and value (--keyed); the %d lines before it were sent", n, n-1)
+				return n - 1, fmt.Errorf("line %d has no tab between key and value (--keyed); the %d lines before it were sent", n, n-1)
 			}
 			m.Key, m.Value = sarama.StringEncoder(key), sarama.StringEncoder(value)
 		} else {
@@ -173,36 +182,38 @@ func (c *produceCmd) feedLines(ctx context.Context, r io.Reader, input chan<- *s
 		select {
 		case input <- m:
 		case <-ctx.Done():
-			return nil
+			return n - 1, nil
 		}
 	}
 	if err := sc.Err(); err != nil {
-		return fmt.Errorf("line %d: %w; the %d lines before it were sent", n+1, err, n)
+		return n, fmt.Errorf("line %d: %w; the %d lines before it were sent", n+1, err, n)
 	}
-	return nil
+	return n, nil
 }
 
 // topic is where the n-th message goes.
 func (c *produceCmd) topic(n int64) string { return c.Topic[n%int64(len(c.Topic))] }
 
-// feedOrders makes orders up at the asked rate.
-func (c *produceCmd) feedOrders(ctx context.Context, input chan<- *sarama.ProducerMessage) {
+// feedOrders makes orders up at the asked rate and returns how many were taken.
+func (c *produceCmd) feedOrders(ctx context.Context, input chan<- *sarama.ProducerMessage) (taken int64) {
 	start := time.Now()
-	for n := int64(0); c.Count == 0 || n < c.Count; n++ {
+	n := int64(0)
+	for ; c.Count == 0 || n < c.Count; n++ {
 		if c.Rate > 0 {
 			due := start.Add(time.Duration(float64(n) / c.Rate * float64(time.Second)))
 			select {
 			case <-time.After(time.Until(due)):
 			case <-ctx.Done():
-				return
+				return n
 			}
 		}
 		select {
 		case input <- orderMessage(c.topic(n), n):
 		case <-ctx.Done():
-			return
+			return n
 		}
 	}
+	return n
 }
 
 func orderMessage(topic string, n int64) *sarama.ProducerMessage {

@@ -36,7 +36,8 @@ func (c *serversCmd) Run(rc *runContext) error {
 	}
 	defer kafka.Close()
 	fmt.Fprintf(rc.out, "ZooKeeper at %s, Kafka at %s: in memory, gone when this process stops (Ctrl-C)\n", l.Addr(), kafka.ListenAddrs()[0])
-	fmt.Fprintf(rc.out, "Now in other terminals:\n  demo-consumer consume --print value\n  demo-consumer produce --rate 10\n")
+	fmt.Fprintf(rc.out, "Now in other terminals:\n  demo-consumer consume --zookeeper %s --kafka %s --print value\n  demo-consumer produce --kafka %s --rate 10\n",
+		l.Addr(), kafka.ListenAddrs()[0], kafka.ListenAddrs()[0])
 	select {
 	case <-rc.Done():
 		return nil

@@ -3,6 +3,7 @@ package quickstart_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"github.com/IBM/sarama"
 
@@ -13,12 +14,12 @@ import (
 // quickstart:begin
 
 func consume(ctx context.Context, zookeeper, kafka []string) error {
-	zk, err := session.New(zookeeper, session.Options{})
+	zk, err := session.New(zookeeper, session.Options{Logger: slog.Default()})
 	if err != nil {
 		return err
 	}
 	go zk.Run(ctx)
-	group, err := consumer.New(zk, kafka, "billing", consumer.Options{})
+	group, err := consumer.New(zk, kafka, "billing", consumer.Options{Logger: slog.Default()})
 	if err != nil {
 		return err
 	}
