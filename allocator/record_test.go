@@ -89,7 +89,7 @@ func FuzzRecord(f *testing.F) {
 		if ok {
 			again, err := r.encode()
 			if err != nil {
-				t.Skip("longer when written by us")
+				return // longer when written by us
 			}
 			if _, ok, err := parseRecord(again); !ok {
 				t.Fatalf("%q became %q: %v", data, again, err)

@@ -43,6 +43,7 @@ type Report struct {
 	Lost          int           // messages that no member saw
 	Overlaps      int           // pairs of terms that overlap
 	LongestUnheld time.Duration // the longest time for which a partition had no owner between two terms
+	Repeated      map[string]int64 // messages read again by the next owner, by the event that ended the term before; "killed" for a process that was
 	Violations    []string
 }
 
@@ -92,7 +93,7 @@ func (tm *term) position() (int64, bool) {
 
 // Check reads the logs of all processes of a group and reports.
 func Check(logs []Log, expect Expect) *Report {
-	c := checker{report: &Report{Members: len(logs)}, terms: map[Partition][]*term{}, seen: map[Partition]map[int64]int{}}
+	c := checker{report: &Report{Members: len(logs), Repeated: map[string]int64{}}, terms: map[Partition][]*term{}, seen: map[Partition]map[int64]int{}}
 	for _, l := range logs {
 		c.walk(l)
 	}
@@ -301,6 +302,9 @@ func (c *checker) start(tm *term, before []*term, committed, delivered int64) {
 		return
 	}
 	prev := before[len(before)-1]
+	if pos, ok := prev.position(); ok && at < pos {
+		c.report.Repeated[prev.how] += pos - at
+	}
 	if pos, ok := prev.position(); ok && prev.how == Released && at != pos && len(prev.messages) > 0 {
 		c.violate("%s: %s opened at %d although %s had handed it over at %d", tm.log, tm.p, at, prev.log, pos)
 	}

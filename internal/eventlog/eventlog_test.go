@@ -143,6 +143,16 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+func TestRepeatedMessagesAreCountedByCause(t *testing.T) {
+	r := eventlog.Check([]eventlog.Log{
+		script(t, "a", 20, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 0), on(13, eventlog.Message, 1)),
+		script(t, "b", 0, claim(21, 101), on(22, eventlog.Opened, 0), on(23, eventlog.Message, 0), ev(24, eventlog.Left)),
+	}, eventlog.Expect{})
+	if len(r.Repeated) != 1 || r.Repeated["killed"] != 2 {
+		t.Errorf("repeated %v, want 2 after the kill", r.Repeated)
+	}
+}
+
 func TestReadDropsAHalfWrittenLastLineOnly(t *testing.T) {
 	var buf bytes.Buffer
 	w := eventlog.NewWriter(&buf)

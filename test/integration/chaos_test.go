@@ -180,6 +180,11 @@ func TestProcessesKilledStoppedAndStarted(t *testing.T) {
 	if !report.OK() {
 		t.Error("the promise was broken; the logs are in", f.dir)
 	}
+	for cause, n := range report.Repeated {
+		if cause != "killed" {
+			t.Errorf("%d messages were read again after a term that ended with %q", n, cause)
+		}
+	}
 	if report.Distinct != messages {
 		t.Errorf("%d different messages seen, %d produced", report.Distinct, messages)
 	}
