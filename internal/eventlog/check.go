@@ -34,15 +34,15 @@ type Expect struct {
 // Report is what Check found. Violations holds a sentence for everything that
 // breaks the promise; it is empty when all is well.
 type Report struct {
-	Members       int           // logs read
-	Partitions    int           // partitions that were ever owned
-	Terms         int           // unbroken ownerships
-	Messages      int           // handed out, duplicates included
-	Distinct      int           // different messages handed out
-	Duplicates    int           // Messages - Distinct
-	Lost          int           // messages that no member saw
-	Overlaps      int           // pairs of terms that overlap
-	LongestUnheld time.Duration // the longest time for which a partition had no owner between two terms
+	Members       int              // logs read
+	Partitions    int              // partitions that were ever owned
+	Terms         int              // unbroken ownerships
+	Messages      int              // handed out, duplicates included
+	Distinct      int              // different messages handed out
+	Duplicates    int              // Messages - Distinct
+	Lost          int              // messages that no member saw
+	Overlaps      int              // pairs of terms that overlap
+	LongestUnheld time.Duration    // the longest time for which a partition had no owner between two terms
 	Repeated      map[string]int64 // messages read again by the next owner, by the event that ended the term before; "killed" for a process that was
 	Violations    []string
 }
