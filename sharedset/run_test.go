@@ -319,7 +319,7 @@ func TestRefresh(t *testing.T) {
 		if !slices.Equal(ops, []zktest.Op{zktest.OpSync, zktest.OpGetData}) {
 			t.Errorf("sent %v, want a sync and a read", ops)
 		}
-		if v := s.View(); v.At == first.At || v.Version != first.Version {
+		if v := s.View(); v.At.Equal(first.At) || v.Version != first.Version {
 			t.Errorf("%+v, before %+v", v, first)
 		}
 		// Asked for while the connection is down, it is answered when there is one again.

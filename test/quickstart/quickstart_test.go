@@ -11,9 +11,16 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"go.uber.org/goleak"
 
 	"github.com/kielgo/kiel/zktest"
 )
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// sarama's metrics start it once per process and have no way to end it.
+		goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
+}
 
 // discard is where Example's servers report; an Example has no testing.TB.
 type discard struct{ cleanups []func() }
