@@ -11,22 +11,38 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 )
 
 // Exit codes.
 const (
-	exitOK     = 0
-	exitFailed = 1 // the command failed, or the demo found a message lost or a partition owned twice
-	exitUsage  = 2 // bad flags
+	exitOK      = 0
+	exitFailed  = 1   // the command failed, or the demo found a message lost or a partition owned twice
+	exitUsage   = 2   // bad flags
+	exitAborted = 130 // a second signal, where a process can't send it to itself
 )
 
 func main() {
-	// The first signal asks for an orderly end, the second takes what is left.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel() // the first asks for an orderly end
+		last(<-signals)
+	}()
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// last ends the process at once, as the signal would have without us.
+func last(sig os.Signal) {
+	signal.Reset(sig)
+	if self, err := os.FindProcess(os.Getpid()); err == nil && self.Signal(sig) == nil {
+		time.Sleep(time.Second) // the signal is on its way
+	}
+	os.Exit(exitAborted)
 }
 
 // console is where a command reads and writes.
