@@ -33,7 +33,7 @@ func BenchmarkCompute(b *testing.B) {
 		}
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {
-				r := computeMapping(ms, set, o)
+				r := computeMapping(ms, set, o, 0)
 				if r.err != nil || len(r.mapping.share("member-000")) == 0 {
 					b.Fatal(r.err)
 				}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
 )
@@ -53,12 +54,12 @@ func (l *loop) compute(ctx context.Context) {
 	l.running.Go("allocation function", func() {
 		r := result{err: fmt.Errorf("%w: it ended its goroutine", ErrFuncFailed)}
 		defer func() { send(ctx, l.results, r) }()
-		r = computeMapping(members, items, l.opts)
+		r = computeMapping(members, items, l.opts, l.off)
 	})
 }
 
 // computeMapping is pure, but for the allocation function that it calls.
-func computeMapping(members []party.Member, items []string, o Options) result {
+func computeMapping(members []party.Member, items []string, o Options, off sabotage.Rules) result {
 	var r result
 	start := time.Now()
 	ms, faults := readMembers(members, o.PythonFunc)
@@ -73,6 +74,9 @@ func computeMapping(members []party.Member, items []string, o Options) result {
 	r.items = badItems(bad)
 
 	fn, err := chooseFunc(ms, o.funcs())
+	if off.Off(sabotage.SameFunction) {
+		fn, err = o.Func, nil
+	}
 	if err != nil {
 		r.err = err
 		return r

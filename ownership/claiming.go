@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -42,18 +44,25 @@ type keeper struct {
 	paths  paths
 	source source
 	id     string // of the Owner value
+	off    sabotage.Rules
 
 	mu     sync.Mutex
 	epochs map[string]bool // epoch znodes that exist; their znodes are never deleted
 }
 
-func newKeeper(o *Owner) *keeper {
-	return &keeper{paths: o.paths, source: o.source, id: o.id, epochs: map[string]bool{}}
+func newKeeper(o *Owner, off sabotage.Rules) *keeper {
+	return &keeper{paths: o.paths, source: o.source, id: o.id, off: off, epochs: map[string]bool{}}
 }
 
 // claim claims ids and says what became of each.
 func (k *keeper) claim(ctx context.Context, inc *session.Incarnation, ids []allocfn.Partition) []finding {
 	c := &claimRound{keeper: k, inc: inc, out: make([]finding, 0, len(ids))}
+	if k.off.Off(sabotage.Claims) {
+		for _, id := range c.wanted(ids) {
+			c.out = append(c.out, finding{id: id, fate: fateOurs, token: time.Now().UnixNano()})
+		}
+		return c.out
+	}
 	ids = c.leaveOut(ctx, ids)
 	ids = c.makeEpochs(ctx, ids)
 	c.send(ctx, ids)

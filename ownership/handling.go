@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/kielgo/kiel/internal/sabotage"
 )
 
 // steady is how long a handler, or a claim, must have lasted for its end not to
@@ -251,7 +253,9 @@ func (l *loop) onOvertime(p *part) {
 	l.setStuck(p, true)
 	l.o.metrics.drainTimeouts.Inc()
 	l.o.metrics.failed.WithLabelValues(stageRevoke).Inc()
-	if p.claim != nil {
+	if l.off.Off(sabotage.StuckLosesClaim) {
+		l.o.session.GiveUp(stuck)
+	} else if p.claim != nil {
 		l.closeClaim(p, Lost, fmt.Errorf("%w: %w", ErrLost, stuck))
 	}
 	l.step(p)

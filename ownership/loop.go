@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -33,6 +34,7 @@ const (
 type loop struct {
 	o      *Owner
 	keeper *keeper
+	off    sabotage.Rules
 	base   context.Context //nolint:containedctx // the lifetime of handlers: values of Run's context, no end
 	io     context.Context //nolint:containedctx // the lifetime of requests: that of the loop
 	inbox  chan func()
@@ -66,9 +68,11 @@ type loop struct {
 }
 
 func newLoop(ctx context.Context, o *Owner) *loop {
+	off := sabotage.Of(ctx)
 	return &loop{
 		o:      o,
-		keeper: newKeeper(o),
+		keeper: newKeeper(o, off),
+		off:    off,
 		base:   context.WithoutCancel(ctx),
 		inbox:  make(chan func(), inboxLen),
 		done:   make(chan struct{}),

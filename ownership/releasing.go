@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -22,6 +23,10 @@ func (k *keeper) release(ctx context.Context, inc *session.Incarnation, claims [
 			out = append(out, finding{id: c.id, fate: f, err: err})
 		}
 	}
+	if k.off.Off(sabotage.Claims) {
+		say(fateGone, nil, claims...)
+		return out
+	}
 	for len(claims) > 0 {
 		n := min(len(claims), batchSize)
 		batch := claims[:n]
@@ -30,7 +35,9 @@ func (k *keeper) release(ctx context.Context, inc *session.Incarnation, claims [
 			ops := make([]session.Op, 0, 2*len(batch))
 			for _, c := range batch {
 				guard := session.CheckOp(k.paths.epoch(c.id), c.epochVersion)
-				if c.epochGone {
+				if k.off.Off(sabotage.GuardedRelease) {
+					guard = session.CheckOp(k.paths.owners, -1)
+				} else if c.epochGone {
 					guard = session.CreateOp(k.paths.epoch(c.id), nil, session.Persistent)
 				}
 				ops = append(ops, guard, session.DeleteOp(k.paths.owner(c.id), -1))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -103,6 +104,9 @@ func (l *loop) sendClaims() {
 			l.o.metrics.claims.WithLabelValues(resultTimeout).Inc()
 			l.o.log.Warn("claim without an answer", "partition", p.id.String(), "err", f.err)
 			p.held = heldUnsure
+			if l.off.Off(sabotage.PossiblyMine) {
+				p.held = heldNot
+			}
 		case fateUnsent:
 			// The loop is about to hear why, or has already.
 			p.outdated = l.plan == plan && l.inc == inc
@@ -264,7 +268,7 @@ func (l *loop) sendReleases() {
 // scheduleSweep has the claims of this session listed in a session timeout.
 func (l *loop) scheduleSweep(inc *session.Incarnation) {
 	l.after(inc.Timeout(), func() {
-		if l.inc != inc {
+		if l.inc != inc || l.off.Off(sabotage.PossiblyMine) || l.off.Off(sabotage.Claims) {
 			return
 		}
 		began := time.Now()

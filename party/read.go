@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -37,6 +38,9 @@ func (l *loop) read(ctx context.Context, names []string, directory session.Stat)
 	slices.Sort(names)
 	came, went := differ(l.names, names)
 	explained := directory.Czxid == l.directory.Czxid && directory.Cversion-l.directory.Cversion == int32(came+went)
+	if l.off.Off(sabotage.ByCzxid) {
+		explained = true
+	}
 	var audit []string
 	if explained && came+went == 0 {
 		audit = l.nextAudit(names)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -29,7 +30,7 @@ func (p *Party) Run(ctx context.Context) error {
 	}
 	defer close(p.done)
 	defer p.sess.Hold()()
-	l := &loop{Party: p, members: make(map[string]record)}
+	l := &loop{Party: p, off: sabotage.Of(ctx), members: make(map[string]record)}
 	err := l.run(ctx)
 	if leaveErr := l.leaveFinally(ctx); leaveErr != nil {
 		p.log.WarnContext(ctx, "could not leave, the znode goes with the session", "error", leaveErr)
@@ -40,6 +41,7 @@ func (p *Party) Run(ctx context.Context) error {
 // loop is the state of Run, of its goroutine alone.
 type loop struct {
 	*Party
+	off     sabotage.Rules
 	inc     *session.Incarnation
 	sid     int64 // of inc
 	own     int64 // czxid of our znode in this ZooKeeper session; 0 = none seen

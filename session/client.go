@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/kielgo/kiel/internal/sabotage"
 )
 
 const (
@@ -45,6 +47,7 @@ type client struct {
 	proofs     chan proof
 	made       instant
 	wg         sync.WaitGroup // requests in flight
+	off        sabotage.Rules
 	id         atomic.Int64
 	granted    atomic.Int64 // the session's timeout
 
@@ -59,6 +62,7 @@ type client struct {
 	expired   bool
 	giveUp    error
 	refusal   error // of our credentials
+	renewed   bool  // it goes on in a new session, as it must not
 	ended     bool  // no more requests
 	rtt       time.Duration
 	inc       *Incarnation
@@ -82,8 +86,9 @@ func newClient(ctx context.Context, s *Session) (*client, error) {
 		proofs:  make(chan proof, maxProofs),
 		up:      make(chan struct{}),
 		made:    s.now(),
-		trust:   trust{timeout: s.Timeout(), minTimeout: s.opts.MinSessionTimeout},
+		off:     sabotage.Of(ctx),
 	}
+	c.trust = c.newTrust(s.Timeout())
 	c.hopeSince = c.made
 	c.ephemerals.budget = s.opts.EphemeralBudget
 	c.granted.Store(int64(s.Timeout()))
@@ -110,6 +115,10 @@ func newClient(ctx context.Context, s *Session) (*client, error) {
 		}
 	}()
 	return c, nil
+}
+
+func (c *client) newTrust(timeout time.Duration) trust {
+	return trust{timeout: timeout, minTimeout: c.opts.MinSessionTimeout, off: c.off}
 }
 
 func (c *client) timeout() time.Duration { return time.Duration(c.granted.Load()) }
@@ -182,6 +191,9 @@ func (c *client) dialTarget(ctx context.Context, t target) (net.Conn, error) {
 func (c *client) handshakeCap() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.off.Off(sabotage.HandshakeCap) {
+		return c.trust.timeout * 2 / 3 * 10
+	}
 	return min(c.hosts.patience(max(shortCap, 2*c.rtt)), c.trust.timeout/4)
 }
 
@@ -218,7 +230,13 @@ func (c *client) connectWriting() instant {
 // connectAnswered takes over what the server granted.
 func (c *client) connectAnswered(written instant, reply connectReply) error {
 	if id := c.id.Load(); id != 0 && id != reply.id {
-		return malformed("connect reply for another session")
+		if !c.off.Off(sabotage.ClientPerSession) {
+			return malformed("connect reply for another session")
+		}
+		c.mu.Lock()
+		c.trust, c.renewed = c.newTrust(reply.timeout), true
+		c.trust.writing(written)
+		c.mu.Unlock()
 	}
 	c.id.Store(reply.id)
 	c.granted.Store(int64(reply.timeout))
@@ -244,6 +262,9 @@ func (c *client) authRefused(a Auth, code int32) error {
 
 // expire notes that the servers have ended the session.
 func (c *client) expire() {
+	if c.off.Off(sabotage.ClientPerSession) {
+		return
+	}
 	c.mu.Lock()
 	c.expired = true
 	c.mu.Unlock()
@@ -281,7 +302,9 @@ func (c *client) linkUp() {
 		c.isUp = true
 		c.upSince = c.s.now()
 		c.links++
-		close(c.up)
+		if c.links == 1 || !c.off.Off(sabotage.ClientPerSession) {
+			close(c.up)
+		}
 	}
 	again := c.links > 1
 	address := c.conn.address
@@ -300,7 +323,9 @@ func (c *client) linkDown(n *netConn, err error) {
 	if wasUp {
 		c.isUp = false
 		c.hopeSince = c.s.now()
-		c.up = make(chan struct{})
+		if !c.off.Off(sabotage.ClientPerSession) {
+			c.up = make(chan struct{})
+		}
 	}
 	c.mu.Unlock()
 	if errors.Is(err, errFrame) {
@@ -343,7 +368,15 @@ func (c *client) drop(err error) {
 func (c *client) prove(sent instant) {
 	path := c.full(c.opts.CheckPath)
 	c.start(func() {
-		_, err := c.zk.Multi(&zk.CheckVersionRequest{Path: path, Version: -1})
+		var err error
+		switch {
+		case c.off.Off(sabotage.ProofByQuorum):
+			_, _, err = c.zk.Exists(path)
+		case c.off.Off(sabotage.ProofBeyondSync):
+			_, err = c.zk.Sync(path)
+		default:
+			_, err = c.zk.Multi(&zk.CheckVersionRequest{Path: path, Version: -1})
+		}
 		c.proofs <- proof{sent: sent, err: err} // there is room for all that are in flight
 	})
 }

@@ -15,6 +15,7 @@ import (
 type Incarnation struct {
 	c      *client
 	number uint64
+	id     int64           // of the ZooKeeper session
 	ctx    context.Context //nolint:containedctx // an incarnation is a lifetime
 	cancel context.CancelCauseFunc
 	window atomic.Pointer[window]
@@ -28,7 +29,7 @@ type window struct {
 }
 
 func newIncarnation(ctx context.Context, c *client, number uint64, end instant) *Incarnation {
-	i := &Incarnation{c: c, number: number}
+	i := &Incarnation{c: c, number: number, id: c.id.Load()}
 	i.ctx, i.cancel = context.WithCancelCause(ctx)
 	i.window.Store(&window{end: end})
 	return i
@@ -41,7 +42,7 @@ func (i *Incarnation) Context() context.Context { return i.ctx }
 func (i *Incarnation) Number() uint64 { return i.number }
 
 // SessionID is the ZooKeeper session's id: the EphemeralOwner of what it creates.
-func (i *Incarnation) SessionID() int64 { return i.c.id.Load() }
+func (i *Incarnation) SessionID() int64 { return i.id }
 
 // Timeout is the ZooKeeper session's timeout as granted last.
 func (i *Incarnation) Timeout() time.Duration { return i.c.timeout() }

@@ -160,7 +160,8 @@ func (r *runner) look(n *round) (time.Duration, error) {
 	c := n.c
 	now := r.s.now()
 	c.mu.Lock()
-	expired, giveUp, refusal := c.expired, c.giveUp, c.refusal
+	expired, giveUp, refusal, renewed := c.expired, c.giveUp, c.refusal, c.renewed
+	c.renewed = false
 	up, upSince, hopeSince, links, timeout := c.isUp, c.upSince, c.hopeSince, c.links, c.trust.timeout
 	newest, proven := c.trust.newest()
 	c.mu.Unlock()
@@ -175,6 +176,9 @@ func (r *runner) look(n *round) (time.Duration, error) {
 			return 0, errClosing
 		}
 		next = min(next, r.until.until(now))
+	}
+	if renewed {
+		r.retire(ErrSessionExpired)
 	}
 	switch {
 	case expired:

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/kielgo/kiel/internal/sabotage"
 )
 
 // instant is a moment on two clocks. The monotonic one stands still while the machine is suspended, the wall clock
@@ -59,6 +61,7 @@ type trust struct {
 	signs      []instant     // when answered proofs and connect requests were sent, oldest first
 	proofs     []instant     // when the newest answered proof was sent; empty or one
 	connecting []instant     // when the first connect request not yet answered was written; empty or one
+	off        sabotage.Rules
 }
 
 // end returns the moment at which trust ends; false without any proof.
@@ -66,9 +69,14 @@ func (t *trust) end() (instant, bool) {
 	if len(t.proofs) == 0 {
 		return instant{}, false
 	}
-	end := earliest(t.proofs[0].add(t.timeout*2/3), t.signs[t.anchor()].add(t.timeout*5/6))
+	end := t.proofs[0].add(t.timeout * 2 / 3)
+	if !t.off.Off(sabotage.TouchMargin) {
+		end = earliest(end, t.signs[t.anchor()].add(t.timeout*5/6))
+	}
 	for _, written := range t.connecting {
-		end = earliest(end, written.add(t.minTimeout*2/3))
+		if !t.off.Off(sabotage.ConnectMargin) {
+			end = earliest(end, written.add(t.minTimeout*2/3))
+		}
 	}
 	return end, true
 }
