@@ -1,12 +1,17 @@
 // Command results reads what `go test -json` writes and prints it for humans: a line per package, the whole output of what
 // failed, the figures that tests report by T.Attr, and at the end a summary. It exits with 1 when a test failed, when none
 // ran, and when one was skipped: what was not tested does not count as tested.
+//
+// The race detector of Go 1.26 sometimes fails a check of its own in a synctest bubble and ends the process
+// (golang/go#78156). With -again FILE, a package that ended so is not a failure: its name is written to FILE, for it to be
+// tested again.
 package main
 
 import (
 	"bufio"
 	"cmp"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -17,15 +22,28 @@ import (
 
 func main() {
 	start := time.Now()
+	again := flag.String("again", "", "`file` for the names of packages whose race detector crashed; they do not count as failed")
+	flag.Parse()
 	r := newReport(os.Stdout)
+	r.forgive = *again != ""
 	if err := r.read(os.Stdin); err != nil {
 		fmt.Fprintln(os.Stderr, "results:", err)
 		os.Exit(1)
 	}
-	if !r.summary(time.Since(start)) {
+	well := r.summary(time.Since(start))
+	if r.forgive {
+		if err := os.WriteFile(*again, []byte(strings.Join(r.crashed, "\n")), 0o600); err != nil {
+			fmt.Fprintln(os.Stderr, "results:", err)
+			well = false
+		}
+	}
+	if !well {
 		os.Exit(1)
 	}
 }
+
+// crash is how the race detector says that it failed, and not that it found a race.
+const crash = "ThreadSanitizer: CHECK failed"
 
 // event is one line, see `go doc test2json` and `go help buildjson`.
 type event struct {
@@ -51,6 +69,8 @@ type report struct {
 	total   int
 	failed  []test
 	skipped []test
+	forgive bool            // of crashed
+	crashed []string        // packages whose race detector crashed
 	open    map[string]bool // packages that have begun and not ended
 }
 
@@ -131,7 +151,13 @@ func (r *report) endPackage(e event) {
 	case "pass":
 		fmt.Fprintf(r.out, "ok    %-44s %7.1fs %5d tests\n", e.Package, e.Elapsed, r.tests[e.Package])
 	case "fail":
-		if !slices.ContainsFunc(r.failed, func(t test) bool { return t.pkg == e.Package }) {
+		failed := slices.ContainsFunc(r.failed, func(t test) bool { return t.pkg == e.Package })
+		if r.forgive && !failed && r.hasCrashed(e.Package) {
+			r.crashed = append(r.crashed, e.Package)
+			fmt.Fprintf(r.out, "AGAIN %-44s %7.1fs the race detector crashed (golang/go#78156), not the tests\n", e.Package, e.Elapsed)
+			break
+		}
+		if !failed {
 			r.failed = append(r.failed, test{e.Package, "(as a whole)"})
 		}
 		r.print(r.built[e.FailedBuild])
@@ -146,6 +172,13 @@ func (r *report) endPackage(e event) {
 	for _, t := range r.unfinished(e.Package) {
 		delete(r.output, t)
 	}
+}
+
+// hasCrashed tells if the race detector ended the package's process.
+func (r *report) hasCrashed(pkg string) bool {
+	return slices.ContainsFunc(r.unfinished(pkg), func(t test) bool {
+		return slices.ContainsFunc(r.output[t], func(line string) bool { return strings.HasPrefix(line, crash) })
+	})
 }
 
 func (r *report) unfinished(pkg string) []test {

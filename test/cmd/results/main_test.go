@@ -62,3 +62,35 @@ func TestVerdict(t *testing.T) {
 		})
 	}
 }
+
+func TestCrashOfTheRaceDetector(t *testing.T) {
+	const in = `{"Action":"start","Package":"p"}
+{"Action":"pass","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestB","Output":"ThreadSanitizer: CHECK failed: tsan_rtl.cpp:346 ...\n"}
+`
+	const end = `{"Action":"fail","Package":"p"}` + "\n"
+	for name, c := range map[string]struct {
+		in      string
+		forgive bool
+		want    bool
+	}{
+		"forgiven":         {in + end, true, true},
+		"not forgiven":     {in + end, false, false},
+		"and another fell": {in + `{"Action":"fail","Package":"p","Test":"TestC"}` + "\n" + end, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			r := newReport(&out)
+			r.forgive = c.forgive
+			if err := r.read(strings.NewReader(c.in)); err != nil {
+				t.Fatal(err)
+			}
+			if got := r.summary(time.Second); got != c.want {
+				t.Errorf("summary() = %v, want %v:\n%s", got, c.want, &out)
+			}
+			if (len(r.crashed) == 1) != c.want {
+				t.Errorf("to be tested again: %v", r.crashed)
+			}
+		})
+	}
+}
