@@ -26,11 +26,11 @@ const (
 type Event struct {
 	Kind      EventKind
 	Topic     string
-	Partition int32 // -1 when the event is about no partition
-	Token     int64 // the claim's fencing token
-	Offset    int64 // of Opened, Message and Committed; -1 in the others
-	Version   uint64
-	Session   int64
-	Since     time.Time
-	Err       error
+	Partition int32     // -1 when the event is about no partition
+	Token     int64     // the claim's fencing token
+	Offset    int64     // of Opened, Message and Committed; -1 in the others
+	Version   uint64    // of the snapshot that the member acts on
+	Session   int64     // id of the ZooKeeper session; 0 in Opened, Message and Committed
+	Since     time.Time // of Untrusted: when trust ended
+	Err       error     // of Lost, Untrusted and Left: why
 }

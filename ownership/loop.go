@@ -190,7 +190,7 @@ func (l *loop) onTrust(life context.Context, inc *session.Incarnation) {
 		clear(l.sent)
 	}
 	l.inc, l.zk, l.life = inc, inc, life
-	l.o.log.InfoContext(life, "session trusted", "incarnation", inc.Number(), "session_id", inc.SessionID())
+	l.o.log.InfoContext(life, "session trusted", "incarnation", inc.Number(), "session_id", fmt.Sprintf("0x%x", uint64(inc.SessionID())))
 	for _, p := range l.parts {
 		p.outdated = false
 	}

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/kielgo/kiel/session"
 )
 
 const (
@@ -110,6 +113,18 @@ func splitZooKeeper(hosts string) (servers []string, root string, err error) {
 		return nil, "", &usageError{fmt.Errorf("--zookeeper %q names no server; give host:port", hosts)}
 	}
 	return servers, root, nil
+}
+
+func checkTopics(topics []string) error {
+	if len(topics) == 0 {
+		return &usageError{errors.New("--topic names no topic")}
+	}
+	for _, topic := range topics {
+		if err := session.CheckTopic(topic); err != nil {
+			return &usageError{fmt.Errorf("--topic: %w", err)}
+		}
+	}
+	return nil
 }
 
 func checkAddress(flag, address string) error {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -29,7 +30,7 @@ const topicWait = time.Second
 // Run consumes until it is told to stop or something fatal happens.
 func (c *consumeCmd) Run(rc *runContext) error {
 	servers, root, err := splitZooKeeper(c.ZooKeeper)
-	if err != nil {
+	if err := errors.Join(err, checkTopics(c.Topic)); err != nil {
 		return err
 	}
 	logger := newLogger(rc.console, c.Verbose)
@@ -74,12 +75,19 @@ func (c *consumeCmd) Run(rc *runContext) error {
 	})
 	parts.Go(func() {
 		for err := range group.Errors() {
-			fmt.Fprintln(rc.err, "demo-consumer:", err)
+			if !errors.Is(err, errUnread) {
+				fmt.Fprintln(rc.err, "demo-consumer:", err)
+			}
 		}
 	})
-	out := &printer{format: c.Print, w: bufio.NewWriter(rc.out)}
-	err = c.consume(ctx, rc, group, &handler{work: c.Work, out: out})
+	reading, unread := context.WithCancel(ctx)
+	defer unread()
+	out := &printer{format: c.Print, w: bufio.NewWriter(rc.out), unread: unread}
+	err = c.consume(reading, rc, group, &handler{work: c.Work, out: out})
 	err = errors.Join(err, group.Close())
+	if reading.Err() != nil && ctx.Err() == nil {
+		fmt.Fprintln(rc.err, "nobody reads the output any more: left the group")
+	}
 	fatal := context.Cause(ctx)
 	cancel(nil)
 	parts.Wait()
@@ -220,8 +228,10 @@ func (h *handler) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.Consu
 // printer prints messages; several partitions share it.
 type printer struct {
 	format string
+	unread context.CancelFunc // called when the reader of our output has gone
 	mu     sync.Mutex
 	w      *bufio.Writer
+	closed bool // nobody reads what w gets
 }
 
 // printed is a message as --print json shows it.
@@ -240,6 +250,9 @@ func (p *printer) print(m *sarama.ConsumerMessage) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.closed {
+		return errUnread
+	}
 	line := m.Value
 	if p.format == "json" {
 		var err error
@@ -249,15 +262,31 @@ func (p *printer) print(m *sarama.ConsumerMessage) error {
 		}
 	}
 	if _, err := p.w.Write(append(line, '\n')); err != nil {
+		return p.failed(err)
+	}
+	return p.failed(p.w.Flush())
+}
+
+// errUnread ends a handler without marking the message that nobody has read.
+var errUnread = errors.New("nobody reads the output any more")
+
+// failed has the process leave the group when its reader has gone, as in a pipe to head.
+func (p *printer) failed(err error) error {
+	if !errors.Is(err, syscall.EPIPE) {
 		return err
 	}
-	return p.w.Flush()
+	p.closed = true
+	p.unread()
+	return errUnread
 }
 
 func (p *printer) flush() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.w.Flush()
+	if p.closed {
+		return nil
+	}
+	return p.failed(p.w.Flush())
 }
 
 func textOf(b []byte) *string {

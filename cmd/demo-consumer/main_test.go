@@ -110,6 +110,9 @@ func TestBadUsage(t *testing.T) {
 		"missing file":       {[]string{"produce", "/no/such/file"}, "/no/such/file"},
 		"keyed without file": {[]string{"produce", "--keyed"}, "--keyed"},
 		"negative rate":      {[]string{"produce", "--rate=-1"}, "--rate"},
+		"empty topic":        {[]string{"consume", "--topic", ""}, "--topic"},
+		"bad topic":          {[]string{"produce", "--topic", "a/b"}, "a/b"},
+		"bad served topic":   {[]string{"servers", "--topic", "a b"}, "a b"},
 		"bad address":        {[]string{"servers", "--kafka", "9092"}, "host:port"},
 	}
 	for name, tc := range tests {
@@ -312,6 +315,46 @@ func TestSignals(t *testing.T) {
 				t.Errorf("ended with %q, want %q: %s", got, tc.want, out.String())
 			}
 		})
+	}
+}
+
+// As in `consume --print value | head -1`.
+func TestConsumeLeavesWhenItsReaderHasGone(t *testing.T) {
+	zk, kafka := embedded(t)
+	events := filepath.Join(t.TempDir(), "events")
+	cmd := exec.CommandContext(t.Context(), os.Args[0],
+		"consume", "--zookeeper", zk, "--kafka", kafka, "--session-timeout", "4s", "--print", "value", "--events", events)
+	cmd.Env = append(os.Environ(), asProcess+"=1")
+	var out buffer
+	cmd.Stderr = &out
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := command(t.Context(), "one\ntwo\n", "produce", "--kafka", kafka, "-"); r.code != exitOK {
+		t.Fatal(r.err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(pipe, make([]byte, 4)); err != nil {
+		t.Fatal(err, out.String())
+	}
+	if err := pipe.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r := command(t.Context(), strings.Repeat("more\n", 50), "produce", "--kafka", kafka, "-"); r.code != exitOK {
+		t.Fatal(r.err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("ended with %v: %s", err, out.String())
+	}
+	log, err := os.ReadFile(events)
+	if err != nil || !bytes.Contains(log, []byte(`"event":"left"`)) {
+		t.Errorf("did not leave in order (%v): %s", err, out.String())
+	}
+	if strings.Contains(out.String(), "demo-consumer:") {
+		t.Errorf("complained: %s", out.String())
 	}
 }
 

@@ -33,6 +33,9 @@ func (c *produceCmd) Run(rc *runContext) error {
 	if c.Rate < 0 || c.Count < 0 || c.Partitions < 1 {
 		return &usageError{errors.New("--rate and --count must not be negative, --partitions must be at least 1")}
 	}
+	if err := checkTopics(c.Topic); err != nil {
+		return err
+	}
 	var lines io.Reader
 	switch c.File {
 	case "":

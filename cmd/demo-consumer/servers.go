@@ -21,6 +21,9 @@ func (c *serversCmd) Run(rc *runContext) error {
 	if err := errors.Join(checkAddress("zookeeper", c.ZooKeeper), checkAddress("kafka", c.Kafka)); err != nil {
 		return &usageError{err}
 	}
+	if err := checkTopics(c.Topic); err != nil {
+		return err
+	}
 	l, err := (&net.ListenConfig{}).Listen(rc, "tcp", c.ZooKeeper)
 	if err != nil {
 		return fmt.Errorf("can't serve ZooKeeper's protocol (another server there? choose --zookeeper): %w", err)
