@@ -375,7 +375,7 @@ func (l *ledger) flush(ctx context.Context, books map[*book]bool) map[*book]erro
 			b.stored(p.offset, p.text, now)
 			l.observe(Event{
 				Kind: Committed, Topic: b.partition.Topic, Partition: b.partition.ID,
-				Token: b.claim.Token(), Version: b.claim.Version(), Offset: p.offset,
+				Token: b.claim.Token(), Version: b.claim.Version(), Offset: p.offset, Since: start,
 			})
 			continue
 		}

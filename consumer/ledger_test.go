@@ -100,6 +100,26 @@ func TestOneRequestAnIntervalForAllMarks(t *testing.T) {
 	})
 }
 
+// When a commit was sent says whether it was still allowed; its answer may come after the end of trust.
+func TestCommittedTellsWhenItWasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{hold: make(chan struct{})}
+		l, stop := ledgerOn(t, store, true)
+		defer stop()
+		var got []Event
+		l.observe = func(e Event) { got = append(got, e) }
+		b := l.open(tp("t", 0), newHolder(t, tp("t", 0)), sarama.Uuid{}, 0, "")
+		time.AfterFunc(3*time.Second, func() { close(store.hold) })
+		sent := time.Now()
+		if err := l.commit(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		if len(got) != 1 || got[0].Kind != Committed || !got[0].Since.Equal(sent) {
+			t.Errorf("got %+v, want it sent at %v", got, sent)
+		}
+	})
+}
+
 func TestCommitsThatWaitTravelTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &fakeStore{hold: make(chan struct{})}
