@@ -29,19 +29,32 @@ type Expect struct {
 	// End is, per partition, the offset after the last message; every offset
 	// from zero must have been handed out. Nil checks no loss.
 	End map[Partition]int64
+	// Exempt lists overlaps that are held against nobody: a third party has
+	// removed somebody's claim, member or session. The partition is free at once
+	// then, and its owner learns it later.
+	Exempt []Exempt
+}
+
+// Exempt is a time in which a partition may have two owners: CLOCK_MONOTONIC ns.
+type Exempt struct {
+	Partition Partition
+	From, To  int64
 }
 
 // Report is what Check found. Violations holds a sentence for everything that
 // breaks the promise; it is empty when all is well.
 type Report struct {
 	Members       int              // logs read
+	Events        int              // in them
 	Partitions    int              // partitions that were ever owned
 	Terms         int              // unbroken ownerships
 	Messages      int              // handed out, duplicates included
 	Distinct      int              // different messages handed out
 	Duplicates    int              // Messages - Distinct
 	Lost          int              // messages that no member saw
+	Late          int              // messages that were on offer when trust or a claim ended, and were taken after that
 	Overlaps      int              // pairs of terms that overlap
+	Exempted      int              // pairs of terms that overlap where it is held against nobody
 	LongestUnheld time.Duration    // the longest time for which a partition had no owner between two terms
 	Repeated      map[string]int64 // messages read again by the next owner, by the event that ended the term before; "killed" for a process that was
 	Violations    []string
@@ -53,8 +66,11 @@ func (r *Report) OK() bool { return len(r.Violations) == 0 }
 // String is a summary of a few lines.
 func (r *Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d processes, %d partitions, %d terms of ownership, %d messages (%d distinct, %d duplicates, %d lost), %d overlaps, longest without owner %v",
-		r.Members, r.Partitions, r.Terms, r.Messages, r.Distinct, r.Duplicates, r.Lost, r.Overlaps, r.LongestUnheld.Round(time.Millisecond))
+	fmt.Fprintf(&b, "%d processes, %d partitions, %d terms of ownership, %d messages (%d distinct, %d duplicates, %d lost, %d late), %d overlaps, longest without owner %v",
+		r.Members, r.Partitions, r.Terms, r.Messages, r.Distinct, r.Duplicates, r.Lost, r.Late, r.Overlaps, r.LongestUnheld.Round(time.Millisecond))
+	if r.Exempted > 0 {
+		fmt.Fprintf(&b, " (and %d exempt)", r.Exempted)
+	}
 	for i, v := range r.Violations {
 		if i == 20 {
 			fmt.Fprintf(&b, "\n  … and %d more", len(r.Violations)-i)
@@ -75,12 +91,14 @@ type term struct {
 	how        string // the event that ended it; "killed" and "cut" (log ends) too
 	opened     *int64
 	messages   []delivery
+	late       int // messages handed out after the end
 	commits    []delivery
 }
 
+// delivery is a message that was handed out, or an offset whose commit was sent.
 type delivery struct{ t, offset int64 }
 
-// lastDelivered returns the offset after the last message handed out.
+// position returns the offset after the last message handed out.
 func (tm *term) position() (int64, bool) {
 	if n := len(tm.messages); n > 0 {
 		return tm.messages[n-1].offset + 1, true
@@ -93,8 +111,12 @@ func (tm *term) position() (int64, bool) {
 
 // Check reads the logs of all processes of a group and reports.
 func Check(logs []Log, expect Expect) *Report {
-	c := checker{report: &Report{Members: len(logs), Repeated: map[string]int64{}}, terms: map[Partition][]*term{}, seen: map[Partition]map[int64]int{}}
+	c := checker{
+		report: &Report{Members: len(logs), Repeated: map[string]int64{}}, expect: expect,
+		terms: map[Partition][]*term{}, seen: map[Partition]map[int64]int{},
+	}
 	for _, l := range logs {
+		c.report.Events += len(l.Events)
 		c.walk(l)
 	}
 	parts := make([]Partition, 0, len(c.terms))
@@ -108,130 +130,181 @@ func Check(logs []Log, expect Expect) *Report {
 	for _, p := range parts {
 		c.partition(p)
 	}
-	c.losses(expect)
+	c.losses()
 	return c.report
 }
 
 type checker struct {
 	report *Report
+	expect Expect
 	terms  map[Partition][]*term
 	seen   map[Partition]map[int64]int
-	late   []lateCommit
 }
 
-type lateCommit struct {
-	log string
-	p   Partition
-	delivery
+// exempt says whether a partition may have two owners at a time.
+func (c *checker) exempt(p Partition, from, to int64) bool {
+	return slices.ContainsFunc(c.expect.Exempt, func(e Exempt) bool {
+		return e.Partition == p && e.From <= from && to <= e.To
+	})
 }
 
 func (c *checker) violate(format string, args ...any) {
 	c.report.Violations = append(c.report.Violations, fmt.Sprintf(format, args...))
 }
 
+// walker is at one line of one log.
+type walker struct {
+	*checker
+	log  string
+	open map[Partition]*term
+	gone map[Partition]*term // that ended without a say of their own, and no claim since
+}
+
 // walk turns one log into terms and checks what concerns this log alone.
 func (c *checker) walk(l Log) {
-	open := map[Partition]*term{}
-	finish := func(tm *term, at int64, how string) {
-		tm.end, tm.how = at, how
-		delete(open, tm.p)
-	}
+	w := &walker{checker: c, log: l.Name, open: map[Partition]*term{}, gone: map[Partition]*term{}}
 	last := int64(0)
 	for i, e := range l.Events {
 		if e.T < last {
 			c.violate("%s: line %d: time runs backwards", l.Name, i+1)
 		}
 		last = e.T
-		var p Partition
-		if e.Partition != nil {
-			p = Partition{e.Topic, *e.Partition}
-		}
-		tm := open[p]
-		switch e.Event {
-		case Claimed:
-			if tm != nil {
-				c.violate("%s: %s claimed while it is owned", l.Name, p)
-				continue
-			}
-			tm = &term{log: l.Name, p: p, token: e.Token, session: e.Session, start: e.T}
-			open[p] = tm
-			c.terms[p] = append(c.terms[p], tm)
-		case Opened:
-			if tm == nil {
-				c.violate("%s: %s opened without a claim", l.Name, p)
-				continue
-			}
-			tm.opened = e.Offset
-		case Message:
-			c.message(l.Name, tm, p, e)
-		case Committed:
-			if e.Offset == nil {
-				continue
-			}
-			d := delivery{e.T, *e.Offset}
-			if tm == nil {
-				c.late = append(c.late, lateCommit{l.Name, p, d})
-				continue
-			}
-			if pos, ok := tm.position(); ok && d.offset > pos {
-				c.violate("%s: %s: committed %d, but only %d was handed out", l.Name, p, d.offset, pos)
-			}
-			tm.commits = append(tm.commits, d)
-		case Released, Lost, Untrusted, Left:
-			at := e.T
-			if e.Event == Untrusted && e.Since != 0 {
-				at = min(at, e.Since)
-			}
-			if e.Partition != nil {
-				if tm != nil {
-					finish(tm, at, e.Event)
-				}
-				continue
-			}
-			for _, tm := range open {
-				for _, m := range tm.messages {
-					if m.t > at {
-						c.violate("%s: %s: message %d was handed out %v after trust had ended", l.Name, tm.p, m.offset, time.Duration(m.t-at))
-					}
-				}
-				finish(tm, at, e.Event)
-			}
-		}
+		w.event(e)
 	}
-	for _, tm := range open {
+	for _, tm := range w.open {
 		if l.Killed != 0 {
-			finish(tm, l.Killed, "killed")
+			w.finish(tm, max(l.Killed, last), "killed")
 		} else {
-			finish(tm, last, "cut")
+			w.finish(tm, last, "cut")
 			c.violate("%s: %s: the log ends while it is owned", l.Name, tm.p)
 		}
 	}
 }
 
-func (c *checker) message(log string, tm *term, p Partition, e Event) {
+func (w *walker) event(e Event) {
+	var p Partition
+	if e.Partition != nil {
+		p = Partition{e.Topic, *e.Partition}
+	}
+	tm := w.open[p]
+	switch e.Event {
+	case Claimed:
+		if tm != nil {
+			w.violate("%s: %s claimed while it is owned", w.log, p)
+			return
+		}
+		tm = &term{log: w.log, p: p, token: e.Token, session: e.Session, start: e.T}
+		w.open[p] = tm
+		delete(w.gone, p)
+		w.terms[p] = append(w.terms[p], tm)
+	case Opened:
+		if tm == nil {
+			w.violate("%s: %s opened without a claim", w.log, p)
+			return
+		}
+		tm.opened = e.Offset
+	case Message:
+		w.message(tm, p, e)
+	case Committed:
+		w.commit(tm, p, e)
+	case Released, Lost, Untrusted, Left:
+		at := e.T
+		if e.Event == Untrusted && e.Since != 0 {
+			at = min(at, e.Since)
+		}
+		if e.Partition == nil {
+			for _, tm := range w.open {
+				w.finish(tm, at, e.Event)
+			}
+		} else if tm != nil {
+			w.finish(tm, at, e.Event)
+		}
+	}
+}
+
+// finish ends a term at a time that may lie before the last lines: a process that
+// was frozen writes late that its trust had ended.
+func (w *walker) finish(tm *term, at int64, how string) {
+	tm.end, tm.how = at, how
+	delete(w.open, tm.p)
+	if how == Untrusted || how == Lost {
+		w.gone[tm.p] = tm
+	}
+	n := len(tm.messages)
+	for n > 0 && tm.messages[n-1].t > at {
+		n--
+	}
+	for _, m := range tm.messages[n:] {
+		w.late(tm, m)
+	}
+	tm.messages = tm.messages[:n]
+	for _, d := range tm.commits {
+		if d.t > at {
+			w.violate("%s: %s: the commit of %d was sent %v after the end (%s)", w.log, tm.p, d.offset, time.Duration(d.t-at), how)
+		}
+	}
+}
+
+// late judges a message that was handed out after its partition was lost: one was
+// on offer, a channel can't take it back.
+func (w *walker) late(tm *term, m delivery) {
+	tm.late++
+	if tm.late == 1 && (tm.how == Untrusted || tm.how == Lost) {
+		w.report.Late++
+		return
+	}
+	w.violate("%s: %s: message %d was handed out %v after the end (%s)", w.log, tm.p, m.offset, time.Duration(m.t-tm.end), tm.how)
+}
+
+func (w *walker) commit(tm *term, p Partition, e Event) {
 	if e.Offset == nil {
 		return
 	}
-	off := *e.Offset
-	if tm == nil {
-		c.violate("%s: %s: message %d was handed out by a member that does not own it", log, p, off)
-	} else {
-		if pos, ok := tm.position(); ok && off != pos {
-			c.violate("%s: %s: message %d came where %d was next", log, p, off, pos)
-		}
-		tm.messages = append(tm.messages, delivery{e.T, off})
+	d := delivery{e.T, *e.Offset}
+	if e.Since != 0 {
+		d.t = min(d.t, e.Since) // when it was sent, what counts
 	}
-	seen := c.seen[p]
+	if tm == nil {
+		if gone := w.gone[p]; gone == nil || d.t > gone.end {
+			w.violate("%s: %s: offset %d was committed by a member that does not own it", w.log, p, d.offset)
+		}
+		return
+	}
+	if pos, ok := tm.position(); ok && d.offset > pos {
+		w.violate("%s: %s: committed %d, but only %d was handed out", w.log, p, d.offset, pos)
+	}
+	tm.commits = append(tm.commits, d)
+}
+
+func (w *walker) message(tm *term, p Partition, e Event) {
+	if e.Offset == nil {
+		return
+	}
+	d := delivery{e.T, *e.Offset}
+	if tm == nil {
+		tm = w.gone[p]
+		if tm == nil {
+			w.violate("%s: %s: message %d was handed out by a member that does not own it", w.log, p, d.offset)
+		} else {
+			w.late(tm, d)
+		}
+	} else {
+		if pos, ok := tm.position(); ok && d.offset != pos {
+			w.violate("%s: %s: message %d came where %d was next", w.log, p, d.offset, pos)
+		}
+		tm.messages = append(tm.messages, d)
+	}
+	seen := w.seen[p]
 	if seen == nil {
 		seen = map[int64]int{}
-		c.seen[p] = seen
+		w.seen[p] = seen
 	}
-	seen[off]++
-	c.report.Messages++
-	if seen[off] == 1 {
-		c.report.Distinct++
+	seen[d.offset]++
+	w.report.Messages++
+	if seen[d.offset] == 1 {
+		w.report.Distinct++
 	} else {
-		c.report.Duplicates++
+		w.report.Duplicates++
 	}
 }
 
@@ -240,33 +313,27 @@ func (c *checker) partition(p Partition) {
 	terms := c.terms[p]
 	slices.SortStableFunc(terms, func(a, b *term) int { return cmp.Compare(a.start, b.start) })
 	c.report.Terms += len(terms)
-	committed, delivered := int64(-1), int64(-1)
+	delivered := int64(-1)
+	var commits []delivery
 	for i, tm := range terms {
 		if i > 0 {
 			c.pair(terms[:i], tm)
 		}
 		if tm.opened != nil {
-			c.start(tm, terms[:i], committed, delivered)
+			c.start(tm, terms[:i], commits, delivered)
 		}
-		for _, d := range tm.commits {
-			if d.offset < committed {
-				c.violate("%s: %s: committed offset went back from %d to %d", tm.log, p, committed, d.offset)
-			}
-			committed = max(committed, d.offset)
-		}
+		commits = append(commits, tm.commits...)
 		if pos, ok := tm.position(); ok {
 			delivered = max(delivered, pos)
 		}
 	}
-	for _, l := range c.late {
-		if l.p != p {
-			continue
+	slices.SortStableFunc(commits, func(a, b delivery) int { return cmp.Compare(a.t, b.t) })
+	committed := int64(-1)
+	for _, d := range commits {
+		if d.offset < committed && !c.exempt(p, d.t, d.t) {
+			c.violate("%s: committed offset went back from %d to %d", p, committed, d.offset)
 		}
-		for _, tm := range terms {
-			if tm.log != l.log && tm.start <= l.t && l.t <= tm.end {
-				c.violate("%s: %s: offset %d was committed while %s owned it", l.log, p, l.offset, tm.log)
-			}
-		}
+		committed = max(committed, d.offset)
 	}
 }
 
@@ -274,7 +341,12 @@ func (c *checker) partition(p Partition) {
 func (c *checker) pair(before []*term, tm *term) {
 	prev := before[len(before)-1]
 	for _, b := range before {
-		if b.log != tm.log && tm.start < b.end {
+		if b.log == tm.log || tm.start >= b.end {
+			continue
+		}
+		if c.exempt(tm.p, tm.start, b.end) {
+			c.report.Exempted++
+		} else {
 			c.report.Overlaps++
 			c.violate("%s: %s claimed it %v before the term of %s ended (%s)", tm.p, tm.log, time.Duration(b.end-tm.start), b.log, b.how)
 		}
@@ -290,8 +362,13 @@ func (c *checker) pair(before []*term, tm *term) {
 
 // start checks where a term began to read: at what was committed, and after an
 // orderly release exactly behind what was handed out before.
-func (c *checker) start(tm *term, before []*term, committed, delivered int64) {
-	at := *tm.opened
+func (c *checker) start(tm *term, before []*term, commits []delivery, delivered int64) {
+	at, committed := *tm.opened, int64(-1)
+	for _, d := range commits {
+		if d.t <= tm.start {
+			committed = max(committed, d.offset)
+		}
+	}
 	if committed >= 0 && at < committed {
 		c.violate("%s: %s opened at %d, before the committed offset %d", tm.log, tm.p, at, committed)
 	}
@@ -310,8 +387,8 @@ func (c *checker) start(tm *term, before []*term, committed, delivered int64) {
 	}
 }
 
-func (c *checker) losses(expect Expect) {
-	for p, end := range expect.End {
+func (c *checker) losses() {
+	for p, end := range c.expect.End {
 		missing, first := 0, int64(-1)
 		for off := range end {
 			if c.seen[p][off] == 0 {

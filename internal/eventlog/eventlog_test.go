@@ -28,6 +28,16 @@ func drop(t int64, kind string) eventlog.Event {
 	return eventlog.Event{T: t, Event: kind, Topic: "orders", Partition: new(int32(0))}
 }
 
+func untrusted(t, since int64) eventlog.Event {
+	return eventlog.Event{T: t, Event: eventlog.Untrusted, Since: since}
+}
+
+func sent(t, offset, since int64) eventlog.Event {
+	e := on(t, eventlog.Committed, offset)
+	e.Since = since
+	return e
+}
+
 func end(n int64) eventlog.Expect {
 	return eventlog.Expect{End: map[eventlog.Partition]int64{{Topic: "orders", ID: 0}: n}}
 }
@@ -38,9 +48,11 @@ func TestCheck(t *testing.T) {
 		on(14, eventlog.Committed, 2), drop(15, eventlog.Released), ev(16, eventlog.Left),
 	}
 	tests := map[string]struct {
-		logs []eventlog.Log
-		want eventlog.Expect
-		says string // a part of the violation; empty for none
+		logs   []eventlog.Log
+		want   eventlog.Expect
+		says   string // a part of the violation; empty for none
+		late   int
+		exempt int
 	}{
 		"orderly hand-over": {
 			logs: []eventlog.Log{
@@ -75,10 +87,93 @@ func TestCheck(t *testing.T) {
 			logs: []eventlog.Log{script(t, "a", 0, append(first[:6:6], on(16, eventlog.Message, 2))...)},
 			says: "does not own it",
 		},
-		"message after trust ended": {
-			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(30, eventlog.Message, 0),
-				eventlog.Event{T: 31, Event: eventlog.Untrusted, Since: 14})},
-			says: "after trust had ended",
+		"the message on offer when trust ended": {
+			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(30, eventlog.Message, 0), untrusted(31, 14))},
+			late: 1,
+		},
+		"the message on offer, logged after the end of trust": {
+			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), untrusted(31, 14), on(32, eventlog.Message, 0))},
+			late: 1,
+		},
+		"the message on offer at each of two ends of trust": {
+			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), untrusted(31, 14), on(32, eventlog.Message, 0),
+				claim(33, 100), on(34, eventlog.Opened, 0), untrusted(35, 35), on(36, eventlog.Message, 0))},
+			late: 2,
+		},
+		"the message on offer when the claim was lost": {
+			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), drop(31, eventlog.Lost), on(32, eventlog.Message, 0))},
+			late: 1,
+		},
+		"two messages after trust ended": {
+			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(29, eventlog.Message, 0), on(30, eventlog.Message, 1),
+				untrusted(31, 14))},
+			says: "message 1 was handed out 16ns after the end (untrusted)",
+			late: 1,
+		},
+		"one message after trust ended, and another after that was said": {
+			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(30, eventlog.Message, 0), untrusted(31, 14),
+				on(32, eventlog.Message, 1))},
+			says: "message 1 was handed out 18ns after the end (untrusted)",
+			late: 1,
+		},
+		"commit after trust ended": {
+			logs: []eventlog.Log{script(t, "a", 0, append(first[:4:4], untrusted(31, 14), on(32, eventlog.Committed, 2))...)},
+			says: "by a member that does not own it",
+		},
+		"commit after trust ended, before that was said": {
+			logs: []eventlog.Log{script(t, "a", 0, append(first[:4:4], on(30, eventlog.Committed, 2), untrusted(31, 14))...)},
+			says: "the commit of 2 was sent 16ns after the end (untrusted)",
+		},
+		"commit sent before trust ended, answered later": {
+			logs: []eventlog.Log{script(t, "a", 0, append(first[:4:4], sent(30, 2, 14), untrusted(31, 14), sent(32, 2, 13))...)},
+		},
+		"commit after the release": {
+			logs: []eventlog.Log{script(t, "a", 0, append(first[:6:6], on(16, eventlog.Committed, 2))...)},
+			says: "by a member that does not own it",
+		},
+		"message after the member left": {
+			logs: []eventlog.Log{script(t, "a", 0, append(first[:4:4], on(18, eventlog.Message, 2), eventlog.Event{T: 19, Event: eventlog.Left, Since: 15},
+				on(20, eventlog.Message, 3))...)},
+			says: "does not own it",
+		},
+		"time runs backwards": {
+			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), ev(9, eventlog.Left))},
+			says: "line 2: time runs backwards",
+		},
+		"opened without a claim": {
+			logs: []eventlog.Log{script(t, "a", 0, on(11, eventlog.Opened, 0))},
+			says: "opened without a claim",
+		},
+		"committed offset goes back": {
+			logs: []eventlog.Log{script(t, "a", 0, append(first[:5:5], on(15, eventlog.Committed, 1), ev(16, eventlog.Left))...)},
+			says: "went back from 2 to 1",
+		},
+		"two owners where an operator has deleted a claim": {
+			logs: []eventlog.Log{
+				script(t, "a", 0, append(first[:5:5], drop(20, eventlog.Lost))...),
+				script(t, "b", 0, claim(17, 101), on(18, eventlog.Opened, 2), ev(30, eventlog.Left)),
+			},
+			want:   eventlog.Expect{Exempt: []eventlog.Exempt{{Partition: eventlog.Partition{Topic: "orders"}, From: 17, To: 20}}},
+			exempt: 1,
+		},
+		"two owners for longer than that excuses": {
+			logs: []eventlog.Log{
+				script(t, "a", 0, append(first[:5:5], drop(20, eventlog.Lost))...),
+				script(t, "b", 0, claim(17, 101), on(18, eventlog.Opened, 2), ev(30, eventlog.Left)),
+			},
+			want: eventlog.Expect{Exempt: []eventlog.Exempt{
+				{Partition: eventlog.Partition{Topic: "orders"}, From: 16, To: 19},
+				{Partition: eventlog.Partition{Topic: "orders"}, From: 18, To: 30},
+				{Partition: eventlog.Partition{Topic: "orders", ID: 1}, From: 0, To: 30},
+			}},
+			says: "before the term of a ended",
+		},
+		"killed twice over: the end is not before the last line": {
+			logs: []eventlog.Log{
+				script(t, "a", 10, claim(10, 100), on(11, eventlog.Opened, 0), on(18, eventlog.Message, 0)),
+				script(t, "b", 0, claim(17, 101), ev(30, eventlog.Left)),
+			},
+			says: "1ns before the term of a ended (killed)",
 		},
 		"hole": {
 			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 1), ev(13, eventlog.Left))},
@@ -119,7 +214,7 @@ func TestCheck(t *testing.T) {
 				script(t, "a", 0, append(first[:6:6], on(19, eventlog.Committed, 2))...),
 				script(t, "b", 0, claim(17, 101), ev(20, eventlog.Left)),
 			},
-			says: "while b owned it",
+			says: "by a member that does not own it",
 		},
 		"log ends while owned": {
 			logs: []eventlog.Log{script(t, "a", 0, first[:4]...)},
@@ -138,6 +233,9 @@ func TestCheck(t *testing.T) {
 				t.Errorf("violations in a sound history: %v", r)
 			case tc.says != "" && !strings.Contains(r.String(), tc.says):
 				t.Errorf("want a violation with %q, got: %v", tc.says, r)
+			}
+			if r.Late != tc.late || r.Exempted != tc.exempt {
+				t.Errorf("%d late, %d exempt, want %d and %d: %v", r.Late, r.Exempted, tc.late, tc.exempt, r)
 			}
 		})
 	}

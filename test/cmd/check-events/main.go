@@ -5,84 +5,175 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/kielgo/kiel/internal/eventlog"
 )
 
-const usage = `Usage: check-events [-killed FILE=T]... [-end TOPIC:PARTITION=OFFSET]... FILE...
+const usage = `Usage: check-events [FLAG]... FILE...
 
 Each FILE is the log of one process. Exit code 0: sound; 1: violated; 2: bad usage.
 
   -killed FILE=T   the process of FILE was killed at CLOCK_MONOTONIC T (ns);
                    without it a log that ends while partitions are owned is a fault
   -end TP=OFFSET   every offset of the partition below OFFSET must have been seen
+  -exempt TP=T..T  the partition may have had two owners between these times:
+                   a third party has removed a claim, a member or a session
+  -empty           logs without a single event are fine
+  -json            print the report as JSON
+
+TP is TOPIC:PARTITION.
 `
 
-func main() { os.Exit(run(os.Args[1:])) }
+// Exit codes.
+const (
+	exitSound = iota
+	exitViolated
+	exitUsage
+)
 
-func run(args []string) int {
-	killed := map[string]int64{}
-	expect := eventlog.Expect{End: map[eventlog.Partition]int64{}}
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// arguments are the command line.
+type arguments struct {
+	killed      map[string]int64
+	expect      eventlog.Expect
+	empty, json bool
+	files       []string
+}
+
+func run(args []string, out, errOut io.Writer) int {
+	a, err := parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(out, usage)
+		return exitSound
+	}
+	if err != nil {
+		fmt.Fprintf(errOut, "check-events: %v\n%s", err, usage)
+		return exitUsage
+	}
+	logs, err := a.read()
+	if err != nil {
+		fmt.Fprintln(errOut, "check-events:", err)
+		return exitUsage
+	}
+	report := eventlog.Check(logs, a.expect)
+	if report.Events == 0 && !a.empty {
+		fmt.Fprintln(errOut, "check-events: the logs hold no event; say -empty if that is fine")
+		return exitUsage
+	}
+	if err := a.print(out, report); err != nil {
+		fmt.Fprintln(errOut, "check-events:", err)
+		return exitUsage
+	}
+	if !report.OK() {
+		return exitViolated
+	}
+	return exitSound
+}
+
+func parse(args []string) (arguments, error) {
+	a := arguments{killed: map[string]int64{}, expect: eventlog.Expect{End: map[eventlog.Partition]int64{}}}
 	flags := flag.NewFlagSet("check-events", flag.ContinueOnError)
-	flags.Usage = func() { fmt.Fprint(os.Stderr, usage) }
+	flags.SetOutput(io.Discard) // run prints errors and usage
+	flags.BoolVar(&a.empty, "empty", false, "")
+	flags.BoolVar(&a.json, "json", false, "")
 	flags.Func("killed", "", func(s string) error {
-		file, n, err := assignment(s)
-		killed[file] = n
+		file, at, found := cutLast(s, "=")
+		if !found {
+			return errors.New("want FILE=T")
+		}
+		n, err := strconv.ParseInt(at, 10, 64)
+		a.killed[file] = n
 		return err
 	})
 	flags.Func("end", "", func(s string) error {
-		name, n, err := assignment(s)
+		p, value, err := partition(s)
 		if err != nil {
 			return err
 		}
-		i := strings.LastIndexByte(name, ':')
-		if i < 0 {
-			return errors.New("want TOPIC:PARTITION=OFFSET")
-		}
-		id, err := strconv.ParseInt(name[i+1:], 10, 32)
-		expect.End[eventlog.Partition{Topic: name[:i], ID: int32(id)}] = n
+		a.expect.End[p], err = strconv.ParseInt(value, 10, 64)
 		return err
 	})
-	if err := flags.Parse(args); err != nil || flags.NArg() == 0 {
-		if err == nil {
-			flags.Usage()
-		}
-		return 2
-	}
-	var logs []eventlog.Log
-	for _, name := range flags.Args() {
-		f, err := os.Open(name)
+	flags.Func("exempt", "", func(s string) error {
+		p, value, err := partition(s)
 		if err != nil {
-			fmt.Fprintln(os.Stderr, "check-events:", err)
-			return 2
+			return err
 		}
-		events, err := eventlog.Read(f)
-		err = errors.Join(err, f.Close())
-		if err != nil {
-			fmt.Fprintf(os.Stderr, "check-events: %s: %v\n", name, err)
-			return 2
+		from, to, found := strings.Cut(value, "..")
+		if !found {
+			return errors.New("want TOPIC:PARTITION=FROM..TO")
 		}
-		logs = append(logs, eventlog.Log{Name: name, Events: events, Killed: killed[name]})
+		e := eventlog.Exempt{Partition: p}
+		var bad error
+		e.From, err = strconv.ParseInt(from, 10, 64)
+		e.To, bad = strconv.ParseInt(to, 10, 64)
+		a.expect.Exempt = append(a.expect.Exempt, e)
+		return errors.Join(err, bad)
+	})
+	if err := flags.Parse(args); err != nil {
+		return a, err
 	}
-	report := eventlog.Check(logs, expect)
-	fmt.Println(report)
-	if !report.OK() {
-		return 1
+	a.files = flags.Args()
+	if len(a.files) == 0 {
+		return a, errors.New("no file")
 	}
-	return 0
+	for file := range a.killed {
+		if !slices.Contains(a.files, file) {
+			return a, fmt.Errorf("-killed %s: no such file among the arguments", file)
+		}
+	}
+	return a, nil
 }
 
-func assignment(s string) (name string, n int64, err error) {
-	name, value, found := strings.Cut(s, "=")
-	if !found {
-		return "", 0, errors.New("want NAME=NUMBER")
+// read reads all logs.
+func (a *arguments) read() ([]eventlog.Log, error) {
+	var logs []eventlog.Log
+	for _, name := range a.files {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		events, err := eventlog.Read(f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		logs = append(logs, eventlog.Log{Name: name, Events: events, Killed: a.killed[name]})
 	}
-	n, err = strconv.ParseInt(value, 10, 64)
-	return name, n, err
+	return logs, nil
+}
+
+func (a *arguments) print(out io.Writer, report *eventlog.Report) error {
+	if a.json {
+		return json.NewEncoder(out).Encode(report)
+	}
+	_, err := fmt.Fprintln(out, report)
+	return err
+}
+
+// partition takes "TOPIC:PARTITION=value" apart.
+func partition(s string) (p eventlog.Partition, value string, err error) {
+	name, value, found := cutLast(s, "=")
+	topic, id, named := cutLast(name, ":")
+	if !found || !named {
+		return p, "", errors.New("want TOPIC:PARTITION=…")
+	}
+	n, err := strconv.ParseInt(id, 10, 32)
+	return eventlog.Partition{Topic: topic, ID: int32(n)}, value, err
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
 }
