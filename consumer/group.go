@@ -62,7 +62,10 @@ func (g *Group) Name() string { return g.settings.Name }
 // StopTimeout at most. It returns an error when the group can't be joined, when
 // membership is lost for good, and what Setup or Cleanup return; a handler that
 // does not return is ownership.ErrStuck. A later call joins again, so it may be
-// called in a loop as sarama's.
+// called in a loop as sarama's. Without a Kafka broker it returns sarama's error
+// (sarama.ErrOutOfBrokers) at once, for a topic that does not exist one that is
+// sarama.ErrUnknownTopicOrPartition; without ZooKeeper it waits, and the log of
+// the session says for whom.
 //
 // It calls handler as sarama's cooperative groups do: Setup once, when this
 // member has joined; ConsumeClaim for each partition that it comes to own, on a

@@ -63,6 +63,28 @@ func TestLeaveBeforeRun(t *testing.T) {
 	})
 }
 
+// TestLeaveBeforeFirstConnection: there is nothing to wait for, and no coming back later.
+func TestLeaveBeforeFirstConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.net.Refuse()
+		a := c.join("a")
+		time.Sleep(time.Minute)
+		start := time.Now()
+		must(t, a.Leave(t.Context()))
+		if took := time.Since(start); took > 0 {
+			t.Errorf("took %v", took)
+		}
+		c.net.Heal()
+		a.awaitNames(time.Minute)
+		time.Sleep(time.Minute)
+		if _, ok := c.stands("a"); ok {
+			t.Error("it came back")
+		}
+		must(t, a.stop())
+	})
+}
+
 // TestLeaveWhileNameIsTaken: nobody waits any more.
 func TestLeaveWhileNameIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

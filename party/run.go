@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/kielgo/kiel/internal/sabotage"
@@ -64,7 +65,7 @@ func (l *loop) wanted() bool { return l.name != "" && !l.leaving.Load() }
 
 func (l *loop) run(ctx context.Context) error {
 	for {
-		inc, err := l.sess.Incarnation(ctx)
+		inc, err := l.incarnation(ctx)
 		if err == nil {
 			err = l.serve(ctx, inc)
 		}
@@ -75,6 +76,32 @@ func (l *loop) run(ctx context.Context) error {
 			return fmt.Errorf("party: %s: %w", l.path, err)
 		}
 	}
+}
+
+// incarnation waits for the session. Who leaves before there was one has nothing to remove.
+func (l *loop) incarnation(ctx context.Context) (*session.Incarnation, error) {
+	if l.inc != nil || l.hasLeft {
+		return l.sess.Incarnation(ctx)
+	}
+	wait, cancel := context.WithCancel(ctx)
+	var waking sync.WaitGroup
+	waking.Go(func() {
+		select {
+		case <-l.wake:
+			cancel()
+		case <-wait.Done():
+		}
+	})
+	inc, err := l.sess.Incarnation(wait)
+	cancel()
+	waking.Wait()
+	if err != nil && l.leaving.Load() && ctx.Err() == nil {
+		if err := l.leave(ctx); err != nil {
+			return nil, err
+		}
+		return l.sess.Incarnation(ctx)
+	}
+	return inc, err
 }
 
 // serve works under one incarnation. It returns nil when that or ctx is over.
