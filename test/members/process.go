@@ -4,10 +4,12 @@ package members
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -31,10 +33,19 @@ func Monotonic() int64 {
 
 // Build builds demo-consumer into dir and returns the binary's path.
 func Build(ctx context.Context, dir string) (string, error) {
-	bin := filepath.Join(dir, "demo-consumer")
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/kielgo/kiel/cmd/demo-consumer").CombinedOutput()
+	return build(ctx, dir, "github.com/kielgo/kiel/cmd/demo-consumer")
+}
+
+// BuildChecker builds check-events, which judges event logs.
+func BuildChecker(ctx context.Context, dir string) (string, error) {
+	return build(ctx, dir, "github.com/kielgo/kiel/test/cmd/check-events")
+}
+
+func build(ctx context.Context, dir, pkg string) (string, error) {
+	bin := filepath.Join(dir, path.Base(pkg))
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, pkg).CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("build demo-consumer: %w\n%s", err, out)
+		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 	}
 	return bin, nil
 }
@@ -43,9 +54,10 @@ func Build(ctx context.Context, dir string) (string, error) {
 type Process struct {
 	Name   string // of the member
 	Events string // file of its event log
-	Killed int64  // [Monotonic] at which it was killed; 0 while it was not
+	Killed int64  // [Monotonic] at which it was killed, or since which it was paused until it was; 0 while it was not
 
 	p       *servers.Process
+	paused  int64 // [Monotonic] since which it is paused, or 0
 	mu      sync.Mutex
 	offset  int64  // read so far from Events
 	partial []byte // the line that is being written
@@ -64,13 +76,46 @@ func Start(t *testing.T, bin, name, events string, args ...string) *Process {
 // Kill ends the process as a crash does.
 func (p *Process) Kill() {
 	p.p.Kill()
-	p.Killed = Monotonic()
+	p.Killed = cmp.Or(p.paused, Monotonic())
 }
+
+// Pause stops the process in its tracks (SIGSTOP) and returns the time.
+func (p *Process) Pause() int64 {
+	p.p.Pause()
+	p.paused = cmp.Or(p.paused, Monotonic())
+	return p.paused
+}
+
+// Resume lets a paused process go on, and returns the time just before.
+func (p *Process) Resume() int64 {
+	p.paused = 0
+	now := Monotonic()
+	p.p.Resume()
+	return now
+}
+
+// Terminate asks it to leave in order.
+func (p *Process) Terminate() { p.p.Signal(syscall.SIGTERM) }
+
+// Done is closed when the process is gone.
+func (p *Process) Done() <-chan struct{} { return p.p.Done() }
+
+// Wait waits until the process is gone and returns what [exec.Cmd.Wait] did.
+func (p *Process) Wait() error { return p.p.Wait() }
+
+// Log returns what it has printed: its own log, and not that of events.
+func (p *Process) Log() string { return p.p.Log() }
 
 // Stop asks it to leave in order and waits; an exit code but 0 fails the test.
 func (p *Process) Stop(t *testing.T) {
 	t.Helper()
-	p.p.Signal(syscall.SIGTERM)
+	p.Terminate()
+	p.WaitLeft(t)
+}
+
+// WaitLeft waits until a process that was asked to leave has left.
+func (p *Process) WaitLeft(t *testing.T) {
+	t.Helper()
 	select {
 	case <-p.p.Done():
 	case <-time.After(stopTimeout):

@@ -1,0 +1,213 @@
+// Package chaos_test breaks what a group stands on, one thing at a time and then at random: whole processes against a real
+// ensemble of three ZooKeeper servers and a real Kafka. What the processes log of themselves is judged by a program of its
+// own, check-events: never two owners, nothing lost, no commit by who does not own.
+//
+// A scenario is a test: it starts a [fleet], lets it settle, breaks something by way of [fleet.measure], and ends with
+// [fleet.finish]. What it measured is reported as attributes of the test.
+package chaos_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel/test/members"
+	"github.com/kielgo/kiel/test/servers"
+)
+
+const (
+	timeout = 4 * time.Second        // of sessions: T
+	tick    = 500 * time.Millisecond // of servers
+
+	minFaults = 40 // injected by a whole run, at least
+)
+
+// Built binaries.
+var demo, checker string
+
+// world is what scenarios that leave it alone share: see [sharedZooKeeper] and [sharedKafka].
+var world = &packageTB{ctx: context.Background()}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "kiel-chaos-")
+	if err == nil {
+		demo, err = members.Build(context.Background(), dir)
+	}
+	if err == nil {
+		checker, err = members.BuildChecker(context.Background(), dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	world.end(code != 0)
+	_ = os.RemoveAll(dir)
+	if code == 0 {
+		code = verdict()
+	}
+	os.Exit(code)
+}
+
+// verdict is what can be said only when all tests have run.
+func verdict() int {
+	// sarama's meters share a goroutine that never ends.
+	if err := goleak.Find(goleak.IgnoreAnyFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick")); err != nil {
+		fmt.Fprintln(os.Stderr, "goleak:", err)
+		return 1
+	}
+	total, kinds := injected.count()
+	fmt.Printf("%d faults injected: %s\n", total, strings.TrimSuffix(kinds, ", "))
+	if whole := flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.list").Value.String() == ""; whole && total < minFaults {
+		fmt.Fprintf(os.Stderr, "only %d faults were injected, want %d\n", total, minFaults)
+		return 1
+	}
+	return 0
+}
+
+// injected counts the faults that were injected by all scenarios, by kind.
+var injected = faultCount{kinds: map[string]int{}}
+
+type faultCount struct {
+	mu    sync.Mutex
+	kinds map[string]int
+}
+
+// add counts a fault.
+func (c *faultCount) add(kind string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kinds[kind]++
+}
+
+func (c *faultCount) count() (total int, kinds string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, kind := range slices.Sorted(maps.Keys(c.kinds)) {
+		total += c.kinds[kind]
+		kinds += fmt.Sprintf("%d × %s, ", c.kinds[kind], kind)
+	}
+	return total, kinds
+}
+
+// packageTB lets servers live as long as the package's tests instead of one of them: it is a [testing.TB] as far as package
+// servers needs one. What would end a test panics; [shared] makes an error of it.
+type packageTB struct {
+	testing.TB // nil: the methods that are not below
+
+	ctx      context.Context
+	mu       sync.Mutex
+	cleanups []func()
+	failed   bool
+}
+
+// fatal is what packageTB panics with.
+type fatal string
+
+func (p *packageTB) Helper()                  {}
+func (p *packageTB) Context() context.Context { return p.ctx }
+func (p *packageTB) Name() string             { return "chaos" }
+
+func (p *packageTB) Logf(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, format+"\n", args...)
+}
+
+func (p *packageTB) Errorf(format string, args ...any) {
+	p.Logf(format, args...)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failed = true
+}
+
+func (p *packageTB) Fatalf(format string, args ...any) {
+	p.Errorf(format, args...)
+	panic(fatal(fmt.Sprintf(format, args...)))
+}
+
+func (p *packageTB) Fatal(args ...any) { p.Fatalf("%s", fmt.Sprintln(args...)) }
+
+func (p *packageTB) Failed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed
+}
+
+func (p *packageTB) Cleanup(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cleanups = append(p.cleanups, f)
+}
+
+// end runs the cleanups, the newest first.
+func (p *packageTB) end(failed bool) {
+	p.mu.Lock()
+	p.failed = p.failed || failed
+	cleanups := p.cleanups
+	p.mu.Unlock()
+	for _, f := range slices.Backward(cleanups) {
+		f()
+	}
+}
+
+// shared returns what start starts for the whole package; who asks first waits for it.
+func shared[T any](start func(testing.TB) T) func(*testing.T) T {
+	once := sync.OnceValues(func() (v T, err error) {
+		defer func() {
+			if r := recover(); r != nil {
+				why, ok := r.(fatal)
+				if !ok {
+					panic(r)
+				}
+				err = fmt.Errorf("%s", string(why))
+			}
+		}()
+		return start(world), nil
+	})
+	return func(t *testing.T) T {
+		t.Helper()
+		v, err := once()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// sharedZooKeeper is an ensemble of three that no scenario may break; sharedKafka a broker.
+var (
+	sharedZooKeeper = shared(func(tb testing.TB) *servers.ZooKeeper {
+		tb.Helper()
+		return servers.StartZooKeeper(tb, servers.ZooKeeperOptions{Servers: 3, TickTime: tick})
+	})
+	sharedKafka = shared(func(tb testing.TB) *servers.Kafka {
+		tb.Helper()
+		return servers.StartKafka(tb, servers.KafkaOptions{})
+	})
+)
+
+// startEnsemble starts an ensemble for a scenario that breaks it.
+func startEnsemble(t *testing.T, opts servers.ZooKeeperOptions) *servers.ZooKeeper {
+	t.Helper()
+	opts.Servers = 3
+	if opts.TickTime == 0 {
+		opts.TickTime = tick
+	}
+	return servers.StartZooKeeper(t, opts)
+}
+
+// artifact is a file of the test that is kept when it fails.
+func artifact(t *testing.T, name string) string {
+	t.Helper()
+	return filepath.Join(t.ArtifactDir(), name)
+}
