@@ -90,11 +90,15 @@ func newMetrics(reg prometheus.Registerer, group string) (*metrics, error) {
 	for _, direction := range []string{movedAssigned, movedRevoked, movedLost} {
 		m.moved.WithLabelValues(direction)
 	}
-	return m, errors.Join(
+	err := errors.Join(
 		register(reg, &m.owned), register(reg, &m.moved), register(reg, &m.claimWait), register(reg, &m.claims),
 		register(reg, &m.divergence), register(reg, &m.errorsDropped), register(reg, &m.duration), register(reg, &m.failed),
 		register(reg, &m.drainTimeouts), register(reg, &m.unclaimed), register(reg, &m.info),
 	)
+	for _, stage := range []string{stageClaim, stageRevoke} { // of the allocator's, if that was registered first
+		m.failed.WithLabelValues(stage)
+	}
+	return m, err
 }
 
 // register registers *c, or replaces it by the like collector that is registered already.
