@@ -100,7 +100,7 @@ func (k *keeper) await(ctx context.Context, inc *session.Incarnation, id allocfn
 		case err != nil:
 			return finding{id: id, fate: fateForbidden, err: fmt.Errorf("ownership: wait for %s: %w", k.paths.owner(id), err)}
 		}
-		if k.ours(inc, data, owner) {
+		if k.ours(inc, data, owner) && !k.off.Off(sabotage.PossiblyMine) {
 			watch.Stop()
 			return finding{id: id, fate: fateUnsure}
 		}
