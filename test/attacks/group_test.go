@@ -1,0 +1,239 @@
+package attacks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/internal/eventlog"
+	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/ownership"
+	"github.com/kielgo/kiel/session"
+)
+
+// group is the members of one group, wherever their ZooKeeper is, and what they did.
+type group struct {
+	t       *testing.T
+	name    string
+	began   time.Time
+	mu      sync.Mutex
+	members []*member
+}
+
+func newGroup(t *testing.T, name string) *group {
+	return &group{t: t, name: name, began: time.Now()}
+}
+
+func (g *group) path(parts ...string) string {
+	return strings.Join(append([]string{"/kiel/groups/" + g.name}, parts...), "/")
+}
+
+// options of a member. What is left out is the default.
+type options struct {
+	servers   []string
+	dial      func(ctx context.Context, network, address string) (net.Conn, error)
+	off       []sabotage.Rule
+	session   session.Options
+	allocator allocator.Options
+	ownership ownership.Options
+	handler   func(m *member) ownership.Handler // nil: acts until it is told to end
+}
+
+// member is one member of a group: a session, an allocator and an owner.
+type member struct {
+	g       *group
+	name    string
+	session *session.Session
+	alloc   *allocator.PartitionAllocator
+	owner   *ownership.Owner
+	journal *journal
+	stop    func() // idempotent
+
+	mu   sync.Mutex
+	errs []error
+}
+
+// join starts a member. It runs until end is called, or the test ends.
+func (g *group) join(name string, o options) *member {
+	g.t.Helper()
+	m := &member{g: g, name: name, journal: &journal{name: name, began: g.began, acts: map[int32]int64{}}}
+	log := slog.New(slog.DiscardHandler)
+	if os.Getenv("KIEL_TEST_LOG") != "" {
+		log = slog.New(slog.NewTextHandler(g.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})).With("of", name)
+	}
+	if o.session.Logger == nil {
+		o.session.Logger = log
+	}
+	o.session.Dial, o.allocator.Logger, o.ownership.Logger = o.dial, log, log
+	o.ownership.Observer = m.journal.observe
+	o.ownership.OnError = func(err error) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.errs = append(m.errs, err)
+	}
+	if o.handler == nil {
+		o.handler = func(m *member) ownership.Handler { return m.act }
+	}
+	var err, allocErr, ownerErr error
+	m.session, err = session.New(o.servers, o.session)
+	m.alloc, allocErr = allocator.New(m.session, g.name, name, o.allocator)
+	if err := errors.Join(err, allocErr); err != nil {
+		g.t.Fatal(err)
+	}
+	m.owner, ownerErr = ownership.New(m.alloc, o.handler(m), o.ownership)
+	if ownerErr != nil {
+		g.t.Fatal(ownerErr)
+	}
+	rules := sabotage.Off(context.Background(), o.off...)
+	life, end := context.WithCancel(rules)
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = m.session.Run(life) })
+	wg.Go(func() { _ = m.owner.Run(rules) })
+	m.stop = sync.OnceFunc(func() {
+		_ = m.owner.Stop(context.Background())
+		end()
+		wg.Wait()
+	})
+	g.t.Cleanup(m.stop)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.members = append(g.members, m)
+	return m
+}
+
+const (
+	pace  = 20 * time.Millisecond // of handlers
+	topic = "t"
+)
+
+// act is a handler that acts until it is told to end.
+func (m *member) act(ctx context.Context, c *ownership.Claim) error {
+	ticker := time.NewTicker(pace)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			m.journal.act(c)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// drainFor returns handlers that act, and go on acting for d after they were told to finish.
+func drainFor(d time.Duration) func(m *member) ownership.Handler {
+	return func(m *member) ownership.Handler {
+		return func(ctx context.Context, c *ownership.Claim) error {
+			_ = m.act(ctx, c)
+			rest, cancel := context.WithTimeout(c.Context(), d)
+			defer cancel()
+			return m.act(rest, c)
+		}
+	}
+}
+
+// owned returns what a member owns, as "0 1".
+func (m *member) owned() string {
+	var ids []string
+	for _, info := range m.owner.Owned() {
+		ids = append(ids, fmt.Sprint(info.Partition))
+	}
+	return strings.Join(ids, " ")
+}
+
+// token returns the token of a partition that a member owns, else 0.
+func (m *member) token(id int32) int64 {
+	for _, info := range m.owner.Owned() {
+		if info.Partition == id {
+			return info.Token
+		}
+	}
+	return 0
+}
+
+// sessionID returns the ZooKeeper session, 0 while none is trusted.
+func (m *member) sessionID() int64 {
+	if inc := m.session.Current(); inc != nil {
+		return inc.SessionID()
+	}
+	return 0
+}
+
+// owns waits until a member owns exactly these partitions.
+func (m *member) owns(within time.Duration, ids string) time.Duration {
+	m.g.t.Helper()
+	return m.g.within(within, fmt.Sprintf("%s owns %q", m.name, ids), func() bool { return m.owned() == ids })
+}
+
+// within waits until ok, and fails the test when that takes too long.
+func (g *group) within(d time.Duration, what string, ok func() bool) time.Duration {
+	g.t.Helper()
+	took, done := poll(d, ok)
+	if !done {
+		g.t.Fatalf("not within %v: %s\n%s", d, what, g.state())
+	}
+	return took
+}
+
+// poll waits until ok, or for d.
+func poll(d time.Duration, ok func() bool) (took time.Duration, done bool) {
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	began := time.Now()
+	for !ok() {
+		if time.Since(began) > d {
+			return d, false
+		}
+		<-ticker.C
+	}
+	return time.Since(began), true
+}
+
+// state describes the members, for messages.
+func (g *group) state() string {
+	var b strings.Builder
+	for _, m := range g.members {
+		m.mu.Lock()
+		fmt.Fprintf(&b, "%s owns %q, session %+v, errors %v\n", m.name, m.owned(), m.session.Stats(), m.errs)
+		m.mu.Unlock()
+		for _, e := range m.journal.events() {
+			if e.Event != eventlog.Message && e.Event != eventlog.Snapshot {
+				fmt.Fprintf(&b, "  %v %s %s\n", time.Duration(e.T), e.Event, partitionOf(e))
+			}
+		}
+	}
+	return b.String()
+}
+
+func partitionOf(e eventlog.Event) string {
+	if e.Partition == nil {
+		return ""
+	}
+	return fmt.Sprint(*e.Partition)
+}
+
+// end stops all members, all at once, and judges what they did.
+func (g *group) end() *outcome {
+	g.mu.Lock()
+	members := slices.Clone(g.members)
+	g.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, m := range members {
+		wg.Go(m.stop)
+	}
+	wg.Wait()
+	var logs []eventlog.Log
+	for _, m := range members {
+		logs = append(logs, eventlog.Log{Name: m.name, Events: m.journal.events()})
+	}
+	return judge(logs)
+}
