@@ -372,11 +372,12 @@ func (l *ledger) flush(ctx context.Context, books map[*book]bool) map[*book]erro
 		l.metrics.committed(err, now.Sub(start))
 		if err == nil {
 			p := postings[b]
-			b.stored(p.offset, p.text, now)
+			// Before settle can find nothing left to commit: the claim is released then.
 			l.observe(Event{
 				Kind: Committed, Topic: b.partition.Topic, Partition: b.partition.ID,
 				Token: b.claim.Token(), Version: b.claim.Version(), Offset: p.offset, Since: start,
 			})
+			b.stored(p.offset, p.text, now)
 			continue
 		}
 		if ctx.Err() == nil && !fenced(err) { // the end of the claim is told elsewhere

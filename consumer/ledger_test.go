@@ -120,6 +120,25 @@ func TestCommittedTellsWhenItWasSent(t *testing.T) {
 	})
 }
 
+// A partition is given up after its last commit was told, also when that commit was under way already.
+func TestCommittedIsToldBeforeTheLastCommitIsSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, stop := ledgerOn(t, &fakeStore{}, true)
+		defer stop()
+		told := 0
+		l.observe = func(Event) {
+			time.Sleep(time.Second)
+			told++
+		}
+		b := l.open(tp("t", 0), newHolder(t, tp("t", 0)), sarama.Uuid{}, 0, "")
+		b.mark(5, "")
+		time.Sleep(1500 * time.Millisecond) // the ledger has stored it by itself, and is telling
+		if err := l.settle(t.Context(), b); err != nil || told == 0 {
+			t.Errorf("settled with %v before the commit was told", err)
+		}
+	})
+}
+
 func TestCommitsThatWaitTravelTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &fakeStore{hold: make(chan struct{})}
