@@ -20,6 +20,7 @@ const (
 	sessionLost harm = "session-lost" // though others' live on
 	diverged    harm = "diverged"     // members hold different mappings
 	overwritten harm = "overwritten"  // what the owner has written, by who is not
+	lateCommit  harm = "late-commit"  // by a member that owns the partition no more
 	dropped     harm = "dropped"      // claims, though nothing was wrong with them
 	stalled     harm = "stalled"      // an owner whose work is refused for ever
 	storm       harm = "storm"        // too many rebalances

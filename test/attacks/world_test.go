@@ -57,6 +57,9 @@ func (w *world) member(name string, o options) *member {
 	return w.join(name, w.on(name, o))
 }
 
+// hold holds back all that a member sends and is sent.
+func (w *world) hold(name string) { w.net.Client(name).BlackHole(zktest.Both) }
+
 // heal ends the faults of the network.
 func (w *world) heal() {
 	w.net.Heal()
