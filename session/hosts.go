@@ -11,6 +11,8 @@ import (
 const (
 	firstPause = 50 * time.Millisecond
 	longPause  = time.Second
+	// So many rounds go by before pauses grow.
+	quickRounds = 25
 	// A connection that lived for this long was a good one: the next attempt begins without a pause.
 	goodConnection = time.Second
 	resolveLimit   = time.Second
@@ -23,7 +25,7 @@ type target struct {
 }
 
 // hosts decides whom to connect to next. In a round every address is tried once, in random order, the one that failed
-// last at the end; names are resolved anew for each round. Between rounds there is a pause of 50 ms that grows to 1 s.
+// last at the end; names are resolved anew for each round. Between rounds there is a pause, see roundPause.
 // (go-zookeeper resolves once and pauses for a flat second.) All methods but newHosts are called from go-zookeeper's
 // connection loop alone; it is go-zookeeper's HostProvider too, but only in name: the dialer asks for targets, because
 // there it may wait.
@@ -78,7 +80,7 @@ func (h *hosts) next(ctx context.Context) (target, error) {
 			h.c.unreachable()
 		}
 		h.accepted = false
-		if err := pause(ctx, backoff(h.round)); err != nil {
+		if err := pause(ctx, roundPause(h.round)); err != nil {
 			return target{}, err
 		}
 		h.round++
@@ -141,8 +143,21 @@ func (h *hosts) lookup(ctx context.Context, host string) []string {
 	return addresses
 }
 
-// backoff is how long to wait after so many failures in a row: jittered, from 50 ms to 1 s. It grows slowly: the election
-// of a leader takes half a second.
+// roundPause is how long to wait before the next round after so many rounds in vain: 50 ms for about a second, then more
+// from round to round, up to 1 s after about 8 s. While the servers elect a leader they turn everybody away, and who waits
+// for longer than that takes has lost the rest of the pause; an election takes half a second, and more when servers are busy.
+func roundPause(rounds int) time.Duration {
+	if rounds == 0 {
+		return 0
+	}
+	d := firstPause
+	for i := quickRounds; i < rounds && d < longPause; i++ {
+		d += d / 10
+	}
+	return jittered(d)
+}
+
+// backoff is how long to wait after so many failures in a row: from 50 ms to 1 s.
 func backoff(failures int) time.Duration {
 	if failures == 0 {
 		return 0
@@ -151,6 +166,10 @@ func backoff(failures int) time.Duration {
 	for i := 1; i < failures && d < longPause; i++ {
 		d += d / 4
 	}
+	return jittered(d)
+}
+
+func jittered(d time.Duration) time.Duration {
 	d = min(d, longPause)
 	return d/2 + rand.N(d/2)
 }
