@@ -27,15 +27,16 @@ const (
 
 // ZooKeeperOptions says what [StartZooKeeper] starts. The zero value is one server of version 3.9 with ZooKeeper's defaults.
 type ZooKeeperOptions struct {
-	Version           string            // ZooKeeper39 or ZooKeeper38; "" is ZooKeeper39
-	Servers           int               // 1 or more; more than 1 is an ensemble
-	TickTime          time.Duration     // 0 is 2 s
-	MinSessionTimeout time.Duration     // 0 is 2 ticks
-	MaxSessionTimeout time.Duration     // 0 is 20 ticks
-	JuteMaxBuffer     int               // bytes in a packet; 0 is ZooKeeper's 1 MiB - 1
-	TLS               *TLS              // when set, servers have a TLS port too, that asks clients for a certificate
-	Config            map[string]string // more lines of zoo.cfg
-	Heap              string            // of Java; "" is 64m
+	Version           string                            // ZooKeeper39 or ZooKeeper38; "" is ZooKeeper39
+	Servers           int                               // 1 or more; more than 1 is an ensemble
+	TickTime          time.Duration                     // 0 is 2 s
+	MinSessionTimeout time.Duration                     // 0 is 2 ticks
+	MaxSessionTimeout time.Duration                     // 0 is 20 ticks
+	JuteMaxBuffer     int                               // bytes in a packet; 0 is ZooKeeper's 1 MiB - 1
+	TLS               *TLS                              // when set, servers have a TLS port too, that asks clients for a certificate
+	Config            map[string]string                 // more lines of zoo.cfg
+	ConfigOf          func(index int) map[string]string // when set, more lines for one server of an ensemble
+	Heap              string                            // of Java; "" is 64m
 
 	// Peer, when set, says where the server with index from reaches the one with index to, whose own ports these are, so
 	// that a test can put a proxy between a follower and its leader. Of the connections for elections it catches only
@@ -252,6 +253,9 @@ func (n *ZooKeeperNode) configure() {
 		}
 	}
 	maps.Copy(config, opts.Config)
+	if opts.ConfigOf != nil {
+		maps.Copy(config, opts.ConfigOf(n.index))
+	}
 	if err := os.MkdirAll(n.dataDir(), 0o755); err != nil {
 		tb.Fatalf("make ZooKeeper's data folder: %v", err)
 	}
