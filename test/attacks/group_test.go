@@ -2,7 +2,6 @@ package attacks_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -24,13 +23,13 @@ import (
 type group struct {
 	t       *testing.T
 	name    string
-	began   time.Time
-	mu      sync.Mutex
+	now     func() int64
 	members []*member
+	others  []eventlog.Log // of processes of their own
 }
 
-func newGroup(t *testing.T, name string) *group {
-	return &group{t: t, name: name, began: time.Now()}
+func newGroup(t *testing.T, name string, now func() int64) *group {
+	return &group{t: t, name: name, now: now}
 }
 
 func (g *group) path(parts ...string) string {
@@ -48,9 +47,17 @@ type options struct {
 	handler   func(m *member) ownership.Handler // nil: acts until it is told to end
 }
 
+// seeded returns options with partition 0 in the seed, if there is none.
+func (o options) seeded() options {
+	if o.allocator.Seed == nil {
+		o.allocator.Seed = map[string][]int32{topic: {0}}
+	}
+	return o
+}
+
 // member is one member of a group: a session, an allocator and an owner.
 type member struct {
-	g       *group
+	g       *group // nil in a process of its own
 	name    string
 	session *session.Session
 	alloc   *allocator.PartitionAllocator
@@ -62,19 +69,14 @@ type member struct {
 	errs []error
 }
 
-// join starts a member. It runs until end is called, or the test ends.
-func (g *group) join(name string, o options) *member {
-	g.t.Helper()
-	m := &member{g: g, name: name, journal: &journal{name: name, began: g.began, acts: map[int32]int64{}}}
-	log := slog.New(slog.DiscardHandler)
-	if os.Getenv("KIEL_TEST_LOG") != "" {
-		log = slog.New(slog.NewTextHandler(g.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})).With("of", name)
-	}
+// start starts a member of a group. It runs until stop is called.
+func start(group string, j *journal, log *slog.Logger, o options) (*member, error) {
+	m := &member{name: j.name, journal: j}
 	if o.session.Logger == nil {
 		o.session.Logger = log
 	}
 	o.session.Dial, o.allocator.Logger, o.ownership.Logger = o.dial, log, log
-	o.ownership.Observer = m.journal.observe
+	o.ownership.Observer = j.observe
 	o.ownership.OnError = func(err error) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -83,15 +85,15 @@ func (g *group) join(name string, o options) *member {
 	if o.handler == nil {
 		o.handler = func(m *member) ownership.Handler { return m.act }
 	}
-	var err, allocErr, ownerErr error
-	m.session, err = session.New(o.servers, o.session)
-	m.alloc, allocErr = allocator.New(m.session, g.name, name, o.allocator)
-	if err := errors.Join(err, allocErr); err != nil {
-		g.t.Fatal(err)
+	var err error
+	if m.session, err = session.New(o.servers, o.session); err != nil {
+		return nil, err
 	}
-	m.owner, ownerErr = ownership.New(m.alloc, o.handler(m), o.ownership)
-	if ownerErr != nil {
-		g.t.Fatal(ownerErr)
+	if m.alloc, err = allocator.New(m.session, group, m.name, o.allocator); err != nil {
+		return nil, err
+	}
+	if m.owner, err = ownership.New(m.alloc, o.handler(m), o.ownership); err != nil {
+		return nil, err
 	}
 	rules := sabotage.Off(context.Background(), o.off...)
 	life, end := context.WithCancel(rules)
@@ -103,9 +105,22 @@ func (g *group) join(name string, o options) *member {
 		end()
 		wg.Wait()
 	})
+	return m, nil
+}
+
+// join starts a member that ends with the test, or before.
+func (g *group) join(name string, o options) *member {
+	g.t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	if os.Getenv("KIEL_TEST_LOG") != "" {
+		log = slog.New(slog.NewTextHandler(g.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})).With("of", name)
+	}
+	m, err := start(g.name, newJournal(name, g.now), log, o)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	m.g = g
 	g.t.Cleanup(m.stop)
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.members = append(g.members, m)
 	return m
 }
@@ -223,16 +238,13 @@ func partitionOf(e eventlog.Event) string {
 
 // end stops all members, all at once, and judges what they did.
 func (g *group) end() *outcome {
-	g.mu.Lock()
-	members := slices.Clone(g.members)
-	g.mu.Unlock()
 	var wg sync.WaitGroup
-	for _, m := range members {
+	for _, m := range g.members {
 		wg.Go(m.stop)
 	}
 	wg.Wait()
-	var logs []eventlog.Log
-	for _, m := range members {
+	logs := slices.Clone(g.others)
+	for _, m := range g.members {
 		logs = append(logs, eventlog.Log{Name: m.name, Events: m.journal.events()})
 	}
 	return judge(logs)

@@ -2,6 +2,7 @@ package attacks_test
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"strconv"
 	"sync"
@@ -13,30 +14,44 @@ import (
 
 // journal is what one member's observer and handlers tell, as an event log.
 type journal struct {
-	name  string
-	began time.Time // of the group; times are counted from there
-	mu    sync.Mutex
-	seen  []eventlog.Event
-	acts  map[int32]int64
+	name string
+	now  func() int64
+	mu   sync.Mutex
+	seen []eventlog.Event
+	acts map[int32]int64
+	out  *json.Encoder // when not nil, it is written there too
 }
 
-func (j *journal) now() int64 { return time.Since(j.began).Nanoseconds() + 1 }
+func newJournal(name string, now func() int64) *journal {
+	return &journal{name: name, now: now, acts: map[int32]int64{}}
+}
+
+// add adds an event. It needs the lock.
+func (j *journal) add(e eventlog.Event) {
+	e.Member = j.name
+	j.seen = append(j.seen, e)
+	if j.out != nil {
+		if err := j.out.Encode(e); err != nil {
+			panic(err)
+		}
+	}
+}
 
 // observe notes an event of the owner's.
 func (j *journal) observe(e ownership.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	out := eventlog.Event{
-		T: j.now(), Member: j.name, Event: e.Kind.String(), Topic: e.Topic,
-		Token: e.Token, Version: e.Version, Session: strconv.FormatInt(e.Session, 16),
+		T: j.now(), Event: e.Kind.String(), Topic: e.Topic, Token: e.Token, Version: e.Version,
+		Session: strconv.FormatInt(e.Session, 16),
 	}
 	if e.Partition >= 0 {
 		out.Partition = &e.Partition
 	}
 	if !e.Since.IsZero() {
-		out.Since = e.Since.Sub(j.began).Nanoseconds() + 1
+		out.Since = out.T - time.Since(e.Since).Nanoseconds()
 	}
-	j.seen = append(j.seen, out)
+	j.add(out)
 }
 
 // act notes that a handler acts, if its claim is trusted: the moment is taken before it asks, so that nothing that holds
@@ -51,7 +66,7 @@ func (j *journal) act(c *ownership.Claim) {
 	id := c.Partition()
 	n := j.acts[id]
 	j.acts[id]++
-	j.seen = append(j.seen, eventlog.Event{T: at, Member: j.name, Event: eventlog.Message, Topic: c.Topic(), Partition: &id, Offset: &n})
+	j.add(eventlog.Event{T: at, Event: eventlog.Message, Topic: c.Topic(), Partition: &id, Offset: &n})
 }
 
 // put notes an event about a partition at an offset.
@@ -59,7 +74,7 @@ func (j *journal) put(kind string, c *ownership.Claim, offset int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	id := c.Partition()
-	j.seen = append(j.seen, eventlog.Event{T: j.now(), Member: j.name, Event: kind, Topic: c.Topic(), Partition: &id, Offset: &offset})
+	j.add(eventlog.Event{T: j.now(), Event: kind, Topic: c.Topic(), Partition: &id, Offset: &offset})
 }
 
 func (j *journal) events() []eventlog.Event {
@@ -118,7 +133,9 @@ func terms(logs []eventlog.Log) []term {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b term) int { return cmp.Compare(a.start, b.start) })
+	slices.SortFunc(all, func(a, b term) int { // in virtual time a term may begin and end within an instant
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
+	})
 	return all
 }
 

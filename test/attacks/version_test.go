@@ -105,6 +105,7 @@ func (s *store) idle() time.Duration {
 
 // place is where the servers are: in memory, or real ones.
 type place interface {
+	on(name string, o options) options // fills in how a member reaches the servers
 	member(name string, o options) *member
 	hold(name string) // all that a member sends and is sent, until heal
 	heal()
@@ -208,13 +209,7 @@ func TestClaimWhoseEpochChanged(t *testing.T) {
 // operator returns a session of its own in which nobody is a member.
 func operator(g *group, p place) *session.Incarnation {
 	g.t.Helper()
-	var o options
-	switch p := p.(type) {
-	case *world:
-		o = p.on("operator", o)
-	default:
-		g.t.Fatalf("no way for an operator at %T", p)
-	}
+	o := p.on("operator", options{})
 	s, err := session.New(o.servers, session.Options{Dial: o.dial})
 	if err != nil {
 		g.t.Fatal(err)

@@ -21,7 +21,9 @@ func bubble(t *testing.T, opts zktest.Options, run func(w *world) *outcome) *out
 	var o *outcome
 	synctest.Test(t, func(t *testing.T) {
 		srv, network := zktest.StartVirtual(t, opts)
-		o = run(&world{group: newGroup(t, "g"), srv: srv, net: network})
+		began := time.Now()
+		now := func() int64 { return time.Since(began).Nanoseconds() + 1 }
+		o = run(&world{group: newGroup(t, "g", now), srv: srv, net: network})
 	})
 	if o == nil {
 		t.FailNow()
@@ -45,10 +47,7 @@ func (w *world) on(name string, o options) options {
 	if o.servers == nil {
 		o.servers = []string{zktest.VirtualAddress}
 	}
-	if o.allocator.Seed == nil {
-		o.allocator.Seed = map[string][]int32{topic: {0}}
-	}
-	return o
+	return o.seeded()
 }
 
 // member starts a member.
