@@ -48,6 +48,7 @@ type book struct {
 	comText   string
 	repeats   []time.Time // when to commit again, the next one first
 	every     time.Duration
+	sending   chan struct{} // closed when the request that carries it is answered; nil when there is none
 }
 
 // mark raises the position, as sarama's MarkOffset does.
@@ -79,6 +80,20 @@ func (b *book) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
+}
+
+// send notes that a request carries the book's offset, until answered is called.
+func (b *book) send() (answered func()) {
+	done := make(chan struct{})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sending = done
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.sending = nil
+		close(done)
+	}
 }
 
 // allowed says whether the book's offset may be stored at this moment.
@@ -196,13 +211,30 @@ func (l *ledger) open(p allocfn.Partition, c holder, topic sarama.Uuid, offset i
 	return b
 }
 
-// close takes no more marks for b and commits it no more.
-func (l *ledger) close(b *book) {
-	b.close()
+// close takes no more marks for b and commits it no more. What was sent before
+// is waited for, so that it does not arrive after the next owner's commits. ctx
+// is the claim's lifetime.
+func (l *ledger) close(ctx context.Context, b *book) {
+	b.close() // what is not written yet never will be
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.books[b.partition] == b {
 		delete(l.books, b.partition)
+	}
+	l.mu.Unlock()
+
+	b.mu.Lock()
+	answered := b.sending
+	b.mu.Unlock()
+	if answered == nil {
+		return
+	}
+	limit := time.NewTimer(settleTimeout)
+	defer limit.Stop()
+	select {
+	case <-answered:
+	case <-ctx.Done():
+	case <-l.done:
+	case <-limit.C:
 	}
 }
 
@@ -239,7 +271,7 @@ func (l *ledger) commit(ctx context.Context, b *book) error {
 // closes its book. ctx is the claim's lifetime. Without auto commit marks that
 // were not committed are dropped, as sarama does.
 func (l *ledger) settle(ctx context.Context, b *book) error {
-	defer l.close(b)
+	defer l.close(ctx, b)
 	if !l.auto || !b.isDirty() {
 		return nil
 	}
@@ -353,6 +385,7 @@ func (l *ledger) flush(ctx context.Context, books map[*book]bool) map[*book]erro
 	postings := make(map[*book]posting, len(books))
 	entries := make([]entry, 0, len(books))
 	for b, marked := range books {
+		defer b.send()()
 		offset, text := b.position(marked)
 		postings[b] = posting{offset, text}
 		entries = append(entries, entry{

@@ -120,6 +120,39 @@ func TestCommittedTellsWhenItWasSent(t *testing.T) {
 	})
 }
 
+// What is on the wire when a partition is given up is waited for, be it the start position or a repetition: it must not
+// arrive after the next owner's commits.
+func TestCommitUnderWayIsWaitedFor(t *testing.T) {
+	const answer = 3 * time.Second
+	for name, giveUp := range map[string]func(*ledger, context.Context, *book){
+		"opening was interrupted": func(l *ledger, claim context.Context, b *book) { l.close(claim, b) },
+		"nothing was marked": func(l *ledger, claim context.Context, b *book) {
+			b.mu.Lock()
+			b.dirty = false // so that what is under way is a repetition
+			b.mu.Unlock()
+			_ = l.settle(claim, b)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &fakeStore{hold: make(chan struct{})}
+				l, stop := ledgerOn(t, store, true)
+				defer stop()
+				h := newHolder(t, tp("t", 0))
+				b := l.open(tp("t", 0), h, sarama.Uuid{}, 0, "")
+				go func() { _ = l.commit(t.Context(), b) }()
+				synctest.Wait() // it is under way
+				time.AfterFunc(answer, func() { close(store.hold) })
+				start := time.Now()
+				giveUp(l, h.Context(), b)
+				if d := time.Since(start); d != answer {
+					t.Errorf("given up after %v, the answer came after %v", d, answer)
+				}
+			})
+		})
+	}
+}
+
 // A partition is given up after its last commit was told, also when that commit was under way already.
 func TestCommittedIsToldBeforeTheLastCommitIsSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -77,7 +77,7 @@ func (t *term) run(ctx context.Context) error {
 	}
 	s, start, err := t.openStream(ctx, start)
 	if err != nil {
-		t.ledger.close(t.book)
+		t.ledger.close(t.Context(), t.book)
 		return err
 	}
 	return t.consume(ctx, s, start)
@@ -113,7 +113,7 @@ func (t *term) position(ctx context.Context) (int64, error) {
 	}
 	t.book = t.ledger.open(t.partition, t.holder, t.topic, start, n.text)
 	if err := t.first(ctx, reason); err != nil {
-		t.ledger.close(t.book)
+		t.ledger.close(t.Context(), t.book)
 		return 0, err
 	}
 	return start, nil
