@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -38,6 +39,7 @@ type fleet struct {
 	t      *testing.T
 	topic  string // the group has the same name
 	opts   options
+	dir    string // of the event logs
 	kafka  *servers.Kafka
 	feed   *feeder
 	all    []*member // in the order of their start
@@ -52,6 +54,7 @@ type member struct {
 	f      *fleet
 	down   bool                // killed, or asked to leave: it is not expected to own anything
 	paused bool                // or cut off: the same, for as long as it is
+	over   bool                // it has ended, and how was looked at
 	held   map[int32]*ownTerm  // what it owns, as its log tells
 	events []eventlog.Event    // all read so far
 	next   map[int32]int64     // the offset after the last message that it was handed
@@ -86,7 +89,7 @@ func newFleet(t *testing.T, opts options) *fleet {
 	if opts.kafka == nil {
 		opts.kafka = sharedKafka(t)
 	}
-	f := &fleet{t: t, topic: nameOfTest.Replace(t.Name()), opts: opts, kafka: opts.kafka}
+	f := &fleet{t: t, topic: nameOfTest.Replace(t.Name()), opts: opts, dir: logDir(t), kafka: opts.kafka}
 	f.kafka.CreateTopic(f.topic, int32(opts.partitions))
 	f.feed = startFeeder(t, f.kafka.Brokers(), f.topic, opts.partitions, opts.beat)
 	t.Cleanup(f.reportFaults)
@@ -118,7 +121,7 @@ func (f *fleet) start(name string, hows ...how) *member {
 		"--zookeeper", s.zookeeper, "--kafka", strings.Join(f.kafka.Brokers(), ","), "--group", f.topic, "--topic", f.topic,
 		"--session-timeout", f.opts.timeout.String(),
 	}, f.opts.flags...)
-	log := artifact(f.t, fmt.Sprintf("%02d-%s.jsonl", len(f.all), name))
+	log := filepath.Join(f.dir, fmt.Sprintf("%02d-%s.jsonl", len(f.all), name))
 	m := &member{
 		Process: members.Start(f.t, demo, name, log, append(args, s.flags...)...), f: f,
 		held: map[int32]*ownTerm{}, next: map[int32]int64{}, count: map[string]int{}, seen: map[string]struct{}{},
@@ -134,7 +137,9 @@ func (f *fleet) startAll(n int, hows ...how) []*member {
 	for i := range n {
 		list = append(list, f.start(fmt.Sprintf("m%d", i), hows...))
 	}
+	begun := time.Now()
 	f.settle()
+	f.t.Log("settled after", time.Since(begun))
 	return list
 }
 
@@ -209,6 +214,23 @@ func (m *member) countAfter(since int64, kind string) int {
 	for _, e := range m.events {
 		if e.T > since && e.Event == kind {
 			n++
+		}
+	}
+	return n
+}
+
+// rebalances counts the views after a time for which it took or gave up something.
+func (m *member) rebalances(since int64) (n int) {
+	acted := true
+	for _, e := range m.events {
+		switch e.Event {
+		case eventlog.Snapshot:
+			acted = false
+		case eventlog.Revoking, eventlog.Claimed:
+			if !acted && e.T > since {
+				n++
+			}
+			acted = true
 		}
 	}
 	return n
@@ -323,7 +345,7 @@ type measured struct {
 	at         int64         // when it began
 	detect     time.Duration // until the first that noticed: was revoked, lost its trust or a claim, or agreed on a new view
 	owned      time.Duration // until the last claim after which all was owned
-	rebalances int           // views that a working process agreed on, the most of any
+	rebalances int           // views for which a working process took or gave up something, the most of any
 }
 
 // measure breaks something by do, waits until all is owned again, and reports under a name what it took.
@@ -343,13 +365,14 @@ func (f *fleet) since(at int64) measured {
 	r := measured{at: at}
 	first := int64(0)
 	for _, m := range f.all {
-		if e, ok := m.after(at, eventlog.Snapshot, eventlog.Untrusted, eventlog.Lost, eventlog.Revoking); ok && (first == 0 || e.T < first) {
+		newcomer := len(m.events) == 0 || m.events[0].T > at
+		if e, ok := m.after(at, eventlog.Snapshot, eventlog.Untrusted, eventlog.Lost, eventlog.Revoking); ok && !newcomer && (first == 0 || e.T < first) {
 			first = e.T
 		}
 		if !m.works() {
 			continue
 		}
-		r.rebalances = max(r.rebalances, m.countAfter(at, eventlog.Snapshot))
+		r.rebalances = max(r.rebalances, m.rebalances(at))
 		for _, own := range m.held {
 			r.owned = max(r.owned, time.Duration(own.claimed-at))
 		}
@@ -403,7 +426,7 @@ func (f *fleet) judge() *eventlog.Report {
 		m.Process.Terminate()
 	}
 	for _, m := range f.all {
-		if m.Killed == 0 {
+		if m.Killed == 0 && !m.over {
 			m.WaitLeft(f.t)
 		}
 	}
@@ -413,12 +436,13 @@ func (f *fleet) judge() *eventlog.Report {
 
 // feeder sends messages to all partitions of a topic.
 type feeder struct {
-	end     context.CancelFunc
-	done    chan struct{} // closed when all was answered
-	acked   []atomic.Int64
-	failed  atomic.Int64
-	stopped sync.Once
-	t       *testing.T
+	end      context.CancelFunc
+	done     chan struct{} // closed when all was answered
+	acked    []atomic.Int64
+	failed   atomic.Int64
+	answered atomic.Int64
+	stopped  sync.Once
+	t        *testing.T
 }
 
 func startFeeder(t *testing.T, brokers []string, topic string, partitions int, beat time.Duration) *feeder {
@@ -429,6 +453,7 @@ func startFeeder(t *testing.T, brokers []string, topic string, partitions int, b
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Producer.Return.Successes = true
 	config.Producer.Flush.Frequency = beat / 2
+	config.Producer.Retry.Max = 100 // a new topic's leader may be unknown for a moment
 	config.Net.MaxOpenRequests = 1
 	p, err := sarama.NewAsyncProducer(brokers, config)
 	if err != nil {
@@ -440,20 +465,21 @@ func startFeeder(t *testing.T, brokers []string, topic string, partitions int, b
 		defer p.AsyncClose()
 		every := time.NewTicker(beat)
 		defer every.Stop()
-		for {
-			select {
-			case <-every.C:
-			case <-ctx.Done():
-				return
+		// A producer that is closing drops what it would have to send again, so all has to be answered before.
+		for sent := int64(0); ctx.Err() == nil || f.answered.Load() < sent; <-every.C {
+			if ctx.Err() != nil {
+				continue
 			}
 			for id := range partitions {
 				p.Input() <- &sarama.ProducerMessage{Topic: topic, Partition: int32(id), Value: sarama.StringEncoder("x")}
+				sent++
 			}
 		}
 	}()
 	var answers sync.WaitGroup
 	answers.Go(func() {
 		for m := range p.Successes() {
+			f.answered.Add(1)
 			if end := &f.acked[m.Partition]; m.Offset >= end.Load() {
 				end.Store(m.Offset + 1)
 			}
@@ -461,6 +487,7 @@ func startFeeder(t *testing.T, brokers []string, topic string, partitions int, b
 	})
 	answers.Go(func() {
 		for range p.Errors() {
+			f.answered.Add(1)
 			f.failed.Add(1)
 		}
 	})

@@ -8,17 +8,20 @@ package chaos_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/IBM/sarama"
 	"go.uber.org/goleak"
 
 	"github.com/kielgo/kiel/test/members"
@@ -40,6 +43,10 @@ var world = &packageTB{ctx: context.Background()}
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	// They wait most of the time.
+	if err := flag.Set("test.parallel", strconv.Itoa(max(3, runtime.GOMAXPROCS(0)))); err != nil {
+		panic(err)
+	}
 	dir, err := os.MkdirTemp("", "kiel-chaos-")
 	if err == nil {
 		demo, err = members.Build(context.Background(), dir)
@@ -192,7 +199,22 @@ var (
 	})
 	sharedKafka = shared(func(tb testing.TB) *servers.Kafka {
 		tb.Helper()
-		return servers.StartKafka(tb, servers.KafkaOptions{})
+		kafka := servers.StartKafka(tb, servers.KafkaOptions{})
+		// The first group of all has to wait until there is a place for offsets.
+		client, err := sarama.NewClient(kafka.Brokers(), sarama.NewConfig())
+		if err != nil {
+			tb.Fatal(err)
+		}
+		defer client.Close()
+		begun := time.Now()
+		defer func() { tb.Logf("offsets after %v", time.Since(begun)) }()
+		for err = sarama.ErrConsumerCoordinatorNotAvailable; errors.Is(err, sarama.ErrConsumerCoordinatorNotAvailable); {
+			_, err = client.Coordinator("first")
+		}
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return kafka
 	})
 )
 
@@ -206,8 +228,19 @@ func startEnsemble(t *testing.T, opts servers.ZooKeeperOptions) *servers.ZooKeep
 	return servers.StartZooKeeper(t, opts)
 }
 
-// artifact is a file of the test that is kept when it fails.
-func artifact(t *testing.T, name string) string {
+// logDir makes a folder that stays when the test fails.
+func logDir(t *testing.T) string {
 	t.Helper()
-	return filepath.Join(t.ArtifactDir(), name)
+	dir, err := os.MkdirTemp("", "kiel-chaos-logs-") //nolint:usetesting // it has to outlive a test that failed
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log("the event logs are in", dir)
+		} else if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }
