@@ -31,8 +31,8 @@ type store struct {
 	harm     string
 }
 
-func newStore(compare bool) *store {
-	return &store{path: "/offset", compare: compare, accepted: map[string]int{}, refused: map[string]int{}}
+func newStore(path string, compare bool) *store {
+	return &store{path: path, compare: compare, accepted: map[string]int{}, refused: map[string]int{}}
 }
 
 // handler commits one offset after the other.
@@ -117,7 +117,7 @@ const versionTimeout = 6 * time.Second
 // oldCommit holds up a commit, has an operator delete all that there is of partition 0 and of its owner (a topic that is
 // cleaned up), and lets the commit go on when another owns the partition. The new epoch has the version of the old one.
 func oldCommit(t *testing.T, g *group, p place, compare bool) *outcome {
-	s := newStore(compare)
+	s := newStore("/offset-of-"+g.name, compare)
 	op := operator(g, p)
 	if _, err := op.Create(t.Context(), s.path, []byte("0"), session.Persistent); err != nil {
 		t.Fatal(err)
@@ -167,7 +167,7 @@ func TestVersionIsNoIdentity(t *testing.T) {
 
 // foreignEpoch has an operator write the epoch of a partition that is owned. Its owner's commits are refused from then on.
 func foreignEpoch(t *testing.T, g *group, p place, off ...sabotage.Rule) *outcome {
-	s := newStore(true)
+	s := newStore("/offset-of-"+g.name, true)
 	op := operator(g, p)
 	if _, err := op.Create(t.Context(), s.path, []byte("0"), session.Persistent); err != nil {
 		t.Fatal(err)
