@@ -3,6 +3,8 @@ package ownership
 import (
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
+	"time"
 
 	"github.com/kielgo/kiel/allocfn"
 )
@@ -12,6 +14,7 @@ func (o *Owner) guard(name string, f func()) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			o.log.Error("callback panicked", "callback", name, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+			o.metrics.failed.WithLabelValues(stageCallback).Inc()
 			err = fmt.Errorf("%w: %s: %v", ErrCallback, name, v)
 		}
 	}()
@@ -19,9 +22,48 @@ func (o *Owner) guard(name string, f func()) (err error) {
 	return nil
 }
 
+// The callbacks, by the names of their options.
+const (
+	callObserver = "Observer"
+	callOnError  = "OnError"
+	callAccept   = "Accept"
+)
+
+// call calls a callback, and has the loop told when it does not return.
+func (l *loop) call(name string, f func()) error {
+	var returned atomic.Bool
+	stuck := func() {
+		if !returned.Load() {
+			l.onStuckCallback(name)
+		}
+	}
+	timer := l.after(l.o.opts.RebalanceTimeout, func() {
+		// Looked at twice: after a process was stopped for long both are over at once, the time and the call.
+		if !returned.Load() {
+			l.after(min(time.Second, l.o.opts.RebalanceTimeout), stuck)
+		}
+	})
+	defer timer.Stop()
+	defer returned.Store(true)
+	return l.o.guard(name, f)
+}
+
+// onStuckCallback: a callback takes longer than any handler may. Without Observer nothing is opened and nothing released,
+// without Accept no plan is acted on. So that nobody waits for ever for what this member has, it leaves.
+func (l *loop) onStuckCallback(name string) {
+	err := fmt.Errorf("%w: %s has not returned for %v", ErrStuck, name, l.o.opts.RebalanceTimeout)
+	l.o.metrics.failed.WithLabelValues(stageCallback).Inc()
+	l.complain(err)
+	if name == callOnError || l.phase != working {
+		return
+	}
+	l.err = err
+	l.startLeaving()
+}
+
 // observe calls the observer.
 func (l *loop) observe(e Event) {
-	if err := l.o.guard("Observer", func() { l.o.opts.Observer(e) }); err != nil {
+	if err := l.call(callObserver, func() { l.o.opts.Observer(e) }); err != nil {
 		l.report(err)
 	}
 }
@@ -29,13 +71,13 @@ func (l *loop) observe(e Event) {
 // report has OnError called.
 func (l *loop) report(err error) {
 	l.errors.put(func() {
-		_ = l.o.guard("OnError", func() { l.o.opts.OnError(err) }) // told again it might panic for ever
+		_ = l.call(callOnError, func() { l.o.opts.OnError(err) }) // told again it might panic for ever
 	})
 }
 
 // accept asks whether a partition can be consumed.
 func (l *loop) accept(id allocfn.Partition) (err error) {
-	if panicked := l.o.guard("Accept", func() { err = l.o.opts.Accept(id) }); panicked != nil {
+	if panicked := l.call(callAccept, func() { err = l.o.opts.Accept(id) }); panicked != nil {
 		return panicked
 	}
 	return err

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,7 +59,7 @@ func TestSlowOnError(t *testing.T) {
 	})
 }
 
-// Behind an Observer that never returns a limited number of events waits, whatever
+// Behind an Observer that is very slow a limited number of events waits, whatever
 // happens meanwhile, and what it is told later is a true story.
 func TestSlowObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -68,7 +71,7 @@ func TestSlowObserver(t *testing.T) {
 		w.assign(plan)
 		blocked := false
 		var since []time.Time
-		a := w.join("a", memberOptions{Options: ownership.Options{Observer: func(e ownership.Event) {
+		a := w.join("a", memberOptions{Options: ownership.Options{RebalanceTimeout: time.Hour, Observer: func(e ownership.Event) {
 			if e.Kind == ownership.Claimed && e.Partition == n-1 && !blocked {
 				blocked = true
 				<-free
@@ -167,4 +170,107 @@ func TestPanics(t *testing.T) {
 			t.Log(all)
 		}
 	})
+}
+
+// Without Observer nothing can be handed over, without Accept no plan is acted on: a member whose call does not return
+// leaves, so that the others get what it has. Without OnError all goes on.
+func TestCallbackThatNeverReturns(t *testing.T) {
+	for name, leaves := range map[string]bool{"Observer": true, "Accept": true, "OnError": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				var free sync.Once
+				var stuck atomic.Bool
+				gate := make(chan struct{})
+				open := func() { free.Do(func() { close(gate) }) }
+				defer w.close()
+				defer open()
+				reg := prometheus.NewPedanticRegistry()
+				var ill shared[bool]
+				stall := func(callback string) {
+					if callback == name && ill.get() && !stuck.Swap(true) {
+						<-gate
+					}
+				}
+				w.assign(map[string]string{"a": "t:0 t:1", "b": "t:2"})
+				a := w.join("a", memberOptions{Options: ownership.Options{
+					RebalanceTimeout: 5 * time.Second, StopTimeout: 10 * time.Second, Registerer: reg,
+					Observer: func(ownership.Event) { stall("Observer") },
+					Accept:   func(allocfn.Partition) error { stall("Accept"); return nil },
+					OnError:  func(error) { stall("OnError") },
+				}})
+				b := w.join("b", memberOptions{})
+				a.owns(5*time.Second, "t:0 t:1")
+				ill.set(true)
+				if name == "OnError" { // is told of this
+					w.journal.loose[part("t:0")] = true
+					if err := w.srv.Delete(owners + "/t:0"); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(time.Second)
+				}
+				w.assign(map[string]string{"a": "t:1", "b": "t:0 t:2"})
+				b.owns(17*time.Second, "t:0 t:2")
+				time.Sleep(10 * time.Second)
+				want := `# HELP kiel_rebalances_failed_total Rebalances that failed, by stage.
+# TYPE kiel_rebalances_failed_total counter
+kiel_rebalances_failed_total{group="g",stage="callback"} 1
+kiel_rebalances_failed_total{group="g",stage="claim"} 0
+kiel_rebalances_failed_total{group="g",stage="revoke"} 0
+`
+				if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "kiel_rebalances_failed_total"); err != nil {
+					t.Error(err)
+				}
+				if !leaves {
+					open()
+					synctest.Wait()
+					w.assign(map[string]string{"a": "t:0 t:1", "b": "t:2"})
+					a.owns(time.Second, "t:0 t:1")
+				} else {
+					w.within(10*time.Second, "Run has returned", func() bool { return !isOpen(a.done) })
+					if !errors.Is(a.err, ownership.ErrStuck) || !strings.Contains(a.err.Error(), name+" has not returned") {
+						t.Errorf("Run: %v", a.err)
+					}
+				}
+				synctest.Wait()
+				if n := a.told(ownership.ErrStuck); n == 0 {
+					t.Errorf("errors %v", a.errors())
+				}
+				if name == "Observer" {
+					w.journal.entries = slices.DeleteFunc(w.journal.entries, func(e entry) bool { return e.member == "a" }) // cut off
+				}
+			})
+		})
+	}
+}
+
+// A process that was stopped for long finds that the time of a callback is over, and that it has returned.
+func TestCallbackInAFrozenProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		w.assign(map[string]string{"a": "t:0"})
+		a := w.join("a", memberOptions{Options: ownership.Options{
+			RebalanceTimeout: 5 * time.Second,
+			Observer: func(e ownership.Event) {
+				if e.Kind == ownership.Claimed {
+					time.Sleep(5*time.Second + time.Millisecond)
+				}
+			},
+		}})
+		a.owns(20*time.Second, "t:0")
+		time.Sleep(10 * time.Second)
+		if a.owned() != "t:0" || len(a.errors()) > 0 {
+			t.Errorf("owns %q, errors %v", a.owned(), a.errors())
+		}
+	})
+}
+
+func isOpen(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return false
+	default:
+		return true
+	}
 }

@@ -77,7 +77,7 @@
 // of [Owner] but Run and Stop blocks; all may be called from anywhere, only Stop
 // not from a handler or callback for which Run waits. A handler may take its time,
 // it delays only its partition. An Observer that blocks delays every opening and
-// release.
+// release; one that has not returned after RebalanceTimeout makes the member leave.
 //
 // # Paths
 //

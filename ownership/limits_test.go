@@ -177,6 +177,7 @@ kiel_partitions_moved_total{direction="lost",group="g"} 2
 kiel_partitions_moved_total{direction="revoked",group="g"} 0
 # HELP kiel_rebalances_failed_total Rebalances that failed, by stage.
 # TYPE kiel_rebalances_failed_total counter
+kiel_rebalances_failed_total{group="g",stage="callback"} 0
 kiel_rebalances_failed_total{group="g",stage="claim"} 0
 kiel_rebalances_failed_total{group="g",stage="revoke"} 2
 `

@@ -21,6 +21,7 @@ const (
 	resultError    = "error"    // refused
 	stageRevoke    = "revoke"
 	stageClaim     = "claim"
+	stageCallback  = "callback"
 	movedAssigned  = "assigned"
 	movedRevoked   = "revoked"
 	movedLost      = "lost"
@@ -95,7 +96,7 @@ func newMetrics(reg prometheus.Registerer, group string) (*metrics, error) {
 		register(reg, &m.divergence), register(reg, &m.errorsDropped), register(reg, &m.duration), register(reg, &m.failed),
 		register(reg, &m.drainTimeouts), register(reg, &m.unclaimed), register(reg, &m.info),
 	)
-	for _, stage := range []string{stageClaim, stageRevoke} { // of the allocator's, if that was registered first
+	for _, stage := range []string{stageClaim, stageRevoke, stageCallback} { // of the allocator's, if that was registered first
 		m.failed.WithLabelValues(stage)
 	}
 	return m, err

@@ -106,7 +106,8 @@ func (o *Owner) Owned() []Info { return o.board.list() }
 // error, and [ErrStuck] for what did not end. A handler, observer or OnError that does
 // not return is all that may remain then; its claim is lost to it, and when a
 // claim could not be released the session was given up (session.GiveUp), so
-// that nobody waits for it. No handler or callback is called after Run returned.
+// that nobody waits for it. No handler or callback is called after Run returned; the
+// allocator's own, if one of them is what is stuck, until its StopTimeout is over.
 //
 // Run keeps the session from closing until it has released everything. It can be
 // called once.
