@@ -121,8 +121,13 @@ func (d *delivery) rebalance(life, stopping context.Context, r Rebalance) {
 	d.metrics.duration.WithLabelValues(stageCallback).Observe(time.Since(start).Seconds())
 }
 
-// call runs a callback and reports its panic.
+// call runs a callback and reports its panic, and that it does not return.
 func (d *delivery) call(ctx context.Context, name string, f func()) {
+	timer := time.AfterFunc(callbackTimeout, func() {
+		d.metrics.failed.WithLabelValues(stageCallback).Inc()
+		d.log.ErrorContext(ctx, "callback has not returned", "callback", name, "after", callbackTimeout)
+	})
+	defer timer.Stop()
 	defer func() {
 		v := recover()
 		if v == nil {

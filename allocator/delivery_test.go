@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/kielgo/kiel/session"
 )
 
@@ -215,4 +217,26 @@ func TestErrorsBehindASlowCallbackAreBounded(t *testing.T) {
 	if errs, _, _ := d.take(); len(errs) != maxErrors {
 		t.Errorf("%d errors wait", len(errs))
 	}
+}
+
+func TestCallbackThatDoesNotReturnIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, token := slowRig(t)
+		r.run()
+		r.join("b")
+		r.partitions("t:0")
+		count := func() float64 {
+			return testutil.ToFloat64(r.PartitionAllocator.metrics.failed.WithLabelValues(stageCallback))
+		}
+		sleep(callbackTimeout - time.Second)
+		if n := count(); n != 0 {
+			t.Errorf("counted %v too early", n)
+		}
+		sleep(time.Hour)
+		if n := count(); n != 1 {
+			t.Errorf("counted %v", n)
+		}
+		close(token)
+		r.stop()
+	})
 }

@@ -88,6 +88,9 @@ const (
 	// computeTimeout is when an allocation function that has not returned is
 	// reported. Its result still counts if nothing has changed when it comes.
 	computeTimeout = 5 * time.Second
+
+	// callbackTimeout is when a callback that has not returned is logged and counted.
+	callbackTimeout = 30 * time.Second
 )
 
 // withDefaults returns a copy that shares nothing with o that can change, and
