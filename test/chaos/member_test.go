@@ -117,6 +117,8 @@ func TestFrozen(t *testing.T) {
 		t.Errorf("frozen for half of T: %d rebalances, %d sessions, want none and 1", half.rebalances, victim.sessions())
 	}
 
+	wait.Pass(t, f.opts.timeout/2) // in which it proves its session alive, so that the second time counts from its beginning
+
 	// Two of them: others take over, and it takes its hands off at once when it wakes.
 	at = victim.Pause()
 	wait.Pass(t, 2*f.opts.timeout)

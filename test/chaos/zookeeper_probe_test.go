@@ -9,6 +9,7 @@ import (
 
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/test/members"
+	"github.com/kielgo/kiel/test/wait"
 )
 
 // openSession runs a session until the test ends and returns it when it is trusted.
@@ -82,17 +83,26 @@ func startProbe(t *testing.T, addrs []string, opts session.Options) *probe {
 	return p
 }
 
-// gap returns the longest time without an answered write that ended after since, and whether one was answered since then.
-func (p *probe) gap(since int64) (longest time.Duration, answers bool) {
+// awaitAnswer waits until a write is answered after a time.
+func (p *probe) awaitAnswer(t *testing.T, since int64) {
+	t.Helper()
+	wait.Until(t, settleLimit, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.answered) > 0 && p.answered[len(p.answered)-1] > since
+	}, func() string { return "a write is answered" })
+}
+
+// gap returns the longest time without an answered write that ended after since.
+func (p *probe) gap(since int64) (longest time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	last := since
 	for _, at := range p.answered {
 		if at > since {
 			longest = max(longest, time.Duration(at-last))
-			answers = true
 		}
 		last = at
 	}
-	return longest, answers
+	return longest
 }
