@@ -51,7 +51,10 @@ func (v view) read(s *Server, c *conn, r *Request, e *encoder) Error {
 		return s.removeWatches(c, r)
 	case OpGetEphemerals:
 		var list []string
-		prefix := strings.TrimSpace(r.Path)
+		prefix := r.Path
+		if trimmed := strings.TrimFunc(prefix, func(r rune) bool { return r <= ' ' }); trimmed == "" || trimmed == "/" {
+			prefix = "/" // as Java trims
+		}
 		for path, n := range v.tree {
 			if n.stat.EphemeralOwner == c.session.id && strings.HasPrefix(path, prefix) {
 				list = append(list, path)
