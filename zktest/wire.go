@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"unicode/utf8"
 )
 
 // errShort ends the decoding of a packet that is shorter than it claims, or that claims what can't be.
@@ -72,7 +73,11 @@ func (d *decoder) string() string {
 	if n == -1 || d.err != nil {
 		return ""
 	}
-	return string(d.take(int(n)))
+	s := string(d.take(int(n)))
+	if !utf8.ValidString(s) {
+		s = string([]rune(s)) // what is not UTF-8 is replaced, as Java does
+	}
+	return s
 }
 
 // vector reads a vector's length, bounded by what the rest of the packet can hold.
