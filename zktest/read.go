@@ -45,6 +45,9 @@ func (v view) read(s *Server, c *conn, r *Request, e *encoder) Error {
 		e.string(r.Path)
 	case OpSetWatches, OpSetWatches2:
 		v.setWatches(s, c, r)
+		if r.watches.null {
+			return ErrMarshalling
+		}
 	case OpAddWatch:
 		return v.addWatch(s, c, r, e)
 	case OpRemoveWatches, OpCheckWatches:

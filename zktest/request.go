@@ -168,8 +168,21 @@ type Request struct {
 	bad      bool // the body could not be decoded
 }
 
-// watchLists are the five lists of setWatches2.
-type watchLists struct{ data, exist, child, persistent, recursive []string }
+// watchLists are the five lists of setWatches2. One that is null stops the server: those that follow are left out.
+type watchLists struct {
+	data, exist, child, persistent, recursive []string
+
+	null bool
+}
+
+func (w *watchLists) read(d *decoder, lists ...*[]string) {
+	for _, list := range lists {
+		paths := d.strings()
+		if w.null = w.null || paths == nil; !w.null {
+			*list = paths
+		}
+	}
+}
 
 // decodeRequest decodes a packet of an established connection. An error means that not even the header is there.
 func decodeRequest(frame []byte) (*Request, error) {
@@ -214,9 +227,9 @@ func (r *Request) decodeBody(d *decoder, top bool) {
 	case OpSetWatches, OpSetWatches2:
 		r.Zxid = d.int64()
 		w := &r.watches
-		w.data, w.exist, w.child = d.strings(), d.strings(), d.strings()
+		w.read(d, &w.data, &w.exist, &w.child)
 		if r.Op == OpSetWatches2 {
-			w.persistent, w.recursive = d.strings(), d.strings()
+			w.read(d, &w.persistent, &w.recursive)
 		}
 	case OpAddWatch, OpRemoveWatches, OpCheckWatches:
 		r.Path, r.mode = d.string(), d.int32()

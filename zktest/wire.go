@@ -1,6 +1,7 @@
 package zktest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -93,9 +94,14 @@ func (d *decoder) vector(least int) int {
 	return n
 }
 
+// strings reads a list; nil when it is null.
 func (d *decoder) strings() []string {
+	null := bytes.HasPrefix(d.b, []byte{0xff, 0xff, 0xff, 0xff})
 	n := d.vector(4)
-	var list []string
+	if null {
+		return nil
+	}
+	list := []string{}
 	for range n {
 		list = append(list, d.string())
 	}
