@@ -1,0 +1,101 @@
+package sim_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// coverage counts what was reached.
+type coverage struct{ *counters }
+
+type counters struct {
+	mu    sync.Mutex
+	count map[string]int
+}
+
+func newCoverage() coverage { return coverage{&counters{count: map[string]int{}}} }
+
+func (c coverage) hit(what string) { c.add(what, 1) }
+
+func (c coverage) add(what string, n int) {
+	if n == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count[what] += n
+}
+
+func (c coverage) of(what string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count[what]
+}
+
+// merge adds what another has counted.
+func (c coverage) merge(other coverage) {
+	other.mu.Lock()
+	defer other.mu.Unlock()
+	for what, n := range other.count {
+		c.add(what, n)
+	}
+}
+
+func (c coverage) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var lines []string
+	for what, n := range c.count {
+		lines = append(lines, fmt.Sprintf("%8d %s", n, what))
+	}
+	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(a[8:], b[8:]) })
+	return strings.Join(lines, "\n")
+}
+
+// counting is a log that counts its records by their text, and keeps them for the monitor.
+type counting struct {
+	p     *process
+	attrs string
+}
+
+func (c counting) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+
+func (c counting) Handle(_ context.Context, r slog.Record) error {
+	c.p.w.cov.hit("log: " + r.Message)
+	var b strings.Builder
+	part := ""
+	r.Attrs(func(a slog.Attr) bool {
+		fmt.Fprintf(&b, " %s=%v", a.Key, a.Value)
+		if a.Key == "partition" {
+			part = a.Value.String()
+		}
+		return true
+	})
+	c.p.w.mon.Note("%s log: %s%s%s", c.p.id, r.Message, c.attrs, b.String())
+	if r.Message == "claim without an answer" {
+		c.p.w.mon.unanswered(c.p, strings.TrimPrefix(part, topic+":"))
+	}
+	return nil
+}
+
+func (c counting) WithAttrs(attrs []slog.Attr) slog.Handler {
+	for _, a := range attrs {
+		if a.Key == "component" {
+			c.attrs += " (" + a.Value.String() + ")"
+		}
+	}
+	return c
+}
+
+func (c counting) WithGroup(string) slog.Handler { return c }
+
+// unanswered notes a claim that was sent and not answered.
+func (m *monitor) unanswered(p *process, part string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.gone[p.id+" "+part] = true
+}

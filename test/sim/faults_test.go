@@ -1,0 +1,770 @@
+package sim_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kielgo/kiel/zktest"
+)
+
+// fault is a kind of fault.
+type fault struct {
+	weight   int
+	from, to float64 // how long it lasts, in T; 0, 0 = it is over at once
+	delay    float64 // the greatest delay, in T
+	// do begins it. It returns its end, nil when there is none, and whether it was possible.
+	do    func(w *world, s step) (end func(), ok bool)
+	drill *drill // alone, with a bound of its own
+}
+
+// kinds returns the names of all kinds, sorted, so that a seed's draws don't depend on a map's order.
+func kinds() []string { return allKinds }
+
+var (
+	faults   map[string]fault
+	allKinds []string
+)
+
+func init() {
+	faults = map[string]fault{
+		// The network.
+		"cut":        {weight: 3, do: onClient(cut), drill: &drill{still: true}},
+		"cut all":    {weight: 2, do: at(func(w *world, _ step) { w.nw.Cut() }), drill: &drill{still: true}},
+		"flap":       {weight: 2, from: .1, to: 1.5, do: flap},
+		"hole":       {weight: 6, from: .1, to: 2.5, do: onLink(hole)},
+		"short hole": {weight: 1, from: .05, to: .32, do: onLink(hole), drill: &drill{still: true}},
+		"long hole": {weight: 1, from: 2, to: 3, do: onLink(func(p *process, _ step) { p.client.BlackHole(zktest.Both) }),
+			drill: &drill{bound: rejoin, fromEnd: true}},
+		"hole all": {weight: 2, from: .1, to: 2, do: onNetwork(func(w *world, s step) { w.nw.BlackHole(direction(s)) })},
+		"delay":    {weight: 3, from: .2, to: 3, delay: .4, do: onLink(func(p *process, s step) { p.client.Delay(s.D) })},
+		"slow network": {weight: 1, from: 1, to: 3, delay: .04, do: onNetwork(func(w *world, s step) { w.nw.Delay(s.D) }),
+			drill: &drill{still: true}},
+		"delay all":  {weight: 2, from: .2, to: 2, delay: .3, do: onNetwork(func(w *world, s step) { w.nw.Delay(s.D) })},
+		"refuse":     {weight: 2, from: .1, to: 2, do: onLink(func(p *process, _ step) { p.client.Refuse(); p.client.Cut() })},
+		"refuse all": {weight: 1, from: .1, to: 1.5, do: onNetwork(func(w *world, _ step) { w.nw.Refuse(); w.nw.Cut() })},
+
+		// The servers.
+		"kill session":      {weight: 4, do: onClient(killSession), drill: &drill{bound: seconds(1)}},
+		"freeze server":     {weight: 2, from: .1, to: 2, do: onServer(func(w *world) { w.srv.Freeze() }, func(w *world) { w.srv.Thaw() })},
+		"freeze clock":      {weight: 2, from: .1, to: 2.5, do: onServer(freezeClock, func(w *world) { w.srv.Thaw() }), drill: &drill{bound: reconnect, fromEnd: true}},
+		"down":              {weight: 2, from: .1, to: 2.5, do: onServer(down, func(w *world) { w.srv.Restart(false) }), drill: &drill{bound: reconnect, fromEnd: true}},
+		"restart":           {weight: 2, do: onServer(restart, nil), drill: &drill{still: true}},
+		"wipe":              {weight: 1, do: onServer(wipe, nil), drill: &drill{bound: rebuilt}},
+		"refuse handshakes": {weight: 1, from: .1, to: 1.5, do: handshakes((*zktest.Server).RefuseHandshakes)},
+		"silent handshakes": {weight: 2, from: .1, to: 1.5, do: handshakes((*zktest.Server).SilentHandshakes)},
+		"isolate":           {weight: 4, from: .2, to: 3, do: isolate, drill: &drill{still: true}},
+		"lose any":          {weight: 3, from: .2, to: 1, do: lose(nil)},
+		"lose claim":        {weight: 3, from: .5, to: 3, do: lose(isClaim)},
+		"lose release":      {weight: 3, from: .5, to: 3, do: lose(isRelease)},
+		"lose join":         {weight: 1, from: .5, to: 3, do: lose(isJoin)},
+		"answer error":      {weight: 2, from: .2, to: 1, do: onRequests(answerError)},
+		"ignore":            {weight: 2, from: .2, to: 1, do: onRequests(func(h *hook, s step) { h.ignore = 1 + s.N%4 })},
+		"cut at request":    {weight: 1, from: .2, to: 1, do: onRequests(func(h *hook, s step) { h.cut = 1 + s.N%4 })},
+		"slow requests":     {weight: 2, from: .2, to: 1.5, delay: .1, do: onRequests(func(h *hook, s step) { h.slow = s.D })},
+		"late touches":      {weight: 3, from: .5, to: 4, do: onRequests(func(h *hook, _ step) { h.touches = true })},
+
+		// The members.
+		"join":           {weight: 3, do: join, drill: &drill{bound: seconds(.3)}},
+		"leave":          {weight: 3, do: leave, drill: &drill{bound: seconds(.3)}},
+		"crash":          {weight: 3, do: crash(false), drill: &drill{bound: expiry}},
+		"power loss":     {weight: 2, do: crash(true), drill: &drill{bound: expiry}},
+		"restart member": {weight: 2, from: .01, to: 1, do: restartMember},
+		"freeze member":  {weight: 5, from: .1, to: 2.5, do: freezeMember, drill: &drill{bound: rejoin, fromEnd: true}},
+		"slow handler":   {weight: 2, from: .5, to: 3, delay: .5, do: slowHandler},
+		"stuck handler":  {weight: 2, from: .5, to: 4, do: stuckHandler},
+		"panic":          {weight: 1, do: onMember(func(p *process, s step) { p.misbehave(1+s.N%3, 0) })},
+		"return":         {weight: 1, do: onMember(func(p *process, s step) { p.misbehave(0, 1+s.N%3) })},
+		"double":         {weight: 2, from: 1.5, to: 3, do: double, drill: &drill{still: true}},
+		"storm":          {weight: 1, do: storm, drill: &drill{bound: seconds(2), rebalances: 5}},
+		"rebalance":      {weight: 1, do: onMember(rebalance)},
+
+		// Operators.
+		"delete member":  {weight: 2, do: onMember(func(p *process, _ step) { p.w.delete(groupPath + "/members/" + p.name) }), drill: &drill{bound: seconds(1)}},
+		"bad record":     {weight: 1, do: badRecord},
+		"delete claim":   {weight: 2, do: deleteClaim, drill: &drill{bound: seconds(1)}},
+		"delete epoch":   {weight: 2, do: at(func(w *world, s step) { w.delete(epochPath(s.Part)) }), drill: &drill{bound: seconds(1)}},
+		"delete set":     {weight: 1, do: at(func(w *world, _ step) { w.delete(w.partitionsPath()) }), drill: &drill{bound: seconds(1)}},
+		"delete members": {weight: 1, do: at(func(w *world, _ step) { w.delete(groupPath + "/members") }), drill: &drill{bound: seconds(1)}},
+		"delete owners":  {weight: 1, do: at(func(w *world, _ step) { w.deleteClaims(groupPath + "/owners") }), drill: &drill{bound: seconds(1)}},
+		"delete epochs":  {weight: 1, do: at(func(w *world, _ step) { w.delete(groupPath + "/epochs") }), drill: &drill{bound: seconds(1)}},
+		"delete group":   {weight: 1, do: at(func(w *world, _ step) { w.deleteClaims("/kiel") }), drill: &drill{bound: seconds(1)}},
+		"garbage":        {weight: 2, from: .2, to: 2, do: garbage, drill: &drill{bound: seconds(1), fromEnd: true, keeps: true}},
+		"shrink set":     {weight: 1, from: .2, to: 2, do: shrink},
+
+		// Kafka.
+		"slow kafka":   {weight: 2, from: .3, to: 3, delay: .3, do: slowKafka},
+		"kafka down":   {weight: 2, from: .2, to: 2, do: kafkaDown},
+		"late commits": {weight: 3, from: .5, to: 3, do: lateCommits},
+	}
+	allKinds = slices.Sorted(maps.Keys(faults))
+}
+
+// at is a deed that is over at once.
+func at(deed func(w *world, s step)) func(*world, step) (func(), bool) {
+	return func(w *world, s step) (func(), bool) {
+		deed(w, s)
+		return nil, true
+	}
+}
+
+// onMember is a deed done to a member, over at once.
+func onMember(deed func(p *process, s step)) func(*world, step) (func(), bool) {
+	return func(w *world, s step) (func(), bool) {
+		p := w.choose(s.Member)
+		if p == nil {
+			return nil, false
+		}
+		deed(p, s)
+		return nil, true
+	}
+}
+
+func onClient(deed func(p *process, s step)) func(*world, step) (func(), bool) { return onMember(deed) }
+
+// onLink is trouble on a member's connections. There is one at a time.
+func onLink(deed func(p *process, s step)) func(*world, step) (func(), bool) {
+	return func(w *world, s step) (func(), bool) {
+		p := w.choose(s.Member)
+		if p == nil {
+			return nil, false
+		}
+		free, ok := w.hold("link of " + p.id)
+		if !ok {
+			return nil, false
+		}
+		deed(p, s)
+		return func() {
+			free()
+			if !p.isDead() {
+				p.client.Heal()
+			}
+		}, true
+	}
+}
+
+// onNetwork is trouble on all connections. There is one at a time.
+func onNetwork(deed func(w *world, s step)) func(*world, step) (func(), bool) {
+	return func(w *world, s step) (func(), bool) {
+		free, ok := w.hold("network")
+		if !ok {
+			return nil, false
+		}
+		deed(w, s)
+		return func() {
+			free()
+			w.nw.Heal()
+		}, true
+	}
+}
+
+// onServer is trouble of all servers. There is one at a time.
+func onServer(deed, end func(w *world)) func(*world, step) (func(), bool) {
+	return func(w *world, _ step) (func(), bool) {
+		free, ok := w.hold("server")
+		if !ok {
+			return nil, false
+		}
+		deed(w)
+		if end == nil {
+			free()
+			return nil, true
+		}
+		return func() {
+			free()
+			end(w)
+		}, true
+	}
+}
+
+func handshakes(set func(s *zktest.Server, on bool)) func(*world, step) (func(), bool) {
+	return func(w *world, _ step) (func(), bool) {
+		free, ok := w.hold("handshakes")
+		if !ok {
+			return nil, false
+		}
+		set(w.srv, true)
+		w.nw.Cut()
+		return func() {
+			free()
+			set(w.srv, false)
+		}, true
+	}
+}
+
+// onRequests is trouble with single requests. There is one at a time.
+func onRequests(deed func(h *hook, s step)) func(*world, step) (func(), bool) {
+	return func(w *world, s step) (func(), bool) {
+		free, ok := w.hold("requests")
+		if !ok {
+			return nil, false
+		}
+		p := w.choose(s.Member)
+		w.hook.set(func(h *hook) {
+			if p != nil && s.N%2 == 0 {
+				h.client = p.id
+			}
+			deed(h, s)
+		})
+		return func() {
+			free()
+			w.hook.reset()
+		}, true
+	}
+}
+
+func direction(s step) zktest.Direction {
+	return []zktest.Direction{zktest.ToServer, zktest.ToClient, zktest.Both, zktest.Both}[s.N%4]
+}
+
+func cut(p *process, _ step) { p.client.Cut() }
+
+func hole(p *process, s step) { p.client.BlackHole(direction(s)) }
+
+// flap cuts a member's connection again and again.
+func flap(w *world, s step) (func(), bool) {
+	p := w.choose(s.Member)
+	if p == nil {
+		return nil, false
+	}
+	ctx, cancel := context.WithCancel(w.ctx)
+	every := 50*time.Millisecond + time.Duration(s.N%1000)*time.Millisecond
+	w.later(func() {
+		for sleep(ctx, every) {
+			p.client.Cut()
+		}
+	})
+	return cancel, true
+}
+
+func killSession(p *process, _ step) {
+	id := p.ses.Stats().SessionID
+	if id == 0 {
+		return
+	}
+	p.w.mon.sessionEnds(id)
+	if p.w.srv.KillSession(id) {
+		p.w.cov.hit("session killed")
+	}
+}
+
+func (w *world) clockStood() { w.busy["clock stood"] = true }
+
+func freezeClock(w *world) {
+	w.clockStood()
+	w.srv.FreezeClock()
+}
+
+func down(w *world) {
+	w.clockStood()
+	w.srv.Down()
+}
+
+func restart(w *world) {
+	w.clockStood()
+	w.srv.Restart(false)
+}
+
+func wipe(w *world) {
+	w.clockStood()
+	var ids []int64
+	for _, info := range w.srv.Sessions() {
+		ids = append(ids, info.ID)
+	}
+	w.mon.dataGoes(ids)
+	w.srv.Restart(true)
+}
+
+// isolate cuts one server off from the others: a deposed leader, or a follower without one.
+func isolate(w *world, s step) (func(), bool) {
+	address := w.addresses()[s.Part%listeners]
+	free, ok := w.hold("isolation")
+	if !ok {
+		return nil, false
+	}
+	w.srv.Isolate(address)
+	return func() {
+		free()
+		w.srv.Rejoin(address)
+	}, true
+}
+
+func isClaim(r zktest.Request) bool   { return hasOp(r, zktest.OpCreate, "/owners/") }
+func isRelease(r zktest.Request) bool { return hasOp(r, zktest.OpDelete, "/owners/") }
+
+func isJoin(r zktest.Request) bool {
+	return (r.Op == zktest.OpCreate || r.Op == zktest.OpCreate2) && strings.Contains(r.Path, "/members/")
+}
+
+func hasOp(r zktest.Request, op zktest.Op, path string) bool {
+	return r.Op == zktest.OpMulti && slices.ContainsFunc(r.Ops, func(o zktest.Request) bool {
+		return (o.Op == op || op == zktest.OpCreate && o.Op == zktest.OpCreate2) && strings.Contains(o.Path, path)
+	})
+}
+
+// lose loses replies to requests that were executed. So that there are some, a member joins anew.
+func lose(match func(zktest.Request) bool) func(*world, step) (func(), bool) {
+	return func(w *world, s step) (func(), bool) {
+		free, ok := w.hold("loss")
+		if !ok {
+			return nil, false
+		}
+		w.srv.LoseReply(1+s.N%4, func(r zktest.Request) bool {
+			lost := match == nil || match(r)
+			if lost {
+				w.cov.hit("reply lost, or about to be")
+			}
+			return lost
+		})
+		if p := w.choose(s.Member); p != nil && match != nil {
+			w.delete(groupPath + "/members/" + p.name)
+		}
+		return func() {
+			free()
+			w.srv.LoseReply(0, nil)
+		}, true
+	}
+}
+
+func answerError(h *hook, s step) {
+	h.errors = 1 + s.N%6
+	h.code = []zktest.Error{zktest.ErrConnectionLoss, zktest.ErrOperationTimeout, zktest.ErrThrottled}[s.N%3]
+}
+
+// join starts a member that is not there.
+func join(w *world, s step) (func(), bool) {
+	for i := range w.slots {
+		slot := (s.Member + i) % len(w.slots)
+		if w.slots[slot] == nil && !w.wanted[slot] {
+			w.wanted[slot] = true
+			w.slots[slot] = w.start(slot, false)
+			return nil, true
+		}
+	}
+	return nil, false
+}
+
+// spare says whether one more member may go away for good.
+func (w *world) spare() bool {
+	n := 0
+	for _, wanted := range w.wanted {
+		if wanted {
+			n++
+		}
+	}
+	return n > 3
+}
+
+// leave makes a member leave for good; or leave and come back, when there are few.
+func leave(w *world, s step) (func(), bool) {
+	p := w.choose(s.Member)
+	if p == nil {
+		return nil, false
+	}
+	if w.spare() {
+		w.wanted[p.slot] = false
+	}
+	p.leave()
+	return nil, true
+}
+
+// crash kills a process; nobody tells the servers when it is silent. It is started again when there are few.
+func crash(silent bool) func(w *world, s step) (func(), bool) {
+	return func(w *world, s step) (func(), bool) {
+		p := w.choose(s.Member)
+		if p == nil {
+			return nil, false
+		}
+		w.wanted[p.slot] = !w.spare()
+		w.slots[p.slot] = nil
+		p.kill(silent)
+		if w.wanted[p.slot] {
+			w.slots[p.slot] = w.start(p.slot, false)
+		}
+		return nil, true
+	}
+}
+
+// restartMember kills a process and starts it again within the session timeout.
+func restartMember(w *world, s step) (func(), bool) {
+	p := w.choose(s.Member)
+	if p == nil {
+		return nil, false
+	}
+	free, ok := w.hold("slot " + p.name)
+	if !ok {
+		return nil, false
+	}
+	slot := p.slot
+	w.slots[slot], w.wanted[slot] = nil, false
+	p.kill(s.N%2 == 0)
+	return func() {
+		free()
+		if w.slots[slot] == nil {
+			w.wanted[slot] = true
+			w.slots[slot] = w.start(slot, false)
+		}
+	}, true
+}
+
+// freezeMember stops a process like SIGSTOP.
+func freezeMember(w *world, s step) (func(), bool) {
+	p := w.choose(s.Member)
+	if p == nil {
+		return nil, false
+	}
+	free, ok := w.hold("link of " + p.id)
+	if !ok {
+		return nil, false
+	}
+	p.stop(s.N%2 == 0)
+	return func() {
+		free()
+		if !p.isDead() {
+			p.client.Heal()
+		}
+		p.resume()
+	}, true
+}
+
+func slowHandler(w *world, s step) (func(), bool) {
+	p := w.choose(s.Member)
+	if p == nil {
+		return nil, false
+	}
+	free, ok := w.hold("handlers of " + p.id)
+	if !ok {
+		return nil, false
+	}
+	p.setSlow(min(s.D, rebalanceTimeout*2/3))
+	return func() {
+		free()
+		p.setSlow(0)
+	}, true
+}
+
+// stuckHandler has the handlers of a member not return; then its share changes.
+func stuckHandler(w *world, s step) (func(), bool) {
+	p := w.choose(s.Member)
+	if p == nil {
+		return nil, false
+	}
+	free, ok := w.hold("handlers of " + p.id)
+	if !ok {
+		return nil, false
+	}
+	p.stick()
+	if other := w.choose(s.Member + 1); other != nil && other != p {
+		w.delete(groupPath + "/members/" + other.name)
+	}
+	return func() {
+		free()
+		p.unstick()
+	}, true
+}
+
+// double starts a second process with the name of one that lives.
+func double(w *world, s step) (func(), bool) {
+	p := w.choose(s.Member)
+	if p == nil {
+		return nil, false
+	}
+	free, ok := w.hold("slot " + p.name)
+	if !ok {
+		return nil, false
+	}
+	d := w.start(p.slot, true)
+	w.doubles = append(w.doubles, d)
+	return func() {
+		free()
+		d.leave()
+	}, true
+}
+
+// storm lets all members leave and come back at once, but one.
+func storm(w *world, s step) (func(), bool) {
+	if w.busy["storm"] {
+		return nil, false
+	}
+	first := w.choose(s.Member)
+	for slot := range w.slots {
+		if p := w.slots[slot]; p == nil && !w.wanted[slot] {
+			w.wanted[slot] = true
+			w.slots[slot] = w.start(slot, false)
+		} else if p != nil && p != first && !p.isLeaving() && s.N%2 == 0 {
+			p.leave()
+		}
+	}
+	return nil, true
+}
+
+func rebalance(p *process, _ step) {
+	p.w.later(func() {
+		ctx, cancel := context.WithTimeout(p.w.ctx, 10*time.Second)
+		defer cancel()
+		err := p.alloc.Rebalance(ctx)
+		p.w.mon.Note("%s: rebalance asked for: %v", p.id, err)
+	})
+}
+
+// delete removes a znode and all below it, as an operator would.
+func (w *world) delete(path string) {
+	if err := w.srv.Delete(path); err == nil {
+		w.cov.hit("operator deleted a znode")
+	}
+}
+
+// deleteClaims removes a znode below which there are claims.
+func (w *world) deleteClaims(path string) {
+	for part := range w.plan.Partitions {
+		if _, stat, ok := w.srv.Get(ownerPath(part)); ok {
+			w.mon.claimGoes(stat.Czxid)
+		}
+	}
+	w.delete(path)
+}
+
+func deleteClaim(w *world, s step) (func(), bool) {
+	_, stat, ok := w.srv.Get(ownerPath(s.Part))
+	if !ok {
+		return nil, false
+	}
+	w.mon.claimGoes(stat.Czxid)
+	w.delete(ownerPath(s.Part))
+	return nil, true
+}
+
+// badRecord overwrites what a member says of itself.
+func badRecord(w *world, s step) (func(), bool) {
+	p := w.choose(s.Member)
+	if p == nil {
+		return nil, false
+	}
+	data := []string{"", "{", `{"v":1,"functions":["other"]}`}[s.N%3]
+	return nil, w.srv.Set(groupPath+"/members/"+p.name, []byte(data)) == nil
+}
+
+// garbage overwrites the set, and repairs it.
+func garbage(w *world, s step) (func(), bool) {
+	data, _, ok := w.srv.Get(w.partitionsPath())
+	if !ok {
+		return nil, false
+	}
+	free, ok := w.hold("set")
+	if !ok {
+		return nil, false
+	}
+	bad := []string{"{}", "null", "[1]", `["t:0"`, "\x00"}[s.N%5]
+	if err := w.srv.Set(w.partitionsPath(), []byte(bad)); err != nil {
+		free()
+		return nil, false
+	}
+	return func() {
+		free()
+		if now, _, ok := w.srv.Get(w.partitionsPath()); ok && string(now) == bad {
+			_ = w.srv.Set(w.partitionsPath(), data)
+			w.cov.hit("garbage in the set was repaired")
+		}
+	}, true
+}
+
+// shrink takes a partition out of the set, and puts it back.
+func shrink(w *world, s step) (func(), bool) {
+	p := w.choose(s.Member)
+	if p == nil {
+		return nil, false
+	}
+	free, ok := w.hold("set")
+	if !ok {
+		return nil, false
+	}
+	one := map[string][]int32{topic: {int32(s.Part)}}
+	change := func(f func(ctx context.Context, parts map[string][]int32) error) {
+		w.later(func() {
+			ctx, cancel := context.WithTimeout(w.ctx, 8*time.Second)
+			defer cancel()
+			err := f(ctx, one)
+			w.mon.Note("%s changed the set: %v", p.id, err)
+			if err == nil {
+				w.cov.hit("set changed")
+			}
+		})
+	}
+	change(p.alloc.RemovePartitions)
+	return func() {
+		free()
+		change(p.alloc.AddPartitions)
+	}, true
+}
+
+func slowKafka(w *world, s step) (func(), bool) {
+	free, ok := w.hold("kafka")
+	if !ok {
+		return nil, false
+	}
+	set := func(d time.Duration) {
+		w.kafka.mu.Lock()
+		defer w.kafka.mu.Unlock()
+		w.kafka.slow = d
+	}
+	set(min(s.D, 3*time.Second))
+	return func() {
+		free()
+		set(0)
+	}, true
+}
+
+func kafkaDown(w *world, _ step) (func(), bool) {
+	free, ok := w.hold("kafka")
+	if !ok {
+		return nil, false
+	}
+	set := func(down bool) {
+		w.kafka.mu.Lock()
+		defer w.kafka.mu.Unlock()
+		w.kafka.down = down
+	}
+	set(true)
+	return func() {
+		free()
+		set(false)
+	}, true
+}
+
+func lateCommits(w *world, _ step) (func(), bool) {
+	free, ok := w.hold("kafka")
+	if !ok {
+		return nil, false
+	}
+	set := func(late bool) {
+		w.kafka.mu.Lock()
+		defer w.kafka.mu.Unlock()
+		w.kafka.late = late
+	}
+	set(true)
+	return func() {
+		free()
+		set(false)
+	}, true
+}
+
+// Bounds of drills.
+
+func seconds(s float64) func(w *world) time.Duration {
+	return func(*world) time.Duration { return time.Duration(s * float64(time.Second)) }
+}
+
+// expiry is how long the partitions of a crashed member may be without an owner.
+func expiry(w *world) time.Duration { return w.plan.Timeout + w.plan.Tick + time.Second }
+
+// rebuilt is how long it may take until all is well after the servers have lost their data.
+func rebuilt(w *world) time.Duration { return max(2*w.plan.Timeout, 15*time.Second) + 2*time.Second }
+
+// reconnect is how long it may take after the servers are back: a handshake that hangs, a proof that counts from too long
+// ago to begin with, and a back-off.
+func reconnect(w *world) time.Duration { return w.plan.Timeout/4 + w.plan.Timeout/6 + 3*time.Second }
+
+// rejoin is how long it may take after a member is back whose session has expired.
+func rejoin(w *world) time.Duration { return reconnect(w) }
+
+// drill is what a fault may do at most when it comes alone.
+type drill struct {
+	bound      func(w *world) time.Duration // until all is well
+	fromEnd    bool                         // counted from the fault's end, not from its beginning
+	still      bool                         // nothing may change at all
+	keeps      bool                         // no claim may change while it lasts
+	rebalances int                          // at most so many for each member; 0 = any number
+}
+
+// drill injects one fault and checks its bounds.
+func (w *world) drill(s step) bool {
+	d := faults[s.Kind].drill
+	before, claims := w.versions(), w.claims()
+	counts := map[*process]int{}
+	for _, p := range w.live() {
+		counts[p] = w.mon.snapshots(p)
+	}
+	end := w.inject(s)
+	if end == nil {
+		end = func() {}
+	}
+	name := fmt.Sprintf("drill %s", s.Kind)
+	switch {
+	case d.still:
+		ok := w.rest(s.For)
+		end()
+		if !ok || !w.rest(w.plan.Timeout+5*time.Second) {
+			return false
+		}
+		w.supervise()
+		if after := w.versions(); after != before {
+			w.mon.Violate("L4", "%s: something has changed\nbefore %s\nafter  %s", name, before, after)
+			return false
+		}
+		w.res.figures[name] = append(w.res.figures[name], 0)
+	case d.fromEnd:
+		ok := w.rest(s.For)
+		if ok && d.keeps && w.claims() != claims {
+			w.mon.Violate("L4", "%s: claims have changed\nbefore %s\nafter  %s", name, claims, w.claims())
+		}
+		end()
+		if !ok || !w.recovers(name, d.bound(w)) {
+			return false
+		}
+	default:
+		ok := w.recovers(name, d.bound(w))
+		if ok {
+			ok = w.rest(s.For)
+		}
+		end()
+		if !ok {
+			return false
+		}
+	}
+	if d.rebalances > 0 {
+		for _, p := range w.live() {
+			if n := w.mon.snapshots(p) - counts[p]; n > d.rebalances {
+				w.mon.Violate("L4", "%s: %d rebalances of %s", name, n, p.id)
+			}
+		}
+	}
+	return w.settle("drill", w.bound())
+}
+
+// claims tells the claims of all members.
+func (w *world) claims() string {
+	var b strings.Builder
+	for _, p := range w.live() {
+		for _, info := range p.owner.Owned() {
+			fmt.Fprintf(&b, "%s %d=%#x ", p.id, info.Partition, info.Token)
+		}
+	}
+	return b.String()
+}
+
+// recovers waits until all is well for good, at most the bound, and keeps how long it took.
+func (w *world) recovers(name string, bound time.Duration) bool {
+	began := time.Now()
+	well := time.Duration(0) // since when all is well
+	why := ""
+	for time.Since(began) <= bound+2*time.Second {
+		w.supervise()
+		if now := w.unwell(); now != "" {
+			why, well = now, -1
+			if time.Since(began) > bound {
+				w.mon.Violate("L1", "%s: not well after %v: %s\n%s", name, bound, why, w.state())
+				return false
+			}
+		} else if well < 0 {
+			well = time.Since(began)
+		}
+		if !w.rest(5 * time.Millisecond) {
+			return false
+		}
+	}
+	w.res.figures[name] = append(w.res.figures[name], well)
+	return true
+}

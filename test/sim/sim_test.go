@@ -1,0 +1,172 @@
+package sim_test
+
+import (
+	"flag"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+var (
+	flagSeed    = flag.Uint64("seed", 0, "replay the run of this seed alone")
+	flagKeep    = flag.String("keep", "", "of that run, these steps alone, as a report names them: 3.0,3.4")
+	flagTries   = flag.Int("tries", 1, "how often to replay it")
+	flagFirst   = flag.Uint64("first", 1, "the first seed")
+	flagDays    = flag.Float64("days", 20, "virtual group-days to run, one seed each")
+	flagHours   = flag.Int("hours", 24, "virtual hours of a run, at least")
+	flagMembers = flag.Int("members", 3, "members at the start of a run, at least 3")
+)
+
+func planOf(seed uint64) *plan {
+	return newPlan(seed, time.Duration(*flagHours)*time.Hour, *flagMembers)
+}
+
+// total is what many runs came to.
+type total struct {
+	mu       sync.Mutex
+	runs     int
+	virtual  time.Duration
+	faults   int
+	overlaps int
+	losses   int
+	dups     int
+	messages int64
+	cov      coverage
+	figures  map[string][]time.Duration
+}
+
+func newTotal() *total { return &total{cov: newCoverage(), figures: map[string][]time.Duration{}} }
+
+func (s *total) add(r *result) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runs++
+	s.virtual += r.virtual
+	s.faults += r.faults
+	s.overlaps += r.overlaps
+	s.dups += r.dups
+	s.messages += r.messages
+	s.cov.merge(r.cov)
+	for name, all := range r.figures {
+		s.figures[name] = append(s.figures[name], all...)
+	}
+}
+
+func (s *total) days() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.virtual.Hours() / 24
+}
+
+// Groups live through virtual days of faults, and the invariants hold after every event. A day is a seed.
+func TestDays(t *testing.T) {
+	if *flagSeed != 0 {
+		replay(t)
+		return
+	}
+	began := time.Now()
+	sum := newTotal()
+	var mu sync.Mutex
+	next := *flagFirst
+	t.Run("runs", func(t *testing.T) {
+		for i := range runtime.GOMAXPROCS(0) {
+			t.Run(strconv.Itoa(i), func(t *testing.T) {
+				t.Parallel()
+				for sum.days() < *flagDays && !t.Failed() {
+					mu.Lock()
+					seed := next
+					next++
+					mu.Unlock()
+					res := simulate(t, planOf(seed), manners{})
+					sum.add(res)
+					if len(res.violations) > 0 {
+						report(t, res, manners{})
+					}
+				}
+			})
+		}
+	})
+	real := time.Since(began)
+	attr := func(key, format string, args ...any) { t.Attr(key, fmt.Sprintf(format, args...)) }
+	attr("group_days", "%.1f", sum.days())
+	attr("faults", "%d", sum.faults)
+	attr("group_days_per_minute", "%.1f", sum.days()/real.Minutes())
+	attr("faults_per_minute", "%.0f", float64(sum.faults)/real.Minutes())
+	attr("overlaps", "%d", 0)
+	attr("overlaps_after_third_party", "%d", sum.overlaps)
+	attr("messages", "%d", sum.messages)
+	attr("lost", "%d", 0)
+	attr("processed_again", "%d", sum.dups)
+	for _, name := range slices.Sorted(keys(sum.figures)) {
+		all := sum.figures[name]
+		slices.Sort(all)
+		attr(strings.ReplaceAll(name, " ", "_"), "n %d, median %v, max %v", len(all), all[len(all)/2], all[len(all)-1])
+	}
+	if testing.Verbose() {
+		t.Logf("reached:\n%v", sum.cov)
+	}
+}
+
+// replay runs a seed again.
+func replay(t *testing.T) {
+	p := planOf(*flagSeed)
+	if *flagKeep != "" {
+		p = p.only(parseIDs(t, *flagKeep))
+	}
+	failed := 0
+	for range *flagTries {
+		began := time.Now()
+		res := simulate(t, p, manners{})
+		t.Logf("seed %d: %v virtual, %v real, %d faults, %d overlaps after a third party's deed, %d messages processed again",
+			p.Seed, res.virtual, time.Since(began), res.faults, res.overlaps, res.dups)
+		if len(res.violations) == 0 {
+			continue
+		}
+		if failed++; failed == 1 {
+			t.Errorf("%s\n%s", p.until(res.phase), res.tail)
+			for _, v := range res.violations {
+				t.Errorf("%v", v)
+			}
+		}
+	}
+	if *flagTries > 1 {
+		t.Logf("%d of %d failed", failed, *flagTries)
+	}
+}
+
+// report prints a failure.
+func report(t *testing.T, res *result, _ manners) {
+	t.Errorf("%s\n%s", res.plan.until(res.phase), res.tail)
+	for _, v := range res.violations {
+		t.Errorf("seed %d: %v", res.plan.Seed, v)
+	}
+}
+
+func parseIDs(t *testing.T, text string) []id {
+	t.Helper()
+	var ids []id
+	for field := range strings.SplitSeq(text, ",") {
+		var i id
+		if _, err := fmt.Sscanf(field, "%d.%d", &i.phase, &i.step); err != nil {
+			t.Fatalf("-keep %s: %v", text, err)
+		}
+		ids = append(ids, i)
+	}
+	return ids
+}
+
+// keys yields the keys of a map.
+func keys[V any](m map[string]V) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,548 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/zktest"
+)
+
+const (
+	groupName        = "g"
+	topic            = "t"
+	groupPath        = "/kiel/groups/g"
+	listeners        = 3
+	rebalanceTimeout = 20 * time.Second
+	stopTimeout      = 25 * time.Second
+)
+
+// manners are those of the handlers, and rules of the library, that a negative control does without.
+type manners struct {
+	trust      bool // handlers don't ask for trust
+	commitLate bool // handlers commit after they have returned
+	rules      []sabotage.Rule
+}
+
+// result is what came of a run.
+type result struct {
+	plan       *plan
+	violations []violation
+	phase      int // in which the first violation was
+	tail       string
+	cov        coverage
+	virtual    time.Duration
+	faults     int // injected
+	overlaps   int // excused ones
+	dups       int // messages processed again
+	messages   int64
+	figures    map[string][]time.Duration
+}
+
+// world is a group, its servers and its Kafka, in a bubble.
+type world struct {
+	plan  *plan
+	lax   manners
+	ctx   context.Context // of all processes; it has no end
+	srv   *zktest.Server
+	nw    *zktest.Network
+	kafka *kafka
+	mon   *monitor
+	cov   coverage
+	hook  *hook
+	res   *result
+	phase int
+
+	started int
+	all     []*process // ever started and not buried
+	slots   []*process // by slot: whose member it is; nil when it left
+	wanted  []bool     // by slot: there should be a process
+	doubles []*process
+	busy    map[string]bool
+	serving sync.WaitGroup
+	work    sync.WaitGroup
+	woken   chan struct{}
+}
+
+// simulate runs a plan in a bubble. It fails no test: what is wrong is in the result.
+func simulate(t *testing.T, p *plan, lax manners) (res *result) {
+	res = &result{plan: p, cov: newCoverage(), figures: map[string][]time.Duration{}}
+	defer func() {
+		if r := recover(); r != nil { // of synctest: goroutines are left, or none can go on
+			res.violations = append(res.violations, violation{invariant: "S9", text: fmt.Sprintf("%v\n%s", r, debug.Stack())})
+		}
+	}()
+	synctest.Test(t, func(*testing.T) {
+		newWorld(p, lax, res).run()
+	})
+	return res
+}
+
+func newWorld(p *plan, lax manners, res *result) *world {
+	w := &world{
+		plan: p, lax: lax, cov: res.cov, res: res,
+		ctx: sabotage.Off(context.Background(), lax.rules...),
+		srv: zktest.NewServer(zktest.Options{TickTime: p.Tick, MaxSessionTimeout: 2 * p.Timeout}), nw: zktest.NewNetwork(),
+		slots: make([]*process, p.Slots), wanted: make([]bool, p.Slots), busy: map[string]bool{}, woken: make(chan struct{}, 1),
+	}
+	w.mon = newMonitor(p.Partitions, p.Timeout*5/6, res.cov)
+	w.kafka = newKafka(w.mon, p.Seed, p.Partitions)
+	w.hook = newHook(w)
+	w.srv.SetHook(w.hook.on)
+	for _, address := range w.addresses() {
+		var l net.Listener
+		l, err := w.nw.Listen(address)
+		if err != nil {
+			panic(err)
+		}
+		w.serving.Go(func() { _ = w.srv.Serve(l) })
+	}
+	return w
+}
+
+func (w *world) addresses() []string {
+	var list []string
+	for i := range listeners {
+		list = append(list, fmt.Sprintf("zk%d:2181", i))
+	}
+	return list
+}
+
+// seed is the set.
+func (w *world) seed() map[string][]int32 {
+	all := make([]int32, w.plan.Partitions)
+	for i := range all {
+		all[i] = int32(i)
+	}
+	return map[string][]int32{topic: all}
+}
+
+func (w *world) partitionsPath() string { return groupPath + "/partitions" }
+
+func ownerPath(part int) string { return fmt.Sprintf("%s/owners/%s:%d", groupPath, topic, part) }
+func epochPath(part int) string { return fmt.Sprintf("%s/epochs/%s:%d", groupPath, topic, part) }
+
+// wake makes who waits for the group look again.
+func (w *world) wake() {
+	select {
+	case w.woken <- struct{}{}:
+	default:
+	}
+}
+
+// later runs f beside everything else.
+func (w *world) later(f func()) { w.work.Go(f) }
+
+// run does what the plan says.
+func (w *world) run() {
+	began := time.Now()
+	producing, stopProducing := context.WithCancel(context.Background())
+	w.work.Go(func() { w.kafka.produce(producing) })
+	defer func() {
+		w.res.virtual = time.Since(began)
+		stopProducing()
+		w.close()
+		w.finish()
+	}()
+	for slot := range w.plan.Members {
+		w.wanted[slot] = true
+		w.slots[slot] = w.start(slot, false)
+	}
+	if !w.settle("start", w.bound()) {
+		return
+	}
+	for i, ph := range w.plan.Phases {
+		w.phase = i
+		if !w.idle(ph.Idle) || !w.faulty(ph) {
+			return
+		}
+	}
+	w.rest(time.Minute)
+}
+
+// idle lets the time pass, in which nothing may happen to the group.
+func (w *world) idle(d time.Duration) bool {
+	w.kafka.setPace(calmPace)
+	// What coalesced before may still be told, and late commits may arrive.
+	if !w.rest(min(d, 2*w.plan.Timeout+5*time.Second)) {
+		return false
+	}
+	before := w.versions()
+	if !w.rest(d) {
+		return false
+	}
+	if after := w.versions(); after != before {
+		w.mon.Violate("L4", "in %v of calm came rebalances or claims\nbefore %s\nafter  %s", d, before, after)
+		return false
+	}
+	return true
+}
+
+// versions tells the claims and snapshots of all members.
+func (w *world) versions() string {
+	var b strings.Builder
+	for _, p := range w.live() {
+		fmt.Fprintf(&b, "%s:%d[", p.id, w.mon.snapshots(p))
+		for _, info := range p.owner.Owned() {
+			fmt.Fprintf(&b, "%d=%#x ", info.Partition, info.Token)
+		}
+		b.WriteString("] ")
+	}
+	return b.String()
+}
+
+// rest waits, and says whether all is well.
+func (w *world) rest(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		select {
+		case <-w.mon.failed:
+			return false
+		case <-w.woken:
+			w.supervise()
+		case <-timer.C:
+			return true
+		}
+	}
+}
+
+// undo is the end of a fault.
+type undo struct {
+	at   time.Time
+	what string
+	f    func()
+}
+
+// faulty injects the faults of a phase, ends them, and waits until the group is well again.
+func (w *world) faulty(ph phase) bool {
+	if len(ph.Steps) == 0 {
+		return true
+	}
+	w.kafka.setPace(busyPace)
+	defer w.kafka.setPace(calmPace)
+	w.rest(2 * time.Second)
+	if ph.Drill {
+		return w.drill(ph.Steps[0])
+	}
+	began := time.Now()
+	var undos []undo
+	ending := func(until time.Time) bool {
+		for {
+			slices.SortStableFunc(undos, func(a, b undo) int { return a.at.Compare(b.at) })
+			if len(undos) == 0 || undos[0].at.After(until) {
+				return w.rest(time.Until(until))
+			}
+			u := undos[0]
+			undos = undos[1:]
+			if !w.rest(time.Until(u.at)) {
+				u.f()
+				return false
+			}
+			w.mon.Note("--- end of %s", u.what)
+			u.f()
+			w.mon.Sweep()
+		}
+	}
+	well := true
+	for _, s := range ph.Steps {
+		if well = ending(began.Add(s.At)); !well {
+			break
+		}
+		if f := w.inject(s); f != nil {
+			undos = append(undos, undo{at: time.Now().Add(s.For), what: s.Kind, f: f})
+		}
+	}
+	if well && len(undos) > 0 {
+		last := slices.MaxFunc(undos, func(a, b undo) int { return a.at.Compare(b.at) }).at
+		well = ending(last)
+	}
+	for _, u := range undos {
+		u.f()
+	}
+	return well && w.settle("faults", w.bound())
+}
+
+// inject does a step; it returns its end, nil when there is none.
+func (w *world) inject(s step) func() {
+	w.mon.Note("--- %v", s)
+	end, ok := faults[s.Kind].do(w, s)
+	w.mon.Sweep()
+	if !ok {
+		w.mon.Note("--- not possible now")
+		return nil
+	}
+	w.res.faults++
+	w.cov.hit("fault: " + s.Kind)
+	return end
+}
+
+// bound is how long the group may take to be well again after anything.
+func (w *world) bound() time.Duration {
+	t := w.plan.Timeout
+	replaced := max(2*t, 15*time.Second) + 2*time.Second
+	return replaced + 2*(t+w.plan.Tick+time.Second) + rebalanceTimeout + 30*time.Second
+}
+
+// live returns the processes that are members, or should soon be.
+func (w *world) live() []*process {
+	var list []*process
+	for _, p := range w.slots {
+		if p != nil {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// supervise buries processes that have ended, and starts members again that should be there.
+func (w *world) supervise() {
+	w.all = slices.DeleteFunc(w.all, func(p *process) bool {
+		select {
+		case <-p.gone:
+			p.collect()
+			return p.hasEnded()
+		default:
+			return false
+		}
+	})
+	w.doubles = slices.DeleteFunc(w.doubles, func(p *process) bool {
+		if !p.hasEnded() {
+			return false
+		}
+		w.ended(p)
+		return true
+	})
+	for slot, p := range w.slots {
+		if p == nil || !p.hasEnded() {
+			continue
+		}
+		w.ended(p)
+		w.slots[slot] = nil
+		if w.wanted[slot] {
+			w.slots[slot] = w.start(slot, false)
+		}
+	}
+}
+
+// ended looks at how a process ended.
+func (w *world) ended(p *process) {
+	switch {
+	case p.isDead():
+	case errors.Is(p.err, allocator.ErrNameTaken):
+		w.cov.hit("duplicate name refused")
+		if !w.rivalled(p) && !w.busy["clock stood"] {
+			w.mon.Violate("L2", "%s ended though no other process has its name: %v", p.id, p.err)
+		}
+	case p.err != nil && !p.isLeaving():
+		w.mon.Violate("L2", "%s ended by itself: %v", p.id, p.err)
+	case p.err != nil:
+		w.cov.hit("leaving ended with an error") // handlers that were stuck, servers that could not be reached
+	}
+}
+
+// rivalled says whether another process of the same name lives, or did a moment ago.
+func (w *world) rivalled(p *process) bool {
+	for _, other := range w.all {
+		if other != p && other.name == p.name {
+			return true
+		}
+	}
+	return false
+}
+
+// settle waits until the group is well: all members joined and of one mind, each partition owned by whom the mapping
+// says, the set complete, all messages processed.
+func (w *world) settle(what string, bound time.Duration) bool {
+	began := time.Now()
+	ends := w.kafka.ends()
+	owned, repaired := time.Duration(0), time.Duration(0)
+	for {
+		w.supervise()
+		why := w.unwell()
+		if why == "" {
+			if owned == 0 {
+				owned = max(1, time.Since(began))
+			}
+			if w.mon.processedAll(ends) {
+				break
+			}
+			why = "not all messages were processed"
+		}
+		d := time.Since(began)
+		if d > bound+patience*3 || owned == 0 && d > bound {
+			w.mon.Violate("L1", "not well %v after %s: %s\n%s", d, what, why, w.state())
+			return false
+		}
+		if strings.HasPrefix(why, "the set") && d-repaired > 10*time.Second {
+			repaired = d
+			w.complete()
+		}
+		step := 100 * time.Millisecond
+		if d < time.Second {
+			step = 10 * time.Millisecond
+		}
+		if !w.rest(step) {
+			return false
+		}
+	}
+	delete(w.busy, "clock stood")
+	w.res.figures["all owned after "+what] = append(w.res.figures["all owned after "+what], owned)
+	return w.rest(0)
+}
+
+// complete adds what is missing in the set, as a member.
+func (w *world) complete() {
+	if live := w.live(); len(live) > 0 {
+		p := live[0]
+		w.later(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
+			defer cancel()
+			err := p.alloc.AddPartitions(ctx, w.seed())
+			w.mon.Note("%s added partitions: %v", p.id, err)
+		})
+	}
+}
+
+// unwell says what is wrong with the group, "" when nothing is.
+func (w *world) unwell() string {
+	live := w.live()
+	var names []string
+	for slot, p := range w.slots {
+		if w.wanted[slot] && p == nil {
+			return fmt.Sprintf("there is no m%d", slot)
+		}
+		if p != nil && (p.isLeaving() || p.isDead()) {
+			return p.id + " is on its way out"
+		}
+		if p != nil {
+			names = append(names, p.name)
+		}
+	}
+	if len(w.doubles) > 0 {
+		return w.doubles[0].id + " is a double"
+	}
+	slices.Sort(names)
+	var all []allocfn.Partition
+	for i := range w.plan.Partitions {
+		all = append(all, allocfn.Partition{Topic: topic, ID: int32(i)})
+	}
+	allocfn.Sort(all)
+	for _, p := range live {
+		snap := p.alloc.Snapshot()
+		switch {
+		case snap == nil || !snap.Joined || snap.Incarnation == nil || !snap.Incarnation.Trusted():
+			return p.id + " has not joined"
+		case snap.Err != nil:
+			return fmt.Sprintf("%s: %v", p.id, snap.Err)
+		case !slices.Equal(snap.Members, names):
+			return fmt.Sprintf("%s sees %v, not %v", p.id, snap.Members, names)
+		case !slices.Equal(snap.Partitions, all):
+			return fmt.Sprintf("the set of %s is %v", p.id, snap.Partitions)
+		}
+		var owned []allocfn.Partition
+		for _, info := range p.owner.Owned() {
+			owned = append(owned, allocfn.Partition{Topic: info.Topic, ID: info.Partition})
+			if info.Revoking {
+				return fmt.Sprintf("%s revokes %v", p.id, info)
+			}
+		}
+		mine := snap.Mine()
+		allocfn.Sort(mine)
+		allocfn.Sort(owned)
+		if !slices.Equal(mine, owned) {
+			return fmt.Sprintf("%s owns %v, not %v", p.id, owned, mine)
+		}
+	}
+	return ""
+}
+
+// state describes everybody, for messages.
+func (w *world) state() string {
+	var b strings.Builder
+	for _, p := range append(w.live(), w.doubles...) {
+		snap := p.alloc.Snapshot()
+		fmt.Fprintf(&b, "%s owns %v\n  session %+v\n", p.id, p.owner.Owned(), p.ses.Stats())
+		if snap != nil {
+			fmt.Fprintf(&b, "  snapshot %d joined %v members %v mine %v err %v\n", snap.Version, snap.Joined, snap.Members, snap.Mine(), snap.Err)
+		}
+	}
+	b.WriteString(w.srv.Dump())
+	return b.String()
+}
+
+// close ends everything. All faults have ended.
+func (w *world) close() {
+	w.srv.Thaw()
+	w.srv.Restart(false)
+	w.nw.Heal()
+	for i := range w.wanted {
+		w.wanted[i] = false
+	}
+	for _, p := range w.all {
+		if !p.isDead() {
+			p.client.Heal()
+		}
+		p.resume()
+		p.unstick()
+		p.leave()
+	}
+	for _, p := range w.all {
+		<-p.done
+		<-p.gone
+		p.collect()
+	}
+	w.work.Wait()
+	w.kafka.close()
+	_ = w.srv.Close()
+	w.serving.Wait()
+}
+
+// finish fills the result.
+func (w *world) finish() {
+	stats := w.srv.Stats()
+	w.cov.add("server: sessions expired", stats.SessionsExpired)
+	w.cov.add("server: sessions attached again", stats.SessionsReattached)
+	w.res.phase = w.phase
+	w.res.violations = w.mon.violations()
+	w.res.tail = w.mon.last()
+	w.res.overlaps, w.res.dups = len(w.mon.pairs), w.mon.dups
+	for _, part := range w.kafka.parts {
+		w.res.messages += part.end
+	}
+}
+
+// choose picks a live process by a slot's number: that one's, or the next there is.
+func (w *world) choose(slot int) *process {
+	for i := range w.slots {
+		p := w.slots[(slot+i)%len(w.slots)]
+		if p != nil && !p.isLeaving() && !p.isDead() && !p.hasEnded() {
+			return p
+		}
+	}
+	return nil
+}
+
+// hold marks a target as in trouble; ok is false when it was already.
+func (w *world) hold(target string) (free func(), ok bool) {
+	if w.busy[target] {
+		return nil, false
+	}
+	w.busy[target] = true
+	return func() { delete(w.busy, target) }, true
+}
+
+// source is randomness that a step brings along.
+func (s step) source() *rand.Rand { return rand.New(rand.NewPCG(uint64(s.N), uint64(s.At))) }
