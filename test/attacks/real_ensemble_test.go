@@ -35,6 +35,29 @@ func TestOnARealEnsemble(t *testing.T) {
 		// that are to prove the session alive: a second rule, by chance. Without sweeps there is only the first.
 		cutServer(t, e, follower, func() { e.CutFollower(follower) }, sabotage.ProofByQuorum, sabotage.PossiblyMine)
 	})
+	t.Run("proof through a follower", func(t *testing.T) {
+		for _, mode := range []string{"on", "off"} {
+			t.Run(mode, func(t *testing.T) {
+				var off []sabotage.Rule
+				if mode == "off" {
+					off = append(off, sabotage.TouchMargin)
+				}
+				var o *outcome
+				const tries = 3 // the follower may report just in time, or the proof be late
+				for try := range tries {
+					var exact bool
+					if o, exact = stopProcess(t, e, fmt.Sprint(mode, try), off...); exact {
+						break
+					}
+				}
+				if mode == "on" {
+					withstood(t, o)
+				} else {
+					broken(t, overlap, o)
+				}
+			})
+		}
+	})
 }
 
 // cutServer has members on a server that is cut off from the others, and members elsewhere to inherit what they own.
@@ -75,4 +98,65 @@ func cutServer(t *testing.T, e *proxy.Ensemble, index int, cut func(), rules ...
 	for _, n := range e.Nodes() {
 		n.WaitReady()
 	}
+}
+
+// stopProcess stops a member's process (SIGSTOP) for a little less than the time after which it would first look for
+// another server. It wakes, and when its next proof of life is answered it and its follower are cut off from the rest. It
+// returns whether all that came about: the proof counted, and the leader did not hear of it.
+func stopProcess(t *testing.T, e *proxy.Ensemble, name string, off ...sabotage.Rule) (o *outcome, exact bool) {
+	const (
+		timeout = 6 * time.Second
+		still   = 2850 * time.Millisecond
+		answer  = 12 * time.Millisecond // within that a request is answered, mostly
+	)
+	follower := e.FollowerIndex()
+	s := newSite(t, "still-"+name, slices.Delete(slices.Clone(e.Addrs()), follower, follower+1))
+	way := proxy.To(t, e.Addrs()[follower:follower+1])
+	proofs := make(chan int64, 1)
+	way.LoseReply(func(r proxy.Request) bool {
+		if r.Op == proxy.OpMulti && r.First == proxy.OpCheck {
+			select {
+			case proofs <- s.now():
+			default:
+			}
+		}
+		return false // it is only looked at
+	})
+	a := &child{Group: s.name, Name: "a", Servers: way.Addrs(), Timeout: timeout, Off: off}
+	startChild(t, a)
+	s.within(expiry, "a owns", func() bool { return a.told(t, eventlog.Claimed) == 1 })
+	b := s.member("b", options{session: session.Options{Timeout: timeout}})
+	s.within(expiry, "b has joined", func() bool { return b.journal.count(eventlog.Joined) == 1 })
+	<-proofs // of any age
+	<-proofs
+	proved := <-proofs
+	wait.Pass(t, 2*answer)
+	a.process.Pause()
+	wait.Pass(t, still-time.Duration(s.now()-proved))
+	a.process.Resume()
+	woke := <-proofs
+	wait.Pass(t, answer-time.Duration(s.now()-woke))
+	way.BlackHole(proxy.Both)
+	e.CutFollower(follower)
+	b.owns(timeout+expiry, "0")
+	s.within(timeout+expiry, "a has stopped", func() bool { return a.told(t, eventlog.Untrusted) > 0 })
+	a.process.Kill()
+	e.Heal()
+	for _, n := range e.Nodes() {
+		n.WaitReady()
+	}
+	s.others = append(s.others, a.log(t))
+	o = s.close()
+	after := func(at int64) time.Duration { return time.Duration(at - proved) }
+	for _, tm := range terms(append(s.others, eventlog.Log{Name: "b", Events: b.journal.events()})) {
+		if tm.member == "a" {
+			exact = after(tm.end) > timeout*2/3+timeout/12
+			o.figure("trust-ended", after(tm.end))
+		} else {
+			exact = exact && after(tm.start) < timeout+2*quickTick
+			o.figure("heir", after(tm.start))
+		}
+	}
+	o.figure("still", after(woke))
+	return o, exact
 }
