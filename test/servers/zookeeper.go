@@ -170,6 +170,16 @@ func (z *ZooKeeper) Start() {
 	}
 }
 
+// Wipe removes the data of all servers, which must be down: when they start again they know nothing.
+func (z *ZooKeeper) Wipe() {
+	z.tb.Helper()
+	for _, n := range z.nodes {
+		if err := os.RemoveAll(filepath.Join(n.dataDir(), "version-2")); err != nil {
+			z.tb.Fatalf("wipe %s: %v", n.name, err)
+		}
+	}
+}
+
 // Restart is Stop and Start.
 func (z *ZooKeeper) Restart() {
 	z.tb.Helper()
