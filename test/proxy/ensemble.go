@@ -66,7 +66,7 @@ func (e *Ensemble) introduce(from, to int, data []byte) []byte {
 		e.tb.Errorf("server %d does not introduce itself to server %d as %s: %q", from+1, to+1, own, data)
 		return data
 	}
-	// All ports have five digits, see servers.FreePorts.
+	// All ports have five digits.
 	return bytes.Replace(data, []byte(own), []byte(back[1].Addr()), 1)
 }
 

@@ -3,12 +3,11 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/kielgo/kiel/test/servers"
 )
 
 // Direction is one of a link's, or both.
@@ -28,8 +27,15 @@ type Speed struct {
 	Rate    int           // bytes a second, 0 is no limit
 }
 
+// Ports lie below the range from which the kernel takes ports for outgoing connections, so that they stay ours while
+// connections are refused, and below the range of servers.FreePorts, where servers would find them taken.
 const (
-	listenTries = 20
+	firstPort = 10000
+	lastPort  = 15000
+)
+
+const (
+	listenTries = 100
 	dialTimeout = 5 * time.Second
 	dialPause   = 10 * time.Millisecond
 )
@@ -76,8 +82,7 @@ func start(tb testing.TB, l *Link) *Link {
 	l.conns, l.changed, l.faults = make(map[*conn]bool), make(chan struct{}), faults{speed: make(map[Direction]Speed)}
 	var err error
 	for range listenTries {
-		// Such a port stays ours while connections are refused.
-		l.addr = fmt.Sprintf("127.0.0.1:%d", servers.FreePorts(tb, 1)[0])
+		l.addr = fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(lastPort-firstPort))
 		if err = l.listen(); err == nil {
 			break
 		}
