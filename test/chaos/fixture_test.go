@@ -409,11 +409,26 @@ func (f *fleet) caughtUp() bool {
 	return true
 }
 
+// lag tells which messages nobody was handed.
+func (f *fleet) lag() string {
+	var b strings.Builder
+	for id, end := range f.feed.ends() {
+		next := int64(0)
+		for _, m := range f.all {
+			next = max(next, m.next[id])
+		}
+		if next < end {
+			fmt.Fprintf(&b, "%d: handed out up to %d of %d; ", id, next, end)
+		}
+	}
+	return b.String() + f.String()
+}
+
 // finish stops producing, waits until everything was handed out, lets all members leave, and has the logs judged.
 func (f *fleet) finish() *eventlog.Report {
 	f.t.Helper()
 	f.feed.stop()
-	f.until("all messages are handed out", f.caughtUp)
+	wait.Until(f.t, settleLimit, func() bool { f.read(); return f.caughtUp() }, f.lag)
 	return f.judge()
 }
 
