@@ -41,7 +41,7 @@ func (l *loop) run(ctx context.Context) error {
 	}
 	l.say(left)
 	l.tell.close()
-	bound, cancelBound := context.WithTimeout(l.base, max(time.Until(l.deadline), time.Second))
+	bound, cancelBound := context.WithDeadline(l.base, l.deadline)
 	defer cancelBound()
 	stopErr := l.o.source.Stop(bound)
 	if stopErr != nil && bound.Err() == nil {
@@ -107,6 +107,9 @@ func (l *loop) startLeaving() {
 		})
 	})
 }
+
+// wrapUp is how much of the time to leave is kept for the allocator and the callbacks, after the releases.
+func wrapUp(stopTimeout time.Duration) time.Duration { return min(stopTimeout/10, time.Second) }
 
 func (l *loop) setDeadline() {
 	if l.deadline.IsZero() {

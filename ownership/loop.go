@@ -112,7 +112,7 @@ func (l *loop) handle(ctx context.Context) {
 			return
 		}
 		if l.phase != working && late == nil {
-			timer := time.NewTimer(time.Until(l.deadline))
+			timer := time.NewTimer(time.Until(l.deadline) - wrapUp(l.o.opts.StopTimeout))
 			defer timer.Stop()
 			late = timer.C
 		}
