@@ -8,6 +8,12 @@
 //
 //	go test ./conformance/ -run TestZooKeeper39 -update
 //
+// Random sequences of requests, by several clients whose sessions end and expire, watches of all kinds, multis, and packets
+// that no proper client sends, are run on zktest and on a real server, which must answer the same. A sequence that shows a
+// difference is cut down to the steps that are needed for it, and printed with its seed. More of them:
+//
+//	go test ./conformance/ -run TestRandom -seed 100000 -seeds 20000
+//
 // What needs time (expiry, restarts) or looks at things from a user's client is written with go-zookeeper or by hand, and
 // asserted.
 package conformance

@@ -4,25 +4,39 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/kielgo/kiel/zktest"
 )
 
+// tester is what a script needs of the test that runs it.
+type tester interface {
+	Helper()
+	Cleanup(f func())
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // script runs requests and writes down what happens.
 type script struct {
-	t       *testing.T
+	t       tester
 	srv     *Server
 	base    int64 // the zxid at the start
 	clients map[string]*wire
 	names   map[int64]string // sessions
 	text    strings.Builder
 
-	hideZxids bool
+	hold   bool     // requests are sent, and their replies not yet read
+	held   []func() // reads the replies
+	piping string   // whose they are
+	made   []int64  // the zxids of the writes so far
+
+	hideZxids  bool
+	rankZxids  bool // somebody else writes too: zxids are numbered by their order
+	eventZxids bool // write down which transaction an event comes from
 }
 
-func newScript(t *testing.T, srv *Server) *script {
+func newScript(t tester, srv *Server) *script {
 	t.Helper()
 	return &script{t: t, srv: srv, clients: map[string]*wire{}, names: map[int64]string{0: "0"}}
 }
@@ -63,40 +77,78 @@ func (s *script) attach(name string, h hello) {
 	s.log("%s: session of %s", name, s.names[w.session])
 }
 
-// call sends a request, and logs the events, the reply, and with show its body.
+// call sends a request, and logs the events, the reply, and with show its body; later, while replies are held back.
 func (s *script) call(name string, op zktest.Op, what string, body []byte, show func(d *decoder) string) {
 	s.t.Helper()
-	r, err := s.clients[name].call(op, body)
-	s.logEvents(name)
-	if err != nil {
-		s.log("%s: %v %s -> connection lost", name, op, what)
-		return
+	w := s.clients[name]
+	xid, err := w.send(op, body)
+	s.held = append(s.held, func() {
+		var r reply
+		if err == nil {
+			r, err = w.receiveTo(xid)
+			s.logEvents(name, w)
+		}
+		if err != nil {
+			s.log("%s: %v %s -> connection lost", name, op, what)
+			return
+		}
+		if op.Writes() && r.err != zktest.ErrMarshalling {
+			s.made = append(s.made, r.zxid)
+		}
+		text := fmt.Sprintf("%s: %v %s -> %s %s", name, op, what, s.headZxid(op, r), s.result(r, show))
+		s.log("%s", strings.TrimRight(text, " "))
+	})
+	if !s.hold {
+		s.flush()
 	}
-	text := fmt.Sprintf("%s: %v %s -> %s", name, op, what, s.zxid(r.zxid))
+}
+
+// flush reads the replies held back.
+func (s *script) flush() {
+	for _, read := range s.held {
+		read()
+	}
+	s.held = nil
+}
+
+func (s *script) result(r reply, show func(d *decoder) string) string {
 	switch {
 	case r.err != 0:
-		text += " " + errText(r.err)
+		text := errText(r.err)
 		if len(r.body.b) > 0 {
 			text += fmt.Sprintf(" and %d bytes", len(r.body.b))
 		}
+		return text
 	case show != nil:
-		text += " " + show(&r.body)
+		text := show(&r.body)
 		if len(r.body.b) > 0 {
 			text += fmt.Sprintf(" and %d more bytes", len(r.body.b))
 		}
+		return text
 	default:
-		text += fmt.Sprintf(" ok, %d bytes", len(r.body.b))
+		return fmt.Sprintf("ok, %d bytes", len(r.body.b))
 	}
-	s.log("%s", strings.TrimRight(text, " "))
+}
+
+// headZxid is the zxid in a reply's header: the request's own, or the last one that the server has done, whoever wrote.
+func (s *script) headZxid(op zktest.Op, r reply) string {
+	if s.rankZxids && (!op.Writes() || r.err == zktest.ErrMarshalling) {
+		return "z"
+	}
+	return s.zxid(r.zxid)
 }
 
 func errText(e zktest.Error) string {
 	return fmt.Sprintf("error %d (%s)", int32(e), strings.TrimPrefix(e.Error(), "zktest: "))
 }
 
-func (s *script) logEvents(name string) {
-	for _, ev := range s.clients[name].events {
-		s.log("%s: event %s %s", name, eventName(ev.kind), ev.path)
+func (s *script) logEvents(name string, w *wire) {
+	for _, ev := range w.events {
+		text := fmt.Sprintf("%s: event %s %s", name, eventName(ev.kind), ev.path)
+		if s.eventZxids {
+			text += " of " + s.zxid(ev.zxid)
+		}
+		s.log("%s", text)
 	}
 }
 
@@ -112,10 +164,14 @@ func (s *script) zxid(z int64) string {
 	if z <= 0 {
 		return fmt.Sprint(z)
 	}
-	if s.hideZxids {
+	switch {
+	case s.hideZxids:
 		return "z"
+	case s.rankZxids:
+		return fmt.Sprintf("zxid%016x", z)
+	default:
+		return fmt.Sprintf("z%+d", z-s.base)
 	}
-	return fmt.Sprintf("z%+d", z-s.base)
 }
 
 func (s *script) session(id int64) string {
@@ -126,7 +182,7 @@ func (s *script) session(id int64) string {
 }
 
 func (s *script) stat(st zktest.Stat) string {
-	if st.Ctime > st.Mtime || st.Czxid > st.Mzxid || st.Czxid > st.Pzxid {
+	if st.Ctime > st.Mtime || st.Czxid == st.Mzxid && st.Ctime != st.Mtime || st.Czxid > st.Mzxid || st.Czxid > st.Pzxid {
 		s.t.Errorf("impossible stat %+v", st)
 	}
 	return fmt.Sprintf("{c %s m %s p %s v %d cv %d av %d owner %s len %d kids %d}", s.zxid(st.Czxid), s.zxid(st.Mzxid), s.zxid(st.Pzxid),
@@ -190,8 +246,13 @@ func (s *script) delete(name, path string, version int32) {
 
 func (s *script) set(name, path, data string, version int32) {
 	s.t.Helper()
-	s.call(name, zktest.OpSetData, fmt.Sprintf("%q %q version %d", path, data, version),
-		new(encoder).string(path).string(data).int32(version).b, s.showStat)
+	s.setData(name, path, []byte(data), version)
+}
+
+func (s *script) setData(name, path string, data []byte, version int32) {
+	s.t.Helper()
+	s.call(name, zktest.OpSetData, fmt.Sprintf("%q %s version %d", path, showData(data), version),
+		new(encoder).string(path).bytes(data).int32(version).b, s.showStat)
 }
 
 func watchText(path string, watch bool) string {
@@ -223,6 +284,16 @@ func (s *script) children(name, path string, watch bool) {
 func (s *script) childrenOld(name, path string, watch bool) {
 	s.t.Helper()
 	s.call(name, zktest.OpGetChildren, watchText(path, watch), new(encoder).string(path).bool(watch).b, showNames)
+}
+
+func showInt(d *decoder) string { return fmt.Sprint(d.int32()) }
+
+func showWho(d *decoder) string {
+	who := make([]string, d.int32())
+	for i := range who {
+		who[i] = d.string() + ":" + d.string()
+	}
+	return fmt.Sprint(who)
 }
 
 func showNames(d *decoder) string { return fmt.Sprint(slices.Sorted(slices.Values(d.strings()))) }
@@ -290,8 +361,8 @@ func partCreate(path, data string, flags int32) part {
 	return part{zktest.OpCreate, fmt.Sprintf("%s flags %d", path, flags), new(encoder).string(path).string(data).acls(open).int32(flags).b}
 }
 
-func partCreate2(path, data string, flags int32) part {
-	p := partCreate(path, data, flags)
+func partCreate2(path string, flags int32) part {
+	p := partCreate(path, "", flags)
 	p.op = zktest.OpCreate2
 	return p
 }

@@ -226,21 +226,15 @@ func scriptRead(s *script) {
 	s.createMode("a", "/read/e1", 1)
 	s.createMode("a", "/read/e2", 1)
 	s.createMode("b", "/read/e3", 1)
-	for _, prefix := range []string{"/", "", "/read/e1", "/rea", "/none"} {
+	for _, prefix := range []string{"/", "", " \x01", "\x00/\t", "/read/e1", "/read/e1 ", "/rea", "/none"} {
 		s.call("a", zktest.OpGetEphemerals, prefix, new(encoder).string(prefix).b, showNames)
 	}
 	s.create("a", "/read/sub", "")
 	s.create("a", "/read/sub/sub", "")
 	for _, path := range []string{"/read", "/read/sub", "/read/sub/sub", "/read/none"} {
-		s.call("a", zktest.OpCountChildren, path, new(encoder).string(path).b, func(d *decoder) string { return fmt.Sprint(d.int32()) })
+		s.call("a", zktest.OpCountChildren, path, new(encoder).string(path).b, showInt)
 	}
-	s.call("a", zktest.OpWhoAmI, "", nil, func(d *decoder) string {
-		who := make([]string, d.int32())
-		for i := range who {
-			who[i] = d.string() + ":" + d.string()
-		}
-		return fmt.Sprint(who)
-	})
+	s.call("a", zktest.OpWhoAmI, "", nil, showWho)
 }
 
 func scriptPaths(s *script) {
@@ -276,7 +270,7 @@ func scriptZxids(s *script) {
 	s.poll("a")
 	s.call("b", zktest.OpCloseSession, "", nil, nil)
 	s.poll("a")
-	s.multi("a", zktest.OpMulti, partCreate2("/zxids/x", "", 0), partSet("/zxids/x", "y", 0), partSet("/zxids", "y", -1), partCreate2("/zxids/y", "", 0))
+	s.multi("a", zktest.OpMulti, partCreate2("/zxids/x", 0), partSet("/zxids/x", "y", 0), partSet("/zxids", "y", -1), partCreate2("/zxids/y", 0))
 	s.exists("a", "/zxids", false)
 	s.exists("a", "/zxids/x", false)
 	s.setACL("a", "/zxids", -1, open...)
@@ -309,6 +303,10 @@ func scriptOddRequests(s *script) {
 		{"path too long", zktest.OpGetData, new(encoder).int32(1 << 30).b},
 		{"negative length", zktest.OpGetData, new(encoder).int32(-5).b},
 		{"vector too long", zktest.OpSetWatches, new(encoder).int64(0).int32(1 << 30).b},
+		{"not UTF-8", zktest.OpSync, new(encoder).string("/odd\xff\xffrequests").b},
+		{"a null list", zktest.OpSetWatches, new(encoder).int64(0).int32(-1).strings([]string{"/odd-requests"}).strings(nil).b},
+		{"a null list later", zktest.OpSetWatches2, new(encoder).int64(0).strings([]string{"/odd-requests"}).int32(-1).strings(nil).strings(nil).strings(nil).b},
+		{"a list of negative length", zktest.OpSetWatches, new(encoder).int64(0).int32(-2).strings([]string{"/odd-requests"}).strings(nil).b},
 		{"more than a body", zktest.OpGetData, new(encoder).string("/odd-requests").bool(false).string("more").b},
 		{"a read in a multi", zktest.OpMulti, secondOf(multiBody([]part{partRead(zktest.OpGetData, "/odd-requests")}))},
 		{"mode 2", zktest.OpAddWatch, new(encoder).string("/odd-requests").int32(2).b},

@@ -7,18 +7,18 @@ func scriptMulti(s *script) {
 	s.create("a", "/multi", "")
 	s.multi("a", zktest.OpMulti)
 	s.multi("a", zktest.OpMulti,
-		partCheck("/multi", 0), partCreate("/multi/x", "1", 0), partCreate2("/multi/e", "", 1),
-		partSet("/multi/x", "2", 0), partDelete("/multi/e", -1), partCreate2("/multi/x/y", "", 0), partCreate2("/multi/e", "", 1))
+		partCheck("/multi", 0), partCreate("/multi/x", "1", 0), partCreate2("/multi/e", 1),
+		partSet("/multi/x", "2", 0), partDelete("/multi/e", -1), partCreate2("/multi/x/y", 0), partCreate2("/multi/e", 1))
 	s.exists("a", "/multi", false)
 	s.exists("a", "/multi/x", false)
 	s.exists("a", "/multi/x/y", false)
 	s.children("a", "/multi", false)
 	s.multi("a", zktest.OpMulti, partDelete("/multi/x/y", 0), partDelete("/multi/x", 1))
 	s.multi("a", zktest.OpMulti, partSet("/multi", "a", -1), partSet("/multi", "b", -1), partCheck("/multi", 2), partSet("/multi", "c", 2))
-	s.multi("a", zktest.OpMulti, partDelete("/multi/e", -1), partCreate2("/multi/e", "", 0))
+	s.multi("a", zktest.OpMulti, partDelete("/multi/e", -1), partCreate2("/multi/e", 0))
 	s.exists("a", "/multi", false)
 	s.multi("a", zktest.OpMulti, partCreateOp(zktest.OpCreateContainer, "/multi/c", 4), partCreateOp(zktest.OpCreateContainer, "/multi/c0", 0))
-	s.multi("a", zktest.OpMulti, partCreate("/multi/flag4", "", 4), partCreate2("/multi/flag42", "", 4))
+	s.multi("a", zktest.OpMulti, partCreate("/multi/flag4", "", 4), partCreate2("/multi/flag42", 4))
 }
 
 // partCreateOp makes a create of another kind.
@@ -49,7 +49,7 @@ func scriptMultiErrors(s *script) {
 		{partCreate("/multi-errors/y", "", 6)},
 		{partCreate("/multi-errors/y", "", 7)},
 		{partCreate("/multi-errors/y", "", -1)},
-		{partCreate2("/multi-errors/y", "", 5)},
+		{partCreate2("/multi-errors/y", 5)},
 		{partCreate("/multi-errors/z", "", 0), partCreate("/multi-errors/y", "", 9)},
 		{partCreateOp(zktest.OpCreateContainer, "/multi-errors/y", 5)},
 		{partCreateOp(zktest.OpCreateTTL, "/multi-errors/y", 5)},

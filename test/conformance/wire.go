@@ -254,6 +254,11 @@ func (w *wire) call(op zktest.Op, body []byte) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
+	return w.receiveTo(xid)
+}
+
+// receiveTo reads up to the next reply, which must be the one to request xid.
+func (w *wire) receiveTo(xid int32) (reply, error) {
 	r, err := w.receive()
 	if err == nil && r.xid != xid {
 		err = fmt.Errorf("reply to %d instead of %d", r.xid, xid)
