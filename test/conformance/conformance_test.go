@@ -68,7 +68,7 @@ func runReal(t *testing.T, version string, eventsHaveZxid bool) {
 // TestRandom39 has the same random sequences of requests answered by zktest and by a real server.
 func TestRandom39(t *testing.T) { runRandom(t, servers.ZooKeeper39, *seeds) }
 
-func TestRandom38(t *testing.T) { runRandom(t, servers.ZooKeeper38, *seeds/5) }
+func TestRandom38(t *testing.T) { runRandom(t, servers.ZooKeeper38, max(1, *seeds/5)) }
 
 func runRandom(t *testing.T, version string, n int) {
 	t.Helper()
@@ -85,7 +85,7 @@ func runRandom(t *testing.T, version string, n int) {
 		name := "sequences"
 		d.Workers = 1 // nobody else writes, so zxids are compared to the digit
 		if d.Expiry {
-			name, d.Workers, n = "sequences_with_expiry", 50, n/4
+			name, d.Workers, n = "sequences_with_expiry", 50, max(1, n/4)
 		}
 		steps := d.Run(t, *firstSeed, n)
 		t.Attr(name, fmt.Sprintf("%d of %d steps", n, steps))
