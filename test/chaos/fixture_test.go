@@ -530,3 +530,8 @@ func (f *feeder) ends() map[int32]int64 {
 	}
 	return ends
 }
+
+func sorted(list []int64) []int64 {
+	slices.Sort(list)
+	return list
+}
