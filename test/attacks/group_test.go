@@ -201,7 +201,7 @@ func (g *group) within(d time.Duration, what string, ok func() bool) time.Durati
 
 // poll waits until ok, or for d.
 func poll(d time.Duration, ok func() bool) (took time.Duration, done bool) {
-	ticker := time.NewTicker(time.Millisecond)
+	ticker := time.NewTicker(pace / 2)
 	defer ticker.Stop()
 	began := time.Now()
 	for !ok() {

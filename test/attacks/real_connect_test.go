@@ -15,6 +15,7 @@ import (
 
 // attacks.md §5 on real servers, of which the second grants at most 2 s.
 func TestLostConnectReplyOnRealServers(t *testing.T) {
+	t.Parallel()
 	const (
 		timeout = 10 * time.Second
 		least   = 2 * time.Second

@@ -43,7 +43,7 @@ func TestOnARealEnsemble(t *testing.T) {
 					off = append(off, sabotage.TouchMargin)
 				}
 				var o *outcome
-				const tries = 3 // the follower may report just in time, or the proof be late
+				const tries = 4 // the follower may report just in time, or the proof be late
 				for try := range tries {
 					var exact bool
 					if o, exact = stopProcess(t, e, fmt.Sprint(mode, try), off...); exact {
@@ -158,5 +158,6 @@ func stopProcess(t *testing.T, e *proxy.Ensemble, name string, off ...sabotage.R
 		}
 	}
 	o.figure("still", after(woke))
+	t.Log(o.figures, exact)
 	return o, exact
 }

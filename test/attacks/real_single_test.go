@@ -21,6 +21,7 @@ const (
 // The executions that need no ensemble, on a real server: attacks.md §2, §3 and §6. Each is a group of its own, and they run
 // at the same time.
 func TestOnARealServer(t *testing.T) {
+	t.Parallel()
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{TickTime: realTick})
 	addrs := []string{zk.Addr()}
 	for name, c := range map[string]struct {
