@@ -2,6 +2,7 @@ package chaos_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -101,20 +102,34 @@ func (f *fleet) stopsBefore(m *member, cut, gone int64) {
 	}
 }
 
-// undisturbed says that nothing happened to the working members from a time on: no rebalance, no other session, no loss of
-// trust.
-func (f *fleet) undisturbed(since int64) {
-	f.t.Helper()
-	f.read()
-	for _, m := range f.working() {
-		if n := m.rebalances(since); n != 0 {
-			f.t.Errorf("%s: %d rebalances", m.Name, n)
-		}
-		if n := m.countAfter(since, eventlog.Untrusted); n != 0 {
-			f.t.Errorf("%s lost its trust %d times", m.Name, n)
-		}
-		if m.sessions() != 1 {
-			f.t.Errorf("%s had %d sessions", m.Name, m.sessions())
+// tokens returns what each member holds under which token.
+func (f *fleet) tokens() map[string]map[int32]int64 {
+	held := map[string]map[int32]int64{}
+	for _, m := range f.all {
+		held[m.Name] = map[int32]int64{}
+		for id, own := range m.held {
+			held[m.Name][id] = own.token
 		}
 	}
+	return held
+}
+
+// unmoved says that everybody holds what he held at a time, in the same session and under the same claims, and nobody was
+// asked to hand anything over. Trust may have been lost for a while: it returns how often it was.
+func (f *fleet) unmoved(what string, before map[string]map[int32]int64, since int64) (lost int) {
+	f.t.Helper()
+	f.read()
+	for _, m := range f.all {
+		if n := m.countAfter(since, eventlog.Revoking); n != 0 {
+			f.t.Errorf("%s: %s had to hand over %d partitions", what, m.Name, n)
+		}
+		if m.sessions() != 1 {
+			f.t.Errorf("%s: %s had %d sessions", what, m.Name, m.sessions())
+		}
+		lost += m.countAfter(since, eventlog.Untrusted)
+	}
+	if now := f.tokens(); !maps.EqualFunc(before, now, maps.Equal) {
+		f.t.Errorf("%s: held %v before, %v after", what, before, now)
+	}
+	return lost
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kielgo/kiel/internal/eventlog"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/test/members"
 	"github.com/kielgo/kiel/test/servers"
@@ -37,7 +38,7 @@ func TestLeaderKilled(t *testing.T) {
 	f.startAll(3)
 	p := startProbe(t, zk.Addrs(), session.Options{Timeout: timeout})
 	inc := incarnation(t, p.Session).Number()
-	begin := members.Monotonic()
+	begin, before := members.Monotonic(), f.tokens()
 
 	// down takes a server down and returns for how long no write was answered, and how long there was no leader.
 	down := func(n *servers.ZooKeeperNode, kind string, take func()) (gap, leaderless time.Duration) {
@@ -66,10 +67,12 @@ func TestLeaderKilled(t *testing.T) {
 		gap, _ := down(n, "SIGTERM of a ZooKeeper server", n.Stop)
 		stops = append(stops, gap)
 	}
-	t.Attr("each-stopped", fmt.Sprint(spread(stops)))
+	t.Attr("each-stopped", spread(stops))
 
 	f.settle()
-	f.undisturbed(begin)
+	if lost := f.unmoved("killed", before, begin); lost != 0 {
+		t.Errorf("trust was lost %d times", lost)
+	}
 	if now := incarnation(t, p.Session).Number(); now != inc {
 		t.Errorf("the writing session is in incarnation %d, was in %d", now, inc)
 	}
@@ -84,12 +87,13 @@ func TestLeaderKilled(t *testing.T) {
 	repeatedOnlyAfter(t, f.finish())
 }
 
-// Scenario 9: the leader is frozen. Its followers notice after syncLimit ticks, and go on with another. It wakes up when
-// sessions would have expired long ago.
+// Scenario 9: the leader is frozen. Its followers notice after syncLimit ticks, 2.5 s, and go on with another. It wakes up
+// when sessions would have expired long ago. T is such that trust, which at worst has T/2 to go when the leader freezes,
+// outlives that.
 func TestLeaderFrozen(t *testing.T) {
 	t.Parallel()
 	const (
-		timeout = 6 * time.Second
+		timeout = 9 * time.Second
 		limit   = timeout*2/3 + time.Second
 	)
 	zk := startEnsemble(t, servers.ZooKeeperOptions{Config: map[string]string{"syncLimit": "5"}})
@@ -98,6 +102,7 @@ func TestLeaderFrozen(t *testing.T) {
 	p := startProbe(t, zk.Addrs(), session.Options{Timeout: timeout})
 	id := incarnation(t, p.Session).SessionID()
 	leader := awaitLeader(t, zk, nil)
+	before := f.tokens()
 
 	f.fault("SIGSTOP of ZooKeeper's leader")
 	at := members.Monotonic()
@@ -107,21 +112,20 @@ func TestLeaderFrozen(t *testing.T) {
 	p.awaitAnswer(t, at+int64(elected))
 	wait.Pass(t, 3*timeout/2-time.Duration(members.Monotonic()-at)) // until no session that nobody touched is alive
 	f.settle()
-	gap := p.gap(at)
-	t.Attr("frozen", fmt.Sprintf("no answer for %v, another leader after %v", ms(gap), ms(elected)))
+	gap, lost := p.gap(at), f.unmoved("frozen", before, at)
+	t.Attr("frozen", fmt.Sprintf("no answer for %v, another leader after %v, trust lost %d times", ms(gap), ms(elected), lost))
 	if gap > limit {
 		t.Errorf("no write was answered for %v, want %v at most", gap, limit)
 	}
-	f.undisturbed(at)
 
-	at = members.Monotonic()
+	woken := members.Monotonic()
 	leader.Resume()
 	wait.Until(t, settleLimit, func() bool { return leader.Mode() == "follower" }, func() string { return "the old leader is " + leader.Mode() })
-	t.Attr("woken", fmt.Sprintf("follows after %v", ms(time.Duration(members.Monotonic()-at))))
+	t.Attr("woken", fmt.Sprintf("follows after %v", ms(time.Duration(members.Monotonic()-woken))))
 	f.settle()
-	f.undisturbed(at)
+	f.unmoved("woken", before, at)
 	if now := incarnation(t, p.Session).SessionID(); now != id {
 		t.Error("the writing session was lost")
 	}
-	repeatedOnlyAfter(t, f.finish())
+	repeatedOnlyAfter(t, f.finish(), eventlog.Untrusted)
 }

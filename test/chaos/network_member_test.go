@@ -1,0 +1,125 @@
+package chaos_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kielgo/kiel/internal/eventlog"
+	"github.com/kielgo/kiel/test/members"
+	"github.com/kielgo/kiel/test/proxy"
+	"github.com/kielgo/kiel/test/wait"
+)
+
+// behindLinks starts a group of three of which the first reaches ZooKeeper by links of its own.
+func (f *fleet) behindLinks() (*member, proxy.Links) {
+	f.t.Helper()
+	links := proxy.To(f.t, sharedZooKeeper(f.t).Addrs())
+	victim := f.start("victim", via(join(links.Addrs()...)))
+	f.start("m1")
+	f.start("m2")
+	f.settle()
+	return victim, links
+}
+
+// sessionOf returns what it takes to be the client of a member's session, which some link has seen.
+func sessionOf(links proxy.Links, m *member) proxy.Session {
+	for _, l := range links {
+		for _, e := range slices.Backward(m.events) {
+			if e.Session == "" {
+				continue
+			}
+			if s := l.Session(); e.Session == fmt.Sprintf("0x%x", uint64(s.ID)) {
+				return s
+			}
+			break
+		}
+	}
+	return proxy.Session{}
+}
+
+// Scenario 1: somebody who knows a member's session ends it.
+func TestSessionClosed(t *testing.T) {
+	t.Parallel()
+	const rounds = 3
+	f := newFleet(t, options{})
+	victim, links := f.behindLinks()
+	for round := range rounds {
+		session := sessionOf(links, victim)
+		if session.ID == 0 {
+			t.Fatalf("no link has seen the session of %s", victim.Name)
+		}
+		held := f.tokens()[victim.Name]
+		at := members.Monotonic()
+		r := f.measure(fmt.Sprintf("closed-%d", round), func() {
+			f.fault("session closed by somebody else")
+			if err := session.Close(t.Context(), sharedZooKeeper(t).Addr()); err != nil {
+				t.Fatal(err)
+			}
+			f.until("the member has stopped", func() bool { _, ok := victim.after(at, eventlog.Untrusted, eventlog.Lost); return ok })
+		})
+		// Whatever is claimed by others before it hears of that is not held against anybody.
+		for id := range held {
+			f.exemptOverlap(id, at, at+int64(timeout*2/3))
+		}
+		stopped, _ := victim.after(at, eventlog.Untrusted, eventlog.Lost)
+		t.Attr(fmt.Sprintf("stopped-%d", round), ms(time.Duration(stopped.T-at)).String())
+		if d := time.Duration(stopped.T - at); d > timeout*2/3 {
+			t.Errorf("the member stopped %v after its session was closed", d)
+		}
+		if limit := 2500 * time.Millisecond; r.owned > limit {
+			t.Errorf("all is owned again after %v, want %v at most", r.owned, limit)
+		}
+	}
+	if n := victim.sessions(); n != rounds+1 {
+		t.Errorf("%d sessions, want %d", n, rounds+1)
+	}
+	repeatedOnlyAfter(t, f.finish(), eventlog.Untrusted, eventlog.Lost)
+}
+
+// Scenario 2: a member hears nothing and is not heard, for a while.
+func TestBlackHole(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, options{})
+	victim, links := f.behindLinks()
+	hole := func(d time.Duration) (at int64) {
+		f.fault("black hole")
+		at = members.Monotonic()
+		links.BlackHole(proxy.Both)
+		wait.Pass(t, d)
+		return at
+	}
+
+	before := f.tokens()
+	// For half a session timeout: the session lives on, nobody else notices.
+	at := hole(timeout / 2)
+	links.Heal()
+	wait.Pass(t, timeout/2) // whatever comes of it has come
+	f.settle()
+	t.Attr("half-T", fmt.Sprintf("trust lost %d times", f.unmoved("half of T", before, at)))
+
+	// For nine tenths: the session may just live on, but who has it can't know.
+	at = hole(timeout * 9 / 10)
+	links.Heal()
+	if f.read(); victim.countAfter(at, eventlog.Untrusted) == 0 {
+		t.Error("nine tenths of T: the member has not stopped")
+	}
+	wait.Pass(t, timeout/2)
+	f.settle()
+	t.Attr("nine-tenths-T", fmt.Sprintf("%v, %d sessions", f.since(at), victim.sessions()))
+
+	// For two of them: the others take over, after it has stopped.
+	gone := watchGone(t, sharedZooKeeper(t).Addrs(), memberPath(f.topic, victim.Name))
+	sessions := victim.sessions()
+	f.measure("two-T-taken-over", func() {
+		at = hole(2 * timeout)
+		victim.paused = true
+		f.stopsBefore(victim, at, gone())
+	})
+	f.measure("two-T-healed", func() { links.Heal(); victim.paused = false })
+	if n := victim.sessions(); n != sessions+1 {
+		t.Errorf("%d sessions, want %d", n, sessions+1)
+	}
+	repeatedOnlyAfter(t, f.finish(), eventlog.Untrusted)
+}
