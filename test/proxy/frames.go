@@ -145,7 +145,8 @@ func (s Session) Close(ctx context.Context, addr string) error {
 	request = binary.BigEndian.AppendUint32(nil, 1) // xid
 	closing := opCloseSession
 	request = binary.BigEndian.AppendUint32(request, uint32(closing))
-	if _, err = exchange(conn, request); err != nil {
+	// Servers may close the connection before they answer.
+	if _, err = exchange(conn, request); err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("close session: %w", err)
 	}
 	return nil
