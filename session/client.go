@@ -58,6 +58,8 @@ type client struct {
 	isUp      bool
 	upSince   instant
 	hopeSince instant // while not up: when there was last reason to hope that the client will come back
+	tried     instant // when a connection was last attempted
+	forgetful bool    // not to say any more what we have seen
 	links     uint64  // how many times the connection came up
 	expired   bool
 	giveUp    error
@@ -89,7 +91,7 @@ func newClient(ctx context.Context, s *Session) (*client, error) {
 		off:     sabotage.Of(ctx),
 	}
 	c.trust = c.newTrust(s.Timeout())
-	c.hopeSince = c.made
+	c.hopeSince, c.tried = c.made, c.made
 	c.ephemerals.budget = s.opts.EphemeralBudget
 	c.granted.Store(int64(s.Timeout()))
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
@@ -145,6 +147,9 @@ func (c *client) dial(string, string, time.Duration) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.mu.Lock()
+	c.tried = c.s.now()
+	c.mu.Unlock()
 	limit := c.handshakeCap()
 	ctx, cancel := context.WithTimeout(c.ctx, limit)
 	defer cancel()
@@ -216,15 +221,29 @@ func (c *client) attemptFailed(address string, err error) {
 	c.log.Log(c.ctx, level, "connection failed", keyServer, address, keyError, err)
 }
 
-// connectWriting notes that a connect request is about to be written, and when that is.
-func (c *client) connectWriting() instant {
-	now := c.s.now()
+// connectWriting notes that a connect request is about to be written. It returns when that is, and whether the request is to
+// keep to itself what we have seen.
+func (c *client) connectWriting() (now instant, forgetful bool) {
+	now = c.s.now()
 	c.mu.Lock()
 	c.trust.writing(now)
 	c.refresh()
+	forgetful = c.forgetful
 	c.mu.Unlock()
 	c.s.nudge() // trust may end sooner now
-	return now
+	return now, forgetful
+}
+
+// forget makes further connect requests say that we have seen nothing. Servers close the connection when a client has seen
+// more than they know, which may be because they lost their data, and just so when they have no quorum. What matters is
+// whether the session is alive, and that they say to whoever has seen nothing. By now nobody relies any more on what we saw.
+func (c *client) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.forgetful {
+		c.forgetful = true
+		c.log.Warn("servers turn us away, asking anew whether the session is alive", keySession, sessionID(c.id.Load()))
+	}
 }
 
 // connectAnswered takes over what the server granted.
@@ -300,6 +319,7 @@ func (c *client) linkUp() {
 	c.mu.Lock()
 	if !c.isUp {
 		c.isUp = true
+		c.forgetful = false
 		c.upSince = c.s.now()
 		c.links++
 		if c.links == 1 || !c.off.Off(sabotage.ClientPerSession) {

@@ -15,6 +15,7 @@ import (
 //
 //   - It writes the configured timeout into the connect request (go-zookeeper asks for what it was last granted, so
 //     that one server with a lower limit would lower it for good) and reads the granted one from the reply.
+//   - It keeps to itself what go-zookeeper has seen when servers will not have the session for that (client.forget).
 //   - It presents the credentials as part of the handshake. (go-zookeeper's own way can block for ever when the
 //     connection breaks meanwhile.)
 //   - It bounds the handshake in time; go-zookeeper waits for 6.7 T.
@@ -63,7 +64,10 @@ func (n *netConn) Write(b []byte) (int, error) {
 		}
 		frame = slices.Clone(b)
 		binary.BigEndian.PutUint32(frame[connectRequestTimeout:], uint32(n.c.opts.Timeout.Milliseconds()))
-		n.written = n.c.connectWriting()
+		var forgetful bool
+		if n.written, forgetful = n.c.connectWriting(); forgetful {
+			clear(frame[connectRequestSeen:connectRequestTimeout])
+		}
 	case len(b) >= 12:
 		frame = n.register(b)
 	}

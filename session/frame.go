@@ -99,8 +99,11 @@ func parseConnectReply(body []byte) (connectReply, error) {
 	return reply, nil
 }
 
-// connectRequestTimeout is where in a connect request's frame the timeout stands.
-const connectRequestTimeout = 4 + 4 + 8
+// Where in a connect request's frame the newest zxid that the client has seen, and the timeout, stand.
+const (
+	connectRequestSeen    = 4 + 4
+	connectRequestTimeout = connectRequestSeen + 8
+)
 
 // connectRequestSize is the size of go-zookeeper's connect request with its length.
 const connectRequestSize = connectRequestTimeout + 4 + 8 + 4 + passwordSize

@@ -10,8 +10,7 @@ import (
 )
 
 const (
-	// A client that gets no session for so long, and for at least twice the timeout, though servers accept its connections,
-	// is replaced.
+	// A client that attempts no connection for so long, and for at least twice the timeout, hangs, and is replaced.
 	hopeless = 15 * time.Second
 	// How long a session that is given up may take to close before the next is made.
 	closePatience = time.Second
@@ -162,7 +161,8 @@ func (r *runner) look(n *round) (time.Duration, error) {
 	c.mu.Lock()
 	expired, giveUp, refusal, renewed := c.expired, c.giveUp, c.refusal, c.renewed
 	c.renewed = false
-	up, upSince, hopeSince, links, timeout := c.isUp, c.upSince, c.hopeSince, c.links, c.trust.timeout
+	up, upSince, links, timeout := c.isUp, c.upSince, c.links, c.trust.timeout
+	hopeSince, tried, forgetful := c.hopeSince, c.tried, c.forgetful
 	newest, proven := c.trust.newest()
 	c.mu.Unlock()
 
@@ -183,6 +183,9 @@ func (r *runner) look(n *round) (time.Duration, error) {
 	switch {
 	case expired:
 		r.s.expirations.Add(1)
+		if forgetful {
+			r.s.replaced.Add(1)
+		}
 		r.s.log.Warn("session expired", keySession, sessionID(c.id.Load()))
 		return 0, ErrSessionExpired
 	case giveUp != nil:
@@ -203,12 +206,15 @@ func (r *runner) look(n *round) (time.Duration, error) {
 	case up:
 	case c.id.Load() == 0:
 		return next, nil // there is no session yet to come back to
-	case now.mono-hopeSince.mono < limit:
-		return min(next, hopeSince.mono+limit-now.mono), nil
-	default:
+	case now.mono-tried.mono >= limit:
 		r.s.replaced.Add(1)
-		r.s.log.Error("client replaced, it can't come back", keySession, sessionID(c.id.Load()))
-		return 0, fmt.Errorf("%w: given up, no server took it for %v", ErrSessionExpired, limit)
+		r.s.log.Error("client replaced, it hangs", keySession, sessionID(c.id.Load()))
+		return 0, fmt.Errorf("%w: given up, no connection was attempted for %v", ErrSessionExpired, limit)
+	case now.mono-hopeSince.mono >= timeout:
+		c.forget()
+		return min(next, tried.mono+limit-now.mono), nil
+	default:
+		return min(next, tried.mono+limit-now.mono, hopeSince.mono+timeout-now.mono), nil
 	}
 	if links != n.links {
 		n.links, n.due = links, now

@@ -15,7 +15,7 @@ type Stats struct {
 	Expirations uint64
 	// Reconnects counts connections after the first of their ZooKeeper session.
 	Reconnects uint64
-	// Replaced counts clients given up because they could not come back.
+	// Replaced counts clients given up because they could not come back: the servers had lost their data, or the client hung.
 	Replaced uint64
 	// TrustLosses counts incarnations that ended because no proof came in time.
 	TrustLosses uint64
