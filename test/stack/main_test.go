@@ -3,9 +3,18 @@
 package stack_test
 
 import (
+	"os"
 	"testing"
 
+	gometrics "github.com/rcrowley/go-metrics"
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(serverEnv) != "" {
+		serve()
+		return
+	}
+	gometrics.UseNilMetrics = true // sarama's meters share a goroutine that never ends
+	goleak.VerifyTestMain(m)
+}
