@@ -1,7 +1,9 @@
 package attacks_test
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
@@ -31,23 +33,40 @@ func TestLostConnectReplyOnRealServers(t *testing.T) {
 	})
 	run := func(t *testing.T, off ...sabotage.Rule) *outcome {
 		s := newSite(t, groupOf(t), zk.Addrs()[:1])
-		generous, strict := s.links, proxy.To(t, zk.Addrs()[1:])
 		opts := options{off: off, session: session.Options{Timeout: timeout, MinSessionTimeout: least}}
 		mine := s.on("a", opts)
+		generous, strict := s.links["a"], proxy.To(t, zk.Addrs()[1:])
 		mine.servers = append(mine.servers, strict.Addrs()...)
+		connected := make(chan struct{}, 1)
+		mine.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, address)
+			if err == nil && address == strict.Addrs()[0] {
+				select {
+				case connected <- struct{}{}:
+				default:
+				}
+			}
+			return conn, err
+		}
 		strict.Refuse()
 		a := s.join("a", mine)
 		a.owns(expiry, "0")
 		b := s.member("b", opts)
 		s.within(expiry, "b has joined", func() bool { return b.journal.count(eventlog.Joined) == 1 })
-		wait.Pass(t, timeout/3) // for some proofs of life
 		if got := a.session.Timeout(); got != timeout {
 			t.Fatalf("granted %v", got)
 		}
+		proofs := s.proofs(generous)
+		for range 3 {
+			<-proofs
+		}
+		wait.Pass(t, 20*time.Millisecond) // for the answer
+		generous.Refuse()
+		wait.Pass(t, 2*realTick) // for the first server to report what it has heard: the session lives for the longer time then
 		strict.Heal()
 		strict.BlackHole(proxy.ToClient) // the server's answer does not come
-		generous["a"].Refuse()
-		wait.Pass(t, 300*time.Millisecond) // less than a handshake may take: no second try
+		<-connected
+		wait.Pass(t, 200*time.Millisecond) // for the request; less than a handshake may take, so there is no other
 		strict.Refuse()
 		b.owns(least+expiry, "0")
 		s.within(timeout+expiry, "a has stopped", func() bool { return a.journal.count(eventlog.Untrusted) > 0 })

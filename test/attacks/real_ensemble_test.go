@@ -112,16 +112,7 @@ func stopProcess(t *testing.T, e *proxy.Ensemble, name string, off ...sabotage.R
 	follower := e.FollowerIndex()
 	s := newSite(t, "still-"+name, slices.Delete(slices.Clone(e.Addrs()), follower, follower+1))
 	way := proxy.To(t, e.Addrs()[follower:follower+1])
-	proofs := make(chan int64, 1)
-	way.LoseReply(func(r proxy.Request) bool {
-		if r.Op == proxy.OpMulti && r.First == proxy.OpCheck {
-			select {
-			case proofs <- s.now():
-			default:
-			}
-		}
-		return false // it is only looked at
-	})
+	proofs := s.proofs(way)
 	a := &child{Group: s.name, Name: "a", Servers: way.Addrs(), Timeout: timeout, Off: off}
 	startChild(t, a)
 	s.within(expiry, "a owns", func() bool { return a.told(t, eventlog.Claimed) == 1 })

@@ -55,6 +55,21 @@ func (s *site) close() *outcome {
 	return s.end()
 }
 
+// proofs returns a channel of the moments at which proofs of life pass links; one is kept while nobody reads.
+func (s *site) proofs(links proxy.Links) <-chan int64 {
+	passed := make(chan int64, 1)
+	links.LoseReply(func(r proxy.Request) bool {
+		if r.Op == proxy.OpMulti && r.First == proxy.OpCheck {
+			select {
+			case passed <- s.now():
+			default:
+			}
+		}
+		return false // it is only looked at
+	})
+	return passed
+}
+
 // groupOf returns the name of a group for a test.
 func groupOf(t *testing.T) string {
 	return strings.Map(func(r rune) rune {
