@@ -13,6 +13,8 @@ TIMEOUT ?= 15m
 FUZZTIME ?= 30s
 COUNT ?= 10
 ROUNDS ?= 20
+MINUTES ?= 10
+SEED ?= 0
 
 # Packages whose tests start real servers, however far down they import them.
 SERVER_PACKAGES = $(shell go list -e -test -f '{{.ImportPath}} {{join .Deps " "}}' ./test/... \
@@ -47,6 +49,10 @@ test-unit: ## the tests that need no servers, in under 2 minutes
 .PHONY: soak
 soak: setup ## the tests on real servers, COUNT=10 times in random order
 	@go test -json -race -shuffle=on -count=$(COUNT) -timeout=0 -p=1 $(SERVER_PACKAGES) | go run ./test/cmd/results
+
+.PHONY: chaos
+chaos: setup ## random faults on real processes and servers, for MINUTES=10; SEED=… takes the same steps
+	@go test -json -race -run='^TestMix$$' -timeout=0 -count=1 ./test/chaos -minutes=$(MINUTES) -seed=$(SEED) | go run ./test/cmd/results
 
 .PHONY: setup
 setup: ## get what the tests need: servers, Python libraries, a C compiler

@@ -33,18 +33,26 @@ type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
+// operator returns one who is connected until the test ends.
 func (f *fleet) operator(zookeeper *servers.ZooKeeper) *operator {
 	f.t.Helper()
-	conn, events, err := zk.Connect(zookeeper.Addrs(), 10*time.Second, zk.WithLogger(silent{}))
+	o, done := f.visitor(zookeeper.Addrs())
+	f.t.Cleanup(done)
+	return o
+}
+
+// visitor returns one who is connected until done.
+func (f *fleet) visitor(addrs []string) (o *operator, done func()) {
+	f.t.Helper()
+	conn, events, err := zk.Connect(addrs, 10*time.Second, zk.WithLogger(silent{}))
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.t.Cleanup(func() {
+	return &operator{Conn: conn, f: f, root: "/kiel/groups/" + f.topic}, func() {
 		conn.Close()
 		for range events { // until its goroutines have ended
 		}
-	})
-	return &operator{Conn: conn, f: f, root: "/kiel/groups/" + f.topic}
+	}
 }
 
 func (o *operator) path(elements ...string) string {
@@ -54,38 +62,49 @@ func (o *operator) path(elements ...string) string {
 func (o *operator) partition(id int32) string { return fmt.Sprintf("%s:%d", o.f.topic, id) }
 
 // tree lists a znode and all below it, children first.
-func (o *operator) tree(of string) []string {
-	o.f.t.Helper()
+func (o *operator) tree(of string) ([]string, error) {
 	names, _, err := o.Children(of)
 	if err != nil {
-		o.f.t.Fatalf("%s: %v", of, err)
+		return nil, fmt.Errorf("children of %s: %w", of, err)
 	}
 	var list []string
 	for _, name := range names {
-		list = append(list, o.tree(of+"/"+name)...)
+		below, err := o.tree(of + "/" + name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, below...)
 	}
-	return append(list, of)
+	return append(list, of), nil
 }
 
 // remove deletes a znode and all below it, at once, and returns the time just before.
 func (o *operator) remove(of string) int64 {
 	o.f.t.Helper()
 	var at int64
-	wait.Until(o.f.t, settleLimit, func() bool {
-		var ops []any
-		for _, p := range o.tree(of) {
-			ops = append(ops, &zk.DeleteRequest{Path: p, Version: -1})
-		}
+	var err error
+	wait.Until(o.f.t, settleLimit, func() bool { // something may come or go just now
 		at = members.Monotonic()
-		_, err := o.Multi(ops...)
-		if err == nil {
-			o.f.fault("znode deleted")
-			return true
-		}
-		o.f.t.Logf("delete %s: %v", of, err) // something came or went just now
-		return false
-	}, func() string { return "delete " + of })
+		err = o.tryRemove(of)
+		return err == nil
+	}, func() string { return err.Error() })
 	return at
+}
+
+func (o *operator) tryRemove(of string) error {
+	paths, err := o.tree(of)
+	if err != nil {
+		return err
+	}
+	var ops []any
+	for _, p := range paths {
+		ops = append(ops, &zk.DeleteRequest{Path: p, Version: -1})
+	}
+	if _, err := o.Multi(ops...); err != nil {
+		return fmt.Errorf("delete %s: %w", of, err)
+	}
+	o.f.fault("znode deleted")
+	return nil
 }
 
 func (o *operator) get(of string) []byte {
@@ -164,7 +183,6 @@ func TestDeleted(t *testing.T) {
 
 	at := o.remove(o.path("epochs", o.partition(5)))
 	f.repaired("epoch", at, []int32{5}, func() bool { return f.claimedAfter(5, at) })
-	excuse([]int32{5}, at)
 
 	set := o.get(o.path("partitions"))
 	at = o.remove(o.path("partitions"))

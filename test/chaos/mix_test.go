@@ -1,0 +1,455 @@
+package chaos_test
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kielgo/kiel/internal/eventlog"
+	"github.com/kielgo/kiel/test/members"
+	"github.com/kielgo/kiel/test/proxy"
+	"github.com/kielgo/kiel/test/servers"
+	"github.com/kielgo/kiel/test/wait"
+)
+
+var (
+	minutes = flag.Float64("minutes", 3, "how long the random mix of faults goes on")
+	seed    = flag.Uint64("seed", 0, "of the random mix; 0 takes one from the clock")
+)
+
+const (
+	mixLeast, mixMost = 2, 5 // members
+	mixAtOnce         = 2    // faults that last
+
+	// quietBound is how long all may take to be owned once everything works again: T and a tick for what has crashed, the
+	// back-off of a member that has not reached a server for long, and room for a busy machine.
+	quietBound = timeout + tick + 6*time.Second
+	calm       = 5 * time.Second // in which nothing may happen after that
+)
+
+// mix injects faults at random, of which some last for a while.
+type mix struct {
+	*fleet
+
+	rng     *rand.Rand
+	zk      *proxy.Ensemble
+	thieves map[*member]*thief // and their links
+	lasting []lasting
+	leaving []*member // asked to leave; they can't be told to do so properly while something is broken
+	started time.Time
+	names   int
+}
+
+// lasting is a fault that is to be ended.
+type lasting struct {
+	what  string
+	until time.Time
+	end   func() bool // false: it can't be ended just now
+}
+
+// sure is the end of what can always be ended.
+func sure(end func()) func() bool { return func() bool { end(); return true } }
+
+// step breaks something: it says what, how to end it, if it lasts, and whether it could.
+type step func(x *mix) (what string, end func() bool, ok bool)
+
+// steps are what may happen; what is listed twice happens twice as often.
+func (x *mix) steps() []step {
+	return []step{
+		(*mix).kill, (*mix).kill, (*mix).leave, (*mix).join, (*mix).join, (*mix).freeze, (*mix).freeze,
+		(*mix).killServer, (*mix).killServer, (*mix).killAllServers, (*mix).freezeServer, (*mix).restartServer,
+		(*mix).blackHole, (*mix).blackHole, (*mix).cut, (*mix).refuse, (*mix).slow, (*mix).loseReply, (*mix).silence,
+		(*mix).cutFollower, (*mix).cutLeader,
+		(*mix).closeSession, (*mix).deleteZnode, (*mix).garbage,
+	}
+}
+
+// pick returns one of the members that work.
+func (x *mix) pick() *member {
+	working := x.working()
+	return working[x.rng.IntN(len(working))]
+}
+
+// few says whether there are so few members that none may be taken away.
+func (x *mix) few() bool { return len(x.working()) <= mixLeast }
+
+// between returns a random duration.
+func (x *mix) between(from, to time.Duration) time.Duration {
+	return from + time.Duration(x.rng.Int64N(int64(to-from)))
+}
+
+// broken says whether a fault of the servers, or between them, goes on: only one does at a time.
+func (x *mix) broken() bool {
+	return slices.ContainsFunc(x.lasting, func(l lasting) bool { return strings.HasPrefix(l.what, "server") })
+}
+
+func (x *mix) join() (string, func() bool, bool) {
+	if len(x.working()) >= mixMost {
+		return "", nil, false
+	}
+	links := proxy.To(x.t, x.zk.Addrs())
+	m := x.start(fmt.Sprintf("m%d", x.names), via(strings.Join(links.Addrs(), ",")))
+	x.names++
+	x.thieves[m] = &thief{f: x.fleet, links: links, ended: map[int64]bool{}}
+	return "join " + m.Name, nil, true
+}
+
+func (x *mix) kill() (string, func() bool, bool) {
+	if x.few() {
+		return "", nil, false
+	}
+	m := x.pick()
+	m.Kill()
+	return "kill " + m.Name, nil, true
+}
+
+func (x *mix) leave() (string, func() bool, bool) {
+	if x.few() {
+		return "", nil, false
+	}
+	m := x.pick()
+	m.Terminate()
+	m.over = true
+	x.leaving = append(x.leaving, m)
+	return "stop " + m.Name, nil, true
+}
+
+func (x *mix) freeze() (string, func() bool, bool) {
+	if x.few() {
+		return "", nil, false
+	}
+	m := x.pick()
+	m.Pause()
+	return "freeze " + m.Name, sure(func() { m.Resume() }), true
+}
+
+// server returns one of the servers, more often than not the leader.
+func (x *mix) server() (*servers.ZooKeeperNode, string) {
+	if leader := x.zk.Leader(); leader != nil && x.rng.IntN(2) == 0 {
+		return leader, "leader"
+	}
+	i := x.rng.IntN(len(x.zk.Nodes()))
+	return x.zk.Nodes()[i], fmt.Sprintf("number %d", i+1)
+}
+
+func (x *mix) killServer() (string, func() bool, bool) {
+	if x.broken() {
+		return "", nil, false
+	}
+	n, who := x.server()
+	x.fault("kill -9 of a server")
+	n.Kill()
+	return "server kill " + who, sure(n.Start), true
+}
+
+func (x *mix) restartServer() (string, func() bool, bool) {
+	if x.broken() {
+		return "", nil, false
+	}
+	n, who := x.server()
+	x.fault("restart of a server")
+	n.Stop()
+	n.Start()
+	return "restart server " + who, nil, true
+}
+
+func (x *mix) freezeServer() (string, func() bool, bool) {
+	if x.broken() {
+		return "", nil, false
+	}
+	n, who := x.server()
+	x.fault("SIGSTOP of a server")
+	n.Pause()
+	return "server freeze " + who, sure(n.Resume), true
+}
+
+func (x *mix) killAllServers() (string, func() bool, bool) {
+	if x.broken() {
+		return "", nil, false
+	}
+	nodes := x.zk.Nodes()
+	x.rng.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
+	nodes = nodes[:2+x.rng.IntN(2)]
+	x.fault("quorum away")
+	for _, n := range nodes {
+		n.Kill()
+	}
+	return fmt.Sprintf("server kill %d of 3", len(nodes)), sure(func() {
+		for _, n := range nodes {
+			n.Start()
+		}
+	}), true
+}
+
+func (x *mix) cutFollower() (string, func() bool, bool) {
+	leader := x.zk.Leader()
+	if x.broken() || leader == nil {
+		return "", nil, false
+	}
+	i := slices.IndexFunc(x.zk.Nodes(), func(n *servers.ZooKeeperNode) bool { return n != leader })
+	x.fault("follower cut off")
+	x.zk.CutFollower(i)
+	return fmt.Sprintf("server cut follower %d", i+1), sure(x.zk.Heal), true
+}
+
+func (x *mix) cutLeader() (string, func() bool, bool) {
+	if x.broken() || x.zk.Leader() == nil {
+		return "", nil, false
+	}
+	x.fault("leader cut off on one side")
+	i := x.zk.CutLeaderOneSide()
+	return fmt.Sprintf("server cut leader %d", i+1), sure(x.zk.Heal), true
+}
+
+// network breaks a member's links until it is healed, unless they are broken already.
+func (x *mix) network(what string, do func(proxy.Links)) (string, func() bool, bool) {
+	m := x.pick()
+	if slices.ContainsFunc(x.lasting, func(l lasting) bool { return strings.HasSuffix(l.what, " of "+m.Name) }) {
+		return "", nil, false
+	}
+	links := x.thieves[m].links
+	x.fault(what)
+	do(links)
+	return what + " of " + m.Name, sure(links.Heal), true
+}
+
+func (x *mix) blackHole() (string, func() bool, bool) {
+	way := []proxy.Direction{proxy.ToServer, proxy.ToClient, proxy.Both}[x.rng.IntN(3)]
+	return x.network("black hole", func(ls proxy.Links) { ls.BlackHole(way) })
+}
+
+func (x *mix) refuse() (string, func() bool, bool) { return x.network("refusal", proxy.Links.Refuse) }
+
+func (x *mix) silence() (string, func() bool, bool) {
+	return x.network("silence", func(ls proxy.Links) { ls.Silence(); ls.Cut() })
+}
+
+func (x *mix) slow() (string, func() bool, bool) {
+	latency := x.between(50*time.Millisecond, 600*time.Millisecond)
+	return x.network("slowness", func(ls proxy.Links) {
+		ls.Slow(proxy.Both, proxy.Speed{Latency: latency / 2, Jitter: latency})
+	})
+}
+
+func (x *mix) cut() (string, func() bool, bool) {
+	what, _, ok := x.network("cut", proxy.Links.Cut)
+	return what, nil, ok
+}
+
+func (x *mix) loseReply() (string, func() bool, bool) {
+	what, _, ok := x.network("lost reply", func(ls proxy.Links) {
+		ls.LoseReply(func(r proxy.Request) bool {
+			return r.Op == proxy.OpMulti && r.First != proxy.OpCheck || r.Op == proxy.OpCreate
+		})
+	})
+	return what, nil, ok
+}
+
+// closeSession ends a member's session behind its back; what it held may have two owners for a moment.
+func (x *mix) closeSession() (string, func() bool, bool) {
+	leader := x.zk.Leader()
+	if x.broken() || leader == nil || len(x.lasting) > 0 {
+		return "", nil, false
+	}
+	m := x.pick()
+	th := x.thieves[m]
+	th.addr = leader.Addr()
+	if !slices.ContainsFunc(th.links, func(l *proxy.Link) bool { id := l.Session().ID; return id != 0 && !th.ended[id] }) {
+		return "", nil, false
+	}
+	th.closeNext()
+	return "close the session of " + m.Name, nil, true
+}
+
+// operate lets an operator do something, if there are servers that answer. His client is a stock one, which would hang
+// for a minute in a server that does not.
+func (x *mix) operate(do func(*operator) error) bool {
+	leader := x.zk.Leader()
+	if x.broken() || leader == nil {
+		return false
+	}
+	o, done := x.visitor([]string{leader.Addr()})
+	defer done()
+	return do(o) == nil
+}
+
+// deleteZnode does what an operator should not.
+func (x *mix) deleteZnode() (what string, end func() bool, ok bool) {
+	ok = x.operate(func(o *operator) error {
+		id := int32(x.rng.IntN(x.opts.partitions))
+		path := []string{
+			o.path("owners", o.partition(id)), o.path("epochs", o.partition(id)),
+			o.path("members", x.pick().Name), o.path("partitions"),
+		}[x.rng.IntN(4)]
+		at := members.Monotonic()
+		if err := o.tryRemove(path); err != nil {
+			return err // it is not there just now
+		}
+		if strings.Contains(path, "/owners/") { // the partition is free at once
+			x.exemptOverlap(id, at, at+int64(x.opts.timeout))
+		}
+		what = "delete " + path
+		return nil
+	})
+	return what, nil, ok
+}
+
+// garbage overwrites the set, until it is repaired.
+func (x *mix) garbage() (what string, end func() bool, ok bool) {
+	var set []byte
+	write := func(data []byte) func(*operator) error {
+		return func(o *operator) error {
+			_, err := o.Set(o.path("partitions"), data, -1)
+			return err
+		}
+	}
+	ok = x.operate(func(o *operator) (err error) {
+		if set, _, err = o.Get(o.path("partitions")); err != nil {
+			return err
+		}
+		if !json.Valid(set) || len(set) < 10 {
+			return errors.New("there is no set to spoil")
+		}
+		x.fault("garbage in the set")
+		return write([]byte(`["half`))(o)
+	})
+	return "garbage in the set", func() bool { return x.operate(write(set)) }, ok
+}
+
+// run injects faults until time is up.
+func (x *mix) run(d time.Duration) {
+	x.started = time.Now()
+	pause := d / 4
+	for rest := x.started.Add(pause); time.Since(x.started) < d; {
+		x.expire(time.Now())
+		x.alive()
+		if time.Now().After(rest) {
+			x.quiet()
+			rest = time.Now().Add(pause)
+		}
+		steps := x.steps()
+		what, end, ok := steps[x.rng.IntN(len(steps))](x)
+		if !ok {
+			continue
+		}
+		until := x.between(timeout/4, 2*timeout)
+		x.say("%s", what)
+		if end != nil {
+			x.lasting = append(x.lasting, lasting{what: what, until: time.Now().Add(until), end: end})
+		}
+		for wait.Pass(x.t, x.between(200*time.Millisecond, 1500*time.Millisecond)); len(x.lasting) > mixAtOnce; {
+			x.expire(time.Now())
+			wait.Pass(x.t, 50*time.Millisecond)
+		}
+	}
+	x.quiet()
+}
+
+func (x *mix) say(format string, args ...any) {
+	x.t.Logf("%6.2f %s", time.Since(x.started).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// expire ends the faults whose time has come.
+func (x *mix) expire(now time.Time) {
+	x.lasting = slices.DeleteFunc(x.lasting, func(l lasting) bool {
+		if now.Before(l.until) || !l.end() {
+			return false
+		}
+		x.say("end of: %s", l.what)
+		return true
+	})
+}
+
+// alive says that nobody has ended who was not asked to.
+func (x *mix) alive() {
+	for _, m := range x.working() {
+		select {
+		case <-m.Done():
+			x.t.Fatalf("%s has ended: %v\n%s", m.Name, m.Wait(), m.Log())
+		default:
+		}
+	}
+}
+
+// quiet ends all faults. Then everything must be owned soon, and after that nothing must happen.
+func (x *mix) quiet() {
+	x.t.Helper()
+	wait.Until(x.t, settleLimit, func() bool {
+		x.expire(time.Now().Add(time.Hour))
+		return len(x.lasting) == 0
+	}, func() string { return fmt.Sprintf("end of %v", x.lasting) })
+	for _, links := range x.thieves {
+		links.links.Heal() // what waits for a reply to lose
+	}
+	wait.Until(x.t, settleLimit, func() bool {
+		return !slices.ContainsFunc(x.zk.Nodes(), func(n *servers.ZooKeeperNode) bool { return n.Mode() == "" })
+	}, func() string { return "all servers serve" })
+	x.left()
+	x.say("faults off")
+	r := x.measure(fmt.Sprintf("quiet-after-%.0fs", time.Since(x.started).Seconds()), func() {})
+	if r.owned > quietBound {
+		x.t.Errorf("all was owned %v after the faults, want %v at most", r.owned, quietBound)
+	}
+	x.alive()
+	at := members.Monotonic()
+	wait.Pass(x.t, calm)
+	x.read()
+	for _, m := range x.working() {
+		if n := m.rebalances(at) + m.countAfter(at, eventlog.Untrusted) + m.countAfter(at, eventlog.Lost); n > 0 {
+			x.t.Errorf("%s: %d rebalances and losses while nothing happens", m.Name, n)
+		}
+	}
+	x.say("all is owned after %v, and nothing happened since", ms(r.owned))
+}
+
+// left waits for those who were asked to leave. Who could not do so properly ends with an error; nobody panics.
+func (x *mix) left() {
+	x.t.Helper()
+	for _, m := range x.leaving {
+		select {
+		case <-m.Done():
+		case <-time.After(stopBound):
+			x.t.Fatalf("%s does not leave:\n%s", m.Name, m.Log())
+		}
+		var exit *exec.ExitError
+		if err := m.Wait(); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) {
+			x.t.Errorf("%s left with %v:\n%s", m.Name, err, m.Log())
+		}
+	}
+	x.leaving = nil
+}
+
+// Scenario 28: all kinds of faults, at random.
+func TestMix(t *testing.T) {
+	t.Parallel()
+	number := *seed
+	if number == 0 {
+		number = uint64(time.Now().UnixNano())
+	}
+	t.Attr("seed", fmt.Sprint(number))
+	zk := proxy.StartEnsemble(t, servers.ZooKeeperOptions{TickTime: tick})
+	x := &mix{
+		fleet: newFleet(t, options{zookeeper: strings.Join(zk.Addrs(), ",")}),
+		rng:   rand.New(rand.NewPCG(number, 0)), zk: zk, thieves: map[*member]*thief{},
+	}
+	x.started = time.Now()
+	for range 3 {
+		x.join()
+	}
+	x.settle()
+	x.run(time.Duration(*minutes * float64(time.Minute)))
+	report := x.finish()
+	t.Attr("exempt-overlaps", fmt.Sprint(report.Exempted))
+	t.Attr("processes", fmt.Sprint(len(x.all)))
+	causes := slices.Sorted(maps.Keys(report.Repeated))
+	t.Attr("read-again-after", fmt.Sprint(causes))
+	repeatedOnlyAfter(t, report, "killed", eventlog.Untrusted, eventlog.Lost)
+}
