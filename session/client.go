@@ -58,7 +58,7 @@ type client struct {
 	isUp      bool
 	upSince   instant
 	hopeSince instant // while not up: when there was last reason to hope that the client will come back
-	tried     instant // when a connection was last attempted
+	tried     instant // while not up: when a connection was last attempted, or the last one lost
 	forgetful bool    // not to say any more what we have seen
 	links     uint64  // how many times the connection came up
 	expired   bool
@@ -343,6 +343,7 @@ func (c *client) linkDown(n *netConn, err error) {
 	if wasUp {
 		c.isUp = false
 		c.hopeSince = c.s.now()
+		c.tried = c.hopeSince
 		if !c.off.Off(sabotage.ClientPerSession) {
 			c.up = make(chan struct{})
 		}

@@ -197,6 +197,7 @@ func TestOutages(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				m := w.start("a", nil)
 				inc := m.incarnation()
+				time.Sleep(time.Minute) // of peace
 				c.fault(w)
 				time.Sleep(c.length)
 				if inc.Trusted() {
