@@ -50,6 +50,7 @@
 // # What it does not
 //
 //   - TTL znodes: refused, as by a server without extendedTypesEnabled. Reconfiguration: refused likewise. Quotas: none.
+//   - what makes a real server stumble, and no client sends: null paths, writes in a multiRead, deleteContainer
 //   - TLS and x509 (give Serve a tls.Listener for TLS alone), SASL, four-letter words, the admin server, read-only mode,
 //     local sessions, maxClientCnxns
 //   - ensembles: one server may serve several listeners, which share one state; [Server.Isolate] cuts one of them off, and
