@@ -93,7 +93,7 @@ func init() {
 		"delete epochs":  {weight: 1, do: at(func(w *world, _ step) { w.delete(groupPath + "/epochs") }), drill: &drill{bound: seconds(1)}},
 		"delete group":   {weight: 1, do: at(func(w *world, _ step) { w.deleteClaims("/kiel") }), drill: &drill{bound: seconds(1)}},
 		"garbage":        {weight: 2, from: .2, to: 2, do: garbage, drill: &drill{bound: seconds(1), fromEnd: true, keeps: true}},
-		"shrink set":     {weight: 1, from: .2, to: 2, do: shrink},
+		"shrink set":     {weight: 1, from: .2, to: 2, do: shrinkSet},
 
 		// Kafka.
 		"slow kafka":   {weight: 2, from: .3, to: 3, delay: .3, do: slowKafka},
@@ -466,6 +466,27 @@ func stuckHandler(w *world, s step) (func(), bool) {
 	}, true
 }
 
+// stuckAtJoin has the handlers of a member not return, and another member join.
+func stuckAtJoin(w *world, s step) (func(), bool) {
+	if !slices.Contains(w.wanted, false) {
+		return nil, false
+	}
+	p := w.choose(s.Member)
+	if p == nil {
+		return nil, false
+	}
+	free, ok := w.hold("handlers of " + p.id)
+	if !ok {
+		return nil, false
+	}
+	p.stick()
+	join(w, s)
+	return func() {
+		free()
+		p.unstick()
+	}, true
+}
+
 // double starts a second process with the name of one that lives.
 func double(w *world, s step) (func(), bool) {
 	p := w.choose(s.Member)
@@ -571,8 +592,8 @@ func garbage(w *world, s step) (func(), bool) {
 	}, true
 }
 
-// shrink takes a partition out of the set, and puts it back.
-func shrink(w *world, s step) (func(), bool) {
+// shrinkSet takes a partition out of the set, and puts it back.
+func shrinkSet(w *world, s step) (func(), bool) {
 	p := w.choose(s.Member)
 	if p == nil {
 		return nil, false
@@ -653,30 +674,42 @@ func lateCommits(w *world, _ step) (func(), bool) {
 
 // Bounds of drills.
 
-func seconds(s float64) func(w *world) time.Duration {
-	return func(*world) time.Duration { return time.Duration(s * float64(time.Second)) }
+func seconds(s float64) func(w *world, s step) time.Duration {
+	return func(*world, step) time.Duration { return time.Duration(s * float64(time.Second)) }
 }
 
 // expiry is how long the partitions of a crashed member may be without an owner.
-func expiry(w *world) time.Duration { return w.plan.Timeout + w.plan.Tick + time.Second }
+func expiry(w *world, _ step) time.Duration { return w.plan.Timeout + w.plan.Tick + time.Second }
 
 // rebuilt is how long it may take until all is well after the servers have lost their data.
-func rebuilt(w *world) time.Duration { return max(2*w.plan.Timeout, 15*time.Second) + 2*time.Second }
+func rebuilt(w *world, _ step) time.Duration {
+	return max(2*w.plan.Timeout, 15*time.Second) + 2*time.Second
+}
+
+// stuckBound is how long a partition may be held up by a handler that does not return.
+func stuckBound(*world, step) time.Duration { return rebalanceTimeout + time.Second }
 
 // reconnect is how long it may take after the servers are back: a handshake that hangs, a proof that counts from too long
-// ago to begin with, and a back-off.
-func reconnect(w *world) time.Duration { return w.plan.Timeout/4 + w.plan.Timeout/6 + 3*time.Second }
+// ago to begin with, and a back-off. After more than twice the session timeout the client may have been replaced; what its
+// old session holds stands until that expires.
+func reconnect(w *world, s step) time.Duration {
+	d := w.plan.Timeout/4 + w.plan.Timeout/6 + 3*time.Second
+	if s.For >= max(2*w.plan.Timeout, 15*time.Second) {
+		d += expiry(w, s)
+	}
+	return d
+}
 
 // rejoin is how long it may take after a member is back whose session has expired.
-func rejoin(w *world) time.Duration { return reconnect(w) }
+func rejoin(w *world, s step) time.Duration { return reconnect(w, s) }
 
 // drill is what a fault may do at most when it comes alone.
 type drill struct {
-	bound      func(w *world) time.Duration // until all is well
-	fromEnd    bool                         // counted from the fault's end, not from its beginning
-	still      bool                         // nothing may change at all
-	keeps      bool                         // no claim may change while it lasts
-	rebalances int                          // at most so many for each member; 0 = any number
+	bound      func(w *world, s step) time.Duration // until all is well
+	fromEnd    bool                                 // counted from the fault's end, not from its beginning
+	still      bool                                 // nothing may change at all
+	keeps      bool                                 // no claim may change while it lasts
+	rebalances int                                  // at most so many for each member; 0 = any number
 }
 
 // drill injects one fault and checks its bounds.
@@ -711,11 +744,11 @@ func (w *world) drill(s step) bool {
 			w.mon.Violate("L4", "%s: claims have changed\nbefore %s\nafter  %s", name, claims, w.claims())
 		}
 		end()
-		if !ok || !w.recovers(name, d.bound(w)) {
+		if !ok || !w.recovers(name, d.bound(w, s)) {
 			return false
 		}
 	default:
-		ok := w.recovers(name, d.bound(w))
+		ok := w.recovers(name, d.bound(w, s))
 		if ok {
 			ok = w.rest(s.For)
 		}

@@ -139,6 +139,8 @@ func (h *handling) message() error {
 		return nil
 	}
 	if !h.c.Trusted() && !p.w.lax.trust {
+		p.w.cov.hit("no trust when a message was to be processed")
+		<-h.ctx.Done() // it is about to be told
 		return nil
 	}
 	how := asks

@@ -62,7 +62,7 @@ func newKafka(mon *monitor, seed uint64, parts int) *kafka {
 // Messages come slowly while nothing happens, so that virtual days are cheap.
 const (
 	calmPace = 2 * time.Minute
-	busyPace = 300 * time.Millisecond
+	busyPace = 700 * time.Millisecond
 )
 
 // produce appends to all partitions until ctx ends.

@@ -1,9 +1,26 @@
 package sim_test
 
 import (
+	"os"
+	"runtime/debug"
 	"testing"
 
+	gometrics "github.com/rcrowley/go-metrics"
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// A bubble's garbage is small and comes fast.
+	debug.SetGCPercent(800)
+	debug.SetMemoryLimit(1 << 30)
+	// sarama's meters share a goroutine that never ends, inside of a bubble too.
+	gometrics.UseNilMetrics = true
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			os.Stderr.WriteString("goleak: " + err.Error() + "\n")
+			code = 1
+		}
+	}
+	os.Exit(code)
+}

@@ -113,18 +113,24 @@ func (p *plan) length() time.Duration {
 	return d
 }
 
-// newPlan makes the plan of a seed, for that much virtual time.
+// newPlan makes the plan of a seed. Two thirds of the seeds are days: hours of calm between the bursts, and long session
+// timeouts, for those make an hour of calm cheap. The others have short timeouts, little calm, and last a quarter of that.
 func newPlan(seed uint64, length time.Duration, members int) *plan {
 	r := rand.New(rand.NewPCG(seed, 0x6b69656c))
 	p := &plan{Seed: seed, Func: []string{"roundrobin", "range"}[r.IntN(2)]}
-	p.Timeout = []time.Duration{10, 20, 30, 40, 40, 60}[r.IntN(6)] * time.Second
+	timeouts, least, most := []time.Duration{40, 60, 60}, 30*time.Minute, 3*time.Hour
+	if seed%3 == 0 {
+		timeouts, least, most = []time.Duration{6, 10, 15, 20, 30}, 2*time.Minute, 30*time.Minute
+		length /= 4
+	}
+	p.Timeout = timeouts[r.IntN(len(timeouts))] * time.Second
 	p.Tick = p.Timeout / time.Duration(3+r.IntN(6))
 	p.Members = max(members, 3)
 	p.Slots = p.Members + 1 + r.IntN(3)
-	p.Partitions = 4 + r.IntN(9)
+	p.Partitions = 3 + r.IntN(7)
 	var drills []string
 	for len(p.Phases) == 0 || p.length() < length {
-		ph := phase{Idle: between(r, 20*time.Minute, 3*time.Hour)}
+		ph := phase{Idle: between(r, least, most)}
 		if ph.Drill = r.IntN(3) == 0; ph.Drill {
 			if len(drills) == 0 {
 				for _, kind := range kinds() {

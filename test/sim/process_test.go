@@ -24,7 +24,8 @@ type process struct {
 	slot   int
 	name   string
 	id     string // name and number: no two are alike
-	double bool   // another process of this name is meant to be at work
+	life   *life
+	double bool // another process of this name is meant to be at work
 	client *zktest.Client
 	ses    *session.Session
 	alloc  *allocator.PartitionAllocator
@@ -84,6 +85,8 @@ func (w *world) start(slot int, double bool) *process {
 		done: make(chan struct{}), gone: make(chan struct{}), dead: make(chan struct{}),
 		reg: prometheus.NewRegistry(),
 	}
+	p.life = &life{id: p.id, name: name, began: time.Now()}
+	w.lives = append(w.lives, p.life)
 	p.client = w.nw.Client(p.id)
 	w.mon.Note("%s starts", p.id)
 	log := slog.New(counting{p: p})
@@ -181,6 +184,7 @@ func (p *process) kill(silent bool) {
 	}
 	p.killed = true
 	p.mu.Unlock()
+	p.life.end = time.Now()
 	p.w.mon.dies(p)
 	close(p.dead)
 	if silent {

@@ -107,6 +107,15 @@ func TestDays(t *testing.T) {
 		slices.Sort(all)
 		attr(strings.ReplaceAll(name, " ", "_"), "n %d, median %v, max %v", len(all), all[len(all)/2], all[len(all)-1])
 	}
+	reached := 0
+	for _, what := range required() {
+		if sum.cov.of(what) > 0 {
+			reached++
+		} else if *flagDays >= 20 {
+			t.Errorf("not reached: %s", what)
+		}
+	}
+	attr("branches_reached", "%d of %d", reached, len(required()))
 	if testing.Verbose() {
 		t.Logf("reached:\n%v", sum.cov)
 	}
@@ -136,14 +145,6 @@ func replay(t *testing.T) {
 	}
 	if *flagTries > 1 {
 		t.Logf("%d of %d failed", failed, *flagTries)
-	}
-}
-
-// report prints a failure.
-func report(t *testing.T, res *result, _ manners) {
-	t.Errorf("%s\n%s", res.plan.until(res.phase), res.tail)
-	for _, v := range res.violations {
-		t.Errorf("seed %d: %v", res.plan.Seed, v)
 	}
 }
 

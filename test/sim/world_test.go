@@ -34,6 +34,7 @@ type manners struct {
 	trust      bool // handlers don't ask for trust
 	commitLate bool // handlers commit after they have returned
 	rules      []sabotage.Rule
+	ignores    string // an invariant of which nothing is expected then
 }
 
 // result is what came of a run.
@@ -67,6 +68,7 @@ type world struct {
 
 	started int
 	all     []*process // ever started and not buried
+	lives   []*life    // of all that were ever started
 	slots   []*process // by slot: whose member it is; nil when it left
 	wanted  []bool     // by slot: there should be a process
 	doubles []*process
@@ -98,6 +100,7 @@ func newWorld(p *plan, lax manners, res *result) *world {
 		slots: make([]*process, p.Slots), wanted: make([]bool, p.Slots), busy: map[string]bool{}, woken: make(chan struct{}, 1),
 	}
 	w.mon = newMonitor(p.Partitions, p.Timeout*5/6, res.cov)
+	w.mon.ignores = lax.ignores
 	w.kafka = newKafka(w.mon, p.Seed, p.Partitions)
 	w.hook = newHook(w)
 	w.srv.SetHook(w.hook.on)
@@ -219,6 +222,12 @@ func (w *world) rest(d time.Duration) bool {
 	}
 }
 
+// life is when a process began and ended.
+type life struct {
+	id, name   string
+	began, end time.Time // zero end: it lives
+}
+
 // undo is the end of a fault.
 type undo struct {
 	at   time.Time
@@ -309,6 +318,11 @@ func (w *world) live() []*process {
 
 // supervise buries processes that have ended, and starts members again that should be there.
 func (w *world) supervise() {
+	for _, p := range w.all {
+		if p.life.end.IsZero() && (p.hasEnded() || p.isDead()) {
+			p.life.end = time.Now()
+		}
+	}
 	w.all = slices.DeleteFunc(w.all, func(p *process) bool {
 		select {
 		case <-p.gone:
@@ -353,10 +367,10 @@ func (w *world) ended(p *process) {
 	}
 }
 
-// rivalled says whether another process of the same name lives, or did a moment ago.
+// rivalled says whether another process of the same name was at work while this one was.
 func (w *world) rivalled(p *process) bool {
-	for _, other := range w.all {
-		if other != p && other.name == p.name {
+	for _, other := range w.lives {
+		if other.id != p.id && other.name == p.name && (other.end.IsZero() || other.end.After(p.life.began)) {
 			return true
 		}
 	}

@@ -1,0 +1,74 @@
+package sim_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kielgo/kiel/internal/sabotage"
+)
+
+// What the library and the handlers must do, and what is found when they don't. That proves that the simulation bites.
+func TestControls(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		lax   manners
+		seeds int      // in so many it must be found
+		finds []string // these invariants, one of them
+	}{
+		{"no claims", manners{rules: []sabotage.Rule{sabotage.Claims}, ignores: "S2"}, 3, []string{"S1"}},
+		{"commit after release", manners{commitLate: true}, 3, []string{"S4"}},
+		{"trust not asked for", manners{trust: true}, 10, []string{"S1", "S4"}},
+	} {
+		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			for seed := 3; seed <= 3*c.seeds; seed += 3 { // those with little calm
+				p := newPlan(uint64(seed), 8*time.Hour, 3)
+				res := simulate(t, p, c.lax)
+				if len(res.violations) == 0 {
+					continue
+				}
+				if v := res.violations[0]; !slices.Contains(c.finds, v.invariant) {
+					t.Fatalf("found %v, not %v", v, c.finds)
+				}
+				t.Attr("found", fmt.Sprintf("seed %d, after %d faults", seed, res.faults))
+				return
+			}
+			t.Errorf("nothing found in %d seeds", c.seeds)
+		})
+	}
+}
+
+// A failing plan gets shorter, and still fails.
+func TestShrink(t *testing.T) {
+	lax := manners{commitLate: true}
+	p := newPlan(3, 8*time.Hour, 3)
+	res := simulate(t, p, lax)
+	if len(res.violations) == 0 {
+		t.Fatal("it does not fail")
+	}
+	all := p.ids(res.phase)
+	few := shrink(t, p, all, lax)
+	if len(few) > max(1, len(all)/2) {
+		t.Errorf("%d of %d steps are left: %v", len(few), len(all), few)
+	}
+	if failed, tried := rate(t, p.only(few), lax); failed == 0 {
+		t.Errorf("what is left fails in none of %d runs", tried)
+	}
+	if got := fmt.Sprint(parseIDs(t, strings.Trim(strings.ReplaceAll(fmt.Sprint(few), " ", ","), "[]"))); got != fmt.Sprint(few) {
+		t.Errorf("flag -keep reads %v as %v", few, got)
+	}
+	t.Attr("steps", fmt.Sprintf("%d of %d", len(few), len(all)))
+}
+
+// The same seed makes the same plan, another seed another.
+func TestPlansAreSeeded(t *testing.T) {
+	if a, b := planOf(5).String(), planOf(5).String(); a != b {
+		t.Errorf("seed 5 is both\n%s\n%s", a, b)
+	}
+	if planOf(5).String() == planOf(6).String() {
+		t.Error("seeds 5 and 6 are alike")
+	}
+}
