@@ -206,11 +206,15 @@ func (p *parser) count(size int) int {
 }
 
 func (p *parser) multi() {
-	for !p.failed {
+	for n := 0; !p.failed; n++ {
 		op := p.int32()
 		done := p.skip(1)
 		p.int32() // error, also in the result
-		if p.failed || done[0] != 0 {
+		if p.failed {
+			return
+		}
+		if done[0] != 0 {
+			p.failed = n == 0 // nobody asks for nothing, and no result is no proof of anything
 			return
 		}
 		switch op {

@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +129,7 @@ func TestCheckReply(t *testing.T) {
 		"multi":                         {opMulti, cat(multi(opCreate, 0), text, multi(opSetData, 0), stat, multi(opCheck, 0), multi(-1, 1)), false},
 		"multi error":                   {opMulti, cat(multi(opError, 0), be32(-101), multi(-1, 1)), false},
 		"multi empty":                   {opMulti, nil, true},
+		"multi with no result":          {opMulti, multi(-1, 1), true},
 		"multi cut in the header":       {opMulti, be32(opCheck), true}, // panics go-zookeeper
 		"multi cut after the flag":      {opMulti, cat(be32(opCheck), []byte{0}), true},
 		"multi without its end":         {opMulti, multi(opCheck, 0), true},
@@ -144,6 +147,95 @@ func TestCheckReply(t *testing.T) {
 	if err := checkEvent(be32(1, 3)); !errors.Is(err, errFrame) {
 		t.Errorf("event without a path: %v", err)
 	}
+}
+
+// scripted is a connection from which bytes are read.
+type scripted struct {
+	net.Conn
+	in     io.Reader
+	closed bool
+}
+
+func (c *scripted) Read(b []byte) (int, error) { return c.in.Read(b) }
+func (*scripted) Write(b []byte) (int, error)  { return len(b), nil }
+func (*scripted) SetDeadline(time.Time) error  { return nil }
+func (c *scripted) Close() error               { c.closed = true; return nil }
+func (*scripted) RemoteAddr() net.Addr         { return nil }
+func newSession(tb testing.TB, auth []Auth) *Session {
+	tb.Helper()
+	s, err := New([]string{"zk"}, Options{Auth: auth})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+// FuzzConnectReply plays a hostile server from the first byte on: after the connect request all that it says is read as
+// go-zookeeper would read it. Nothing may panic or take memory by lengths that are only claimed; what is handed on must be
+// what go-zookeeper can decode; the first frame that is not ends the connection.
+func FuzzConnectReply(f *testing.F) {
+	good := append(be32(36), connectBody(6000, 7, 16)...)
+	f.Add(good, int64(0), false)
+	f.Add(append(append(be32(37), connectBody(6000, 7, 16)...), 1), int64(7), false)
+	f.Add(append(be32(36), connectBody(0, 0, 16)...), int64(7), false)
+	f.Add(append(be32(36), connectBody(6000, 8, 16)...), int64(7), false)
+	f.Add(append(be32(36), connectBody(-5, 7, 16)...), int64(0), false)
+	f.Add(append(be32(36), connectBody(1<<31-1, 7, 16)...), int64(0), false)
+	f.Add(append(be32(36, 0, 6000, 0, 7, 1<<30), make([]byte, 16)...), int64(0), false)
+	f.Add(be32(0), int64(0), false)
+	f.Add(be32(8, 0, 0), int64(0), false)
+	f.Add(be32(-1), int64(0), false)
+	f.Add(be32(1<<31-1), int64(0), false)
+	f.Add(slices.Concat(good, be32(16, xidAuth, 0, 0, 0), be32(16, xidPing, 0, 0, 0)), int64(0), true)
+	f.Add(slices.Concat(good, be32(16, xidAuth, 0, 0, -115)), int64(0), true)
+	f.Add(slices.Concat(good, be32(28, xidEvent, 0, 0, 0, 1, 3, 0), be32(16, 1, 0, 1, 0)), int64(0), false)
+	anonymous, known := newSession(f, nil), newSession(f, []Auth{{Scheme: "digest", Credential: []byte("u:p")}})
+	f.Fuzz(func(t *testing.T, in []byte, id int64, authenticates bool) {
+		s := anonymous
+		if authenticates {
+			s = known
+		}
+		c := &client{s: s, opts: &s.opts, log: s.log, up: make(chan struct{})}
+		c.ctx = t.Context()
+		c.hosts = newHosts(c, s.servers)
+		c.trust = c.newTrust(10 * time.Second)
+		c.id.Store(id)
+		raw := &scripted{in: bytes.NewReader(in)}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		n := newNetConn(c, raw, "evil:2181", time.Second)
+		if _, err := n.Write(make([]byte, connectRequestSize)); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		for first := true; err == nil; first = false {
+			length := make([]byte, 4)
+			if _, err = io.ReadFull(n, length); err != nil {
+				break
+			}
+			size := binary.BigEndian.Uint32(length)
+			if size > maxReply || first && size > maxConnectReply || !first && size < headerSize {
+				t.Fatalf("a frame of %d bytes is handed on", size)
+			}
+			body := make([]byte, size)
+			if _, err = io.ReadFull(n, body); err != nil {
+				t.Fatalf("less than a frame is handed on: %v", err)
+			}
+			if first {
+				reply, bad := parseConnectReply(body)
+				if bad != nil || reply.expired() != c.expired || !reply.expired() && (id != 0 && reply.id != id || c.id.Load() != reply.id) {
+					t.Fatalf("connect reply %+v handed on, %v, expired %t", reply, bad, c.expired)
+				}
+			}
+		}
+		runtime.ReadMemStats(&after)
+		if !raw.closed {
+			t.Errorf("not closed after %v", err)
+		}
+		if grown := after.TotalAlloc - before.TotalAlloc; grown > uint64(64*len(in)+1<<20) {
+			t.Errorf("%d bytes allocated for %d", grown, len(in))
+		}
+	})
 }
 
 // FuzzFrames feeds what a hostile server may send to all that parses it: nothing may panic or allocate by lengths that

@@ -121,15 +121,26 @@ func (i *Incarnation) Multi(ctx context.Context, ops ...Op) ([]OpResult, error) 
 			}
 			return nil, err
 		}
-		results := make([]OpResult, len(ops))
-		for at, r := range replies[:min(len(replies), len(ops))] {
-			results[at].Path = r.String
-			if r.Stat != nil {
-				results[at].Stat = *r.Stat
-			}
-		}
-		return results, nil
+		return multiResults(ops, replies)
 	})
+}
+
+// multiResults takes over a server's answers, if they are answers to ops.
+func multiResults(ops []Op, replies []zk.MultiResponse) ([]OpResult, error) {
+	if len(replies) != len(ops) {
+		return nil, fmt.Errorf("%w: %d results of %d operations", errUnclear, len(replies), len(ops))
+	}
+	results := make([]OpResult, len(ops))
+	for at, r := range replies {
+		if (ops[at].op == opCreate) != (r.String != "") || (ops[at].op == opSetData) != (r.Stat != nil) {
+			return nil, fmt.Errorf("%w: the result of operation %d is one of something else", errUnclear, at)
+		}
+		results[at].Path = r.String
+		if r.Stat != nil {
+			results[at].Stat = *r.Stat
+		}
+	}
+	return results, nil
 }
 
 // write checks operations, sends them and keeps the books of ephemeral znodes.
