@@ -18,7 +18,7 @@
 //	    the epoch of a claim changes              EpochWatch                              stalled         TestClaimWhoseEpochChanged, S
 //	7   same name, new record                     ByCzxid                                 diverged        TestSameNameNewRecord
 //	10  a handler that ignores revocation         StuckLosesClaim                         claims dropped  TestHandlerThatIgnoresRevocation
-//	    control: stock dialer, frozen leader      HandshakeCap                            session lost    TestFrozenServerAtTheHandshake
+//	    control: stock dialer, frozen leader      HandshakeCap                            session lost    TestFrozenServerAtTheHandshake, R
 //	    control: no claims                        Claims                                  overlap         TestNoClaims
 //	    control: commit after release             close order: handler, commit, release   late commit     TestCommitAfterRelease
 //	    control: debounce off in a storm          QuietPeriod, MaxDelay                   storm           TestStormWithoutDebounce

@@ -58,6 +58,7 @@ func TestOnARealEnsemble(t *testing.T) {
 			})
 		}
 	})
+	t.Run("stock dialer", func(t *testing.T) { freezeLeader(t, e) })
 }
 
 // cutServer has members on a server that is cut off from the others, and members elsewhere to inherit what they own.
@@ -151,4 +152,53 @@ func stopProcess(t *testing.T, e *proxy.Ensemble, name string, off ...sabotage.R
 	o.figure("still", after(woke))
 	t.Log(o.figures, exact)
 	return o, exact
+}
+
+// freezeLeader stops the leader's process while members are connected to a follower; it is the next server that they ask.
+// The members that bound their handshakes come back to the follower in time, the others wait for the frozen server.
+func freezeLeader(t *testing.T, e *proxy.Ensemble) {
+	leader, follower := e.LeaderIndex(), e.FollowerIndex()
+	third := slices.Delete(slices.Clone(e.Addrs()), leader, leader+1)
+	third = slices.DeleteFunc(third, func(addr string) bool { return addr == e.Addrs()[follower] })
+	modes := map[string][]sabotage.Rule{"on": nil, "off": {sabotage.HandshakeCap}}
+	sites, ids := map[string]*site{}, map[string]int64{}
+	for mode, off := range modes {
+		s := newSite(t, groupOf(t)+"-"+mode, third)
+		sites[mode] = s
+		opts := options{off: off, session: session.Options{Timeout: realTimeout}}
+		here := opts
+		here.servers = []string{e.Addrs()[follower], e.Addrs()[leader]}
+		here = s.on("a", here)
+		s.links["a"][1].Refuse() // until it is connected to the follower
+		a := s.join("a", here)
+		a.owns(expiry, "0")
+		ids[mode] = a.sessionID()
+		s.links["a"][1].Heal()
+		b := s.member("b", opts)
+		s.within(expiry, "b has joined", func() bool { return b.journal.count(eventlog.Joined) == 1 })
+	}
+	e.Nodes()[leader].Pause()
+	began := time.Now()
+	sites["off"].members[1].owns(quickLimit*quickTick+2*expiry, "0") // others are elected, and one session is not heard of
+	inherited := time.Since(began)
+	sites["on"].members[0].owns(expiry, "0")
+	survived := sites["on"].members[0].sessionID() == ids["on"]
+	e.Nodes()[leader].Resume()
+	for mode, s := range sites {
+		o := s.close()
+		t.Run(mode, func(t *testing.T) {
+			if mode == "off" {
+				o.harmed(sessionLost, "it expired, and another owned its partition after %v", inherited)
+				broken(t, sessionLost, o)
+				return
+			}
+			if !survived {
+				o.harmed(sessionLost, "it owns again, in another session")
+			}
+			withstood(t, o)
+		})
+	}
+	for _, n := range e.Nodes() {
+		n.WaitReady()
+	}
 }
