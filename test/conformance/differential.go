@@ -18,6 +18,17 @@ type Differential struct {
 	Old     bool    // it is ZooKeeper 3.8
 	Expiry  bool    // sessions expire in each sequence
 	Workers int     // sequences at the same time; more than 1 see zxids by their order only
+
+	answers sync.Map
+}
+
+// Answers returns how many kinds of answers there were: pairs of an operation and an error code, and kinds of events.
+func (d *Differential) Answers() int {
+	n := 0
+	for range d.answers.Range {
+		n++
+	}
+	return n
 }
 
 // DifferentialOptions are what a server for [Differential] must have: sessions that can be left to expire in no time.
@@ -27,7 +38,7 @@ func DifferentialOptions() zktest.Options {
 
 // Run runs the sequences of n seeds and returns how many steps they had. The first difference ends the test and is shown,
 // in the shortest sequence found that has one.
-func (d Differential) Run(t *testing.T, first uint64, n int) int {
+func (d *Differential) Run(t *testing.T, first uint64, n int) int {
 	t.Helper()
 	var next, steps atomic.Int64
 	var found atomic.Pointer[finding]
@@ -71,9 +82,9 @@ type finding struct {
 var roots atomic.Int64
 
 // difference plays steps on the real server and on a zktest of their own, and compares.
-func (d Differential) difference(steps []step) string {
+func (d *Differential) difference(steps []step) string {
 	root := fmt.Sprintf("/random-%06d", roots.Add(1))
-	shape := func(s *script) { s.rankZxids, s.eventZxids = d.Workers > 1, !d.Old }
+	shape := func(s *script) { s.rankZxids, s.eventZxids, s.answers = d.Workers > 1, !d.Old, &d.answers }
 	rec := &recorder{}
 	defer rec.end()
 	_, nw := zktest.StartVirtual(rec, DifferentialOptions())
@@ -82,7 +93,7 @@ func (d Differential) difference(steps []step) string {
 }
 
 // shrink leaves out what a difference does not need: steps, half of them, a quarter, … one; then parts of multis.
-func (d Differential) shrink(f *finding, deadline time.Time) {
+func (d *Differential) shrink(f *finding, deadline time.Time) {
 	try := func(less []step) bool {
 		if time.Now().After(deadline) {
 			return false

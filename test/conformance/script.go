@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/kielgo/kiel/zktest"
@@ -34,6 +35,8 @@ type script struct {
 	hideZxids  bool
 	rankZxids  bool // somebody else writes too: zxids are numbered by their order
 	eventZxids bool // write down which transaction an event comes from
+
+	answers *sync.Map // what kinds of answers there were; nil when nobody asks
 }
 
 func newScript(t tester, srv *Server) *script {
@@ -92,6 +95,7 @@ func (s *script) call(name string, op zktest.Op, what string, body []byte, show 
 			s.log("%s: %v %s -> connection lost", name, op, what)
 			return
 		}
+		s.note(op.String(), r.err)
 		if op.Writes() && r.err != zktest.ErrMarshalling {
 			s.made = append(s.made, r.zxid)
 		}
@@ -100,6 +104,13 @@ func (s *script) call(name string, op zktest.Op, what string, body []byte, show 
 	})
 	if !s.hold {
 		s.flush()
+	}
+}
+
+// note notes a kind of answer.
+func (s *script) note(what string, code zktest.Error) {
+	if s.answers != nil {
+		s.answers.Store(fmt.Sprintf("%s: %d", what, code), true)
 	}
 }
 
@@ -144,6 +155,7 @@ func errText(e zktest.Error) string {
 
 func (s *script) logEvents(name string, w *wire) {
 	for _, ev := range w.events {
+		s.note("event "+eventName(ev.kind), 0)
 		text := fmt.Sprintf("%s: event %s %s", name, eventName(ev.kind), ev.path)
 		if s.eventZxids {
 			text += " of " + s.zxid(ev.zxid)
@@ -407,6 +419,7 @@ func (s *script) multi(name string, op zktest.Op, parts ...part) {
 				return "[" + strings.Join(results, "; ") + "]"
 			}
 			text := op.String()
+			s.note("part "+text, code)
 			switch op {
 			case zktest.OpCreate:
 				text += " " + d.string()
