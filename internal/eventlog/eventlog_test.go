@@ -72,6 +72,12 @@ func TestCheck(t *testing.T) {
 			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100),
 				eventlog.Event{T: 15, Event: eventlog.Untrusted, Since: 14}, claim(20, 100), ev(21, eventlog.Left))},
 		},
+		"a term that begins and ends within an instant": {
+			logs: []eventlog.Log{
+				script(t, "b", 0, claim(10, 101), ev(20, eventlog.Left)),
+				script(t, "z", 0, claim(10, 100), drop(10, eventlog.Released)),
+			},
+		},
 		"two owners": {
 			logs: []eventlog.Log{
 				script(t, "a", 0, first...),
