@@ -153,7 +153,7 @@ func TestCommitAfterRelease(t *testing.T) {
 
 // Negative control "debounce off in a storm": many members join within a second.
 func TestStormWithoutDebounce(t *testing.T) {
-	const members, most = 40, 5
+	const members, most = 25, 5
 	run := func(t *testing.T, opts allocator.Options) *outcome {
 		return bubble(t, zktest.Options{}, func(w *world) *outcome {
 			counts := make([]atomic.Int64, members)

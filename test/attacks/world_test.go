@@ -70,7 +70,7 @@ func (w *world) heal() {
 // close heals, waits until all have come to rest, stops all members and judges.
 func (w *world) close() *outcome {
 	w.heal()
-	time.Sleep(time.Minute)
+	time.Sleep(20 * time.Second)
 	return w.end()
 }
 
