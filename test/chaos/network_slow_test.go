@@ -17,14 +17,14 @@ import (
 func TestSlowNetwork(t *testing.T) {
 	t.Parallel()
 	const (
-		timeout = 12 * time.Second
+		timeout = 15 * time.Second
 		first   = 12 // partitions
 	)
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{TickTime: tick, MaxSessionTimeout: timeout})
 	roads := []*road{
 		{name: "200ms-each-way", speed: proxy.Speed{Latency: 200 * time.Millisecond}, join: true},
 		{name: "1s-each-way", speed: proxy.Speed{Latency: time.Second}}, // joining takes half a minute
-		{name: "1.9s-each-way", speed: proxy.Speed{Latency: 1900 * time.Millisecond}},
+		{name: "2s-each-way", speed: proxy.Speed{Latency: 2 * time.Second}},
 		{name: "0-to-1s-each-way", speed: proxy.Speed{Jitter: time.Second}, join: true},
 		{name: "1KiB/s", speed: proxy.Speed{Rate: 1 << 10}, join: true},
 	}
