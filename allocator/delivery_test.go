@@ -226,7 +226,7 @@ func TestCallbackThatDoesNotReturnIsCounted(t *testing.T) {
 		r.join("b")
 		r.partitions("t:0")
 		count := func() float64 {
-			return testutil.ToFloat64(r.PartitionAllocator.metrics.failed.WithLabelValues(stageCallback))
+			return testutil.ToFloat64(r.metrics.failed.WithLabelValues(stageCallback))
 		}
 		sleep(callbackTimeout - time.Second)
 		if n := count(); n != 0 {

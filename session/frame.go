@@ -114,7 +114,7 @@ func checkReply(op int32, body []byte) error {
 	p := parser{rest: body}
 	switch op {
 	case opCreate, opSync:
-		p.bytes()
+		p.text()
 	case opExists, opSetData:
 		p.skip(statSize)
 	case opGetData:
@@ -123,13 +123,13 @@ func checkReply(op int32, body []byte) error {
 	case opGetACL:
 		for range p.count(12) {
 			p.int32()
-			p.bytes()
-			p.bytes()
+			p.text()
+			p.text()
 		}
 		p.skip(statSize)
 	case opChildren2:
 		for range p.count(4) {
-			p.bytes()
+			p.text()
 		}
 		p.skip(statSize)
 	case opMulti:
@@ -146,7 +146,7 @@ func checkEvent(body []byte) error {
 	p := parser{rest: body}
 	p.int32() // type
 	p.int32() // state
-	p.bytes() // path
+	p.text()  // path
 	if p.failed {
 		return malformed("watch event of %d bytes", len(body))
 	}
@@ -183,7 +183,7 @@ func (p *parser) int64() int64 {
 	return 0
 }
 
-// bytes reads a string or buffer; a length of -1 means null.
+// bytes reads a buffer; a length of -1 means null.
 func (p *parser) bytes() []byte {
 	n := p.int32()
 	if n == -1 {
@@ -192,12 +192,13 @@ func (p *parser) bytes() []byte {
 	return p.skip(int(n))
 }
 
-// count reads the length of a vector whose elements have at least size bytes; -1 means null.
+// text reads a string, which is never null: go-zookeeper takes all lengths but those of buffers as unsigned.
+func (p *parser) text() { p.skip(int(p.int32())) }
+
+// count reads the length of a vector whose elements have at least size bytes. It is not null either: go-zookeeper would
+// make one of 2^32-1 elements.
 func (p *parser) count(size int) int {
 	n := int(p.int32())
-	if n == -1 {
-		return 0
-	}
 	if n < 0 || n > len(p.rest)/size {
 		p.failed = true
 		return 0
@@ -221,7 +222,7 @@ func (p *parser) multi() {
 		case opError:
 			p.int32()
 		case opCreate:
-			p.bytes()
+			p.text()
 		case opSetData:
 			p.skip(statSize)
 		case opCheck, opDelete:

@@ -124,8 +124,13 @@ func TestCheckReply(t *testing.T) {
 		"children huge":                 {opChildren2, cat(be32(1<<31-1), text, stat), true},
 		"children as many as bytes":     {opChildren2, cat(be32(75), text, stat), true},
 		"children negative":             {opChildren2, cat(be32(-2), stat), true},
+		"children null":                 {opChildren2, cat(be32(-1), stat), true}, // exhausts go-zookeeper's memory
+		"children with a null name":     {opChildren2, cat(be32(1, -1), stat), true},
 		"acl":                           {opGetACL, cat(be32(1), be32(31), text, text, stat), false},
 		"acl huge":                      {opGetACL, cat(be32(1<<30), stat), true},
+		"acl null":                      {opGetACL, cat(be32(-1), stat), true}, // exhausts go-zookeeper's memory
+		"acl with a null scheme":        {opGetACL, cat(be32(1, 31, -1), text, stat), true},
+		"create null":                   {opCreate, be32(-1), true},
 		"multi":                         {opMulti, cat(multi(opCreate, 0), text, multi(opSetData, 0), stat, multi(opCheck, 0), multi(-1, 1)), false},
 		"multi error":                   {opMulti, cat(multi(opError, 0), be32(-101), multi(-1, 1)), false},
 		"multi empty":                   {opMulti, nil, true},
@@ -146,6 +151,84 @@ func TestCheckReply(t *testing.T) {
 	}
 	if err := checkEvent(be32(1, 3)); !errors.Is(err, errFrame) {
 		t.Errorf("event without a path: %v", err)
+	}
+}
+
+// zkDecoder reads a reply as go-zookeeper 1.0.4 does (decodePacketValue in structs.go), and fails where that would panic, take
+// memory by a length that is only claimed, or give up.
+type zkDecoder struct {
+	t    *testing.T
+	op   int32
+	rest []byte
+}
+
+func (z *zkDecoder) take(n int) []byte {
+	if n < 0 || n > len(z.rest) {
+		z.t.Fatalf("operation %d: go-zookeeper reads %d bytes of %d", z.op, n, len(z.rest))
+	}
+	b := z.rest[:n]
+	z.rest = z.rest[n:]
+	return b
+}
+
+func (z *zkDecoder) int32() int32 { return int32(binary.BigEndian.Uint32(z.take(4))) }
+func (z *zkDecoder) str()         { z.take(int(uint32(z.int32()))) }
+func (z *zkDecoder) stat()        { z.take(statSize) }
+
+func (z *zkDecoder) buffer() {
+	if n := int(z.int32()); n >= 0 {
+		z.take(n)
+	}
+}
+
+func (z *zkDecoder) vector(element func()) {
+	n := int(uint32(z.int32()))
+	if n > len(z.rest) {
+		z.t.Fatalf("operation %d: go-zookeeper makes a vector of %d", z.op, n)
+	}
+	for range n {
+		element()
+	}
+}
+
+func (z *zkDecoder) reply() {
+	switch z.op {
+	case opCreate, opSync:
+		z.str()
+	case opExists, opSetData:
+		z.stat()
+	case opGetData:
+		z.buffer()
+		z.stat()
+	case opGetACL:
+		z.vector(func() { z.int32(); z.str(); z.str() })
+		z.stat()
+	case opChildren2:
+		z.vector(z.str)
+		z.stat()
+	case opMulti:
+		z.multi()
+	}
+}
+
+func (z *zkDecoder) multi() {
+	for {
+		op, done := z.int32(), z.take(1)[0] != 0
+		z.int32()
+		if done {
+			return
+		}
+		switch op {
+		case opError:
+			z.int32()
+		case opCreate:
+			z.str()
+		case opSetData:
+			z.stat()
+		case opCheck, opDelete:
+		default:
+			z.t.Fatalf("go-zookeeper does not know operation %d", op)
+		}
 	}
 }
 
@@ -246,6 +329,8 @@ func FuzzFrames(f *testing.F) {
 	f.Add(be32(-1))
 	f.Add(append(be32(25, 1, 0, 1, 0, opCheck), 0))
 	f.Add(append(be32(24, 1, 0, 1, 0, 1<<31-1), "abcd"...))
+	f.Add(append(be32(16+4+statSize, 1, 0, 1, 0, -1), make([]byte, statSize)...))
+	f.Add(append(be32(16+8+statSize, 1, 0, 1, 0, 1, -1), make([]byte, statSize)...))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -258,9 +343,16 @@ func FuzzFrames(f *testing.F) {
 		frame, err = readFrame(bytes.NewReader(in), nil, headerSize, maxReply)
 		if err == nil {
 			body := frame[4+headerSize:]
-			_ = checkEvent(body)
+			if checkEvent(body) == nil {
+				z := &zkDecoder{t, xidEvent, body}
+				z.int32()
+				z.int32()
+				z.str()
+			}
 			for _, op := range []int32{opCreate, opDelete, opExists, opGetData, opSetData, opGetACL, opSync, opChildren2, opCheck, opMulti} {
-				_ = checkReply(op, body)
+				if checkReply(op, body) == nil {
+					(&zkDecoder{t, op, body}).reply()
+				}
 			}
 		}
 		runtime.ReadMemStats(&after)
