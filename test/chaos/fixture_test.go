@@ -53,7 +53,7 @@ type member struct {
 
 	f      *fleet
 	down   bool                // killed, or asked to leave: it is not expected to own anything
-	paused bool                // or cut off: the same, for as long as it is
+	paused bool                // the same, for as long as it is
 	over   bool                // it has ended, and how was looked at
 	held   map[int32]*ownTerm  // what it owns, as its log tells
 	events []eventlog.Event    // all read so far
@@ -183,13 +183,6 @@ func (m *member) Pause() int64 {
 func (m *member) Resume() int64 {
 	m.paused = false
 	return m.Process.Resume()
-}
-
-// without runs f while a process is not expected to own anything, because it is cut off.
-func (m *member) without(f func()) {
-	m.paused = true
-	f()
-	m.paused = false
 }
 
 // works says whether a process is expected to own something.
