@@ -10,7 +10,7 @@ ALL := ./... ./cmd/... ./test/...
 
 # Longest run of one package's tests.
 TIMEOUT ?= 15m
-FUZZTIME ?= 30s
+FUZZTIME ?= 5m
 COUNT ?= 10
 ROUNDS ?= 20
 MINUTES ?= 10
@@ -20,6 +20,9 @@ SEED ?= 0
 SERVER_PACKAGES = $(shell go list -e -test -f '{{.ImportPath}} {{join .Deps " "}}' ./test/... \
 	| awk '$$1 ~ /\.test$$/ && /kiel\/test\/servers( |$$)/ { sub(/\.test$$/, "", $$1); print $$1 }')
 UNIT_PACKAGES = $(filter-out $(SERVER_PACKAGES),$(shell go list -e $(ALL)))
+
+# Fuzz tests of what servers and other members send, which make test runs for 20 s each.
+FUZZ_TESTS = ./session.FuzzConnectReply ./session.FuzzFrames ./sharedset.FuzzDecode ./allocator.FuzzRecord
 
 .PHONY: help
 help: ## this list
@@ -36,6 +39,7 @@ test: setup vet ## all tests, on real servers, at most 25 minutes on 2 cores
 	@mkdir -p out; set +e; \
 	{ go test -json -race -shuffle=on -timeout=$(TIMEOUT) $(UNIT_PACKAGES) || status=1; \
 	  go test -json -race -shuffle=on -timeout=$(TIMEOUT) -p=1 $(SERVER_PACKAGES) || status=1; \
+	  go run ./test/cmd/fuzz -time=20s $(FUZZ_TESTS) || status=1; \
 	  exit $${status:-0}; } | go run ./test/cmd/results -again out/again.txt; \
 	ended=("$${PIPESTATUS[@]}"); \
 	if [ $${ended[1]} = 0 ] && [ -s out/again.txt ]; then \
@@ -76,12 +80,8 @@ bench: setup ## Go benchmarks, then hand-overs and claims on real servers, ROUND
 	@go test -v -timeout=0 ./test/bench -rounds=$(ROUNDS) | grep -v '^=== RUN'
 
 .PHONY: fuzz
-fuzz: ## each fuzz test for FUZZTIME=30s
-	@for package in $$(git grep -l '^func Fuzz' -- '*_test.go' | xargs -rn1 dirname | sort -u); do \
-		for name in $$(go test -list='^Fuzz' ./$$package | grep '^Fuzz'); do \
-			go test -run='^$$' -fuzz="^$$name$$" -fuzztime=$(FUZZTIME) ./$$package; \
-		done; \
-	done
+fuzz: ## each fuzz test for FUZZTIME=5m on one core, two at a time
+	@go run ./test/cmd/fuzz -time=$(FUZZTIME) | go run ./test/cmd/results
 
 .PHONY: cover
 cover: ## how much of each package its own tests run
