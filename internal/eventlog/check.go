@@ -311,8 +311,8 @@ func (w *walker) message(tm *term, p Partition, e Event) {
 // partition checks the terms of one partition against each other.
 func (c *checker) partition(p Partition) {
 	terms := c.terms[p]
-	slices.SortStableFunc(terms, func(a, b *term) int { // in virtual time a term may begin and end within an instant
-		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
+	slices.SortStableFunc(terms, func(a, b *term) int { // in virtual time terms may begin and end within an instant
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end), cmp.Compare(a.token, b.token))
 	})
 	c.report.Terms += len(terms)
 	delivered := int64(-1)

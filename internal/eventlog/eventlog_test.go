@@ -72,9 +72,10 @@ func TestCheck(t *testing.T) {
 			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100),
 				eventlog.Event{T: 15, Event: eventlog.Untrusted, Since: 14}, claim(20, 100), ev(21, eventlog.Left))},
 		},
-		"a term that begins and ends within an instant": {
+		"terms that begin and end within an instant": {
 			logs: []eventlog.Log{
-				script(t, "b", 0, claim(10, 101), ev(20, eventlog.Left)),
+				script(t, "b", 0, claim(10, 102), ev(20, eventlog.Left)),
+				script(t, "y", 0, claim(10, 101), drop(10, eventlog.Released)),
 				script(t, "z", 0, claim(10, 100), drop(10, eventlog.Released)),
 			},
 		},
