@@ -95,11 +95,12 @@ func start(group string, j *journal, log *slog.Logger, o options) (*member, erro
 	if m.owner, err = ownership.New(m.alloc, o.handler(m), o.ownership); err != nil {
 		return nil, err
 	}
-	rules := sabotage.Off(context.Background(), o.off...)
-	life, end := context.WithCancel(rules)
+	rules.note(o.off)
+	ctx := sabotage.Off(context.Background(), o.off...)
+	life, end := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = m.session.Run(life) })
-	wg.Go(func() { _ = m.owner.Run(rules) })
+	wg.Go(func() { _ = m.owner.Run(ctx) })
 	m.stop = sync.OnceFunc(func() {
 		_ = m.owner.Stop(context.Background())
 		end()

@@ -53,6 +53,10 @@ func (o *outcome) figure(key string, value any) {
 func (o *outcome) forgive(hs ...harm) {
 	for _, h := range hs {
 		delete(o.harms, h)
+		if h == overlap && o.margin < 0 {
+			o.figure("forgiven-overlap", -o.margin)
+			o.margin = 0
+		}
 	}
 }
 
