@@ -29,7 +29,8 @@
 //     timeout. Changes that follow each other closely may end in one view.
 //   - A znode that another session owns is never deleted. Where one bears our
 //     name we wait for it to go for as long as a dead session's can stay (the
-//     session timeout and one tick, taken for a third of it), and end with
+//     session timeout and one tick, taken for a third of it), anew after each
+//     reconnect, because a new leader gives it that time again; and end with
 //     [ErrNameTaken] if it does not. If our own znode was replaced by another
 //     session's, which is what a Python member of our name does, that is
 //     ErrNameTaken at once.

@@ -231,6 +231,29 @@ func TestPatienceBeginsAnew(t *testing.T) {
 	})
 }
 
+// TestPatienceBeginsAnewBehindANewLeader: servers that elect one give all
+// sessions their time again, and our own session may live through that.
+func TestPatienceBeginsAnewBehindANewLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.join("x").joined()
+		s, _ := c.session("second")
+		b := c.run(s, party.Options{Name: "x"})
+		b.awaitNames(time.Second, "x")
+		c.net.Client("x").Freeze()
+		time.Sleep(timeout / 2)
+		for range 3 {
+			c.srv.Down()
+			c.srv.Restart(false)
+			time.Sleep(timeout / 2)
+		}
+		b.await(timeout+2*tick, "itself", func(v *party.View) bool { return v.Joined })
+		if n := s.Stats().Incarnation; n != 1 {
+			t.Errorf("its session is in incarnation %d: the test proves nothing", n)
+		}
+	})
+}
+
 // TestOwnNameAfterExpiry: who holds our name when we come back in a new
 // session did not take it from us; it may be dying.
 func TestOwnNameAfterExpiry(t *testing.T) {

@@ -50,6 +50,7 @@ type loop struct {
 	hasLeft bool
 
 	takenSince time.Time // since when another session is known to hold our name; zero = it does not
+	takenConn  uint64    // how often our session had reconnected then
 
 	directory session.Stat // of the last reading
 	names     []string     // of the last reading
@@ -292,8 +293,9 @@ func (l *loop) judge(ctx context.Context, view *View) error {
 		return nil
 	case own != 0:
 		return fmt.Errorf("%w: our znode %s was replaced by one of %s", ErrNameTaken, l.node, owner(r.Session))
-	case since.IsZero():
-		l.takenSince = time.Now()
+	case since.IsZero(), l.takenConn != l.sess.Stats().Reconnects:
+		// Anew after a reconnect: it may be due to a new leader, who gives all sessions their time again.
+		l.takenSince, l.takenConn = time.Now(), l.sess.Stats().Reconnects
 		l.log.InfoContext(ctx, "name is held by another session, waiting for it to go", "holder", hex(r.Session), "patience", l.patience())
 		return nil
 	case time.Since(since) >= l.patience():
