@@ -80,7 +80,7 @@ func init() {
 		"return":         {weight: 1, do: onMember(func(p *process, s step) { p.misbehave(0, 1+s.N%3) })},
 		"double":         {weight: 2, from: 1.5, to: 3, do: double, drill: &drill{still: true}},
 		"storm":          {weight: 1, do: storm, drill: &drill{bound: seconds(2), rebalances: 5}},
-		"rebalance":      {weight: 1, do: onMember(rebalance)},
+		"rebalance":      {weight: 1, do: rebalance},
 
 		// Operators.
 		"delete member":  {weight: 2, do: onMember(func(p *process, _ step) { p.w.delete(groupPath + "/members/" + p.name) }), drill: &drill{bound: seconds(1)}},
@@ -96,9 +96,9 @@ func init() {
 		"shrink set":     {weight: 1, from: .2, to: 2, do: shrinkSet},
 
 		// Kafka.
-		"slow kafka":   {weight: 2, from: .3, to: 3, delay: .3, do: slowKafka},
-		"kafka down":   {weight: 2, from: .2, to: 2, do: kafkaDown},
-		"late commits": {weight: 3, from: .5, to: 3, do: lateCommits},
+		"slow kafka":   {weight: 2, from: .3, to: 3, delay: .3, do: onKafka(slowKafka)},
+		"kafka down":   {weight: 2, from: .2, to: 2, do: onKafka(kafkaDown)},
+		"late commits": {weight: 3, from: .5, to: 3, do: onKafka(lateCommits)},
 	}
 	allKinds = slices.Sorted(maps.Keys(faults))
 }
@@ -522,13 +522,18 @@ func storm(w *world, s step) (func(), bool) {
 	return nil, true
 }
 
-func rebalance(p *process, _ step) {
-	p.w.later(func() {
-		ctx, cancel := context.WithTimeout(p.w.ctx, 10*time.Second)
+func rebalance(w *world, s step) (func(), bool) {
+	p := w.choose(s.Member)
+	if p == nil || p.alloc == nil {
+		return nil, false
+	}
+	w.later(func() {
+		ctx, cancel := context.WithTimeout(w.ctx, 10*time.Second)
 		defer cancel()
 		err := p.alloc.Rebalance(ctx)
-		p.w.mon.Note("%s: rebalance asked for: %v", p.id, err)
+		w.mon.Note("%s: rebalance asked for: %v", p.id, err)
 	})
+	return nil, true
 }
 
 // delete removes a znode and all below it, as an operator would.
@@ -595,7 +600,7 @@ func garbage(w *world, s step) (func(), bool) {
 // shrinkSet takes a partition out of the set, and puts it back.
 func shrinkSet(w *world, s step) (func(), bool) {
 	p := w.choose(s.Member)
-	if p == nil {
+	if p == nil || p.alloc == nil {
 		return nil, false
 	}
 	free, ok := w.hold("set")
@@ -621,56 +626,32 @@ func shrinkSet(w *world, s step) (func(), bool) {
 	}, true
 }
 
-func slowKafka(w *world, s step) (func(), bool) {
-	free, ok := w.hold("kafka")
-	if !ok {
-		return nil, false
+// onKafka is trouble with Kafka. There is one at a time.
+func onKafka(set func(k kafkaLike, s step, on bool)) func(*world, step) (func(), bool) {
+	return func(w *world, s step) (func(), bool) {
+		free, ok := w.hold("kafka")
+		if !ok {
+			return nil, false
+		}
+		set(w.broker, s, true)
+		return func() {
+			free()
+			set(w.broker, s, false)
+		}, true
 	}
-	set := func(d time.Duration) {
-		w.kafka.mu.Lock()
-		defer w.kafka.mu.Unlock()
-		w.kafka.slow = d
-	}
-	set(min(s.D, 3*time.Second))
-	return func() {
-		free()
-		set(0)
-	}, true
 }
 
-func kafkaDown(w *world, _ step) (func(), bool) {
-	free, ok := w.hold("kafka")
-	if !ok {
-		return nil, false
+func slowKafka(k kafkaLike, s step, on bool) {
+	if on {
+		k.setSlow(min(s.D, 3*time.Second))
+	} else {
+		k.setSlow(0)
 	}
-	set := func(down bool) {
-		w.kafka.mu.Lock()
-		defer w.kafka.mu.Unlock()
-		w.kafka.down = down
-	}
-	set(true)
-	return func() {
-		free()
-		set(false)
-	}, true
 }
 
-func lateCommits(w *world, _ step) (func(), bool) {
-	free, ok := w.hold("kafka")
-	if !ok {
-		return nil, false
-	}
-	set := func(late bool) {
-		w.kafka.mu.Lock()
-		defer w.kafka.mu.Unlock()
-		w.kafka.late = late
-	}
-	set(true)
-	return func() {
-		free()
-		set(false)
-	}, true
-}
+func kafkaDown(k kafkaLike, _ step, on bool) { k.setDown(on) }
+
+func lateCommits(k kafkaLike, _ step, on bool) { k.setLate(on) }
 
 // Bounds of drills.
 
@@ -771,9 +752,8 @@ func (w *world) drill(s step) bool {
 func (w *world) claims() string {
 	var b strings.Builder
 	for _, p := range w.live() {
-		for _, info := range p.owner.Owned() {
-			fmt.Fprintf(&b, "%s %d=%#x ", p.id, info.Partition, info.Token)
-		}
+		list, _, _ := w.mon.holdings(p)
+		fmt.Fprintf(&b, "%s %s", p.id, list)
 	}
 	return b.String()
 }

@@ -27,6 +27,17 @@ type kafka struct {
 	wg      sync.WaitGroup
 }
 
+// kafkaLike is our model or kfake.
+type kafkaLike interface {
+	produce(ctx context.Context)
+	setPace(every time.Duration)
+	ends() []int64
+	setSlow(d time.Duration)
+	setDown(on bool)
+	setLate(on bool)
+	close()
+}
+
 // topicPart is a partition: a log of messages that are their offsets.
 type topicPart struct {
 	end       int64
@@ -99,6 +110,24 @@ func (k *kafka) setPace(every time.Duration) {
 		close(k.pace)
 		k.pace = make(chan struct{})
 	}
+}
+
+func (k *kafka) setSlow(d time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.slow = d
+}
+
+func (k *kafka) setDown(on bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.down = on
+}
+
+func (k *kafka) setLate(on bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.late = on
 }
 
 // ends returns the ends of all logs.

@@ -474,8 +474,10 @@ func (m *monitor) stored(c *commit, last *commit, was int64) {
 	if c.off > part.processed {
 		m.violate("S5", "%s commits %d of p%d, but only what is before %d was processed", c.p.id, c.off, c.part, part.processed)
 	}
-	c.stray = c.late || c.term.over
-	if c.stray {
+	_, killed := m.exempt[c.term.session]
+	_, removed := m.removed[c.term.token]
+	c.stray = c.late || c.term.over || killed || removed // what a third party did to the claim, its owner may not know yet
+	if c.late || c.term.over {
 		m.cov.hit("commit arrived late")
 	}
 	if c.off < was {
@@ -558,4 +560,19 @@ func (m *monitor) processedAll(ends []int64) bool {
 		}
 	}
 	return true
+}
+
+// holdings tells what a member owns, and whether all of it is open and stays.
+func (m *monitor) holdings(p *process) (list string, parts []int, settled bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	settled = true
+	for i, part := range m.parts {
+		if t := part.terms[p]; t != nil {
+			list += fmt.Sprintf("%d=%#x ", i, t.token)
+			parts = append(parts, i)
+			settled = settled && !t.revoking && t.opened
+		}
+	}
+	return list, parts, settled
 }

@@ -17,6 +17,7 @@ type plan struct {
 	Members    int           // members at the start
 	Partitions int
 	Func       string
+	Group      bool // members are Groups of package consumer, on kfake
 	Phases     []phase
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -28,8 +29,9 @@ type process struct {
 	double bool // another process of this name is meant to be at work
 	client *zktest.Client
 	ses    *session.Session
-	alloc  *allocator.PartitionAllocator
+	alloc  *allocator.PartitionAllocator // nil when it is a Group
 	owner  *ownership.Owner
+	group  *consumer.Group
 	reg    *prometheus.Registry
 
 	quit func()        // makes Run of the owner leave
@@ -97,22 +99,12 @@ func (w *world) start(slot int, double bool) *process {
 	if err != nil {
 		panic(err)
 	}
-	fn := allocfn.RoundRobin()
-	if w.plan.Func == "range" {
-		fn = allocfn.Range()
-	}
-	p.alloc, err = allocator.New(p.ses, groupName, name, allocator.Options{
-		Seed: w.seed(), Func: fn, Logger: log, Registerer: p.reg, OnError: p.onError, StopTimeout: stopTimeout,
-	})
-	if err != nil {
-		panic(err)
-	}
-	p.owner, err = ownership.New(p.alloc, p.handle, ownership.Options{
-		RebalanceTimeout: rebalanceTimeout, StopTimeout: stopTimeout, Logger: log, Registerer: p.reg,
-		Observer: func(e ownership.Event) { w.mon.observe(p, e) }, OnError: p.onError,
-	})
-	if err != nil {
-		panic(err)
+	run := p.consume
+	if w.plan.Group {
+		w.startGroup(p, log)
+	} else {
+		w.startOwner(p, log)
+		run = p.owner.Run
 	}
 	base := w.ctx
 	ctx, quit := context.WithCancel(base)
@@ -126,7 +118,7 @@ func (w *world) start(slot int, double bool) *process {
 	}()
 	go func() {
 		defer close(p.done)
-		p.err = p.owner.Run(ctx)
+		p.err = run(ctx)
 		w.mon.Note("%s has ended: %v", p.id, p.err)
 		end()
 		p.took()
@@ -134,6 +126,28 @@ func (w *world) start(slot int, double bool) *process {
 	}()
 	w.all = append(w.all, p)
 	return p
+}
+
+// startOwner makes the process an Owner.
+func (w *world) startOwner(p *process, log *slog.Logger) {
+	fn := allocfn.RoundRobin()
+	if w.plan.Func == "range" {
+		fn = allocfn.Range()
+	}
+	var err error
+	p.alloc, err = allocator.New(p.ses, groupName, p.name, allocator.Options{
+		Seed: w.seed(), Func: fn, Logger: log, Registerer: p.reg, OnError: p.onError, StopTimeout: stopTimeout,
+	})
+	if err != nil {
+		panic(err)
+	}
+	p.owner, err = ownership.New(p.alloc, p.handle, ownership.Options{
+		RebalanceTimeout: rebalanceTimeout, StopTimeout: stopTimeout, Logger: log, Registerer: p.reg,
+		Observer: func(e ownership.Event) { w.mon.observe(p, e) }, OnError: p.onError,
+	})
+	if err != nil {
+		panic(err)
+	}
 }
 
 // onError hears of the errors of allocator and ownership.
@@ -147,6 +161,8 @@ func (p *process) onError(err error) {
 		{ownership.ErrHandler, "handler returned"},
 		{ownership.ErrLost, "lost"},
 		{allocator.ErrFuncFailed, "function failed"},
+		{consumer.ErrHandler, "group's handler returned"},
+		{consumer.ErrOffsetReset, "offset reset"},
 	} {
 		if errors.Is(err, known.target) {
 			p.w.cov.hit("error: " + known.name)
@@ -193,6 +209,9 @@ func (p *process) kill(silent bool) {
 		p.client.Refuse()
 		p.client.Cut()
 	}
+	if p.group != nil {
+		p.w.brokers.cut(p)
+	}
 	p.resume()
 	p.unstick()
 	// What is left of it in this program must go some time; nobody hears of it.
@@ -209,6 +228,9 @@ func (p *process) stop(inHand bool) {
 		p.pause, p.inHand = make(chan struct{}), inHand
 	}
 	p.client.Freeze()
+	if p.group != nil {
+		p.w.brokers.cut(p)
+	}
 }
 
 // resume ends stop for the handlers.
@@ -233,6 +255,12 @@ func (p *process) gate(hand bool) (waited, alive bool) {
 		<-pause
 	}
 	return pause != nil, !p.isDead()
+}
+
+func (p *process) standsStill() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pause != nil
 }
 
 // unstick lets the handlers return that would not.

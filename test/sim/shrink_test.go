@@ -39,7 +39,7 @@ func replayFlags(p *plan, keep []id) string {
 	for _, i := range keep {
 		names = append(names, i.String())
 	}
-	return fmt.Sprintf("-seed=%d -hours=%d -members=%d -keep=%s", p.Seed, *flagHours, *flagMembers, strings.Join(names, ","))
+	return fmt.Sprintf("-seed=%d -group=%v -hours=%d -members=%d -keep=%s", p.Seed, p.Group, *flagHours, *flagMembers, strings.Join(names, ","))
 }
 
 // rate runs a plan again and again, and counts failures.

@@ -19,6 +19,7 @@ var (
 	flagFirst   = flag.Uint64("first", 1, "the first seed")
 	flagDays    = flag.Float64("days", 20, "virtual group-days to run, one seed each")
 	flagHours   = flag.Int("hours", 24, "virtual hours of a run, at least")
+	flagGroup   = flag.Bool("group", false, "with -seed: members are Groups of package consumer")
 	flagMembers = flag.Int("members", 3, "members at the start of a run, at least 3")
 )
 
@@ -124,6 +125,7 @@ func TestDays(t *testing.T) {
 // replay runs a seed again.
 func replay(t *testing.T) {
 	p := planOf(*flagSeed)
+	p.Group = *flagGroup
 	if *flagKeep != "" {
 		p = p.only(parseIDs(t, *flagKeep))
 	}
@@ -169,5 +171,37 @@ func keys[V any](m map[string]V) func(yield func(string) bool) {
 				return
 			}
 		}
+	}
+}
+
+// Groups of package consumer, with sarama in them, live through the same on kfake's virtual network. That costs much more,
+// so they live for some hours only.
+func TestGroups(t *testing.T) {
+	began := time.Now()
+	sum := newTotal()
+	next := *flagFirst + (3-*flagFirst%3)%3 // those with little calm
+	for range max(2, int(*flagDays/10)) {
+		p := newPlan(next, 5*time.Hour, *flagMembers)
+		p.Group = true
+		res := simulate(t, p, manners{})
+		sum.add(res)
+		if len(res.violations) > 0 {
+			report(t, res, manners{})
+		}
+		next += 3
+	}
+	attr := func(key, format string, args ...any) { t.Attr(key, fmt.Sprintf(format, args...)) }
+	attr("group_hours", "%.1f", sum.virtual.Hours())
+	attr("faults", "%d", sum.faults)
+	attr("faults_per_minute", "%.0f", float64(sum.faults)/time.Since(began).Minutes())
+	attr("messages", "%d", sum.messages)
+	attr("processed_again", "%d", sum.dups)
+	for _, what := range []string{"group: opened", "group: message", "group: committed", "group: messages processed again", "event untrusted", "session killed"} {
+		if sum.cov.of(what) == 0 {
+			t.Errorf("not reached: %s", what)
+		}
+	}
+	if testing.Verbose() {
+		t.Logf("reached:\n%v", sum.cov)
 	}
 }

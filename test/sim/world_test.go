@@ -54,17 +54,19 @@ type result struct {
 
 // world is a group, its servers and its Kafka, in a bubble.
 type world struct {
-	plan  *plan
-	lax   manners
-	ctx   context.Context // of all processes; it has no end
-	srv   *zktest.Server
-	nw    *zktest.Network
-	kafka *kafka
-	mon   *monitor
-	cov   coverage
-	hook  *hook
-	res   *result
-	phase int
+	plan    *plan
+	lax     manners
+	ctx     context.Context // of all processes; it has no end
+	srv     *zktest.Server
+	nw      *zktest.Network
+	kafka   *kafka    // of members that are Owners
+	brokers *brokers  // of members that are Groups
+	broker  kafkaLike // which of them there is
+	mon     *monitor
+	cov     coverage
+	hook    *hook
+	res     *result
+	phase   int
 
 	started int
 	all     []*process // ever started and not buried
@@ -101,7 +103,13 @@ func newWorld(p *plan, lax manners, res *result) *world {
 	}
 	w.mon = newMonitor(p.Partitions, p.Timeout*5/6, res.cov)
 	w.mon.ignores = lax.ignores
-	w.kafka = newKafka(w.mon, p.Seed, p.Partitions)
+	if p.Group {
+		w.brokers = newBrokers(p.Partitions)
+		w.broker = w.brokers
+	} else {
+		w.kafka = newKafka(w.mon, p.Seed, p.Partitions)
+		w.broker = w.kafka
+	}
 	w.hook = newHook(w)
 	w.srv.SetHook(w.hook.on)
 	for _, address := range w.addresses() {
@@ -152,7 +160,7 @@ func (w *world) later(f func()) { w.work.Go(f) }
 func (w *world) run() {
 	began := time.Now()
 	producing, stopProducing := context.WithCancel(context.Background())
-	w.work.Go(func() { w.kafka.produce(producing) })
+	w.work.Go(func() { w.broker.produce(producing) })
 	defer func() {
 		w.res.virtual = time.Since(began)
 		stopProducing()
@@ -177,7 +185,7 @@ func (w *world) run() {
 
 // idle lets the time pass, in which nothing may happen to the group.
 func (w *world) idle(d time.Duration) bool {
-	w.kafka.setPace(calmPace)
+	w.broker.setPace(calmPace)
 	// What coalesced before may still be told, and late commits may arrive.
 	if !w.rest(min(d, 2*w.plan.Timeout+5*time.Second)) {
 		return false
@@ -197,11 +205,8 @@ func (w *world) idle(d time.Duration) bool {
 func (w *world) versions() string {
 	var b strings.Builder
 	for _, p := range w.live() {
-		fmt.Fprintf(&b, "%s:%d[", p.id, w.mon.snapshots(p))
-		for _, info := range p.owner.Owned() {
-			fmt.Fprintf(&b, "%d=%#x ", info.Partition, info.Token)
-		}
-		b.WriteString("] ")
+		list, _, _ := w.mon.holdings(p)
+		fmt.Fprintf(&b, "%s:%d[%s] ", p.id, w.mon.snapshots(p), list)
 	}
 	return b.String()
 }
@@ -240,8 +245,8 @@ func (w *world) faulty(ph phase) bool {
 	if len(ph.Steps) == 0 {
 		return true
 	}
-	w.kafka.setPace(busyPace)
-	defer w.kafka.setPace(calmPace)
+	w.broker.setPace(busyPace)
+	defer w.broker.setPace(calmPace)
 	w.rest(2 * time.Second)
 	if ph.Drill {
 		return w.drill(ph.Steps[0])
@@ -381,7 +386,7 @@ func (w *world) rivalled(p *process) bool {
 // says, the set complete, all messages processed.
 func (w *world) settle(what string, bound time.Duration) bool {
 	began := time.Now()
-	ends := w.kafka.ends()
+	ends := w.broker.ends()
 	owned, repaired := time.Duration(0), time.Duration(0)
 	for {
 		w.supervise()
@@ -419,7 +424,7 @@ func (w *world) settle(what string, bound time.Duration) bool {
 
 // complete adds what is missing in the set, as a member.
 func (w *world) complete() {
-	if live := w.live(); len(live) > 0 {
+	if live := w.live(); len(live) > 0 && live[0].alloc != nil {
 		p := live[0]
 		w.later(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
@@ -454,6 +459,9 @@ func (w *world) unwell() string {
 		all = append(all, allocfn.Partition{Topic: topic, ID: int32(i)})
 	}
 	allocfn.Sort(all)
+	if w.plan.Group {
+		return w.groupsUnwell(live, names)
+	}
 	for _, p := range live {
 		snap := p.alloc.Snapshot()
 		switch {
@@ -483,10 +491,38 @@ func (w *world) unwell() string {
 	return ""
 }
 
+// groupsUnwell is unwell where the members are Groups, who don't show their snapshots: all are members, each partition has
+// one owner, and the shares are fair.
+func (w *world) groupsUnwell(live []*process, names []string) string {
+	if got := w.srv.Children(groupPath + "/members"); !slices.Equal(got, names) {
+		return fmt.Sprintf("the members are %v, not %v", got, names)
+	}
+	owned, least, most := 0, w.plan.Partitions, 0
+	for _, p := range live {
+		if p.ses.Current() == nil {
+			return p.id + " is not trusted"
+		}
+		list, parts, settled := w.mon.holdings(p)
+		if !settled {
+			return fmt.Sprintf("%s: not all of %s is open", p.id, list)
+		}
+		owned, least, most = owned+len(parts), min(least, len(parts)), max(most, len(parts))
+	}
+	if owned != w.plan.Partitions || most-least > 1 {
+		return fmt.Sprintf("%d of %d are owned, from %d to %d", owned, w.plan.Partitions, least, most)
+	}
+	return ""
+}
+
 // state describes everybody, for messages.
 func (w *world) state() string {
 	var b strings.Builder
 	for _, p := range append(w.live(), w.doubles...) {
+		if p.alloc == nil {
+			list, _, _ := w.mon.holdings(p)
+			fmt.Fprintf(&b, "%s owns %s\n  session %+v\n", p.id, list, p.ses.Stats())
+			continue
+		}
 		snap := p.alloc.Snapshot()
 		fmt.Fprintf(&b, "%s owns %v\n  session %+v\n", p.id, p.owner.Owned(), p.ses.Stats())
 		if snap != nil {
@@ -519,7 +555,10 @@ func (w *world) close() {
 		p.collect()
 	}
 	w.work.Wait()
-	w.kafka.close()
+	if w.plan.Group {
+		time.Sleep(12 * time.Second) // sarama's goroutines take up to a read timeout to notice that all is over
+	}
+	w.broker.close()
 	_ = w.srv.Close()
 	w.serving.Wait()
 }
@@ -533,8 +572,8 @@ func (w *world) finish() {
 	w.res.violations = w.mon.violations()
 	w.res.tail = w.mon.last()
 	w.res.overlaps, w.res.dups = len(w.mon.pairs), w.mon.dups
-	for _, part := range w.kafka.parts {
-		w.res.messages += part.end
+	for _, end := range w.broker.ends() {
+		w.res.messages += end
 	}
 }
 

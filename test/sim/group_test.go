@@ -1,0 +1,382 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/ownership"
+)
+
+// brokers is kfake, with a producer: Kafka for members that are consumer.Groups.
+type brokers struct {
+	cluster *kfake.Cluster
+	net     *kfake.VirtualNetwork
+	prod    *kgo.Client
+
+	mu    sync.Mutex
+	sent  []int64
+	every time.Duration
+	pace  chan struct{}
+	down  bool
+	conns map[*kafkaConn]struct{}
+}
+
+func newBrokers(parts int) *brokers {
+	b := &brokers{net: &kfake.VirtualNetwork{}, sent: make([]int64, parts), every: calmPace, pace: make(chan struct{}), conns: map[*kafkaConn]struct{}{}}
+	var err error
+	b.cluster, err = kfake.NewCluster(
+		kfake.NumBrokers(2), kfake.Ports(9092, 9093), kfake.ListenFn(b.net.Listen), kfake.SeedTopics(int32(parts), topic),
+	)
+	if err != nil {
+		panic(err)
+	}
+	b.prod, err = kgo.NewClient(
+		kgo.SeedBrokers(b.cluster.ListenAddrs()...), kgo.Dialer(b.net.DialContext),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0),
+	)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func (b *brokers) produce(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		b.mu.Lock()
+		every, pace := b.every, b.pace
+		b.mu.Unlock()
+		timer.Reset(every)
+		select {
+		case <-ctx.Done():
+			return
+		case <-pace:
+			continue
+		case <-timer.C:
+		}
+		var records []*kgo.Record
+		for part := range b.sent {
+			records = append(records, &kgo.Record{Topic: topic, Partition: int32(part), Value: []byte("value")})
+		}
+		if err := b.prod.ProduceSync(context.WithoutCancel(ctx), records...).FirstErr(); err != nil {
+			panic(err)
+		}
+		b.mu.Lock()
+		for part := range b.sent {
+			b.sent[part]++
+		}
+		b.mu.Unlock()
+	}
+}
+
+func (b *brokers) setPace(every time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.every != every {
+		b.every = every
+		close(b.pace)
+		b.pace = make(chan struct{})
+	}
+}
+
+func (b *brokers) ends() []int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]int64(nil), b.sent...)
+}
+
+// setLate moves leaders and coordinators, and breaks connections.
+func (b *brokers) setLate(on bool) {
+	if on {
+		b.cluster.RehashCoordinators()
+		for part := range b.sent {
+			_ = b.cluster.MoveTopicPartition(topic, int32(part), int32(part%2))
+		}
+		b.cut(nil)
+	}
+}
+
+// setSlow breaks connections: nothing may be slow here, see kafkaDialer.
+func (b *brokers) setSlow(time.Duration) { b.cut(nil) }
+
+func (b *brokers) setDown(down bool) {
+	b.mu.Lock()
+	b.down = down
+	b.mu.Unlock()
+	b.cut(nil)
+}
+
+func (b *brokers) close() {
+	b.prod.Close()
+	b.cluster.Close()
+}
+
+// config is sarama's configuration of a process.
+func (b *brokers) config(p *process) *sarama.Config {
+	c := sarama.NewConfig()
+	c.ClientID = "sim"
+	c.Version = sarama.V3_6_0_0
+	c.Net.Proxy.Enable = true
+	c.Net.Proxy.Dialer = &kafkaDialer{p: p, b: b}
+	c.Net.DialTimeout, c.Net.ReadTimeout, c.Net.WriteTimeout = 5*time.Second, 10*time.Second, 5*time.Second
+	c.Consumer.Return.Errors = true
+	c.Consumer.MaxWaitTime = 5 * time.Second
+	return c
+}
+
+// kafkaDialer is a process's way to Kafka. Connections break when the process stands still or dies and when Kafka is down.
+// They must not hang: sarama waits for answers with a mutex in hand, and virtual time stands still while another goroutine
+// wants that.
+type kafkaDialer struct {
+	p *process
+	b *brokers
+}
+
+var errNoWay = errors.New("kafka can't be reached")
+
+func (d *kafkaDialer) Dial(network, address string) (net.Conn, error) {
+	if d.p.isDead() || d.p.standsStill() {
+		return nil, errNoWay
+	}
+	nc, err := d.b.net.DialContext(context.Background(), network, address)
+	if err != nil {
+		return nil, err
+	}
+	c := &kafkaConn{Conn: nc, d: d, wake: make(chan struct{}, 1), closed: make(chan struct{})}
+	if !d.b.add(c) {
+		_ = nc.Close()
+		return nil, errNoWay
+	}
+	go c.write()
+	return c, nil
+}
+
+// add registers a connection, unless Kafka is down.
+func (b *brokers) add(c *kafkaConn) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.down {
+		return false
+	}
+	b.conns[c] = struct{}{}
+	return true
+}
+
+// cut breaks the connections of a process, or all when p is nil.
+func (b *brokers) cut(p *process) {
+	b.mu.Lock()
+	var list []*kafkaConn
+	for c := range b.conns {
+		if p == nil || c.d.p == p {
+			list = append(list, c)
+		}
+	}
+	b.mu.Unlock()
+	for _, c := range list {
+		_ = c.Close()
+	}
+}
+
+// kafkaConn has a send buffer, as a socket has and a net.Pipe has not.
+type kafkaConn struct {
+	net.Conn
+	d      *kafkaDialer
+	mu     sync.Mutex
+	buf    []byte
+	wake   chan struct{}
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (c *kafkaConn) Write(b []byte) (int, error) {
+	select {
+	case <-c.closed:
+		return 0, net.ErrClosed
+	default:
+	}
+	c.mu.Lock()
+	c.buf = append(c.buf, b...)
+	c.mu.Unlock()
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+	return len(b), nil
+}
+
+func (c *kafkaConn) write() {
+	for {
+		select {
+		case <-c.wake:
+		case <-c.closed:
+			return
+		}
+		c.mu.Lock()
+		b := c.buf
+		c.buf = nil
+		c.mu.Unlock()
+		if _, err := c.Conn.Write(b); err != nil {
+			return
+		}
+	}
+}
+
+func (c *kafkaConn) Close() error {
+	c.once.Do(func() {
+		close(c.closed)
+		c.d.b.mu.Lock()
+		defer c.d.b.mu.Unlock()
+		delete(c.d.b.conns, c)
+	})
+	return c.Conn.Close()
+}
+
+// startGroup makes the process's group consume.
+func (w *world) startGroup(p *process, log *slog.Logger) {
+	fn := allocfn.RoundRobin()
+	if w.plan.Func == "range" {
+		fn = allocfn.Range()
+	}
+	var err error
+	p.group, err = consumer.New(p.ses, w.brokers.cluster.ListenAddrs(), groupName, consumer.Options{
+		Name: p.name, Config: w.brokers.config(p), Func: fn, RebalanceTimeout: rebalanceTimeout, StopTimeout: stopTimeout,
+		CommitInterval: commitEvery, Observer: p.observeGroup, Logger: log, Registerer: p.reg,
+	})
+	if err != nil {
+		panic(err)
+	}
+	w.later(func() {
+		for err := range p.group.Errors() {
+			p.onError(err)
+		}
+	})
+}
+
+// consume is the group's Run.
+func (p *process) consume(ctx context.Context) error {
+	var err error
+	for ctx.Err() == nil {
+		err = p.group.Consume(ctx, []string{topic}, groupHandler{p})
+		if err == nil || !errors.Is(err, sarama.ErrOutOfBrokers) {
+			break
+		}
+		sleep(ctx, time.Second) // there is no Kafka, which Consume tells at once
+	}
+	_ = p.group.Close()
+	return err
+}
+
+// observeGroup is the group's Observer.
+func (p *process) observeGroup(e consumer.Event) {
+	for kind := ownership.Joined; kind <= ownership.Left; kind++ {
+		if kind.String() == string(e.Kind) {
+			p.w.mon.observe(p, ownership.Event{
+				Kind: kind, Topic: e.Topic, Partition: e.Partition, Token: e.Token, Version: e.Version, Session: e.Session, Since: e.Since, Err: e.Err,
+			})
+			return
+		}
+	}
+	p.w.mon.observeGroup(p, e)
+}
+
+// observeGroup hears of a group's offsets.
+func (m *monitor) observeGroup(p *process, e consumer.Event) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p.isDead() || e.Partition < 0 {
+		return
+	}
+	m.cov.hit("group: " + string(e.Kind))
+	part := m.parts[e.Partition]
+	t := part.terms[p]
+	if t == nil || t.token != e.Token {
+		// It was lost in this instant, or committed by a commit that was under way when it was.
+		if e.Kind == consumer.Message {
+			m.cov.hit("group: message in the instant of a loss")
+		}
+		return
+	}
+	switch e.Kind {
+	case consumer.Opened:
+		m.note("%s opens p%d at %d (processed %d, acknowledged %d)", p.id, t.part, e.Offset, part.processed, part.acked)
+		t.opened, t.position = true, e.Offset
+		if e.Offset > part.processed {
+			m.violate("S5", "%s opens p%d at %d, but only what is before %d was processed", p.id, t.part, e.Offset, part.processed)
+		}
+		if e.Offset < part.acked {
+			m.violate("S6", "%s opens p%d at %d, but %d was committed", p.id, t.part, e.Offset, part.acked)
+		}
+		if n := int(part.processed - e.Offset); n > 0 {
+			m.dups += n
+			m.cov.hit("group: messages processed again")
+		}
+		m.rivals(t, "opens")
+	case consumer.Message:
+		if e.Offset != t.position {
+			m.violate("S5", "%s is handed %d of p%d, expected %d", p.id, e.Offset, t.part, t.position)
+		}
+		t.position = e.Offset + 1
+		m.rivals(t, "is handed a message of")
+	case consumer.Committed:
+		if e.Offset > part.processed {
+			m.violate("S5", "%s commits %d of p%d, but only what is before %d was processed", p.id, e.Offset, t.part, part.processed)
+		}
+		part.acked = max(part.acked, e.Offset)
+		m.rivals(t, "commits")
+	default:
+	}
+}
+
+// handled notes that a group's handler has processed a message.
+func (m *monitor) handled(p *process, i int, off int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p.isDead() {
+		return
+	}
+	if part := m.parts[i]; off > part.processed {
+		m.violate("S5", "%s processes %d of p%d, but only what is before %d was processed", p.id, off, i, part.processed)
+	} else {
+		part.processed = max(part.processed, off+1)
+	}
+}
+
+// groupHandler is the handler of a group.
+type groupHandler struct{ p *process }
+
+func (groupHandler) Setup(sarama.ConsumerGroupSession) error   { return nil }
+func (groupHandler) Cleanup(sarama.ConsumerGroupSession) error { return nil }
+
+func (h groupHandler) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
+	p := h.p
+	for m := range c.Messages() {
+		if d := p.slowness(); d > 0 {
+			time.Sleep(d)
+		}
+		if panics, returns := p.mood(); panics {
+			panic("simulated")
+		} else if returns {
+			return errMood
+		}
+		if _, alive := p.gate(true); !alive {
+			return nil
+		}
+		p.w.mon.handled(p, int(m.Partition), m.Offset)
+		s.MarkMessage(m, "")
+	}
+	if stuck := p.stuckNow(); stuck != nil {
+		<-stuck
+	}
+	return nil
+}
