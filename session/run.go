@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/kielgo/kiel/internal/clocks"
 )
 
 const (
@@ -28,6 +30,12 @@ func (s *Session) Run(ctx context.Context) error {
 		return errors.New("session: Run was called before")
 	}
 	defer s.wg.Wait()
+	if told := clocks.Of(ctx); told != nil { // before there is anything that asks for the time
+		s.now = func() instant {
+			mono, wall := told()
+			return instant{mono: mono, wall: wall}
+		}
+	}
 	if s.open {
 		s.log.WarnContext(ctx, "znodes will be open to everybody, since neither credentials nor an acl are given")
 	}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/clocks"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -331,5 +332,34 @@ func TestClockJumps(t *testing.T) {
 		if took := time.Since(begun); took > timeout/2 {
 			t.Errorf("trusted again after %v", took)
 		}
+	})
+}
+
+func TestClockOfTheContext(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		start, jump := time.Now(), atomic.Int64{}
+		s, err := session.New([]string{"zk:2181"}, session.Options{Timeout: timeout, Dial: w.net.Client("a").Dial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(clocks.With(t.Context(), func() (mono, wall time.Duration) {
+			passed := time.Since(start)
+			return passed, passed + time.Duration(jump.Load())
+		}))
+		done := make(chan error, 1)
+		go func() { done <- s.Run(ctx) }()
+		inc, err := s.Incarnation(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !inc.Trusted() {
+			t.Error("not trusted")
+		}
+		jump.Store(int64(time.Hour))
+		if inc.Trusted() {
+			t.Error("trusted after a jump of the context's clock")
+		}
+		stop()
+		wantErr(t, "Run", <-done, nil)
 	})
 }
