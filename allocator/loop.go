@@ -294,6 +294,9 @@ func (l *loop) onSet(v *sharedset.View) {
 		l.change(TriggerPartitions, !l.wasReady && l.hasSeed())
 	case text(old.Err) != text(v.Err):
 		l.republish(TriggerPartitions, true)
+		if v.Err == nil && !l.wasReady && l.hasSeed() {
+			l.change(TriggerPartitions, true) // nothing has changed, but only now we can be ready
+		}
 	}
 }
 

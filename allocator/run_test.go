@@ -566,3 +566,27 @@ func TestUnreadableFromTheStart(t *testing.T) {
 		r.stop()
 	})
 }
+
+// TestUnreadableWhileJoining: the set is repaired to what it was, so that there
+// is nothing to compute anew but that all is ready now.
+func TestUnreadableWhileJoining(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		r.run()
+		r.join()
+		r.partitions("t:0")
+		garbage := errors.New("not JSON")
+		r.showSet(&sharedset.View{Items: []string{"t:0"}, Exists: true, Czxid: r.czxid, Err: garbage})
+		r.join("b")
+		if s := r.want(TriggerMembers, "t:0"); !errors.Is(s.Err, garbage) {
+			t.Error(s.Err)
+		}
+		r.partitions("t:0")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := r.Ready(ctx); err != nil {
+			t.Error(err)
+		}
+		r.stop()
+	})
+}
