@@ -304,7 +304,19 @@ func (f *fleet) settle() {
 // until waits for something that the logs tell.
 func (f *fleet) until(what string, ok func() bool) {
 	f.t.Helper()
-	wait.Until(f.t, settleLimit, func() bool { f.read(); return ok() }, func() string { return what + ": " + f.String() })
+	wait.Until(f.t, settleLimit, func() bool { f.alive(); f.read(); return ok() }, func() string { return what + ": " + f.String() })
+}
+
+// alive says that no process has ended that is expected to work.
+func (f *fleet) alive() {
+	f.t.Helper()
+	for _, m := range f.working() {
+		select {
+		case <-m.Done():
+			f.t.Fatalf("%s has ended: %v\n%s", m.Name, m.Wait(), m.Log())
+		default:
+		}
+	}
 }
 
 // String tells who owns what.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kielgo/kiel/internal/eventlog"
 	"github.com/kielgo/kiel/test/members"
+	"github.com/kielgo/kiel/test/servers"
 	"github.com/kielgo/kiel/test/wait"
 )
 
@@ -204,6 +205,33 @@ func TestNames(t *testing.T) {
 	})
 	if r.owned > crashBound {
 		t.Errorf("all is owned again after %v, want %v at most", r.owned, crashBound)
+	}
+	repeatedOnlyAfter(t, f.finish(), "killed")
+}
+
+// Scenarios 8 and 17 together: while a member that is started again waits for its old self to go, the leader changes, which
+// gives the old session its time again.
+func TestNameWhileTheLeaderChanges(t *testing.T) {
+	t.Parallel()
+	zk := startEnsemble(t, servers.ZooKeeperOptions{})
+	f := newFleet(t, options{zookeeper: strings.Join(zk.Addrs(), ",")})
+	m := f.startAll(2)
+	r := f.measure("restart-and-two-leaders", func() {
+		m[1].Kill()
+		f.start("m1")
+		for range 2 {
+			wait.Pass(t, f.opts.timeout/2)
+			f.fault("restart of a server")
+			leader := zk.Leader()
+			if leader == nil {
+				t.Fatal("nobody leads")
+			}
+			leader.Stop()
+			leader.Start()
+		}
+	})
+	if r.owned > f.opts.timeout+crashBound {
+		t.Errorf("all is owned again after %v", r.owned)
 	}
 	repeatedOnlyAfter(t, f.finish(), "killed")
 }

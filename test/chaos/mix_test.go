@@ -64,7 +64,7 @@ type step func(x *mix) (what string, end func() bool, ok bool)
 // steps are what may happen; what is listed twice happens twice as often.
 func (x *mix) steps() []step {
 	return []step{
-		(*mix).kill, (*mix).kill, (*mix).leave, (*mix).join, (*mix).join, (*mix).freeze, (*mix).freeze,
+		(*mix).kill, (*mix).crash, (*mix).leave, (*mix).join, (*mix).join, (*mix).freeze, (*mix).freeze,
 		(*mix).killServer, (*mix).killServer, (*mix).killAllServers, (*mix).freezeServer, (*mix).restartServer,
 		(*mix).blackHole, (*mix).blackHole, (*mix).cut, (*mix).refuse, (*mix).slow, (*mix).loseReply, (*mix).silence,
 		(*mix).cutFollower, (*mix).cutLeader,
@@ -95,11 +95,26 @@ func (x *mix) join() (string, func() bool, bool) {
 	if len(x.working()) >= mixMost {
 		return "", nil, false
 	}
-	links := proxy.To(x.t, x.zk.Addrs())
-	m := x.start(fmt.Sprintf("m%d", x.names), via(strings.Join(links.Addrs(), ",")))
 	x.names++
+	x.begin(fmt.Sprintf("m%d", x.names))
+	return fmt.Sprintf("join m%d", x.names), nil, true
+}
+
+func (x *mix) begin(name string) {
+	links := proxy.To(x.t, x.zk.Addrs())
+	m := x.start(name, via(strings.Join(links.Addrs(), ",")))
 	x.thieves[m] = &thief{f: x.fleet, links: links, ended: map[int64]bool{}}
-	return "join " + m.Name, nil, true
+}
+
+// crash is a member that is killed and started again under the same name, as a supervisor does.
+func (x *mix) crash() (string, func() bool, bool) {
+	if x.few() {
+		return "", nil, false
+	}
+	m := x.pick()
+	m.Kill()
+	x.begin(m.Name)
+	return "kill and start " + m.Name, nil, true
 }
 
 func (x *mix) kill() (string, func() bool, bool) {
@@ -366,17 +381,6 @@ func (x *mix) expire(now time.Time) {
 		x.say("end of: %s", l.what)
 		return true
 	})
-}
-
-// alive says that nobody has ended who was not asked to.
-func (x *mix) alive() {
-	for _, m := range x.working() {
-		select {
-		case <-m.Done():
-			x.t.Fatalf("%s has ended: %v\n%s", m.Name, m.Wait(), m.Log())
-		default:
-		}
-	}
 }
 
 // quiet ends all faults. Then everything must be owned soon, and after that nothing must happen.

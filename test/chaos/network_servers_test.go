@@ -13,11 +13,11 @@ import (
 
 // cutServer runs a group of three on an ensemble behind proxies, with one member that knows one server only, cuts that
 // server off, and heals when the others own everything.
-func cutServer(t *testing.T, opts servers.ZooKeeperOptions, which func(*proxy.Ensemble) int, cut func(*proxy.Ensemble, int)) {
+func cutServer(t *testing.T, timeout time.Duration, opts servers.ZooKeeperOptions, which func(*proxy.Ensemble) int, cut func(*proxy.Ensemble, int)) {
 	e := proxy.StartEnsemble(t, opts)
 	index := which(e)
 	rest := without(e.Addrs(), index)
-	f := newFleet(t, options{zookeeper: join(rest...)})
+	f := newFleet(t, options{zookeeper: join(rest...), timeout: timeout})
 	victim := f.start("victim", via(e.Addrs()[index]))
 	f.start("m1")
 	f.start("m2")
@@ -51,7 +51,7 @@ func cutServer(t *testing.T, opts servers.ZooKeeperOptions, which func(*proxy.En
 // than that member's session lives.
 func TestFollowerCutOff(t *testing.T) {
 	t.Parallel()
-	cutServer(t, servers.ZooKeeperOptions{TickTime: tick, Config: map[string]string{"syncLimit": "12"}},
+	cutServer(t, timeout, servers.ZooKeeperOptions{TickTime: tick, Config: map[string]string{"syncLimit": "12"}},
 		(*proxy.Ensemble).FollowerIndex,
 		(*proxy.Ensemble).CutFollower)
 }
@@ -60,10 +60,11 @@ func TestFollowerCutOff(t *testing.T) {
 // syncs for syncLimit + 1 ticks more.
 func TestLeaderCutOnOneSide(t *testing.T) {
 	t.Parallel()
+	const timeout = 6 * time.Second // the others' trust is to outlive the election on a busy machine
 	for _, syncLimit := range []int{5, 10} {
 		t.Run(fmt.Sprintf("syncLimit-%d", syncLimit), func(t *testing.T) {
 			t.Parallel()
-			cutServer(t, servers.ZooKeeperOptions{TickTime: time.Second, Config: map[string]string{"syncLimit": fmt.Sprint(syncLimit)}},
+			cutServer(t, timeout, servers.ZooKeeperOptions{TickTime: time.Second, Config: map[string]string{"syncLimit": fmt.Sprint(syncLimit)}},
 				(*proxy.Ensemble).LeaderIndex,
 				func(e *proxy.Ensemble, _ int) { e.CutLeaderOneSide() })
 		})
