@@ -104,7 +104,8 @@ func (h *hand) observe(e ownership.Event) {
 	defer h.mu.Unlock()
 	now := members.Monotonic()
 	line := eventlog.Event{
-		T: now, Member: h.name, Event: e.Kind.String(), Version: e.Version, Token: e.Token, Session: fmt.Sprintf("0x%x", uint64(e.Session)),
+		T: now, Member: h.name, Event: e.Kind.String(), Version: e.Version, Token: e.Token,
+		Session: fmt.Sprintf("0x%x", uint64(e.Session)),
 	}
 	if e.Partition >= 0 {
 		line.Topic, line.Partition = e.Topic, &e.Partition

@@ -96,7 +96,8 @@ func (f *fleet) stopsBefore(m *member, cut, gone int64) {
 	f.until("the member that is cut off has stopped", func() bool { _, ok := m.stoppedAt(cut); return ok })
 	since, _ := m.stoppedAt(cut)
 	margin := time.Duration(gone - since)
-	f.t.Attr("margin", fmt.Sprintf("%v: stopped after %v, ephemeral gone after %v", ms(margin), ms(time.Duration(since-cut)), ms(time.Duration(gone-cut))))
+	f.t.Attr("margin", fmt.Sprintf("%v: stopped after %v, ephemeral gone after %v",
+		ms(margin), ms(time.Duration(since-cut)), ms(time.Duration(gone-cut))))
 	if margin <= 0 {
 		f.t.Errorf("%s stopped %v after its ephemeral was gone", m.Name, -margin)
 	}

@@ -57,7 +57,10 @@ func TestSessionClosed(t *testing.T) {
 			if err := session.Close(t.Context(), sharedZooKeeper(t).Addr()); err != nil {
 				t.Fatal(err)
 			}
-			f.until("the member has stopped", func() bool { _, ok := victim.after(at, eventlog.Untrusted, eventlog.Lost); return ok })
+			f.until("the member has stopped", func() bool {
+				_, ok := victim.after(at, eventlog.Untrusted, eventlog.Lost)
+				return ok
+			})
 		})
 		// Whatever is claimed by others before it hears of that is not held against anybody.
 		for id := range held {

@@ -13,7 +13,9 @@ import (
 
 // cutServer runs a group of three on an ensemble behind proxies, with one member that knows one server only, cuts that
 // server off, and heals when the others own everything.
-func cutServer(t *testing.T, timeout time.Duration, opts servers.ZooKeeperOptions, which func(*proxy.Ensemble) int, cut func(*proxy.Ensemble, int)) {
+func cutServer(t *testing.T, timeout time.Duration, opts servers.ZooKeeperOptions,
+	which func(*proxy.Ensemble) int, cut func(*proxy.Ensemble, int),
+) {
 	e := proxy.StartEnsemble(t, opts)
 	index := which(e)
 	rest := without(e.Addrs(), index)
@@ -64,7 +66,8 @@ func TestLeaderCutOnOneSide(t *testing.T) {
 	for _, syncLimit := range []int{5, 10} {
 		t.Run(fmt.Sprintf("syncLimit-%d", syncLimit), func(t *testing.T) {
 			t.Parallel()
-			cutServer(t, timeout, servers.ZooKeeperOptions{TickTime: time.Second, Config: map[string]string{"syncLimit": fmt.Sprint(syncLimit)}},
+			config := map[string]string{"syncLimit": fmt.Sprint(syncLimit)}
+			cutServer(t, timeout, servers.ZooKeeperOptions{TickTime: time.Second, Config: config},
 				(*proxy.Ensemble).LeaderIndex,
 				func(e *proxy.Ensemble, _ int) { e.CutLeaderOneSide() })
 		})

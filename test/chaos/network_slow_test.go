@@ -29,7 +29,8 @@ func TestSlowNetwork(t *testing.T) {
 		{name: "1KiB/s", speed: proxy.Speed{Rate: 1 << 10}, join: true},
 	}
 	for _, r := range roads {
-		r.crew = &crew{t: t, group: nameOfTest.Replace(t.Name()) + "-" + nameOfTest.Replace(r.name), addrs: zk.Addrs(), timeout: timeout}
+		group := nameOfTest.Replace(t.Name() + "-" + r.name)
+		r.crew = &crew{t: t, group: group, addrs: zk.Addrs(), timeout: timeout}
 		r.hire(first)
 		r.hire(first)
 	}

@@ -116,14 +116,16 @@ func TestLeaderFrozen(t *testing.T) {
 	wait.Pass(t, 3*timeout/2-time.Duration(members.Monotonic()-at)) // until no session that nobody touched is alive
 	f.settle()
 	gap, lost := p.gap(at), f.unmoved("frozen", before, at)
-	t.Attr("frozen", fmt.Sprintf("no answer for %v, another leader after %v, trust lost %d times", ms(gap), ms(elected), lost))
+	t.Attr("frozen", fmt.Sprintf("no answer for %v, another leader after %v, trust lost %d times",
+		ms(gap), ms(elected), lost))
 	if gap > limit {
 		t.Errorf("no write was answered for %v, want %v at most", gap, limit)
 	}
 
 	woken := members.Monotonic()
 	leader.Resume()
-	wait.Until(t, settleLimit, func() bool { return leader.Mode() == "follower" }, func() string { return "the old leader is " + leader.Mode() })
+	wait.Until(t, settleLimit, func() bool { return leader.Mode() == "follower" },
+		func() string { return "the old leader is " + leader.Mode() })
 	t.Attr("woken", fmt.Sprintf("follows after %v", ms(time.Duration(members.Monotonic()-woken))))
 	f.settle()
 	f.unmoved("woken", before, at)

@@ -51,7 +51,8 @@ func TestQuorumLost(t *testing.T) {
 			since, _ := m.stoppedAt(at)
 			stopped = append(stopped, time.Duration(since-at))
 		}
-		t.Attr(name, fmt.Sprintf("stopped after %s, all is owned %v after servers were back", spread(stopped), ms(f.since(back).owned)))
+		t.Attr(name, fmt.Sprintf("stopped after %s, all is owned %v after servers were back",
+			spread(stopped), ms(f.since(back).owned)))
 		f.unmoved(name, before, at)
 	}
 	nodes := zk.Nodes()
@@ -88,7 +89,8 @@ func TestDataLost(t *testing.T) {
 	})
 	f.settle()
 	took := f.since(back).owned
-	t.Attr("rebuilt", fmt.Sprintf("all is owned %v after servers were back, %v after they were lost", ms(took), ms(f.since(down).owned)))
+	t.Attr("rebuilt", fmt.Sprintf("all is owned %v after servers were back, %v after they were lost",
+		ms(took), ms(f.since(down).owned)))
 	if took > limit {
 		t.Errorf("all is owned %v after servers were back, want %v at most", took, limit)
 	}

@@ -57,7 +57,8 @@ const probePath = "/probe"
 func startProbe(t *testing.T, addrs []string, opts session.Options) *probe {
 	t.Helper()
 	p := &probe{Session: openSession(t, addrs, opts)}
-	if _, err := incarnation(t, p.Session).Create(t.Context(), probePath, nil, session.Persistent); err != nil && !errors.Is(err, session.ErrNodeExists) {
+	_, err := incarnation(t, p.Session).Create(t.Context(), probePath, nil, session.Persistent)
+	if err != nil && !errors.Is(err, session.ErrNodeExists) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

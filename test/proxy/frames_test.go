@@ -37,7 +37,8 @@ func (quietLog) Printf(string, ...any) {}
 
 func up(t *testing.T, conn *zk.Conn) {
 	t.Helper()
-	wait.Until(t, soon, func() bool { return conn.State() == zk.StateHasSession }, func() string { return conn.State().String() })
+	wait.Until(t, soon, func() bool { return conn.State() == zk.StateHasSession },
+		func() string { return conn.State().String() })
 }
 
 func TestLoseReply(t *testing.T) {
@@ -60,7 +61,8 @@ func TestLoseReply(t *testing.T) {
 	if _, err := conn.Multi(&zk.CheckVersionRequest{Path: "/a", Version: -1}); err != nil {
 		t.Errorf("another multi: %v", err)
 	}
-	if _, err := conn.Multi(&zk.SetDataRequest{Path: "/a", Data: []byte("x"), Version: -1}); !errors.Is(err, zk.ErrConnectionClosed) {
+	_, err := conn.Multi(&zk.SetDataRequest{Path: "/a", Data: []byte("x"), Version: -1})
+	if !errors.Is(err, zk.ErrConnectionClosed) {
 		t.Errorf("multi: %v", err)
 	}
 	<-multi
