@@ -19,6 +19,7 @@ func (l *loop) run(ctx context.Context) error {
 	defer cancel()
 	allocation, stopAllocator := context.WithCancel(l.base)
 	defer stopAllocator()
+	l.stopAllocator = stopAllocator
 	var allocatorErr error
 	allocatorDone := make(chan struct{})
 	go func() {
@@ -103,6 +104,7 @@ func (l *loop) startLeaving() {
 			if err != nil {
 				l.o.log.Warn("member znode not removed", "err", err)
 			}
+			l.stopAllocator() // without ZooKeeper it takes its time too
 			l.drainAll()
 		})
 	})

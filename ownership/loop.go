@@ -58,6 +58,8 @@ type loop struct {
 	deadline time.Time // of leaving
 	joinedIn int64     // the session in which Joined was told
 
+	stopAllocator context.CancelFunc
+
 	claims, looks, releases queue
 
 	toClaim, toRevoke, unsettled int // parts in that state

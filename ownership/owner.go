@@ -104,7 +104,8 @@ func (o *Owner) Owned() []Info { return o.board.list() }
 // returned, and the allocator is stopped. It returns within StopTimeout after the
 // end of ctx, nil when all was in order: the allocator's or the session's
 // error, and [ErrStuck] for what did not end. A handler, observer or OnError that does
-// not return is all that may remain then; its claim is lost to it, and when a
+// not return is all that may remain then, and without ZooKeeper, for a session
+// timeout at most, the allocator; the handler's claim is lost to it, and when a
 // claim could not be released the session was given up (session.GiveUp), so
 // that nobody waits for it. No handler or callback is called after Run returned; the
 // allocator's own, if one of them is what is stuck, until its StopTimeout is over.
