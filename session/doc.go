@@ -45,6 +45,8 @@
 //     [ErrClosed].
 //   - A request never runs in another ZooKeeper session than the one its incarnation belongs to. There is one client for
 //     each ZooKeeper session, and a client that can't come back is replaced.
+//   - Servers that have lost their data are found out after T: a client that was turned away for so long relies on nothing
+//     any more; it no longer says what it has seen, and so is told whether its session is alive.
 //   - A write that returns anything but [ErrUncertain] was done, or was not and never will be. Reads are repeated until
 //     answered.
 //   - A watch wakes on a change, when the connection drops, when the incarnation ends, and after 4/5 T to T without any of
