@@ -71,7 +71,7 @@ func TestSessionClosed(t *testing.T) {
 		if d := time.Duration(stopped.T - at); d > timeout*2/3 {
 			t.Errorf("the member stopped %v after its session was closed", d)
 		}
-		if limit := 2500 * time.Millisecond; r.owned > limit {
+		if limit := 5 * time.Second; r.owned > limit { // half a second on a machine that has nothing else to do
 			t.Errorf("all is owned again after %v, want %v at most", r.owned, limit)
 		}
 	}

@@ -17,7 +17,10 @@ import (
 // send it must come to the same in the end, and nothing may be left behind.
 func TestReplyLost(t *testing.T) {
 	t.Parallel()
-	const first, all = 12, 16 // partitions, before and after some are added
+	const (
+		first, all = 12, 16          // partitions, before and after some are added
+		timeout    = 9 * time.Second // a connection can be had again in time even on a busy machine
+	)
 	about := func(op int32, within string) func(proxy.Request) bool {
 		return func(r proxy.Request) bool { return r.Op == op && bytes.Contains(r.Body, []byte(within)) }
 	}
