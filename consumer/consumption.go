@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -30,6 +31,7 @@ type consumption struct {
 	lookups  *lookups
 	fetcher  fetcher
 	catalog  *catalog
+	hangUp   func() // ends the connections that fetch
 	edge     func(ctx context.Context, p allocfn.Partition, from From) (int64, error)
 	metrics  *metrics
 	pauses   *pauses
@@ -47,6 +49,12 @@ type consumption struct {
 
 // observe tells the user's observer.
 func (c *consumption) observe(e Event) {
+	if err := c.guard("Observer", func() error { c.tell(e); return nil }); err != nil {
+		c.group.report(err)
+	}
+}
+
+func (c *consumption) tell(e Event) {
 	if c.observer == nil {
 		return
 	}
@@ -60,6 +68,17 @@ func (c *consumption) observe(e Event) {
 		e.Offset = -1
 	}
 	c.observer(e)
+}
+
+// guard calls what the user gave, and returns its panic as an error: it ends the call, not the process.
+func (c *consumption) guard(name string, f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.log.Error("callback panicked", "callback", name, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			err = fmt.Errorf("%w: %s: %v", ownership.ErrCallback, name, r)
+		}
+	}()
+	return f()
 }
 
 // report hands an error of a partition to the user, in sarama's shape.
@@ -141,6 +160,7 @@ func (g *Group) newConsumption(ctx context.Context, topics []string, handler sar
 		topics:       topics,
 		handler:      handler,
 		fetcher:      k.fetcher,
+		hangUp:       k.fetcher.dialer.abort,
 		catalog:      cat,
 		edge:         k.edge,
 		metrics:      g.metrics,
@@ -191,6 +211,7 @@ func (c *consumption) run(ctx context.Context, a *allocator.PartitionAllocator, 
 	if errors.Is(err, ownership.ErrStuck) {
 		return fmt.Errorf("consumer: %w", err) // Cleanup is not for while a ConsumeClaim runs
 	}
+	c.hangUp() // what is being fetched is of no use; where Kafka is silent it would be waited for
 	c.pumping.Wait()
 	if err != nil {
 		err = fmt.Errorf("consumer: %w", err)
@@ -198,7 +219,7 @@ func (c *consumption) run(ctx context.Context, a *allocator.PartitionAllocator, 
 	if errors.Is(setup, errNotJoined) {
 		return err // Setup was not called
 	}
-	if cleanup := c.handler.Cleanup(c.session); cleanup != nil {
+	if cleanup := c.guard("Cleanup", func() error { return c.handler.Cleanup(c.session) }); cleanup != nil {
 		c.group.report(cleanup)
 		err = errors.Join(err, cleanup)
 	}
@@ -217,7 +238,7 @@ func (c *consumption) setup(ctx context.Context, a *allocator.PartitionAllocator
 	if s := a.Snapshot(); s != nil {
 		c.session.expect(slices.DeleteFunc(s.Mine(), func(p allocfn.Partition) bool { return c.accept(p) != nil }))
 	}
-	if err := c.handler.Setup(c.session); err != nil {
+	if err := c.guard("Setup", func() error { return c.handler.Setup(c.session) }); err != nil {
 		return err
 	}
 	c.session.expect(nil)
@@ -244,9 +265,9 @@ func (c *consumption) ownerError(err error) {
 	c.group.report(err)
 }
 
-// observeOwner passes on ownership's events.
+// observeOwner passes on ownership's events. Of a panic ownership tells.
 func (c *consumption) observeOwner(e ownership.Event) {
-	c.observe(Event{
+	c.tell(Event{
 		Kind: EventKind(e.Kind.String()), Topic: e.Topic, Partition: e.Partition, Token: e.Token,
 		Version: e.Version, Session: e.Session, Since: e.Since, Err: e.Err,
 	})

@@ -72,7 +72,8 @@
 //	sarama                                      here
 //	ConsumeClaim returns early: the session     that partition alone is closed, reported as
 //	ends, all claims close                      ErrHandler, and opened again after a pause
-//	ConsumeClaim panics: the process ends       an error like any other
+//	ConsumeClaim, Setup or Cleanup panics:      an error like any other
+//	the process ends
 //	a handler overstays Rebalance.Timeout:      that partition is lost to it (ownership.ErrStuck);
 //	the member leaves the group                 the others go on
 //	eager by default, Consume returns at        incremental, as cooperative-sticky; Consume

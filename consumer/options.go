@@ -84,7 +84,8 @@ type Options struct {
 
 	// Observer, when not nil, is called with each event of this member, in the
 	// order in which they happen to a partition, by the goroutine to which they
-	// happen: an Observer that blocks holds up the group.
+	// happen: an Observer that blocks holds up the group. A panic ends the call; it
+	// is logged and goes to Errors, as ownership.ErrCallback.
 	Observer func(Event)
 
 	// Logger; nil discards.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -209,14 +208,8 @@ func (t *term) consume(ctx context.Context, s stream, start int64) error {
 
 // callHandler calls ConsumeClaim. A panic is an error of the handler like any
 // other: it ends with this partition, not with the process.
-func (t *term) callHandler(cl *claim) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			t.log.Error("handler panicked", "topic", t.Topic(), "partition", t.Partition(), "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-			err = fmt.Errorf("ConsumeClaim panicked: %v", r)
-		}
-	}()
-	return t.handler.ConsumeClaim(t.session, cl)
+func (t *term) callHandler(cl *claim) error {
+	return t.guard("ConsumeClaim of "+t.partition.String(), func() error { return t.handler.ConsumeClaim(t.session, cl) })
 }
 
 func (t *term) pump(cl *claim) *pump {
