@@ -280,9 +280,7 @@ func TestStopInEveryPhase(t *testing.T) {
 		}
 		heal()
 		w.net.Delay(0)
-		if err := w.srv.Set(a.alloc.PartitionsPath(), []byte(`["t:0"]`)); err != nil {
-			t.Logf("%s: %v", fault, err) // the data is lost
-		}
+		_ = w.srv.Set(a.alloc.PartitionsPath(), []byte(`["t:0"]`)) // if there is a set
 		time.Sleep(3 * timeout)
 		if names := w.srv.Children(a.alloc.MembersPath()); slices.Contains(names, "a") {
 			t.Errorf("%s: still a member: %v", fault, names)
