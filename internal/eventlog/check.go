@@ -256,6 +256,13 @@ func (w *walker) late(tm *term, m delivery) {
 	w.violate("%s: %s: message %d was handed out %v after the end (%s)", w.log, tm.p, m.offset, time.Duration(m.t-tm.end), tm.how)
 }
 
+// next says that a message is the one after those handed out before.
+func (w *walker) next(tm *term, m delivery) {
+	if pos, ok := tm.position(); ok && m.offset != pos {
+		w.violate("%s: %s: message %d came where %d was next", w.log, tm.p, m.offset, pos)
+	}
+}
+
 func (w *walker) commit(tm *term, p Partition, e Event) {
 	if e.Offset == nil {
 		return
@@ -286,12 +293,11 @@ func (w *walker) message(tm *term, p Partition, e Event) {
 		if tm == nil {
 			w.violate("%s: %s: message %d was handed out by a member that does not own it", w.log, p, d.offset)
 		} else {
+			w.next(tm, d)
 			w.late(tm, d)
 		}
 	} else {
-		if pos, ok := tm.position(); ok && d.offset != pos {
-			w.violate("%s: %s: message %d came where %d was next", w.log, p, d.offset, pos)
-		}
+		w.next(tm, d)
 		tm.messages = append(tm.messages, d)
 	}
 	seen := w.seen[p]

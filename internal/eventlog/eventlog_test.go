@@ -111,6 +111,11 @@ func TestCheck(t *testing.T) {
 			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), drop(31, eventlog.Lost), on(32, eventlog.Message, 0))},
 			late: 1,
 		},
+		"a message after the end of trust that was not the next": {
+			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), untrusted(31, 14), on(32, eventlog.Message, 1))},
+			says: "message 1 came where 0 was next",
+			late: 1,
+		},
 		"two messages after trust ended": {
 			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(29, eventlog.Message, 0), on(30, eventlog.Message, 1),
 				untrusted(31, 14))},
