@@ -192,14 +192,19 @@ func (c *client) dialTarget(ctx context.Context, t target) (net.Conn, error) {
 }
 
 // handshakeCap is how long a server may take to accept the connection, and then once more to answer the handshake: long
-// enough for a slow path, short enough to try several servers before trust ends.
+// enough for a slow path, short enough to try several servers before trust ends. When there is no trust to lose any more it
+// may be longer, or a path that is slow, but not too slow for a session, would never be long enough.
 func (c *client) handshakeCap() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.off.Off(sabotage.HandshakeCap) {
 		return c.trust.timeout * 2 / 3 * 10
 	}
-	return min(c.hosts.patience(max(shortCap, 2*c.rtt)), c.trust.timeout/4)
+	most := c.trust.timeout / 4
+	if c.inc == nil {
+		most = c.trust.timeout * 2 / 3
+	}
+	return min(c.hosts.patience(max(shortCap, 2*c.rtt)), most)
 }
 
 // attemptFailed notes why a connection could not be had.

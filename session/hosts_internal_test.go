@@ -107,15 +107,22 @@ func TestPatience(t *testing.T) {
 	for _, s := range []struct {
 		timeouts  int32
 		roundTrip time.Duration
+		trusted   bool
 		want      time.Duration
 	}{
-		{0, 0, time.Second},
-		{0, 700 * time.Millisecond, 1400 * time.Millisecond},
-		{0, time.Minute, 5 * time.Second}, // T/4
-		{1, 0, time.Second},               // one server is slow, not the path
-		{2, 0, 2 * time.Second},
-		{1000, 0, 5 * time.Second},
+		{0, 0, true, time.Second},
+		{0, 700 * time.Millisecond, true, 1400 * time.Millisecond},
+		{0, time.Minute, true, 5 * time.Second}, // T/4
+		{1, 0, true, time.Second},               // one server is slow, not the path
+		{2, 0, true, 2 * time.Second},
+		{1000, 0, true, 5 * time.Second},
+		{0, 0, false, time.Second},
+		{0, time.Minute, false, 20 * time.Second * 2 / 3},
+		{1000, 0, false, 20 * time.Second * 2 / 3},
 	} {
+		if c.inc = nil; s.trusted {
+			c.inc = new(Incarnation)
+		}
 		c.hosts.timeouts.Store(s.timeouts)
 		c.rtt = s.roundTrip
 		if got := c.handshakeCap(); got != s.want {

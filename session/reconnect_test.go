@@ -222,6 +222,7 @@ func TestSlowNetwork(t *testing.T) {
 		{200 * time.Millisecond, 200 * time.Millisecond},
 		{timeout / 6, timeout / 6},
 		{0, timeout/3 - 10*time.Millisecond},
+		{timeout/3 - 10*time.Millisecond, timeout/3 - 10*time.Millisecond},
 	} {
 		bubble(t, func(t *testing.T, w *world) {
 			w.net.Delay(c.connect / 2)
@@ -231,6 +232,11 @@ func TestSlowNetwork(t *testing.T) {
 			time.Sleep(time.Minute)
 			if !inc.Trusted() || m.Stats().Reconnects > 0 {
 				t.Errorf("round trip %v: %+v", c.then, m.Stats())
+			}
+			m.link.Cut()
+			time.Sleep(3 * timeout)
+			if m.Current() == nil {
+				t.Errorf("round trip %v, after a cut: %+v", c.then, m.Stats())
 			}
 		})
 	}
