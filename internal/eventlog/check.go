@@ -216,6 +216,9 @@ func (w *walker) event(e Event) {
 			for _, tm := range w.open {
 				w.finish(tm, at, e.Event)
 			}
+			if e.Event == Left {
+				clear(w.gone) // all handlers have returned
+			}
 		} else if tm != nil {
 			w.finish(tm, at, e.Event)
 		}

@@ -116,6 +116,10 @@ func TestCheck(t *testing.T) {
 			says: "message 1 came where 0 was next",
 			late: 1,
 		},
+		"a late message after the member left": {
+			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), untrusted(31, 14), ev(32, eventlog.Left), on(33, eventlog.Message, 0))},
+			says: "does not own it",
+		},
 		"two messages after trust ended": {
 			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(29, eventlog.Message, 0), on(30, eventlog.Message, 1),
 				untrusted(31, 14))},
