@@ -87,6 +87,8 @@ func (c *catalog) ask(ctx context.Context) error {
 		switch {
 		case !ok:
 			errs = append(errs, fmt.Errorf("consumer: topic %s: %w", topic, sarama.ErrIncompleteResponse))
+		case info.err == nil && len(info.partitions) == 0: // no topic is so; a broker does not know it yet
+			errs = append(errs, fmt.Errorf("consumer: topic %s: no partitions: %w", topic, sarama.ErrIncompleteResponse))
 		case info.err != nil:
 			errs = append(errs, fmt.Errorf("consumer: topic %s: %w", topic, info.err))
 		default:

@@ -107,3 +107,21 @@ func TestCatalogKeepsWhatItKnows(t *testing.T) {
 		t.Errorf("added %v", got)
 	}
 }
+
+// A topic without partitions is an answer that is not complete; what was known of it stays.
+func TestCatalogTakesNoTopicWithoutPartitions(t *testing.T) {
+	var do calls
+	answer := topicInfo{id: sarama.Uuid{1}}
+	c := newCatalog([]string{"t"}, func([]string) (map[string]topicInfo, error) { return map[string]topicInfo{"t": answer}, nil }, &do)
+	if err := c.refresh(t.Context(), 0); !errors.Is(err, sarama.ErrIncompleteResponse) {
+		t.Errorf("%v", err)
+	}
+	answer.partitions = []int32{0}
+	if err := c.refresh(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+	answer.partitions = nil
+	if err := c.refresh(t.Context(), 0); !errors.Is(err, sarama.ErrIncompleteResponse) || len(c.partitions()["t"]) != 1 {
+		t.Errorf("%v, %v", err, c.partitions())
+	}
+}

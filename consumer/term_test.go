@@ -3,6 +3,7 @@ package consumer
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -119,6 +120,9 @@ func TestStartPositions(t *testing.T) {
 		"beyond the end":                  {stored: &stored{offset: 500}, first: 20, last: 100, want: 20, reports: ErrOffsetReset},
 		"beyond the end, latest":          {stored: &stored{offset: 500}, from: Latest, first: 20, last: 100, want: 100, reports: ErrOffsetReset},
 		"at the end":                      {stored: &stored{offset: 100}, first: 20, last: 100, want: 100},
+		"no offset of Kafka's, -3":        {stored: &stored{offset: -3}, first: 5, last: 100, want: 5},
+		"no offset of Kafka's, least":     {stored: &stored{offset: math.MinInt64}, from: Latest, first: 5, last: 100, want: 100},
+		"beyond all":                      {stored: &stored{offset: math.MaxInt64}, first: 5, last: 100, want: 5, reports: ErrOffsetReset},
 		"with another client's metadata":  {stored: &stored{offset: 7, metadata: "whatever"}, last: 100, want: 7},
 		"committed before ids were known": {stored: &stored{offset: 7, metadata: note{token: 3}.String()}, last: 100, want: 7},
 	} {
