@@ -13,7 +13,7 @@ import (
 )
 
 // Scenario 15: the way to ZooKeeper is slow. Up to a round trip of T/3 nobody loses its trust, and nothing is rebalanced, and
-// others can join. (Beyond T/4 nobody can connect: that is how long a server may take to answer.)
+// others can join. (From T/4 on a connection that is lost is had again only after trust has ended.)
 func TestSlowNetwork(t *testing.T) {
 	t.Parallel()
 	const (
