@@ -13,6 +13,8 @@ TIMEOUT ?= 15m
 FUZZTIME ?= 5m
 COUNT ?= 10
 ROUNDS ?= 20
+DAYS ?= 100
+FIRST ?= 1
 MINUTES ?= 10
 SEED ?= 0
 
@@ -57,6 +59,10 @@ soak: setup ## the tests on real servers, COUNT=10 times in random order
 .PHONY: chaos
 chaos: setup ## random faults on real processes and servers, for MINUTES=10; SEED=… takes the same steps
 	@go test -json -race -run='^TestMix$$' -timeout=0 -count=1 ./test/chaos -minutes=$(MINUTES) -seed=$(SEED) | go run ./test/cmd/results
+
+.PHONY: sim
+sim: ## groups in virtual time under faults, for DAYS=100 group-days, one after the other from seed FIRST=1
+	@go test -json -run='^Test(Days|Groups)$$' -timeout=0 -count=1 ./test/sim -days=$(DAYS) -first=$(FIRST) | go run ./test/cmd/results
 
 .PHONY: setup
 setup: ## get what the tests need: servers, Python libraries, a C compiler

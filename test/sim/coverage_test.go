@@ -56,19 +56,21 @@ func (c coverage) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// required is what every run of 20 group-days must have reached, besides each kind of fault: branches that are rare, and
-// the effects of the faults.
+// required is what every run of 20 group-days must have reached, besides each kind of fault: branches that are rare,
+// and the effects of the faults.
 func required() []string {
 	all := []string{
 		"server: sessions expired", "server: sessions attached again", "session killed",
 		"session: expirations", "session: reconnects", "session: trust losses", "session: client replaced",
-		"kept: claimed again with the same token", "uncertain claim: it was ours", "uncertain claim: it was not, or was given up",
+		"kept: claimed again with the same token",
+		"uncertain claim: it was ours", "uncertain claim: it was not, or was given up",
 		"log: claim without an answer", "log: release without a clear answer", "log: session given up",
 		"lost: a third party removed the claim", "lost: the handler was stuck", "error: stuck", "log: stuck handler returned",
 		"error: callback panicked", "error: handler returned", "event untrusted", "event lost", "event left",
 		"overlap after a third party's deed", "operator deleted a znode", "duplicate name refused",
 		"log: name is held by another session, waiting for it to go", "log: own znode was deleted, joining again",
-		"log: own record was changed, joining again", "garbage in the set was repaired", "log: set not read, last good items stay", "set changed",
+		"log: own record was changed, joining again", "set changed",
+		"garbage in the set was repaired", "log: set not read, last good items stay",
 		"metric: kiel_claims_total result=conflict", "metric: kiel_claims_total result=timeout",
 		"metric: kiel_rebalance_events_coalesced_total", "metric: kiel_assignment_divergence_total",
 		"metric: kiel_consumer_drain_timeouts_total", "metric: kiel_rebalances_total trigger=manual",

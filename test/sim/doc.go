@@ -4,34 +4,49 @@
 // # Overview
 //
 // A run is one group in one testing/synctest bubble: members with real sessions, the real go-zookeeper, allocators and
-// ownership, on zktest's servers and virtual network, and handlers that read from a small model of Kafka. Time is
-// virtual: a day takes seconds. What is done to the group, the plan, is made of a seed before the run begins: phases,
-// each hours of calm and then a burst of faults, or one fault alone (a drill) with a bound of its own. After each phase
-// the group must become well by itself.
+// ownership, on zktest's servers and virtual network, and handlers that read from a small model of Kafka; some runs
+// have Groups of package consumer instead, with sarama, on kfake. Time is virtual: a day takes seconds. What is done to the
+// group, the plan, is made of a seed before the run begins: phases, each some calm and then a burst of faults, or one
+// fault alone (a drill) with a bound of its own. After each phase the group must become well by itself.
 //
 //	go test ./test/sim                        # 20 group-days, as in make test
-//	make sim DAYS=1000                        # as many as you like
-//	go test ./test/sim -seed=17 -v            # that run again: same faults at the same virtual times
-//	go test ./test/sim -seed=17 -keep=3.0,3.4 # only those steps of it
-//	go test ./test/sim -seed=17 -tries=20     # how often does it fail?
+//	make sim DAYS=1000 FIRST=5000             # as many as you like, from another seed
+//	go test ./test/sim -run=Days -seed=17     # that run again: the same faults at the same virtual times
+//	go test ./test/sim -run=Days -seed=17 -keep=3.0,3.4 -tries=20 # only those steps of it, 20 times
 //
-// A failing run prints its seed, its plan, what happened last, and each violation. The order of goroutines within one
-// virtual instant is not the seed's: a failure may need several tries.
+// A run that fails prints its plan, what happened last, and each violation; it is run 20 times more to see how often it
+// fails, and shrunk to few steps that still do. The last line of the report is the command that replays them. The order
+// of goroutines within one virtual instant, and the jitter of back-offs, are not the seed's: a failure may need some
+// tries. To find out more, put a line into monitor.Note or make the log of a process louder (counting, in coverage_test.go).
+//
+// A run of 20 days must have injected each kind of fault and reached what is listed in coverage_test.go, or it fails.
+// Negative controls (control_test.go) show that it bites: without claims, or with handlers that commit after they have
+// returned, it must fail.
+//
+// # Code map
+//
+//	plan_test.go     what is done when, from a seed; how to shorten it: shrink_test.go
+//	faults_test.go   the kinds of faults, and the bounds of drills; faults of single requests: hook_test.go
+//	world_test.go    a run: servers, members, phases, when a group is well
+//	process_test.go  a member's process; its handler: handler_test.go; its clock: clock_test.go
+//	group_test.go    the same with package consumer and kfake
+//	monitor_test.go  the invariants
+//	kafka_test.go    the model of Kafka
 //
 // # Invariants
 //
 // Checked at every event, by a monitor that hears of them in one order:
 //
-//	S1  at most one member has a trusted claim of a partition. Excused, for 5/6 T: sessions that an operator killed, claims
-//	    that he removed, and all that stood when the servers lost their data
+//	S1  at most one member has a trusted claim of a partition. Excused, for 5/6 T: sessions that an operator killed,
+//	    claims that he removed, and all that stood when the servers lost their data
 //	S2  tokens grow with every change of owner, as long as the servers keep their data
-//	S4  offsets are committed with trust and only of what was processed; the committed offset goes back only where a commit
-//	    arrives late, and is put right again
-//	S5  nothing is skipped: neither an opening nor a commit is beyond what was processed, and after each phase all that was
-//	    produced has been processed
+//	S4  offsets are committed with trust and only of what was processed; the committed offset goes back only where a
+//	    commit arrives late, and is put right again
+//	S5  nothing is skipped: neither an opening nor a commit is beyond what was processed, and after each phase all that
+//	    was produced has been processed
 //	S6  what is processed again lies behind the newest acknowledged commit
-//	S7  per member and partition claimed and released or lost alternate, released comes after the handler returned, versions
-//	    grow, one handler at a time, nothing after left
+//	S7  per member and partition claimed and released or lost alternate, released comes after the handler returned,
+//	    versions grow, one handler at a time, nothing after left
 //	S8  members that computed of the same members and partitions have the same mapping; it is complete and fair
 //	S9  no panic, no goroutine left, leaving ends in time
 //
@@ -39,6 +54,13 @@
 //
 //	L1  all members have joined and agree, and each partition is owned, within the drill's bound
 //	L2  no member ends by itself, or needs a restart, unless another has its name
-//	L3  a partition whose handler is stuck goes to another member
+//	L3  a partition whose handler is stuck goes to another member within RebalanceTimeout
 //	L4  in calm nothing moves: no snapshot, no claim; drills that should not be noticed are not
+//
+// # What it can't show
+//
+// A process that stands still (SIGSTOP) is one that hears and sends nothing and whose handlers wait; its own timers go
+// on. A clock that runs at another rate is the session's clock alone. Connections to kfake break, they never hang: sarama
+// waits for answers with a mutex in hand, and virtual time stands still while another goroutine wants that. All of that
+// is for the real processes of test/chaos.
 package sim

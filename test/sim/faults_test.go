@@ -21,42 +21,46 @@ type fault struct {
 	drill *drill // alone, with a bound of its own
 }
 
+var (
+	faults   = table()
+	allKinds = slices.Sorted(maps.Keys(faults))
+)
+
 // kinds returns the names of all kinds, sorted, so that a seed's draws don't depend on a map's order.
 func kinds() []string { return allKinds }
 
-var (
-	faults   map[string]fault
-	allKinds []string
-)
-
-func init() {
-	faults = map[string]fault{
+func table() map[string]fault {
+	return map[string]fault{
 		// The network.
-		"cut":        {weight: 3, do: onClient(cut), drill: &drill{still: true}},
-		"cut all":    {weight: 2, do: at(func(w *world, _ step) { w.nw.Cut() }), drill: &drill{still: true}},
+		"cut":        {weight: 3, do: onClient(cut), drill: unnoticed()},
+		"cut all":    {weight: 2, do: at(func(w *world, _ step) { w.nw.Cut() }), drill: unnoticed()},
 		"flap":       {weight: 2, from: .1, to: 1.5, do: flap},
 		"hole":       {weight: 6, from: .1, to: 2.5, do: onLink(hole)},
-		"short hole": {weight: 1, from: .05, to: .32, do: onLink(hole), drill: &drill{still: true}},
-		"long hole": {weight: 1, from: 2, to: 3, do: onLink(func(p *process, _ step) { p.client.BlackHole(zktest.Both) }),
-			drill: &drill{bound: rejoin, fromEnd: true}},
+		"short hole": {weight: 1, from: .05, to: .32, do: onLink(hole), drill: unnoticed()},
+		"long hole": {
+			weight: 1, from: 2, to: 3, do: onLink(fullHole),
+			drill: &drill{bound: rejoin, fromEnd: true},
+		},
 		"hole all": {weight: 2, from: .1, to: 2, do: onNetwork(func(w *world, s step) { w.nw.BlackHole(direction(s)) })},
 		"delay":    {weight: 3, from: .2, to: 3, delay: .4, do: onLink(func(p *process, s step) { p.client.Delay(s.D) })},
-		"slow network": {weight: 1, from: 1, to: 3, delay: .04, do: onNetwork(func(w *world, s step) { w.nw.Delay(s.D) }),
-			drill: &drill{still: true}},
+		"slow network": {
+			weight: 1, from: 1, to: 3, delay: .04, do: onNetwork(func(w *world, s step) { w.nw.Delay(s.D) }),
+			drill: &drill{still: true},
+		},
 		"delay all":  {weight: 2, from: .2, to: 2, delay: .3, do: onNetwork(func(w *world, s step) { w.nw.Delay(s.D) })},
-		"refuse":     {weight: 2, from: .1, to: 2, do: onLink(func(p *process, _ step) { p.client.Refuse(); p.client.Cut() })},
+		"refuse":     {weight: 2, from: .1, to: 2, do: onLink(refuse)},
 		"refuse all": {weight: 1, from: .1, to: 1.5, do: onNetwork(func(w *world, _ step) { w.nw.Refuse(); w.nw.Cut() })},
 
 		// The servers.
-		"kill session":      {weight: 4, do: onClient(killSession), drill: &drill{bound: seconds(1)}},
-		"freeze server":     {weight: 2, from: .1, to: 2, do: onServer(func(w *world) { w.srv.Freeze() }, func(w *world) { w.srv.Thaw() })},
-		"freeze clock":      {weight: 2, from: .1, to: 2.5, do: onServer(freezeClock, func(w *world) { w.srv.Thaw() }), drill: &drill{bound: reconnect, fromEnd: true}},
-		"down":              {weight: 2, from: .1, to: 2.5, do: onServer(down, func(w *world) { w.srv.Restart(false) }), drill: &drill{bound: reconnect, fromEnd: true}},
-		"restart":           {weight: 2, do: onServer(restart, nil), drill: &drill{still: true}},
+		"kill session":      {weight: 4, do: onClient(killSession), drill: within(1)},
+		"freeze server":     {weight: 2, from: .1, to: 2, do: onServer(freeze, thaw)},
+		"freeze clock":      {weight: 2, from: .1, to: 2.5, do: onServer(freezeClock, thaw), drill: after(reconnect)},
+		"down":              {weight: 2, from: .1, to: 2.5, do: onServer(down, up), drill: after(reconnect)},
+		"restart":           {weight: 2, do: onServer(restart, nil), drill: unnoticed()},
 		"wipe":              {weight: 1, do: onServer(wipe, nil), drill: &drill{bound: rebuilt}},
 		"refuse handshakes": {weight: 1, from: .1, to: 1.5, do: handshakes((*zktest.Server).RefuseHandshakes)},
 		"silent handshakes": {weight: 2, from: .1, to: 1.5, do: handshakes((*zktest.Server).SilentHandshakes)},
-		"isolate":           {weight: 4, from: .2, to: 3, do: isolate, drill: &drill{still: true}},
+		"isolate":           {weight: 4, from: .2, to: 3, do: isolate, drill: unnoticed()},
 		"lose any":          {weight: 3, from: .2, to: 1, do: lose(nil)},
 		"lose claim":        {weight: 3, from: .5, to: 3, do: lose(isClaim)},
 		"lose release":      {weight: 3, from: .5, to: 3, do: lose(isRelease)},
@@ -64,7 +68,7 @@ func init() {
 		"answer error":      {weight: 2, from: .2, to: 1, do: onRequests(answerError)},
 		"ignore":            {weight: 2, from: .2, to: 1, do: onRequests(func(h *hook, s step) { h.ignore = 1 + s.N%4 })},
 		"cut at request":    {weight: 1, from: .2, to: 1, do: onRequests(func(h *hook, s step) { h.cut = 1 + s.N%4 })},
-		"slow requests":     {weight: 2, from: .2, to: 1.5, delay: .1, do: onRequests(func(h *hook, s step) { h.slow = s.D })},
+		"slow requests":     {weight: 2, from: .2, to: 1.5, delay: .1, do: onRequests(slowRequests)},
 		"late touches":      {weight: 3, from: .5, to: 4, do: onRequests(func(h *hook, _ step) { h.touches = true })},
 
 		// The members.
@@ -73,34 +77,44 @@ func init() {
 		"crash":          {weight: 3, do: crash(false), drill: &drill{bound: expiry}},
 		"power loss":     {weight: 2, do: crash(true), drill: &drill{bound: expiry}},
 		"restart member": {weight: 2, from: .01, to: 1, do: restartMember},
-		"freeze member":  {weight: 5, from: .1, to: 2.5, do: freezeMember, drill: &drill{bound: rejoin, fromEnd: true}},
+		"freeze member":  {weight: 5, from: .1, to: 2.5, do: freezeMember, drill: after(rejoin)},
 		"slow handler":   {weight: 2, from: .5, to: 3, delay: .5, do: slowHandler},
 		"stuck handler":  {weight: 2, from: .5, to: 4, do: stuckHandler},
+		"stuck at join":  {weight: 1, from: 1, to: 3, do: stuckAtJoin, drill: &drill{bound: stuckBound}},
 		"panic":          {weight: 1, do: onMember(func(p *process, s step) { p.misbehave(1+s.N%3, 0) })},
 		"return":         {weight: 1, do: onMember(func(p *process, s step) { p.misbehave(0, 1+s.N%3) })},
-		"double":         {weight: 2, from: 1.5, to: 3, do: double, drill: &drill{still: true}},
+		"double":         {weight: 2, from: 1.5, to: 3, do: double, drill: unnoticed()},
 		"storm":          {weight: 1, do: storm, drill: &drill{bound: seconds(2), rebalances: 5}},
 		"rebalance":      {weight: 1, do: rebalance},
 
+		// Clocks of members. What the margins are for: a rate that is wrong by a tenth.
+		"clock jumps":  {weight: 3, do: onMember(clockJumps), drill: &drill{bound: trustAgain}},
+		"slow clock":   {weight: 3, from: 1, to: 20, do: onClock(.9, .9)},
+		"fast clock":   {weight: 1, from: 1, to: 20, do: onClock(1.1, 1.1)},
+		"lagging wall": {weight: 1, from: 1, to: 20, do: onClock(1, .5)},
+		"suspended":    {weight: 3, from: .2, to: 2.5, do: suspended, drill: after(rejoin)},
+
 		// Operators.
-		"delete member":  {weight: 2, do: onMember(func(p *process, _ step) { p.w.delete(groupPath + "/members/" + p.name) }), drill: &drill{bound: seconds(1)}},
+		"delete member":  {weight: 2, do: onMember(deleteMember), drill: within(1)},
 		"bad record":     {weight: 1, do: badRecord},
-		"delete claim":   {weight: 2, do: deleteClaim, drill: &drill{bound: seconds(1)}},
-		"delete epoch":   {weight: 2, do: at(func(w *world, s step) { w.delete(epochPath(s.Part)) }), drill: &drill{bound: seconds(1)}},
-		"delete set":     {weight: 1, do: at(func(w *world, _ step) { w.delete(w.partitionsPath()) }), drill: &drill{bound: seconds(1)}},
-		"delete members": {weight: 1, do: at(func(w *world, _ step) { w.delete(groupPath + "/members") }), drill: &drill{bound: seconds(1)}},
-		"delete owners":  {weight: 1, do: at(func(w *world, _ step) { w.deleteClaims(groupPath + "/owners") }), drill: &drill{bound: seconds(1)}},
-		"delete epochs":  {weight: 1, do: at(func(w *world, _ step) { w.delete(groupPath + "/epochs") }), drill: &drill{bound: seconds(1)}},
-		"delete group":   {weight: 1, do: at(func(w *world, _ step) { w.deleteClaims("/kiel") }), drill: &drill{bound: seconds(1)}},
-		"garbage":        {weight: 2, from: .2, to: 2, do: garbage, drill: &drill{bound: seconds(1), fromEnd: true, keeps: true}},
-		"shrink set":     {weight: 1, from: .2, to: 2, do: shrinkSet},
+		"delete claim":   {weight: 2, do: deleteClaim, drill: within(1)},
+		"delete epoch":   {weight: 2, do: at(deleteEpoch), drill: within(1)},
+		"delete set":     {weight: 1, do: deleting(groupPath + "/partitions"), drill: within(1)},
+		"delete members": {weight: 1, do: deleting(groupPath + "/members"), drill: within(1)},
+		"delete owners":  {weight: 1, do: deleting(groupPath + "/owners"), drill: within(1)},
+		"delete epochs":  {weight: 1, do: deleting(groupPath + "/epochs"), drill: within(1)},
+		"delete group":   {weight: 1, do: deleting("/kiel"), drill: within(1)},
+		"garbage": {
+			weight: 2, from: .2, to: 2, do: garbage,
+			drill: &drill{bound: seconds(1), fromEnd: true, keeps: true},
+		},
+		"shrink set": {weight: 1, from: .2, to: 2, do: shrinkSet},
 
 		// Kafka.
 		"slow kafka":   {weight: 2, from: .3, to: 3, delay: .3, do: onKafka(slowKafka)},
 		"kafka down":   {weight: 2, from: .2, to: 2, do: onKafka(kafkaDown)},
 		"late commits": {weight: 3, from: .5, to: 3, do: onKafka(lateCommits)},
 	}
-	allKinds = slices.Sorted(maps.Keys(faults))
 }
 
 // at is a deed that is over at once.
@@ -223,6 +237,21 @@ func direction(s step) zktest.Direction {
 func cut(p *process, _ step) { p.client.Cut() }
 
 func hole(p *process, s step) { p.client.BlackHole(direction(s)) }
+
+func fullHole(p *process, _ step) { p.client.BlackHole(zktest.Both) }
+
+func refuse(p *process, _ step) {
+	p.client.Refuse()
+	p.client.Cut()
+}
+
+func slowRequests(h *hook, s step) { h.slow = s.D }
+
+func freeze(w *world) { w.srv.Freeze() }
+
+func thaw(w *world) { w.srv.Thaw() }
+
+func up(w *world) { w.srv.Restart(false) }
 
 // flap cuts a member's connection again and again.
 func flap(w *world, s step) (func(), bool) {
@@ -536,6 +565,44 @@ func rebalance(w *world, s step) (func(), bool) {
 	return nil, true
 }
 
+// clockJumps sets the wall clock of a member, by up to an hour.
+func clockJumps(p *process, s step) {
+	p.clock.set(1, 1, time.Duration(s.N%7200-3600)*time.Second)
+}
+
+// onClock has a member's clocks run at another rate.
+func onClock(mono, wall float64) func(*world, step) (func(), bool) {
+	return func(w *world, s step) (func(), bool) {
+		p := w.choose(s.Member)
+		if p == nil {
+			return nil, false
+		}
+		free, ok := w.hold("clock of " + p.id)
+		if !ok {
+			return nil, false
+		}
+		p.clock.set(mono, wall, 0)
+		return func() {
+			free()
+			p.clock.set(1, 1, 0)
+		}, true
+	}
+}
+
+// suspended is a machine that sleeps: all of a process stands still, and its monotonic clock does.
+func suspended(w *world, s step) (func(), bool) {
+	thaw, ok := freezeMember(w, s)
+	if !ok {
+		return nil, false
+	}
+	clock := w.choose(s.Member).clock
+	clock.set(0, 1, 0)
+	return func() {
+		clock.set(1, 1, 0)
+		thaw()
+	}, true
+}
+
 // delete removes a znode and all below it, as an operator would.
 func (w *world) delete(path string) {
 	if err := w.srv.Delete(path); err == nil {
@@ -547,10 +614,25 @@ func (w *world) delete(path string) {
 func (w *world) deleteClaims(path string) {
 	for part := range w.plan.Partitions {
 		if _, stat, ok := w.srv.Get(ownerPath(part)); ok {
-			w.mon.claimGoes(stat.Czxid)
+			w.mon.claimGoes(part, stat.Czxid)
 		}
 	}
 	w.delete(path)
+}
+
+func deleteMember(p *process, _ step) { p.w.delete(groupPath + "/members/" + p.name) }
+
+func deleteEpoch(w *world, s step) { w.delete(epochPath(s.Part)) }
+
+// deleting removes a znode, below which there may be claims.
+func deleting(path string) func(*world, step) (func(), bool) {
+	return at(func(w *world, _ step) {
+		if strings.HasPrefix(groupPath+"/owners", path) {
+			w.deleteClaims(path)
+		} else {
+			w.delete(path)
+		}
+	})
 }
 
 func deleteClaim(w *world, s step) (func(), bool) {
@@ -558,7 +640,7 @@ func deleteClaim(w *world, s step) (func(), bool) {
 	if !ok {
 		return nil, false
 	}
-	w.mon.claimGoes(stat.Czxid)
+	w.mon.claimGoes(s.Part, stat.Czxid)
 	w.delete(ownerPath(s.Part))
 	return nil, true
 }
@@ -653,7 +735,18 @@ func kafkaDown(k kafkaLike, _ step, on bool) { k.setDown(on) }
 
 func lateCommits(k kafkaLike, _ step, on bool) { k.setLate(on) }
 
-// Bounds of drills.
+// What drills may do.
+
+// within says that all must be well so many seconds after it began.
+func within(s float64) *drill { return &drill{bound: seconds(s)} }
+
+// after says that all must be well in a time after its end.
+func after(bound func(w *world, s step) time.Duration) *drill {
+	return &drill{bound: bound, fromEnd: true}
+}
+
+// unnoticed says that nothing may change.
+func unnoticed() *drill { return &drill{still: true} }
 
 func seconds(s float64) func(w *world, s step) time.Duration {
 	return func(*world, step) time.Duration { return time.Duration(s * float64(time.Second)) }
@@ -670,16 +763,14 @@ func rebuilt(w *world, _ step) time.Duration {
 // stuckBound is how long a partition may be held up by a handler that does not return.
 func stuckBound(*world, step) time.Duration { return rebalanceTimeout + time.Second }
 
-// reconnect is how long it may take after the servers are back: a handshake that hangs, a proof that counts from too long
-// ago to begin with, and a back-off. After more than twice the session timeout the client may have been replaced; what its
-// old session holds stands until that expires.
-func reconnect(w *world, s step) time.Duration {
-	d := w.plan.Timeout/4 + w.plan.Timeout/6 + 3*time.Second
-	if s.For >= max(2*w.plan.Timeout, 15*time.Second) {
-		d += expiry(w, s)
-	}
-	return d
+// reconnect is how long it may take after the servers are back: a handshake that hangs, a proof that counts from too
+// long ago to begin with, and a back-off.
+func reconnect(w *world, _ step) time.Duration {
+	return w.plan.Timeout/4 + w.plan.Timeout/6 + 3*time.Second
 }
+
+// trustAgain is how long it takes until the next proof.
+func trustAgain(w *world, _ step) time.Duration { return w.plan.Timeout/3 + time.Second }
 
 // rejoin is how long it may take after a member is back whose session has expired.
 func rejoin(w *world, s step) time.Duration { return reconnect(w, s) }

@@ -32,7 +32,10 @@ type brokers struct {
 }
 
 func newBrokers(parts int) *brokers {
-	b := &brokers{net: &kfake.VirtualNetwork{}, sent: make([]int64, parts), every: calmPace, pace: make(chan struct{}), conns: map[*kafkaConn]struct{}{}}
+	b := &brokers{
+		net: &kfake.VirtualNetwork{}, sent: make([]int64, parts), every: calmPace, pace: make(chan struct{}),
+		conns: map[*kafkaConn]struct{}{},
+	}
 	var err error
 	b.cluster, err = kfake.NewCluster(
 		kfake.NumBrokers(2), kfake.Ports(9092, 9093), kfake.ListenFn(b.net.Listen), kfake.SeedTopics(int32(parts), topic),
@@ -135,9 +138,9 @@ func (b *brokers) config(p *process) *sarama.Config {
 	return c
 }
 
-// kafkaDialer is a process's way to Kafka. Connections break when the process stands still or dies and when Kafka is down.
-// They must not hang: sarama waits for answers with a mutex in hand, and virtual time stands still while another goroutine
-// wants that.
+// kafkaDialer is a process's way to Kafka. Connections break when the process stands still or dies and when Kafka is
+// down. They must not hang: sarama waits for answers with a mutex in hand, and virtual time stands still while
+// another goroutine wants that.
 type kafkaDialer struct {
 	p *process
 	b *brokers
@@ -282,7 +285,8 @@ func (p *process) observeGroup(e consumer.Event) {
 	for kind := ownership.Joined; kind <= ownership.Left; kind++ {
 		if kind.String() == string(e.Kind) {
 			p.w.mon.observe(p, ownership.Event{
-				Kind: kind, Topic: e.Topic, Partition: e.Partition, Token: e.Token, Version: e.Version, Session: e.Session, Since: e.Since, Err: e.Err,
+				Kind: kind, Topic: e.Topic, Partition: e.Partition, Token: e.Token,
+				Version: e.Version, Session: e.Session, Since: e.Since, Err: e.Err,
 			})
 			return
 		}
@@ -312,7 +316,7 @@ func (m *monitor) observeGroup(p *process, e consumer.Event) {
 		m.note("%s opens p%d at %d (processed %d, acknowledged %d)", p.id, t.part, e.Offset, part.processed, part.acked)
 		t.opened, t.position = true, e.Offset
 		if e.Offset > part.processed {
-			m.violate("S5", "%s opens p%d at %d, but only what is before %d was processed", p.id, t.part, e.Offset, part.processed)
+			m.violate("S5", "%s opens p%d at %d, processed is only what is before %d", p.id, t.part, e.Offset, part.processed)
 		}
 		if e.Offset < part.acked {
 			m.violate("S6", "%s opens p%d at %d, but %d was committed", p.id, t.part, e.Offset, part.acked)
@@ -330,7 +334,7 @@ func (m *monitor) observeGroup(p *process, e consumer.Event) {
 		m.rivals(t, "is handed a message of")
 	case consumer.Committed:
 		if e.Offset > part.processed {
-			m.violate("S5", "%s commits %d of p%d, but only what is before %d was processed", p.id, e.Offset, t.part, part.processed)
+			m.violate("S5", "%s commits %d of p%d, processed is only what is before %d", p.id, e.Offset, t.part, part.processed)
 		}
 		part.acked = max(part.acked, e.Offset)
 		m.rivals(t, "commits")

@@ -1,7 +1,6 @@
 package sim_test
 
 import (
-	"strings"
 	"sync"
 	"time"
 
@@ -36,7 +35,8 @@ func newHook(w *world) *hook {
 
 func (h *hook) on(r *zktest.Request) zktest.Action {
 	h.mu.Lock()
-	if r.Op == zktest.OpCloseSession || r.Op == zktest.OpSetWatches || h.client != "" && !strings.HasPrefix(r.Client, h.client) {
+	other := h.client != "" && h.client != r.Client
+	if other || r.Op == zktest.OpCloseSession || r.Op == zktest.OpSetWatches {
 		h.mu.Unlock()
 		return zktest.Action{}
 	}
@@ -76,8 +76,8 @@ func (h *hook) on(r *zktest.Request) zktest.Action {
 	return act
 }
 
-// untold says whether a follower has not yet told its leader of a request when it answers it. It tells within half a tick,
-// and so there is a request in between of which it surely has.
+// untold says whether a follower has not yet told its leader of a request when it answers it. It tells within half a
+// tick, and so there is a request in between of which it surely has.
 func (h *hook) untold(session int64) bool {
 	now := time.Now()
 	win, known := h.windows[session]

@@ -18,12 +18,12 @@ type monitor struct {
 	began    time.Time
 	parts    []*partState
 	members  map[*process]*memberState
-	mappings map[string]string   // by what they were computed of
-	exempt   map[int64]time.Time // sessions that a third party ended, since when
-	removed  map[int64]time.Time // claims that a third party removed, by token
-	lostData map[int64]bool      // sessions that were there when the servers lost their data
-	bound    time.Duration       // how long a third party may be the reason for an overlap
-	tail     [400]string         // what happened last
+	mappings map[string]string     // by what they were computed of
+	exempt   map[int64]time.Time   // sessions that a third party ended, since when
+	removed  map[claimID]time.Time // claims that a third party removed
+	lostData map[int64]bool        // sessions that were there when the servers lost their data
+	bound    time.Duration         // how long a third party may be the reason for an overlap
+	tail     [400]string           // what happened last
 	tails    int
 	faults   []violation
 	failed   chan struct{} // closed at the first violation
@@ -68,6 +68,14 @@ type term struct {
 	over     bool
 }
 
+func (t *term) String() string { return fmt.Sprintf("token %#x, session %#x", t.token, t.session) }
+
+// claimID names a claim. Those that were made in one request have the same token.
+type claimID struct {
+	part  int
+	token int64
+}
+
 // memberState is what is known of a member.
 type memberState struct {
 	version   uint64
@@ -80,7 +88,7 @@ type memberState struct {
 func newMonitor(parts int, bound time.Duration, cov coverage) *monitor {
 	m := &monitor{
 		began: time.Now(), members: map[*process]*memberState{}, mappings: map[string]string{},
-		exempt: map[int64]time.Time{}, removed: map[int64]time.Time{}, lostData: map[int64]bool{}, bound: bound,
+		exempt: map[int64]time.Time{}, removed: map[claimID]time.Time{}, lostData: map[int64]bool{}, bound: bound,
 		failed: make(chan struct{}), cov: cov, pairs: map[[2]int64]bool{}, gone: map[string]bool{},
 	}
 	for range parts {
@@ -91,7 +99,8 @@ func newMonitor(parts int, bound time.Duration, cov coverage) *monitor {
 
 // note keeps a line for the case that something goes wrong.
 func (m *monitor) note(format string, args ...any) {
-	m.tail[m.tails%len(m.tail)] = fmt.Sprintf("%14v  ", time.Since(m.began).Truncate(time.Microsecond)) + fmt.Sprintf(format, args...)
+	at := time.Since(m.began).Truncate(time.Microsecond)
+	m.tail[m.tails%len(m.tail)] = fmt.Sprintf("%14v  ", at) + fmt.Sprintf(format, args...)
 	m.tails++
 }
 
@@ -269,7 +278,8 @@ func (m *monitor) claimed(p *process, part *partState, e ownership.Event) {
 		m.cov.hit("kept: claimed again with the same token")
 	case m.lostData[e.Session]:
 	case e.Token <= part.token:
-		m.violate("S2", "%s claimed p%d with token %#x after %#x of %s", p.id, e.Partition, e.Token, part.token, part.holder.id)
+		m.violate("S2", "%s claimed p%d with token %#x after %#x of %s",
+			p.id, e.Partition, e.Token, part.token, part.holder.id)
 	}
 	for key := range m.gone {
 		if who, what, _ := strings.Cut(key, " "); what == fmt.Sprint(e.Partition) {
@@ -291,7 +301,7 @@ func (m *monitor) claimed(p *process, part *partState, e ownership.Event) {
 
 // lost looks at why a claim was lost.
 func (m *monitor) lost(t *term, e ownership.Event) {
-	_, operator := m.removed[t.token]
+	_, operator := m.removed[claimID{t.part, t.token}]
 	switch {
 	case operator:
 		m.cov.hit("lost: a third party removed the claim")
@@ -317,7 +327,7 @@ func (t *term) trusted() bool {
 // excused says whether a third party is to blame when a term is trusted and somebody else's is too (S1).
 func (m *monitor) excused(t *term) bool {
 	since, ok := m.exempt[t.session]
-	if removed, gone := m.removed[t.token]; gone {
+	if removed, gone := m.removed[claimID{t.part, t.token}]; gone && removed.After(since) {
 		since, ok = removed, true
 	}
 	return ok && time.Since(since) <= m.bound
@@ -334,8 +344,8 @@ func (m *monitor) rivals(t *term, doing string) {
 				m.cov.hit("overlap after a third party's deed")
 			}
 		default:
-			m.violate("S1", "%s %s p%d (token %#x, session %#x) while the claim of %s (token %#x, session %#x, since %v) is trusted",
-				t.p.id, doing, t.part, t.token, t.session, other.p.id, other.token, other.session, other.began.Sub(m.began))
+			m.violate("S1", "%s %s p%d (%v) while the claim of %s (%v, since %v) is trusted",
+				t.p.id, doing, t.part, t, other.p.id, other, other.began.Sub(m.began))
 		}
 	}
 }
@@ -467,15 +477,15 @@ func (m *monitor) sending(c *commit, how asking) bool {
 }
 
 // stored notes that a commit arrives at Kafka, where another stands.
-func (m *monitor) stored(c *commit, last *commit, was int64) {
+func (m *monitor) stored(c, last *commit, was int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	part := m.parts[c.part]
 	if c.off > part.processed {
-		m.violate("S5", "%s commits %d of p%d, but only what is before %d was processed", c.p.id, c.off, c.part, part.processed)
+		m.violate("S5", "%s commits %d of p%d, processed is only what is before %d", c.p.id, c.off, c.part, part.processed)
 	}
 	_, killed := m.exempt[c.term.session]
-	_, removed := m.removed[c.term.token]
+	_, removed := m.removed[claimID{c.part, c.term.token}]
 	c.stray = c.late || c.term.over || killed || removed // what a third party did to the claim, its owner may not know yet
 	if c.late || c.term.over {
 		m.cov.hit("commit arrived late")
@@ -513,10 +523,10 @@ func (m *monitor) sessionEnds(id int64) {
 }
 
 // claimGoes notes that a third party removes a claim.
-func (m *monitor) claimGoes(token int64) {
+func (m *monitor) claimGoes(part int, token int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.removed[token] = time.Now()
+	m.removed[claimID{part, token}] = time.Now()
 }
 
 // dataGoes notes that the servers lose their data: tokens start again.

@@ -17,7 +17,8 @@ type plan struct {
 	Members    int           // members at the start
 	Partitions int
 	Func       string
-	Group      bool // members are Groups of package consumer, on kfake
+	Hours      float64 // that it should last, and at least does
+	Group      bool    // members are Groups of package consumer, on kfake
 	Phases     []phase
 }
 
@@ -67,8 +68,8 @@ func (p *plan) ids(last int) []id {
 	return all
 }
 
-// only returns the plan with these steps alone. Phases without any are left out, and the others wait a minute instead of
-// idling for hours.
+// only returns the plan with these steps alone. Phases without any are left out, and the others wait a minute
+// instead of idling for hours.
 func (p *plan) only(keep []id) *plan {
 	cut := *p
 	cut.Phases = nil
@@ -114,17 +115,19 @@ func (p *plan) length() time.Duration {
 	return d
 }
 
-// newPlan makes the plan of a seed. Two thirds of the seeds are days: hours of calm between the bursts, and long session
-// timeouts, for those make an hour of calm cheap. The others have short timeouts, little calm, and last a quarter of that.
+// newPlan makes the plan of a seed. Two thirds of the seeds are days: hours of calm between the bursts, and long
+// session timeouts, for those make an hour of calm cheap. The others have short timeouts, little calm, and last a
+// quarter of that.
 func newPlan(seed uint64, length time.Duration, members int) *plan {
 	r := rand.New(rand.NewPCG(seed, 0x6b69656c))
-	p := &plan{Seed: seed, Func: []string{"roundrobin", "range"}[r.IntN(2)]}
-	timeouts, least, most := []time.Duration{40, 60, 60}, 30*time.Minute, 3*time.Hour
+	p := &plan{Seed: seed, Hours: length.Hours(), Func: []string{"roundrobin", "range"}[r.IntN(2)]}
+	timeouts, least, most := []time.Duration{time.Minute, 90 * time.Second, 2 * time.Minute}, 30*time.Minute, 3*time.Hour
 	if seed%3 == 0 {
-		timeouts, least, most = []time.Duration{6, 10, 15, 20, 30}, 2*time.Minute, 30*time.Minute
+		timeouts = []time.Duration{6 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second}
+		least, most = 2*time.Minute, 30*time.Minute
 		length /= 4
 	}
-	p.Timeout = timeouts[r.IntN(len(timeouts))] * time.Second
+	p.Timeout = timeouts[r.IntN(len(timeouts))]
 	p.Tick = p.Timeout / time.Duration(3+r.IntN(6))
 	p.Members = max(members, 3)
 	p.Slots = p.Members + 1 + r.IntN(3)

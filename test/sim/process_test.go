@@ -13,13 +13,14 @@ import (
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/internal/clocks"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
 
-// process is one process of a member, from its start to its end. A member that is started again is another process, with
-// the same name.
+// process is one process of a member, from its start to its end. A member that is started again is another process,
+// with the same name.
 type process struct {
 	w      *world
 	slot   int
@@ -28,6 +29,7 @@ type process struct {
 	life   *life
 	double bool // another process of this name is meant to be at work
 	client *zktest.Client
+	clock  *memberClock
 	ses    *session.Session
 	alloc  *allocator.PartitionAllocator // nil when it is a Group
 	owner  *ownership.Owner
@@ -85,7 +87,7 @@ func (w *world) start(slot int, double bool) *process {
 	p := &process{
 		w: w, slot: slot, name: name, id: fmt.Sprintf("%s#%d", name, w.started), double: double,
 		done: make(chan struct{}), gone: make(chan struct{}), dead: make(chan struct{}),
-		reg: prometheus.NewRegistry(),
+		clock: newMemberClock(), reg: prometheus.NewRegistry(),
 	}
 	p.life = &life{id: p.id, name: name, began: time.Now()}
 	w.lives = append(w.lives, p.life)
@@ -112,7 +114,7 @@ func (w *world) start(slot int, double bool) *process {
 	p.quit, p.end = quit, end
 	go func() {
 		defer close(p.gone)
-		if err := p.ses.Run(life); err != nil {
+		if err := p.ses.Run(clocks.With(life, p.clock.now)); err != nil {
 			w.mon.Violate("S9", "%s: the session ended: %v", p.id, err)
 		}
 	}()
@@ -219,8 +221,8 @@ func (p *process) kill(silent bool) {
 	p.end()
 }
 
-// stop makes the process stand still, as by SIGSTOP: others hear nothing, no handler goes on. With inHand, a handler that
-// is about to process a message stops after it asked for trust.
+// stop makes the process stand still, as by SIGSTOP: others hear nothing, no handler goes on. With inHand, a handler
+// that is about to process a message stops after it asked for trust.
 func (p *process) stop(inHand bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,7 +16,8 @@ const (
 	shrinkTries = 4 // of a shorter schedule, before it counts as one that does not fail
 )
 
-// report prints a failure: its plan, what happened last, how often the seed fails, and a shorter schedule that still does.
+// report prints a failure: its plan, what happened last, how often the seed fails, and a shorter schedule that still
+// does.
 func report(t *testing.T, res *result, lax manners) {
 	t.Helper()
 	p := res.plan
@@ -39,7 +40,8 @@ func replayFlags(p *plan, keep []id) string {
 	for _, i := range keep {
 		names = append(names, i.String())
 	}
-	return fmt.Sprintf("-seed=%d -group=%v -hours=%d -members=%d -keep=%s", p.Seed, p.Group, *flagHours, *flagMembers, strings.Join(names, ","))
+	return fmt.Sprintf("-seed=%d -group=%v -hours=%g -members=%d -keep=%s",
+		p.Seed, p.Group, p.Hours, p.Members, strings.Join(names, ","))
 }
 
 // rate runs a plan again and again, and counts failures.

@@ -18,13 +18,13 @@ var (
 	flagTries   = flag.Int("tries", 1, "how often to replay it")
 	flagFirst   = flag.Uint64("first", 1, "the first seed")
 	flagDays    = flag.Float64("days", 20, "virtual group-days to run, one seed each")
-	flagHours   = flag.Int("hours", 24, "virtual hours of a run, at least")
+	flagHours   = flag.Float64("hours", 24, "virtual hours of a run, at least")
 	flagGroup   = flag.Bool("group", false, "with -seed: members are Groups of package consumer")
 	flagMembers = flag.Int("members", 3, "members at the start of a run, at least 3")
 )
 
 func planOf(seed uint64) *plan {
-	return newPlan(seed, time.Duration(*flagHours)*time.Hour, *flagMembers)
+	return newPlan(seed, time.Duration(*flagHours*float64(time.Hour)), *flagMembers)
 }
 
 // total is what many runs came to.
@@ -34,7 +34,6 @@ type total struct {
 	virtual  time.Duration
 	faults   int
 	overlaps int
-	losses   int
 	dups     int
 	messages int64
 	cov      coverage
@@ -92,12 +91,12 @@ func TestDays(t *testing.T) {
 			})
 		}
 	})
-	real := time.Since(began)
+	took := time.Since(began)
 	attr := func(key, format string, args ...any) { t.Attr(key, fmt.Sprintf(format, args...)) }
 	attr("group_days", "%.1f", sum.days())
 	attr("faults", "%d", sum.faults)
-	attr("group_days_per_minute", "%.1f", sum.days()/real.Minutes())
-	attr("faults_per_minute", "%.0f", float64(sum.faults)/real.Minutes())
+	attr("group_days_per_minute", "%.1f", sum.days()/took.Minutes())
+	attr("faults_per_minute", "%.0f", float64(sum.faults)/took.Minutes())
 	attr("overlaps", "%d", 0)
 	attr("overlaps_after_third_party", "%d", sum.overlaps)
 	attr("messages", "%d", sum.messages)
@@ -174,8 +173,8 @@ func keys[V any](m map[string]V) func(yield func(string) bool) {
 	}
 }
 
-// Groups of package consumer, with sarama in them, live through the same on kfake's virtual network. That costs much more,
-// so they live for some hours only.
+// Groups of package consumer, with sarama in them, live through the same on kfake's virtual network. That costs much
+// more, so they live for some hours only.
 func TestGroups(t *testing.T) {
 	began := time.Now()
 	sum := newTotal()
@@ -196,7 +195,10 @@ func TestGroups(t *testing.T) {
 	attr("faults_per_minute", "%.0f", float64(sum.faults)/time.Since(began).Minutes())
 	attr("messages", "%d", sum.messages)
 	attr("processed_again", "%d", sum.dups)
-	for _, what := range []string{"group: opened", "group: message", "group: committed", "group: messages processed again", "event untrusted", "session killed"} {
+	for _, what := range []string{
+		"group: opened", "group: message", "group: committed", "group: messages processed again",
+		"event untrusted", "session killed",
+	} {
 		if sum.cov.of(what) == 0 {
 			t.Errorf("not reached: %s", what)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"runtime/debug"
 	"slices"
@@ -99,7 +98,8 @@ func newWorld(p *plan, lax manners, res *result) *world {
 		plan: p, lax: lax, cov: res.cov, res: res,
 		ctx: sabotage.Off(context.Background(), lax.rules...),
 		srv: zktest.NewServer(zktest.Options{TickTime: p.Tick, MaxSessionTimeout: 2 * p.Timeout}), nw: zktest.NewNetwork(),
-		slots: make([]*process, p.Slots), wanted: make([]bool, p.Slots), busy: map[string]bool{}, woken: make(chan struct{}, 1),
+		slots: make([]*process, p.Slots), wanted: make([]bool, p.Slots), busy: map[string]bool{},
+		woken: make(chan struct{}, 1),
 	}
 	w.mon = newMonitor(p.Partitions, p.Timeout*5/6, res.cov)
 	w.mon.ignores = lax.ignores
@@ -491,8 +491,8 @@ func (w *world) unwell() string {
 	return ""
 }
 
-// groupsUnwell is unwell where the members are Groups, who don't show their snapshots: all are members, each partition has
-// one owner, and the shares are fair.
+// groupsUnwell is unwell where the members are Groups, who don't show their snapshots: all are members, each
+// partition has one owner, and the shares are fair.
 func (w *world) groupsUnwell(live []*process, names []string) string {
 	if got := w.srv.Children(groupPath + "/members"); !slices.Equal(got, names) {
 		return fmt.Sprintf("the members are %v, not %v", got, names)
@@ -526,7 +526,8 @@ func (w *world) state() string {
 		snap := p.alloc.Snapshot()
 		fmt.Fprintf(&b, "%s owns %v\n  session %+v\n", p.id, p.owner.Owned(), p.ses.Stats())
 		if snap != nil {
-			fmt.Fprintf(&b, "  snapshot %d joined %v members %v mine %v err %v\n", snap.Version, snap.Joined, snap.Members, snap.Mine(), snap.Err)
+			fmt.Fprintf(&b, "  snapshot %d joined %v members %v mine %v err %v\n",
+				snap.Version, snap.Joined, snap.Members, snap.Mine(), snap.Err)
 		}
 	}
 	b.WriteString(w.srv.Dump())
@@ -596,6 +597,3 @@ func (w *world) hold(target string) (free func(), ok bool) {
 	w.busy[target] = true
 	return func() { delete(w.busy, target) }, true
 }
-
-// source is randomness that a step brings along.
-func (s step) source() *rand.Rand { return rand.New(rand.NewPCG(uint64(s.N), uint64(s.At))) }
