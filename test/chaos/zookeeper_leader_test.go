@@ -90,7 +90,7 @@ func TestLeaderKilled(t *testing.T) {
 	repeatedOnlyAfter(t, f.finish())
 }
 
-// Scenario 9: the leader is frozen. Its followers notice after syncLimit ticks, 2.5 s, and go on with another. It wakes up
+// Scenario 9: the leader is frozen. Its followers notice after syncLimit ticks, 2 s, and go on with another. It wakes up
 // when sessions would have expired long ago. T is such that trust, which at worst has T/2 to go when the leader freezes,
 // outlives that.
 func TestLeaderFrozen(t *testing.T) {
@@ -99,7 +99,7 @@ func TestLeaderFrozen(t *testing.T) {
 		timeout = 9 * time.Second
 		limit   = timeout*2/3 + time.Second
 	)
-	zk := startEnsemble(t, servers.ZooKeeperOptions{Config: map[string]string{"syncLimit": "5"}})
+	zk := startEnsemble(t, servers.ZooKeeperOptions{Config: map[string]string{"syncLimit": "4"}})
 	f := newFleet(t, options{zookeeper: join(zk.Addrs()...), timeout: timeout})
 	f.startAll(3)
 	p := startProbe(t, zk.Addrs(), session.Options{Timeout: timeout})
