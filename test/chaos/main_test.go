@@ -43,10 +43,7 @@ var world = &packageTB{ctx: context.Background()}
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// They wait most of the time.
-	if err := flag.Set("test.parallel", strconv.Itoa(max(3, runtime.GOMAXPROCS(0)))); err != nil {
-		panic(err)
-	}
+	parallel() // tests wait most of the time
 	dir, err := os.MkdirTemp("", "kiel-chaos-")
 	if err == nil {
 		demo, err = members.Build(context.Background(), dir)
@@ -65,6 +62,18 @@ func TestMain(m *testing.M) {
 		code = verdict()
 	}
 	os.Exit(code)
+}
+
+// parallel lets more tests run at a time than there are processors, unless somebody has said how many.
+func parallel() {
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
+	if said {
+		return
+	}
+	if err := flag.Set("test.parallel", strconv.Itoa(max(3, runtime.GOMAXPROCS(0)))); err != nil {
+		panic(err)
+	}
 }
 
 // verdict is what can be said only when all tests have run.
