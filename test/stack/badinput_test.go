@@ -27,6 +27,9 @@ func badNames() []string {
 	}
 }
 
+// nobody is a handler that is never called.
+type nobody struct{ sarama.ConsumerGroupHandler }
+
 // Whatever takes a name refuses a bad one, says which it is, escaped and cut, and sends nothing.
 func TestBadNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -67,7 +70,7 @@ func TestBadNames(t *testing.T) {
 			},
 			"topic: AddPartitions":    func(name string) error { return a.alloc.AddPartitions(t.Context(), one(name)) },
 			"topic: RemovePartitions": func(name string) error { return a.alloc.RemovePartitions(t.Context(), one(name)) },
-			"topic: Consume":          func(name string) error { return group.Consume(t.Context(), []string{"ok", name}, idler{}) },
+			"topic: Consume":          func(name string) error { return group.Consume(t.Context(), []string{"ok", name}, nobody{}) },
 		}
 		before := maps.Clone(w.srv.Stats().Requests)
 		for what, take := range takers {
@@ -113,14 +116,14 @@ func TestGarbageInTheSet(t *testing.T) {
 		w.within(timeout, "start", func() bool { return even(n, a, b) })
 		time.Sleep(10 * time.Second)
 		good, _, _ := w.srv.Get(a.alloc.PartitionsPath())
-		opened, rebalances := maps.Clone(a.opened), a.rebalances()
+		opened, rebalances := a.openings(), a.rebalances()
 		for _, garbage := range unreadable {
 			told := a.told(sharedset.ErrUnreadable)
 			if err := w.srv.Set(a.alloc.PartitionsPath(), []byte(garbage)); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(10 * time.Second)
-			if !even(n, a, b) || a.rebalances() != rebalances || !maps.Equal(a.opened, opened) {
+			if !even(n, a, b) || a.rebalances() != rebalances || !maps.Equal(a.openings(), opened) {
 				t.Errorf("%.40q: %d rebalances\n%s", garbage, a.rebalances()-rebalances, w.state())
 			}
 			if a.told(sharedset.ErrUnreadable) == told || a.alloc.Snapshot().Err == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -270,6 +271,13 @@ func (m *member) enter(c *ownership.Claim) {
 	}
 	m.claims[p] = append(m.claims[p], held{m, c})
 	m.opened[c.Partition()]++
+}
+
+// openings returns how often the member's handler was given each partition.
+func (m *member) openings() map[int32]int {
+	m.world.mu.Lock()
+	defer m.world.mu.Unlock()
+	return maps.Clone(m.opened)
 }
 
 // owned returns what the member owns, sorted.

@@ -226,14 +226,11 @@ func fallSick(t *testing.T, s sickness, name string) {
 	d := w.join("d", setup{})
 	one := w.settle(p, s, "a member joined", b, c, d)
 	time.Sleep(20 * time.Second)
-	kept := map[int32]int{}
-	for _, id := range d.owned() {
-		kept[id] = d.opened[id]
-	}
+	kept, before := d.owned(), d.openings()
 	_ = b.leave()
 	two := w.settle(p, s, "a member left", c, d)
-	for _, id := range d.owned() {
-		if before, had := kept[id]; had && d.opened[id] != before && !slices.Contains(p.owned(), id) {
+	for now, held := d.openings(), d.owned(); len(kept) > 0; kept = kept[1:] {
+		if id := kept[0]; slices.Contains(held, id) && now[id] != before[id] {
 			t.Errorf("partition %d of a healthy member was closed and opened again", id)
 		}
 	}

@@ -192,7 +192,8 @@ func TestStopInEveryPhase(t *testing.T) {
 		slow := []time.Duration{0, 0, 50 * time.Millisecond, 2 * time.Second}
 		callback, draining := slow[r.IntN(len(slow))], slow[r.IntN(len(slow))]
 		var mu sync.Mutex
-		calling, inside := 0, r.IntN(6) == 0 // it stops itself, inside a callback
+		calling, calls := 0, 0
+		inside, after := r.IntN(6) == 0, r.IntN(4) // it stops itself, inside a callback, after so many
 		timeout := time.Duration(5+r.IntN(11)) * time.Second
 		var a *member
 		call := func() {
@@ -202,7 +203,8 @@ func TestStopInEveryPhase(t *testing.T) {
 			time.Sleep(callback)
 			mu.Lock()
 			calling--
-			stops := inside && r.IntN(3) == 0
+			calls++
+			stops := inside && calls > after
 			mu.Unlock()
 			if stops {
 				_ = a.alloc.Stop(context.Background()) // of Run too, which ends with the allocator

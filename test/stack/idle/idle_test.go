@@ -1,4 +1,4 @@
-package stack_test
+package idle_test
 
 import (
 	"bufio"
@@ -90,6 +90,9 @@ func servers(t *testing.T) (zk, kafka string) {
 }
 
 const (
+	group = "g"
+	topic = "t"
+
 	idleMembers = 50
 	startLimit  = time.Minute
 )
@@ -268,4 +271,13 @@ func TestIdleConsumer(t *testing.T) {
 	})
 	wait.Pass(t, 5*time.Second)
 	measure().report(t, before, idleMembers, 16<<20, 120)
+}
+
+// seed is the first n partitions of the topic.
+func seed(n int) map[string][]int32 {
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = int32(i)
+	}
+	return map[string][]int32{topic: ids}
 }
