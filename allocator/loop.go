@@ -94,8 +94,8 @@ type loop struct {
 
 	// Seeding.
 	seeding  bool
-	seedIn   int64  // the czxid of the last set that was seen to have the seed
-	seedView uint64 // the version of the set's view when the seed was added last: its effect shows in a later one
+	seedIn   *sharedset.View // the last set that was seen to have the seed
+	seedView uint64          // the version of the set's view when the seed was added last: its effect shows in a later one
 
 	// Calls of Rebalance, on their way.
 	asked     []chan error // new
@@ -280,12 +280,12 @@ func (l *loop) onSet(v *sharedset.View) {
 	}
 	l.set = v
 	if v.Err == nil && containsAll(v.Items, l.seed.all()) {
-		l.seedIn = v.Czxid
+		l.seedIn = v
 	}
 	switch {
 	case old == nil || old.Incarnation != v.Incarnation:
 		l.change(TriggerSession, true)
-	case old.Exists && old.Czxid != v.Czxid:
+	case old.Exists && !old.SameZnode(v):
 		// Deleted, and made again maybe. Its seed comes in a moment; one rebalance
 		// is better than two, of which the first takes partitions away.
 		l.coalescer.disturb(time.Now())

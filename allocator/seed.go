@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/kielgo/kiel/sharedset"
 )
 
 // Back-off of seeding that fails.
@@ -57,7 +59,7 @@ func (l *loop) seedWhenNeeded(ctx context.Context) {
 	if len(l.seed.all()) == 0 || l.seeding || !l.coherent() || !l.members.Joined || l.set.Err != nil {
 		return // what can't be read is not written over; it is tried again when it can be read
 	}
-	if l.set.Exists && l.set.Czxid == l.seedIn || l.set.Version <= l.seedView {
+	if l.seededIn(l.set) || l.set.Version <= l.seedView {
 		return
 	}
 	l.seeding = true
@@ -84,7 +86,12 @@ func (l *loop) onSeeding(s seeding) {
 // hasSeed says whether the set has our seed, or had it: then who removed it has
 // meant it.
 func (l *loop) hasSeed() bool {
-	return len(l.seed.all()) == 0 || l.set.Exists && l.set.Czxid == l.seedIn
+	return len(l.seed.all()) == 0 || l.seededIn(l.set)
+}
+
+// seededIn says whether v shows the znode that was seen to have our seed.
+func (l *loop) seededIn(v *sharedset.View) bool {
+	return v.Exists && l.seedIn != nil && v.SameZnode(l.seedIn)
 }
 
 // containsAll says whether all parts are in the sorted items.

@@ -132,6 +132,22 @@ func TestSetMadeAgainByAnother(t *testing.T) {
 	})
 }
 
+// TestSetOfServersThatLostTheirData: they count from the beginning, up to the same number when the same things are made.
+func TestSetOfServersThatLostTheirData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, adds := seedRig(t)
+		r.run()
+		r.showSet(&sharedset.View{Items: []string{"t:0", "t:1"}, Exists: true, Czxid: 7, Ctime: 1000})
+		r.join("b")
+		sleep(time.Minute)
+		r.showSet(&sharedset.View{Items: []string{"t:0"}, Exists: true, Czxid: 7, Ctime: 2000})
+		if len(*adds) != 1 {
+			t.Error("not seeded again")
+		}
+		r.stop()
+	})
+}
+
 func TestEmptySetIsNotAMissingOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, adds := seedRig(t)

@@ -80,7 +80,7 @@ func (s *Set) look(ctx context.Context, inc *session.Incarnation) (*View, *sessi
 	for {
 		data, stat, watch, err := inc.GetW(ctx, s.path)
 		if err == nil {
-			view := &View{Exists: true, Czxid: stat.Czxid, Mzxid: stat.Mzxid}
+			view := &View{Exists: true, Czxid: stat.Czxid, Ctime: stat.Ctime, Mzxid: stat.Mzxid}
 			if old := s.View(); old != nil && old.Err == nil && old.Mzxid == stat.Mzxid &&
 				old.Incarnation.SessionID() == inc.SessionID() {
 				view.Items = old.Items // decoded before
@@ -114,7 +114,7 @@ func (s *Set) keepLastGood(ctx context.Context, view *View) {
 	}
 	view.Items = old.Items
 	if !errors.Is(view.Err, ErrUnreadable) {
-		view.Exists, view.Czxid, view.Mzxid = old.Exists, old.Czxid, old.Mzxid
+		view.Exists, view.Czxid, view.Ctime, view.Mzxid = old.Exists, old.Czxid, old.Ctime, old.Mzxid
 	}
 	if errText(old.Err) != errText(view.Err) {
 		s.logger.ErrorContext(ctx, "set not read, last good items stay", "error", view.Err, "items", len(view.Items))

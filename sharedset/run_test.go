@@ -334,6 +334,42 @@ func TestRefresh(t *testing.T) {
 	})
 }
 
+// A set made on servers that lost their data is another one, though they may give it the number of the old one.
+func TestMadeAnewWithTheSameNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		for range 20 {
+			w.write(`["t:0"]`)
+		}
+		if err := w.srv.Delete(path); err != nil {
+			t.Fatal(err)
+		}
+		w.write(`["t:0"]`)
+		s := w.running()
+		old := w.waitItems(s, "t:0")
+		client := w.nw.Client("a")
+		client.Refuse()
+		w.srv.Restart(true)
+		time.Sleep(time.Second)
+		for {
+			if err := w.srv.Create(path, []byte(`["t:1"]`)); err != nil {
+				t.Fatal(err)
+			}
+			if _, stat, _ := w.srv.Get(path); stat.Czxid >= old.Czxid {
+				break
+			}
+			if err := w.srv.Delete(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		client.Heal()
+		v := w.wait(s, "of the new znode", func(v *sharedset.View) bool { return slices.Contains(v.Items, "t:1") })
+		if v.Czxid != old.Czxid || v.SameZnode(old) {
+			t.Errorf("%+v, before %+v", v, old)
+		}
+	})
+}
+
 // A set that was deleted and made again with the same items is another one.
 func TestMadeAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -350,7 +386,7 @@ func TestMadeAnew(t *testing.T) {
 		w.write(`["t:0"]`)
 		client.Heal()
 		v := w.wait(s, "of the new znode", func(v *sharedset.View) bool { return v.Version > old.Version })
-		if v.Czxid <= old.Czxid || !slices.Equal(v.Items, old.Items) {
+		if v.Czxid <= old.Czxid || v.SameZnode(old) || !slices.Equal(v.Items, old.Items) {
 			t.Errorf("%+v, before %+v", v, old)
 		}
 	})

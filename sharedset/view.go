@@ -12,13 +12,14 @@ import (
 // View is what the set held when it was read. It is never changed; don't change its
 // Items either.
 type View struct {
-	// Version grows by one when Exists, Items, Czxid or Err changed. Views with the same
+	// Version grows by one when Exists, Items, Czxid, Ctime or Err changed. Views with the same
 	// version differ only in when, and under which incarnation, they were read.
 	Version uint64
 
 	Items  []string // sorted bytewise, unique; the last good ones when Err is set
 	Exists bool     // whether the znode was there; an empty set is not a missing one
-	Czxid  int64    // of the znode's creation: another one tells that it was deleted in between; 0 when it does not exist
+	Czxid  int64    // of the znode's creation; 0 when it does not exist
+	Ctime  int64    // when it was created, by the servers' clock, in ms since 1970; 0 when it does not exist
 	Mzxid  int64    // of the znode's last change; 0 when it does not exist
 	Err    error    // why Items are not the present ones: ErrUnreadable, or a read that was refused
 
@@ -26,9 +27,16 @@ type View struct {
 	At          time.Time            // when it was read
 }
 
+// SameZnode reports whether two views are of the same znode: it was not deleted in
+// between. Czxid alone does not tell, since servers that lost their data count from
+// the beginning again.
+func (v *View) SameZnode(o *View) bool {
+	return v.Exists == o.Exists && v.Czxid == o.Czxid && v.Ctime == o.Ctime
+}
+
 // sameContent reports whether two views say the same about the set.
 func (v *View) sameContent(o *View) bool {
-	return v.Exists == o.Exists && v.Czxid == o.Czxid && errText(v.Err) == errText(o.Err) && slices.Equal(v.Items, o.Items)
+	return v.SameZnode(o) && errText(v.Err) == errText(o.Err) && slices.Equal(v.Items, o.Items)
 }
 
 func errText(err error) string {
