@@ -2,7 +2,7 @@
 // failed, the figures that tests report by T.Attr, and at the end a summary. It exits with 1 when a test failed, when none
 // ran, and when one was skipped: what was not tested does not count as tested.
 //
-// The race detector of Go 1.26 sometimes fails a check of its own in a synctest bubble and ends the process
+// The race detector of Go 1.26 sometimes fails in a synctest bubble and ends the process
 // (golang/go#78156). With -again FILE, a package that ended so is not a failure: its name is written to FILE, for it to be
 // tested again.
 package main
@@ -42,8 +42,9 @@ func main() {
 	}
 }
 
-// crash is how the race detector says that it failed, and not that it found a race.
-const crash = "ThreadSanitizer: CHECK failed"
+// crashes are how a process ends in which the race detector failed, instead of finding a race: by a check of its own, or by a
+// fault outside of Go code, which Go reports with the processor's registers. Our code has no part that is not Go.
+var crashes = []string{"ThreadSanitizer: CHECK failed", "SIGSEGV: segmentation violation"}
 
 // event is one line, see `go doc test2json` and `go help buildjson`.
 type event struct {
@@ -177,7 +178,9 @@ func (r *report) endPackage(e event) {
 // hasCrashed tells if the race detector ended the package's process.
 func (r *report) hasCrashed(pkg string) bool {
 	return slices.ContainsFunc(r.unfinished(pkg), func(t test) bool {
-		return slices.ContainsFunc(r.output[t], func(line string) bool { return strings.HasPrefix(line, crash) })
+		return slices.ContainsFunc(r.output[t], func(line string) bool {
+			return slices.ContainsFunc(crashes, func(crash string) bool { return strings.HasPrefix(line, crash) })
+		})
 	})
 }
 
