@@ -39,7 +39,8 @@
 //
 //	S1  at most one member has a trusted claim of a partition. Excused, for 5/6 T: sessions that an operator killed,
 //	    claims that he removed, and all that stood when the servers lost their data
-//	S2  tokens grow with every change of owner, as long as the servers keep their data
+//	S2  tokens grow with every change of owner, as long as the servers keep their data. Excused, for 5/6 T: a claim of
+//	    which its owner is told only after an operator removed it and another member claimed
 //	S4  offsets are committed with trust and only of what was processed; the committed offset goes back only where a
 //	    commit arrives late, and is put right again
 //	S5  nothing is skipped: neither an opening nor a commit is beyond what was processed, and after each phase all that

@@ -277,6 +277,8 @@ func (m *monitor) claimed(p *process, part *partState, e ownership.Event) {
 	case again:
 		m.cov.hit("kept: claimed again with the same token")
 	case m.lostData[e.Session]:
+	case e.Token <= part.token && m.tookAway(claimID{int(e.Partition), e.Token}):
+		m.cov.hit("told of a claim after a third party had removed it and another had claimed")
 	case e.Token <= part.token:
 		m.violate("S2", "%s claimed p%d with token %#x after %#x of %s",
 			p.id, e.Partition, e.Token, part.token, part.holder.id)
@@ -292,7 +294,9 @@ func (m *monitor) claimed(p *process, part *partState, e ownership.Event) {
 		}
 	}
 	t := &term{p: p, part: int(e.Partition), token: e.Token, session: e.Session, began: time.Now()}
-	if !m.lostData[e.Session] { // a claim made before the data was lost, and told after, has a token of the old count
+	// A claim made before the data was lost, and told after, has a token of the old count. One that a third party removed
+	// before it was told is older than the newest.
+	if !m.lostData[e.Session] && (again || e.Token > part.token) {
 		part.token, part.holder, part.session = e.Token, p, e.Session
 	}
 	part.terms[p] = t
@@ -331,6 +335,13 @@ func (m *monitor) excused(t *term) bool {
 		since, ok = removed, true
 	}
 	return ok && time.Since(since) <= m.bound
+}
+
+// tookAway says whether a third party removed just that claim, not too long ago to be the reason for what is told of it
+// now (S2).
+func (m *monitor) tookAway(c claimID) bool {
+	removed, gone := m.removed[c]
+	return gone && time.Since(removed) <= m.bound
 }
 
 // rivals checks that nobody else has a trusted claim of the partition (S1).
