@@ -50,6 +50,8 @@ type client struct {
 	off        sabotage.Rules
 	id         atomic.Int64
 	granted    atomic.Int64 // the session's timeout
+	seen       atomic.Int64 // the newest zxid of an answer
+	doubted    atomic.Int64 // what the client before had seen, if servers would not have it for that; 0 once that is settled
 
 	mu        sync.Mutex
 	trust     trust
@@ -78,7 +80,7 @@ type proof struct {
 }
 
 // newClient starts a client whose lifetime is part of ctx's values, not of its end.
-func newClient(ctx context.Context, s *Session) (*client, error) {
+func newClient(ctx context.Context, s *Session, doubted int64) (*client, error) {
 	c := &client{
 		s:       s,
 		opts:    &s.opts,
@@ -94,6 +96,7 @@ func newClient(ctx context.Context, s *Session) (*client, error) {
 	c.hopeSince, c.tried = c.made, c.made
 	c.ephemerals.budget = s.opts.EphemeralBudget
 	c.granted.Store(int64(s.Timeout()))
+	c.doubted.Store(doubted)
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	c.hosts = newHosts(c, s.servers)
 	conn, events, err := zk.Connect(s.servers, s.opts.Timeout,
@@ -248,6 +251,21 @@ func (c *client) forget() {
 	if !c.forgetful {
 		c.forgetful = true
 		c.log.Warn("servers turn us away, asking anew whether the session is alive", keySession, sessionID(c.id.Load()))
+	}
+}
+
+// saw notes the zxid of an answer. A new session's first one is larger than all that any server had at its beginning, so one
+// below what the client before had seen tells why servers turned that away: they have lost their data.
+func (c *client) saw(zxid int64) {
+	if zxid <= 0 {
+		return // an answer that has none
+	}
+	for seen := c.seen.Load(); seen < zxid && !c.seen.CompareAndSwap(seen, zxid); {
+		seen = c.seen.Load()
+	}
+	if doubted := c.doubted.Swap(0); zxid < doubted {
+		c.s.replaced.Add(1)
+		c.log.Error("zookeeper has lost its data", keySession, sessionID(c.id.Load()))
 	}
 }
 

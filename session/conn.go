@@ -190,7 +190,7 @@ func (n *netConn) reply() ([]byte, error) {
 			return nil, err
 		}
 		p := parser{rest: frame[4:]}
-		xid, _, code := p.int32(), p.int64(), p.int32()
+		xid, zxid, code := p.int32(), p.int64(), p.int32()
 		switch {
 		case xid == xidPing:
 			return frame, nil
@@ -208,6 +208,7 @@ func (n *netConn) reply() ([]byte, error) {
 		if !known {
 			return nil, malformed("xid %d, which was not asked for", xid)
 		}
+		n.c.saw(zxid)
 		if code != 0 {
 			return frame, nil
 		}

@@ -159,6 +159,51 @@ func TestServersLoseTheirData(t *testing.T) {
 	})
 }
 
+// A session that just expired is not one that the servers have lost, though its client was turned away for so long that it
+// did not say any more what it had seen; nor is the one after a loss counted again.
+func TestReplacedCountsLostDataOnly(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		m := w.start("a", nil)
+		for i := range 50 {
+			if _, err := m.incarnation().Create(t.Context(), fmt.Sprintf("/n%d", i), nil, session.Ephemeral); err != nil {
+				t.Fatal(err)
+			}
+		}
+		turnAway := func(empty bool) {
+			inc := m.incarnation()
+			w.srv.RefuseHandshakes(true)
+			w.srv.CutAll()
+			time.Sleep(3 * timeout)
+			if n := len(w.srv.Sessions()); n != 0 {
+				t.Fatalf("%d sessions", n)
+			}
+			if empty {
+				w.srv.Restart(true)
+			}
+			w.srv.RefuseHandshakes(false)
+			<-inc.Context().Done()
+			m.incarnation()
+		}
+		for _, c := range []struct {
+			lost                  bool
+			replaced, expirations uint64
+		}{{false, 0, 1}, {false, 0, 2}, {true, 1, 3}, {false, 1, 4}} {
+			turnAway(c.lost)
+			if got := m.Stats(); got.Replaced != c.replaced || got.Expirations != c.expirations {
+				t.Errorf("lost %t: %+v", c.lost, got)
+			}
+		}
+		// A client that is given up leaves no doubts behind.
+		inc := m.incarnation()
+		m.GiveUp(errors.New("enough"))
+		<-inc.Context().Done()
+		m.incarnation()
+		if got := m.Stats(); got.Replaced != 1 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
 func TestOutages(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault, heal func(w *world)

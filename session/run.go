@@ -45,13 +45,15 @@ func (s *Session) Run(ctx context.Context) error {
 	r := &runner{s: s, life: context.WithoutCancel(ctx), stop: ctx.Done()}
 	for short := 0; ; {
 		r.rest(backoff(short))
-		c, err := newClient(r.life, s)
+		c, err := newClient(r.life, s, r.doubted)
 		if err != nil {
 			s.publish(nil, err)
 			return err
 		}
 		s.client.Store(c)
+		r.doubted = 0
 		verdict := r.serve(c)
+		r.doubted = max(r.doubted, c.doubted.Load())
 		s.client.Store(nil)
 		switch {
 		case errors.Is(verdict, errClosing):
@@ -99,6 +101,8 @@ type runner struct {
 	number uint64
 	inc    *Incarnation // the live one
 	proven bool         // a proof was answered, in this Session
+
+	doubted int64 // what the last client had seen, if it ended with doubts whether the servers still have it
 }
 
 // round is what serve keeps about one client.
@@ -191,8 +195,8 @@ func (r *runner) look(n *round) (time.Duration, error) {
 	switch {
 	case expired:
 		r.s.expirations.Add(1)
-		if forgetful {
-			r.s.replaced.Add(1)
+		if forgetful { // it was turned away, and the next session tells why
+			r.doubted = c.seen.Load()
 		}
 		r.s.log.Warn("session expired", keySession, sessionID(c.id.Load()))
 		return 0, ErrSessionExpired

@@ -16,6 +16,8 @@ type Stats struct {
 	// Reconnects counts connections after the first of their ZooKeeper session.
 	Reconnects uint64
 	// Replaced counts clients given up because they could not come back: the servers had lost their data, or the client hung.
+	// That data was lost shows in the next ZooKeeper session, whose first answer is older than what was seen before; servers
+	// that have by then written as much again are taken for servers that ended the session.
 	Replaced uint64
 	// TrustLosses counts incarnations that ended because no proof came in time.
 	TrustLosses uint64
