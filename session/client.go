@@ -62,6 +62,7 @@ type client struct {
 	hopeSince instant // while not up: when there was last reason to hope that the client will come back
 	tried     instant // while not up: when a connection was last attempted, or the last one lost
 	forgetful bool    // not to say any more what we have seen
+	forgot    uint64  // how many times the connection came up when we did not say it
 	links     uint64  // how many times the connection came up
 	expired   bool
 	giveUp    error
@@ -342,7 +343,10 @@ func (c *client) linkUp() {
 	c.mu.Lock()
 	if !c.isUp {
 		c.isUp = true
-		c.forgetful = false
+		if c.forgetful {
+			c.forgetful = false
+			c.forgot++
+		}
 		c.upSince = c.s.now()
 		c.links++
 		if c.links == 1 || !c.off.Off(sabotage.ClientPerSession) {

@@ -15,7 +15,8 @@ import (
 type Incarnation struct {
 	c      *client
 	number uint64
-	id     int64           // of the ZooKeeper session
+	id     int64 // of the ZooKeeper session
+	past   uint64
 	ctx    context.Context //nolint:containedctx // an incarnation is a lifetime
 	cancel context.CancelCauseFunc
 	window atomic.Pointer[window]
@@ -28,8 +29,8 @@ type window struct {
 	ended time.Time // when over: when trust ended
 }
 
-func newIncarnation(ctx context.Context, c *client, number uint64, end instant) *Incarnation {
-	i := &Incarnation{c: c, number: number, id: c.id.Load()}
+func newIncarnation(ctx context.Context, c *client, number, past uint64, end instant) *Incarnation {
+	i := &Incarnation{c: c, number: number, past: past, id: c.id.Load()}
 	i.ctx, i.cancel = context.WithCancelCause(ctx)
 	i.window.Store(&window{end: end})
 	return i
@@ -43,6 +44,11 @@ func (i *Incarnation) Number() uint64 { return i.number }
 
 // SessionID is the ZooKeeper session's id: the EphemeralOwner of what it creates.
 func (i *Incarnation) SessionID() int64 { return i.id }
+
+// History is the same for incarnations between which the servers have certainly not lost what they held. It differs in a new
+// ZooKeeper session, and in the same one after the servers did not let us in for so long that they may have come back with
+// older data. What was remembered by a zxid or a version is then worth nothing: they come again, and may name something else.
+func (i *Incarnation) History() uint64 { return i.past }
 
 // Timeout is the ZooKeeper session's timeout as granted last.
 func (i *Incarnation) Timeout() time.Duration { return i.c.timeout() }

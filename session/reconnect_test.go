@@ -204,6 +204,50 @@ func TestReplacedCountsLostDataOnly(t *testing.T) {
 	})
 }
 
+// Servers may have lost data when the ZooKeeper session is another one, and when they were there and did not let us in for long; not
+// when nobody was there.
+func TestHistory(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault, heal       func(w *world)
+		length            time.Duration
+		same, sameSession bool
+	}{
+		"cut":                 {func(w *world) { w.srv.CutAll() }, func(*world) {}, time.Second, true, true},
+		"silent":              {func(w *world) { w.srv.FreezeClock() }, func(w *world) { w.srv.Thaw() }, timeout / 2, true, true},
+		"silent for 2 T":      {func(w *world) { w.srv.FreezeClock() }, func(w *world) { w.srv.Thaw() }, 2 * timeout, false, true},
+		"nobody there":        {func(w *world) { w.net.Refuse(); w.srv.Down() }, func(w *world) { w.net.Heal(); w.srv.Restart(false) }, 2 * timeout, true, true},
+		"turned away":         {func(w *world) { w.srv.Down() }, func(w *world) { w.srv.Restart(false) }, timeout / 2, true, true},
+		"turned away for 2 T": {func(w *world) { w.srv.Down() }, func(w *world) { w.srv.Restart(false) }, 2 * timeout, false, true},
+		"data lost":           {func(w *world) { w.srv.Down() }, func(w *world) { w.srv.Restart(true) }, timeout / 2, false, false},
+		"expired":             {func(w *world) { w.net.BlackHole(zktest.Both) }, func(w *world) { w.net.Heal() }, 2 * timeout, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				m := w.start("a", nil)
+				inc := m.incarnation()
+				c.fault(w)
+				time.Sleep(c.length)
+				c.heal(w)
+				time.Sleep(2 * timeout)
+				again := m.incarnation()
+				if same := again.History() == inc.History(); same != c.same {
+					t.Errorf("history %d, then %d", inc.History(), again.History())
+				}
+				if same := again.SessionID() == inc.SessionID(); same != c.sameSession {
+					t.Errorf("same session: %t", same)
+				}
+				m.link.BlackHole(zktest.Both) // trust ends, the session does not
+				time.Sleep(timeout * 9 / 10)
+				m.link.Heal()
+				time.Sleep(timeout)
+				if last := m.incarnation(); last == again || last.SessionID() != again.SessionID() || last.History() != again.History() {
+					t.Errorf("history %d in incarnation %d, then %d in %d", again.History(), again.Number(), last.History(), last.Number())
+				}
+			})
+		})
+	}
+}
+
 func TestOutages(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault, heal func(w *world)

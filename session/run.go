@@ -101,8 +101,16 @@ type runner struct {
 	number uint64
 	inc    *Incarnation // the live one
 	proven bool         // a proof was answered, in this Session
+	past   past         // of the newest incarnation
 
 	doubted int64 // what the last client had seen, if it ended with doubts whether the servers still have it
+}
+
+// past is what incarnations with the same history have in common.
+type past struct {
+	number uint64
+	c      *client
+	forgot uint64
 }
 
 // round is what serve keeps about one client.
@@ -308,7 +316,13 @@ func (r *runner) refuse(n *round, err error) error {
 // begin makes a new incarnation.
 func (r *runner) begin(c *client, end instant) {
 	r.number++
-	r.inc = newIncarnation(r.life, c, r.number, end)
+	c.mu.Lock()
+	forgot := c.forgot
+	c.mu.Unlock()
+	if r.past.c != c || r.past.forgot != forgot {
+		r.past = past{number: r.past.number + 1, c: c, forgot: forgot}
+	}
+	r.inc = newIncarnation(r.life, c, r.number, r.past.number, end)
 	c.lead(r.inc)
 	r.s.log.Info("trusted", keyIncarnation, r.number, keySession, sessionID(c.id.Load()), keyTimeout, c.timeout())
 	r.s.publish(r.inc, nil)

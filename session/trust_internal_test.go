@@ -102,7 +102,7 @@ func TestIncarnationStaysLost(t *testing.T) {
 	now := at(0)
 	s := &Session{now: func() instant { return now }, wake: make(chan struct{}, 1)}
 	c := &client{s: s}
-	inc := newIncarnation(t.Context(), c, 1, at(4*time.Second))
+	inc := newIncarnation(t.Context(), c, 1, 1, at(4*time.Second))
 	now = at(3 * time.Second)
 	if !inc.Trusted() || !inc.extend(at(5*time.Second)) {
 		t.Fatal("not trusted in time")
@@ -123,7 +123,7 @@ func TestIncarnationStaysLost(t *testing.T) {
 		t.Fatal("context lives on")
 	}
 
-	inc = newIncarnation(t.Context(), c, 2, at(8*time.Second))
+	inc = newIncarnation(t.Context(), c, 2, 1, at(8*time.Second))
 	now = at(8 * time.Second)
 	if inc.extend(at(20 * time.Second)) {
 		t.Fatal("extended by a proof that came too late, though nobody had looked")
