@@ -27,6 +27,9 @@
 //     went and came back under the same name, by a lost watch and a broken
 //     connection too: the directory is read again at least once per session
 //     timeout. Changes that follow each other closely may end in one view.
+//   - What is remembered of members is forgotten when servers may have lost
+//     data, also when they were restored from a backup that still has our
+//     session ([session.Incarnation.History]): numbers come again there.
 //   - A znode that another session owns is never deleted. Where one bears our
 //     name we wait for it to go for as long as a dead session's can stay (the
 //     session timeout and one tick, taken for a third of it), anew after each

@@ -1,9 +1,12 @@
 package party_test
 
 import (
+	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -181,6 +184,75 @@ func TestZxidsComeAgain(t *testing.T) {
 			m, ok := v.Member("m")
 			return ok && string(m.Data) == "new"
 		})
+	})
+}
+
+// TestServersGoBack: they are restored from a backup that has the session, and
+// what has the same numbers there is something else.
+func TestServersGoBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		const address = "backup:2181"
+		backup := zktest.NewServer(zktest.Options{TickTime: tick})
+		t.Cleanup(func() { backup.Close() })
+		for srv, data := range map[*zktest.Server]string{c.srv: "old", backup: "new"} {
+			must(t, srv.Create(directory, nil))
+			for srv.Stats().Zxid < 99 {
+				must(t, srv.Set(directory, nil))
+			}
+			must(t, srv.Create(node("m"), []byte(data)))
+		}
+		listen := func() net.Listener {
+			l, err := c.net.Listen(address)
+			must(t, err)
+			go func() { _ = backup.Serve(l) }()
+			return l
+		}
+		// Sessions begun in the same instant have the same id. The one on the
+		// backup lives for 40 s.
+		l := listen()
+		raw, err := c.net.Client("raw").Dial(t.Context(), "tcp", address)
+		must(t, err)
+		hello := make([]byte, 4+44)
+		binary.BigEndian.PutUint32(hello, 44)
+		binary.BigEndian.PutUint32(hello[16:], 40_000) // ms
+		binary.BigEndian.PutUint32(hello[28:], 16)     // of password
+		_, err = raw.Write(hello)
+		must(t, err)
+		s, err := session.New([]string{zktest.VirtualAddress, address}, session.Options{Timeout: timeout, Dial: c.net.Client("a").Dial})
+		must(t, err)
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		t.Cleanup(func() { cancel(); must(t, <-ended) })
+		synctest.Wait()
+		must(t, l.Close())
+		go func() { ended <- s.Run(ctx) }()
+		a := c.run(s, party.Options{Name: "a", Data: []byte("record of a")})
+		a.joined()
+		must(t, raw.Close())
+		must(t, backup.Create(node("a"), nil)) // somebody else's
+		if ids := backup.Sessions(); len(ids) != 1 || ids[0].ID != c.sessionOf("a") {
+			t.Fatalf("sessions %+v and %d", ids, c.sessionOf("a"))
+		}
+		_, was, _ := c.srv.Get(directory)
+		if _, is, _ := backup.Get(directory); is.Czxid != was.Czxid || is.Cversion != was.Cversion {
+			t.Fatalf("the directory is %+v, on the backup %+v", was, is)
+		}
+		for c.srv.Stats().Zxid < 200 {
+			must(t, c.srv.Set(directory, nil))
+		}
+		time.Sleep(timeout) // until a has seen that
+		c.srv.Down()
+		listen()
+		time.Sleep(2 * timeout)
+		must(t, backup.Delete(node("a")))
+		view, _ := a.await(5*time.Second, "itself, and the other m", func(v *party.View) bool {
+			m, ok := v.Member("m")
+			return v.Joined && ok && string(m.Data) == "new"
+		})
+		if id := backup.Sessions()[0].ID; view.Incarnation.SessionID() != id {
+			t.Errorf("session %d, it was %d", view.Incarnation.SessionID(), id)
+		}
 	})
 }
 

@@ -45,7 +45,7 @@ type loop struct {
 	off     sabotage.Rules
 	inc     *session.Incarnation
 	sid     int64 // of inc
-	own     int64 // czxid of our znode in this ZooKeeper session; 0 = none seen
+	own     int64 // czxid of our znode in this ZooKeeper session and this history of the servers; 0 = none seen
 	absent  bool  // no znode of our name stands, as far as we know: create one
 	hasLeft bool
 
@@ -107,9 +107,11 @@ func (l *loop) incarnation(ctx context.Context) (*session.Incarnation, error) {
 
 // serve works under one incarnation. It returns nil when that or ctx is over.
 func (l *loop) serve(ctx context.Context, inc *session.Incarnation) error {
-	if inc.SessionID() != l.sid {
+	if l.inc == nil || inc.History() != l.inc.History() {
+		// The servers may have lost their data, and zxids and versions come again.
 		l.sid, l.own = inc.SessionID(), 0
-		clear(l.members) // the servers may have lost their data, and zxids come again
+		l.directory, l.names = session.Stat{}, nil
+		clear(l.members)
 	}
 	l.inc = inc
 	l.absent = true // or so we assume
