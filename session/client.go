@@ -60,7 +60,7 @@ type client struct {
 	isUp      bool
 	upSince   instant
 	hopeSince instant // while not up: when there was last reason to hope that the client will come back
-	tried     instant // while not up: when a connection was last attempted, or the last one lost
+	tried     instant // while not up: when a server was last looked up or dialled, or the last connection lost
 	forgetful bool    // not to say any more what we have seen
 	forgot    uint64  // how many times the connection came up when we did not say it
 	links     uint64  // how many times the connection came up
@@ -148,12 +148,10 @@ func (c *client) dial(string, string, time.Duration) (net.Conn, error) {
 		return nil, err
 	}
 	t, err := c.hosts.next(c.ctx)
+	c.trying()
 	if err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	c.tried = c.s.now()
-	c.mu.Unlock()
 	limit := c.handshakeCap()
 	ctx, cancel := context.WithTimeout(c.ctx, limit)
 	defer cancel()
@@ -172,6 +170,13 @@ func (c *client) dial(string, string, time.Duration) (net.Conn, error) {
 		return nil, err
 	}
 	return n, nil
+}
+
+// trying notes that go-zookeeper is at work on a connection: it does not hang.
+func (c *client) trying() {
+	c.mu.Lock()
+	c.tried = c.s.now()
+	c.mu.Unlock()
 }
 
 func (c *client) dialTarget(ctx context.Context, t target) (net.Conn, error) {

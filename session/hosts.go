@@ -103,6 +103,7 @@ func (h *hosts) patience(d time.Duration) time.Duration {
 
 func (h *hosts) fill(ctx context.Context) {
 	h.queue = nil
+	h.lookUp(ctx)
 	for _, server := range h.servers {
 		host, port, err := net.SplitHostPort(server)
 		if err != nil {
@@ -112,7 +113,7 @@ func (h *hosts) fill(ctx context.Context) {
 			h.queue = append(h.queue, target{address: server, host: host})
 			continue
 		}
-		for _, address := range h.lookup(ctx, host) {
+		for _, address := range h.known[host] {
 			h.queue = append(h.queue, target{address: net.JoinHostPort(address, port), host: host})
 		}
 	}
@@ -126,20 +127,42 @@ func (h *hosts) fill(ctx context.Context) {
 	}
 }
 
-// lookup resolves a name; when that fails, the last good answer has to do.
-func (h *hosts) lookup(ctx context.Context, host string) []string {
-	if net.ParseIP(host) != nil {
-		return []string{host}
+// lookUp resolves the names of all servers at a time: when the resolver does not answer, a second for each of them might be all
+// the trust that is left. Where it fails, the last good answer has to do.
+func (h *hosts) lookUp(ctx context.Context) {
+	answers := make(map[string]chan []string)
+	for _, server := range h.servers {
+		host, _, err := net.SplitHostPort(server)
+		if err != nil || answers[host] != nil || h.resolve == nil {
+			continue
+		}
+		if net.ParseIP(host) != nil {
+			h.known[host] = []string{host}
+			continue
+		}
+		h.c.trying()
+		answer := make(chan []string, 1)
+		answers[host] = answer
+		go func() { answer <- h.ask(ctx, host) }()
 	}
+	for host, answer := range answers {
+		if addresses := <-answer; len(addresses) > 0 {
+			h.known[host] = addresses
+		}
+	}
+}
+
+// ask resolves one name.
+func (h *hosts) ask(ctx context.Context, host string) []string {
 	ctx, cancel := context.WithTimeout(ctx, resolveLimit)
 	defer cancel()
 	addresses, err := h.resolve(ctx, host)
+	h.c.trying()
 	if err != nil || len(addresses) == 0 {
 		h.c.log.DebugContext(ctx, "name not resolved", keyHost, host, keyError, err)
 		h.c.s.note(err)
-		return h.known[host]
+		return nil
 	}
-	h.known[host] = addresses
 	return addresses
 }
 

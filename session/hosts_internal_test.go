@@ -3,8 +3,10 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,6 +99,45 @@ func TestHosts(t *testing.T) {
 		take(1)
 		if _, err := h.next(ctx); err == nil {
 			t.Error("went on after the end")
+		}
+	})
+}
+
+// A resolver that does not answer holds up a round for a second, however many names there are; and a client that waits for one
+// does not hang.
+func TestResolverThatDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var servers []string
+		for i := range 20 {
+			servers = append(servers, fmt.Sprintf("zk%d:2181", i))
+		}
+		c := &client{s: &Session{now: newClock()}, opts: &Options{}, log: slog.New(slog.DiscardHandler)}
+		h := newHosts(c, servers)
+		silent := false
+		h.resolve = func(ctx context.Context, host string) ([]string, error) {
+			if silent {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return []string{"10.0.0." + strings.TrimPrefix(host, "zk")}, nil
+		}
+		round := func() {
+			for range servers {
+				if _, err := h.next(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		round()
+		silent = true
+		start := c.s.now()
+		round()
+		now := c.s.now()
+		if took := now.mono - start.mono; took < resolveLimit || took > resolveLimit+firstPause {
+			t.Errorf("the round began after %v", took)
+		}
+		if c.tried != now {
+			t.Errorf("it seems to hang since %v", now.mono-c.tried.mono)
 		}
 	})
 }
