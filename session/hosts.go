@@ -34,6 +34,7 @@ type hosts struct {
 	servers   []string
 	resolve   func(ctx context.Context, host string) ([]string, error) // nil: pass names on
 	queue     []target
+	addresses int // in a round
 	round     int
 	last      string
 	known     map[string][]string // the last good answers of the resolver
@@ -96,9 +97,9 @@ func (h *hosts) next(ctx context.Context) (target, error) {
 }
 
 // patience is how long to wait for an answer when usually it is d: twice as long for each time that every server in turn
-// was too slow.
+// was too slow. One name may stand for several of them.
 func (h *hosts) patience(d time.Duration) time.Duration {
-	return d << min(int(h.timeouts.Load())/len(h.servers), 8)
+	return d << min(int(h.timeouts.Load())/max(len(h.servers), h.addresses), 8)
 }
 
 func (h *hosts) fill(ctx context.Context) {
@@ -117,6 +118,7 @@ func (h *hosts) fill(ctx context.Context) {
 			h.queue = append(h.queue, target{address: net.JoinHostPort(address, port), host: host})
 		}
 	}
+	h.addresses = len(h.queue)
 	rand.Shuffle(len(h.queue), func(i, j int) { h.queue[i], h.queue[j] = h.queue[j], h.queue[i] })
 	for i, t := range h.queue {
 		if t.address == h.last {

@@ -72,6 +72,10 @@ func TestHosts(t *testing.T) {
 			t.Errorf("pauses from %v to %v", shortest, longest)
 		}
 
+		if h.addresses != len(want) {
+			t.Errorf("%d addresses", h.addresses)
+		}
+
 		// New answers count; without any, the old ones do.
 		answers, want = []string{"10.0.0.9"}, []string{"10.0.0.9:2181", "192.0.2.1:2182"}
 		for range 2 {
@@ -146,24 +150,29 @@ func TestPatience(t *testing.T) {
 	c := &client{opts: &Options{}, trust: trust{timeout: 20 * time.Second}}
 	c.hosts = &hosts{c: c, servers: []string{"a", "b"}}
 	for _, s := range []struct {
+		addresses int
 		timeouts  int32
 		roundTrip time.Duration
 		trusted   bool
 		want      time.Duration
 	}{
-		{0, 0, true, time.Second},
-		{0, 700 * time.Millisecond, true, 1400 * time.Millisecond},
-		{0, time.Minute, true, 5 * time.Second}, // T/4
-		{1, 0, true, time.Second},               // one server is slow, not the path
-		{2, 0, true, 2 * time.Second},
-		{1000, 0, true, 5 * time.Second},
-		{0, 0, false, time.Second},
-		{0, time.Minute, false, 20 * time.Second * 2 / 3},
-		{1000, 0, false, 20 * time.Second * 2 / 3},
+		{0, 0, 0, true, time.Second},
+		{0, 0, 700 * time.Millisecond, true, 1400 * time.Millisecond},
+		{0, 0, time.Minute, true, 5 * time.Second}, // T/4
+		{0, 1, 0, true, time.Second},               // one server is slow, not the path
+		{0, 2, 0, true, 2 * time.Second},
+		{0, 1000, 0, true, 5 * time.Second},
+		{0, 0, 0, false, time.Second},
+		{0, 0, time.Minute, false, 20 * time.Second * 2 / 3},
+		{0, 1000, 0, false, 20 * time.Second * 2 / 3},
+		{6, 5, 0, true, time.Second}, // a name stands for several servers
+		{6, 6, 0, true, 2 * time.Second},
+		{1, 1, 0, true, time.Second}, // one of the names could not be resolved
 	} {
 		if c.inc = nil; s.trusted {
 			c.inc = new(Incarnation)
 		}
+		c.hosts.addresses = s.addresses
 		c.hosts.timeouts.Store(s.timeouts)
 		c.rtt = s.roundTrip
 		if got := c.handshakeCap(); got != s.want {
