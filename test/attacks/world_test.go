@@ -75,8 +75,11 @@ func (w *world) close() *outcome {
 }
 
 // holder returns the session that holds the claim of partition 0, 0 when nobody does.
-func (w *world) holder() int64 {
-	_, stat, ok := w.srv.Get(w.path("owners", "t:0"))
+func (w *world) holder() int64 { return w.owner("owners", "t:0") }
+
+// owner returns the session that owns a znode of the group, 0 when it does not stand.
+func (w *world) owner(path ...string) int64 {
+	_, stat, ok := w.srv.Get(w.path(path...))
 	if !ok {
 		return 0
 	}
