@@ -33,13 +33,22 @@ type Expect struct {
 	// removed somebody's claim, member or session. The partition is free at once
 	// then, and its owner learns it later.
 	Exempt []Exempt
+	// Wiped lists when ZooKeeper lost all it knew. Whoever was trusted then may
+	// still be while the partitions are claimed again, and tokens start anew.
+	Wiped []Span
 }
 
-// Exempt is a time in which a partition may have two owners: CLOCK_MONOTONIC ns.
+// Exempt is a time in which a partition may have two owners.
 type Exempt struct {
 	Partition Partition
-	From, To  int64
+	Span
 }
+
+// Span is a time, in CLOCK_MONOTONIC ns.
+type Span struct{ From, To int64 }
+
+// holds says whether a time lies within s.
+func (s Span) holds(from, to int64) bool { return s.From <= from && to <= s.To }
 
 // Report is what Check found. Violations holds a sentence for everything that
 // breaks the promise; it is empty when all is well.
@@ -143,9 +152,13 @@ type checker struct {
 
 // exempt says whether a partition may have two owners at a time.
 func (c *checker) exempt(p Partition, from, to int64) bool {
-	return slices.ContainsFunc(c.expect.Exempt, func(e Exempt) bool {
-		return e.Partition == p && e.From <= from && to <= e.To
-	})
+	return slices.ContainsFunc(c.expect.Exempt, func(e Exempt) bool { return e.Partition == p && e.holds(from, to) }) ||
+		slices.ContainsFunc(c.expect.Wiped, func(s Span) bool { return s.holds(from, to) })
+}
+
+// wiped says whether ZooKeeper lost what it knew between the beginnings of two terms, or may have.
+func (c *checker) wiped(from, to int64) bool {
+	return slices.ContainsFunc(c.expect.Wiped, func(s Span) bool { return from <= s.To && to >= s.From })
 }
 
 func (c *checker) violate(format string, args ...any) {
@@ -366,7 +379,7 @@ func (c *checker) pair(before []*term, tm *term) {
 		c.report.LongestUnheld = gap
 	}
 	regained := prev.log == tm.log && prev.session == tm.session && prev.token == tm.token
-	if tm.token <= prev.token && !regained {
+	if tm.token <= prev.token && !regained && !c.wiped(prev.start, tm.start) {
 		c.violate("%s: token %d of %s does not exceed %d of %s", tm.p, tm.token, tm.log, prev.token, prev.log)
 	}
 }

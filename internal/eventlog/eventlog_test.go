@@ -169,7 +169,7 @@ func TestCheck(t *testing.T) {
 				script(t, "a", 0, append(first[:5:5], drop(20, eventlog.Lost))...),
 				script(t, "b", 0, claim(17, 101), on(18, eventlog.Opened, 2), ev(30, eventlog.Left)),
 			},
-			want:   eventlog.Expect{Exempt: []eventlog.Exempt{{Partition: eventlog.Partition{Topic: "orders"}, From: 17, To: 20}}},
+			want:   eventlog.Expect{Exempt: []eventlog.Exempt{{Partition: eventlog.Partition{Topic: "orders"}, Span: eventlog.Span{From: 17, To: 20}}}},
 			exempt: 1,
 		},
 		"two owners for longer than that excuses": {
@@ -178,11 +178,28 @@ func TestCheck(t *testing.T) {
 				script(t, "b", 0, claim(17, 101), on(18, eventlog.Opened, 2), ev(30, eventlog.Left)),
 			},
 			want: eventlog.Expect{Exempt: []eventlog.Exempt{
-				{Partition: eventlog.Partition{Topic: "orders"}, From: 16, To: 19},
-				{Partition: eventlog.Partition{Topic: "orders"}, From: 18, To: 30},
-				{Partition: eventlog.Partition{Topic: "orders", ID: 1}, From: 0, To: 30},
+				{Partition: eventlog.Partition{Topic: "orders"}, Span: eventlog.Span{From: 16, To: 19}},
+				{Partition: eventlog.Partition{Topic: "orders"}, Span: eventlog.Span{From: 18, To: 30}},
+				{Partition: eventlog.Partition{Topic: "orders", ID: 1}, Span: eventlog.Span{From: 0, To: 30}},
 			}},
 			says: "before the term of a ended",
+		},
+		"all data of ZooKeeper lost: tokens start anew, while its owner trusts its session": {
+			logs: []eventlog.Log{
+				script(t, "a", 0, append(first[:5:5], untrusted(21, 20))...),
+				script(t, "b", 0, claim(17, 3), on(18, eventlog.Opened, 2), ev(30, eventlog.Left)),
+			},
+			want:   eventlog.Expect{Wiped: []eventlog.Span{{From: 16, To: 20}}},
+			exempt: 1,
+		},
+		"tokens fall after the data of ZooKeeper was lost": {
+			logs: []eventlog.Log{
+				script(t, "a", 0, first...),
+				script(t, "b", 0, claim(21, 3), ev(22, eventlog.Left)),
+				script(t, "c", 0, claim(23, 2), ev(24, eventlog.Left)),
+			},
+			want: eventlog.Expect{Wiped: []eventlog.Span{{From: 16, To: 20}}},
+			says: "token 2 of c does not exceed 3 of b",
 		},
 		"killed twice over: the end is not before the last line": {
 			logs: []eventlog.Log{

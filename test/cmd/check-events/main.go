@@ -27,6 +27,8 @@ Each FILE is the log of one process. Exit code 0: sound; 1: violated; 2: bad usa
   -end TP=OFFSET   every offset of the partition below OFFSET must have been seen
   -exempt TP=T..T  the partition may have had two owners between these times:
                    a third party has removed a claim, a member or a session
+  -wiped T..T      ZooKeeper lost all it knew between these times: tokens start
+                   anew, and partitions may have had two owners
   -empty           logs without a single event are fine
   -json            print the report as JSON
 
@@ -108,16 +110,14 @@ func parse(args []string) (arguments, error) {
 		if err != nil {
 			return err
 		}
-		from, to, found := strings.Cut(value, "..")
-		if !found {
-			return errors.New("want TOPIC:PARTITION=FROM..TO")
-		}
-		e := eventlog.Exempt{Partition: p}
-		var bad error
-		e.From, err = strconv.ParseInt(from, 10, 64)
-		e.To, bad = strconv.ParseInt(to, 10, 64)
-		a.expect.Exempt = append(a.expect.Exempt, e)
-		return errors.Join(err, bad)
+		exempt, err := span(value)
+		a.expect.Exempt = append(a.expect.Exempt, eventlog.Exempt{Partition: p, Span: exempt})
+		return err
+	})
+	flags.Func("wiped", "", func(value string) error {
+		s, err := span(value)
+		a.expect.Wiped = append(a.expect.Wiped, s)
+		return err
 	})
 	if err := flags.Parse(args); err != nil {
 		return a, err
@@ -168,6 +168,17 @@ func partition(s string) (p eventlog.Partition, value string, err error) {
 	}
 	n, err := strconv.ParseInt(id, 10, 32)
 	return eventlog.Partition{Topic: topic, ID: int32(n)}, value, err
+}
+
+// span reads "FROM..TO".
+func span(s string) (eventlog.Span, error) {
+	from, to, found := strings.Cut(s, "..")
+	if !found {
+		return eventlog.Span{}, errors.New("want FROM..TO")
+	}
+	begin, err := strconv.ParseInt(from, 10, 64)
+	end, bad := strconv.ParseInt(to, 10, 64)
+	return eventlog.Span{From: begin, To: end}, errors.Join(err, bad)
 }
 
 func cutLast(s, sep string) (before, after string, found bool) {
