@@ -2,7 +2,6 @@ package stack_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -17,6 +16,7 @@ import (
 func TestStormOfJoins(t *testing.T) {
 	const joining, partitions, most = 200, 400, 5
 	began := time.Now()
+	r := random(drawSeed(t))
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.end()
@@ -28,7 +28,7 @@ func TestStormOfJoins(t *testing.T) {
 		all := []*member{first}
 		for i := range joining {
 			all = append(all, w.join(fmt.Sprintf("m%03d", i), setup{}))
-			time.Sleep(rand.N(2 * time.Second / joining))
+			time.Sleep(time.Duration(r.Int64N(int64(2 * time.Second / joining))))
 		}
 		joined := time.Since(start)
 		took := w.within(crashBound, "all is owned, evenly", func() bool { return even(partitions, all...) })
