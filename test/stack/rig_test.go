@@ -68,13 +68,14 @@ type setup struct {
 // member is a member of the group: a session, an allocator and an owner.
 type member struct {
 	*world
-	name  string
-	link  *zktest.Client
-	zk    *session.Session
-	alloc *allocator.PartitionAllocator
-	owner *ownership.Owner
-	reg   *prometheus.Registry
-	log   *logbook
+	name   string
+	link   *zktest.Client
+	dialer *handshakes
+	zk     *session.Session
+	alloc  *allocator.PartitionAllocator
+	owner  *ownership.Owner
+	reg    *prometheus.Registry
+	log    *logbook
 
 	quit  context.CancelFunc // ends the owner's Run
 	ran   chan struct{}      // closed when that returned
@@ -107,8 +108,9 @@ func (w *world) make(name string, s setup) *member {
 		world: w, name: name, link: w.net.Client(fmt.Sprintf("%s#%d", name, len(w.members))), reg: prometheus.NewPedanticRegistry(), log: &logbook{},
 		ran: make(chan struct{}), ended: make(chan struct{}), opened: map[int32]int{},
 	}
+	m.dialer = &handshakes{dial: m.link.Dial}
 	var err error
-	s.session.Dial, s.session.Timeout, s.session.Logger = m.link.Dial, timeout, slog.New(m.log)
+	s.session.Dial, s.session.Timeout, s.session.Logger = m.dialer.Dial, timeout, slog.New(m.log)
 	if m.zk, err = session.New([]string{zktest.VirtualAddress}, s.session); err != nil {
 		w.t.Fatal(err)
 	}

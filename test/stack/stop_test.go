@@ -6,14 +6,17 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -102,24 +105,107 @@ func pick[V any](r *rand.Rand, m map[string]V) string {
 	return keys[r.IntN(len(keys))]
 }
 
-// moment draws a time to wait: often in the first instants, where all goes quickly.
+// moment draws a time to wait: often in the first instants, where all goes quickly, and now and then for so long that trust
+// ends.
 func moment(r *rand.Rand, longest time.Duration) time.Duration {
-	switch r.IntN(4) {
+	switch r.IntN(5) {
 	case 0, 1:
-		return time.Duration(r.Int64N(int64(50 * time.Millisecond)))
+		return upTo(r, 50*time.Millisecond)
 	case 2:
-		return time.Duration(r.Int64N(int64(2 * time.Second)))
+		return upTo(r, 2*time.Second)
+	case 3:
+		return upTo(r, longest)
 	}
+	return longest/3 + upTo(r, longest*2/3)
+}
+
+func upTo(r *rand.Rand, longest time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(longest)))
 }
 
 // phases counts what was under way when somebody was stopped.
 type phases map[string]int
 
+// session notes what a session is in the middle of, and what is wrong.
+func (p phases) session(zk *session.Session, h *handshakes, fault string) {
+	p["session "+zk.Stats().State]++
+	p["fault: "+fault]++
+	if dialling, open := h.under(); open > 0 {
+		p["handshake"]++
+	} else if dialling > 0 {
+		p["dialling"]++
+	}
+}
+
+// handshakes is a dialer that counts the dials, and the connections whose first request has no answer yet.
+type handshakes struct {
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	mu             sync.Mutex
+	dialling, open int
+}
+
+func (h *handshakes) add(dialling, open int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.dialling += dialling
+	h.open += open
+}
+
+func (h *handshakes) under() (dialling, open int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.dialling, h.open
+}
+
+// Dial dials.
+func (h *handshakes) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	h.add(1, 0)
+	defer h.add(-1, 0)
+	conn, err := h.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &greeting{Conn: conn, h: h}, nil
+}
+
+// greeting is a connection that tells when its first request is sent, and when that is over.
+type greeting struct {
+	net.Conn
+	h        *handshakes
+	asked    sync.Once
+	answered sync.Once
+	sent     atomic.Bool
+}
+
+func (g *greeting) over() {
+	if g.sent.Load() {
+		g.answered.Do(func() { g.h.add(0, -1) })
+	}
+}
+
+// Write sends.
+func (g *greeting) Write(b []byte) (int, error) {
+	g.asked.Do(func() { g.h.add(0, 1); g.sent.Store(true) })
+	return g.Conn.Write(b)
+}
+
+// Read receives.
+func (g *greeting) Read(b []byte) (int, error) {
+	n, err := g.Conn.Read(b)
+	g.over()
+	return n, err
+}
+
+// Close closes.
+func (g *greeting) Close() error {
+	g.over()
+	return g.Conn.Close()
+}
+
 // look notes the phases that a member is in.
-func (p phases) look(m *member, calling bool) {
-	state := m.zk.Stats().State
-	p["session "+state]++
+func (p phases) look(m *member, calling bool, fault string) {
+	p.session(m.zk, m.dialer, fault)
 	s := m.alloc.Snapshot()
 	switch {
 	case s == nil:
@@ -145,11 +231,17 @@ func (p phases) look(m *member, calling bool) {
 	}
 }
 
-// report prints the phases; those named must have been hit.
+// report prints the phases; those named must have been hit, and all faults.
 func (p phases) report(t *testing.T, must ...string) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(p)) {
 		t.Logf("%4d of %d stopped while: %s", p[name], schedules, name)
+	}
+	if *replayed != 0 {
+		return
+	}
+	for fault := range faults() {
+		must = append(must, "fault: "+fault)
 	}
 	for _, name := range must {
 		if p[name] == 0 {
@@ -159,15 +251,20 @@ func (p phases) report(t *testing.T, must ...string) {
 	t.Attr("phases_hit", strconv.Itoa(len(p)))
 }
 
-// eachSchedule runs f in a bubble for each of the seeds, which it prints when one fails.
-func eachSchedule(t *testing.T, n int, f func(t *testing.T, r *rand.Rand)) {
+// eachSchedule runs f in a bubble for each of the seeds, of which it prints those that fail, or for the replayed one. Faults
+// take turns.
+func eachSchedule(t *testing.T, f func(t *testing.T, r *rand.Rand, fault string)) {
 	t.Helper()
-	first := rand.Uint64()
-	t.Attr("seeds_from", strconv.FormatUint(first, 10))
+	all := slices.Sorted(maps.Keys(faults()))
+	n := schedules
+	if *replayed != 0 {
+		n = 1
+	}
+	first := drawSeed(t)
 	for i := range n {
 		seed := first + uint64(i)
 		ok := t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { f(t, rand.New(rand.NewPCG(seed, 0))) })
+			synctest.Test(t, func(t *testing.T) { f(t, random(seed), all[seed%uint64(len(all))]) })
 		})
 		if !ok {
 			t.Logf("failed with seed %d", seed)
@@ -180,7 +277,7 @@ func eachSchedule(t *testing.T, n int, f func(t *testing.T, r *rand.Rand)) {
 func TestStopInEveryPhase(t *testing.T) {
 	hit := phases{}
 	var slowest time.Duration
-	eachSchedule(t, schedules, func(t *testing.T, r *rand.Rand) {
+	eachSchedule(t, func(t *testing.T, r *rand.Rand, fault string) {
 		w := newWorld(t)
 		w.net.Delay(time.Duration(r.IntN(3)) * 5 * time.Millisecond)
 		defer w.end()
@@ -190,7 +287,7 @@ func TestStopInEveryPhase(t *testing.T) {
 		time.Sleep(moment(r, 20*time.Second))
 
 		slow := []time.Duration{0, 0, 50 * time.Millisecond, 2 * time.Second}
-		callback, draining := slow[r.IntN(len(slow))], slow[r.IntN(len(slow))]
+		callback, draining, computing := slow[r.IntN(len(slow))], slow[r.IntN(len(slow))], slow[r.IntN(len(slow))]
 		var mu sync.Mutex
 		calling, calls := 0, 0
 		inside, after := r.IntN(6) == 0, r.IntN(4) // it stops itself, inside a callback, after so many
@@ -210,9 +307,15 @@ func TestStopInEveryPhase(t *testing.T) {
 				_ = a.alloc.Stop(context.Background()) // of Run too, which ends with the allocator
 			}
 		}
+		fn := allocfn.RoundRobin()
+		assign := fn.Assign
+		fn.Assign = func(in allocfn.Input) (allocfn.Assignment, error) {
+			time.Sleep(computing)
+			return assign(in)
+		}
 		a = w.make("a", setup{
 			allocator: allocator.Options{
-				Seed: seed(24), StopTimeout: timeout,
+				Seed: seed(24), StopTimeout: timeout, Func: fn,
 				OnRebalance: func(context.Context, allocator.Rebalance) { call() },
 				OnError:     func(error) { call() },
 			},
@@ -227,9 +330,10 @@ func TestStopInEveryPhase(t *testing.T) {
 				return nil
 			},
 		})
-		fault, life := pick(r, faults()), pick(r, lives())
+		life := pick(r, lives())
 		order := r.Perm(3)
-		if r.IntN(4) == 0 { // well under way, so that it has something to hand over
+		underWay := r.IntN(4) == 0 // so that it has something to hand over
+		if underWay {
 			order, fault, life, draining = []int{1, 0, 2}, "none", "join", 2*time.Second
 		}
 		heal := func() {}
@@ -242,12 +346,16 @@ func TestStopInEveryPhase(t *testing.T) {
 			case 2:
 				lives()[life](w, 1)
 			}
-			time.Sleep(moment(r, 12*time.Second))
+			if underWay && what == 2 {
+				time.Sleep(upTo(r, draining))
+			} else {
+				time.Sleep(moment(r, 12*time.Second))
+			}
 		}
 		mu.Lock()
 		under := calling > 0
 		mu.Unlock()
-		hit.look(a, under)
+		hit.look(a, under, fault)
 
 		began := time.Now()
 		stopped := make(chan error, 1)
@@ -289,7 +397,7 @@ func TestStopInEveryPhase(t *testing.T) {
 		}
 	})
 	t.Attr("slowest_stop", slowest.String())
-	hit.report(t, "session connecting", "session connected", "session suspended", "session lost", "joining", "not joined",
+	hit.report(t, "dialling", "handshake", "session connecting", "session connected", "session suspended", "session lost", "joining", "not joined",
 		"claiming", "handing over", "rebalancing", "settled", "inside a callback")
 }
 
@@ -297,13 +405,14 @@ func TestStopInEveryPhase(t *testing.T) {
 func TestStopAllocatorInEveryPhase(t *testing.T) {
 	hit := phases{}
 	var slowest time.Duration
-	eachSchedule(t, schedules, func(t *testing.T, r *rand.Rand) {
+	eachSchedule(t, func(t *testing.T, r *rand.Rand, fault string) {
 		w := newWorld(t)
 		defer w.end()
 		w.join("b", setup{allocator: allocator.Options{Seed: seed(8)}})
 		time.Sleep(moment(r, 5*time.Second))
 		link := w.net.Client("a")
-		zk, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: link.Dial, Timeout: timeout})
+		dialer := &handshakes{dial: link.Dial}
+		zk, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: dialer.Dial, Timeout: timeout})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -334,7 +443,7 @@ func TestStopAllocatorInEveryPhase(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fault, life := pick(r, faults()), pick(r, lives())
+		life := pick(r, lives())
 		m := &member{world: w, name: "a", link: link, zk: zk, alloc: a} // for faults
 		life0, end := context.WithCancel(context.Background())
 		ctx, quit := context.WithCancel(context.Background())
@@ -360,7 +469,7 @@ func TestStopAllocatorInEveryPhase(t *testing.T) {
 			time.Sleep(moment(r, 12*time.Second))
 		}
 		mu.Lock()
-		hit["session "+zk.Stats().State]++
+		hit.session(zk, dialer, fault)
 		switch s := a.Snapshot(); {
 		case calling > 0:
 			hit["inside a callback"]++
@@ -400,7 +509,7 @@ func TestStopAllocatorInEveryPhase(t *testing.T) {
 		}
 	})
 	t.Attr("slowest_stop", slowest.String())
-	hit.report(t, "session connecting", "session connected", "session suspended", "session lost", "joining", "not joined",
+	hit.report(t, "dialling", "handshake", "session connecting", "session connected", "session suspended", "session lost", "joining", "not joined",
 		"joined", "inside a callback")
 }
 
@@ -408,12 +517,13 @@ func TestStopAllocatorInEveryPhase(t *testing.T) {
 func TestStopSessionInEveryPhase(t *testing.T) {
 	hit := phases{}
 	var slowest time.Duration
-	eachSchedule(t, schedules, func(t *testing.T, r *rand.Rand) {
+	eachSchedule(t, func(t *testing.T, r *rand.Rand, fault string) {
 		w := newWorld(t)
 		link := w.net.Client("a")
+		dialer := &handshakes{dial: link.Dial}
 		limit := time.Duration(1+r.IntN(10)) * time.Second
 		zk, err := session.New([]string{zktest.VirtualAddress}, session.Options{
-			Dial: link.Dial, Timeout: timeout, StopTimeout: limit, Chroot: []string{"", "/some/where"}[r.IntN(2)],
+			Dial: dialer.Dial, Timeout: timeout, StopTimeout: limit, Chroot: []string{"", "/some/where"}[r.IntN(2)],
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -423,7 +533,6 @@ func TestStopSessionInEveryPhase(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := &member{world: w, name: "a", link: link, zk: zk, alloc: a}
-		fault := pick(r, faults())
 		held := r.IntN(4) == 0
 		release := func() {}
 		if held {
@@ -456,7 +565,7 @@ func TestStopSessionInEveryPhase(t *testing.T) {
 			}
 			time.Sleep(moment(r, 12*time.Second))
 		}
-		hit["session "+zk.Stats().State]++
+		hit.session(zk, dialer, fault)
 		began := time.Now()
 		quit()
 		allowed := sessionEnd
@@ -480,5 +589,5 @@ func TestStopSessionInEveryPhase(t *testing.T) {
 		}
 	})
 	t.Attr("slowest_stop", slowest.String())
-	hit.report(t, "session connecting", "session connected", "session suspended", "session lost", "held")
+	hit.report(t, "dialling", "handshake", "session connecting", "session connected", "session suspended", "session lost", "held")
 }
