@@ -28,6 +28,17 @@ func (c *memberClock) now() (mono, wall time.Duration) {
 	return c.mono + time.Duration(passed*c.monoRate), c.wall + time.Duration(passed*c.wallRate)
 }
 
+// when is the moment of which this clock says that it was then, now: it can't have said so before it was last set.
+func (c *memberClock) when(said time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ago := time.Duration(float64(time.Since(said)) / max(c.monoRate, c.wallRate))
+	if at := time.Now().Add(-ago); at.After(c.at) {
+		return at
+	}
+	return c.at
+}
+
 // set sets the rates, and has the wall clock jump.
 func (c *memberClock) set(monoRate, wallRate float64, jump time.Duration) {
 	mono, wall := c.now()

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/kielgo/kiel/allocator"
 )
 
 // coverage counts what was reached.
@@ -60,7 +62,7 @@ func (c coverage) String() string {
 // and the effects of the faults.
 func required() []string {
 	all := []string{
-		"server: sessions expired", "server: sessions attached again", "session killed",
+		"server: sessions expired", "server: sessions attached again",
 		"session: expirations", "session: reconnects", "session: trust losses", "session: client replaced",
 		"kept: claimed again with the same token",
 		"uncertain claim: it was ours", "uncertain claim: it was not, or was given up",
@@ -78,9 +80,13 @@ func required() []string {
 		"no trust when a commit was to be sent", "commit arrived late", "late commit moved the offset back",
 		"offset that was moved back was repaired", "messages processed again",
 		"hook: answered with an error", "hook: ignored", "hook: cut", "hook: no touch",
+		"drill: not concerned, and kept",
 	}
-	for _, kind := range kinds() {
+	for _, kind := range kinds() { // which were possible
 		all = append(all, "fault: "+kind)
+	}
+	for _, kind := range drillKinds() { // which ended well
+		all = append(all, "drill: "+kind)
 	}
 	return all
 }
@@ -101,6 +107,9 @@ func (c counting) Handle(_ context.Context, r slog.Record) error {
 		fmt.Fprintf(&b, " %s=%v", a.Key, a.Value)
 		if a.Key == "partition" {
 			part = a.Value.String()
+		}
+		if s, ok := a.Value.Any().(*allocator.Snapshot); ok && c.p.group != nil { // Groups don't show them
+			c.p.w.mon.groupSnapshot(s)
 		}
 		return true
 	})

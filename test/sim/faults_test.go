@@ -2,7 +2,6 @@ package sim_test
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -32,7 +31,7 @@ func kinds() []string { return allKinds }
 func table() map[string]fault {
 	return map[string]fault{
 		// The network.
-		"cut":        {weight: 3, do: onClient(cut), drill: unnoticed()},
+		"cut":        {weight: 3, do: onMember(cut), drill: unnoticed()},
 		"cut all":    {weight: 2, do: at(func(w *world, _ step) { w.nw.Cut() }), drill: unnoticed()},
 		"flap":       {weight: 2, from: .1, to: 1.5, do: flap},
 		"hole":       {weight: 6, from: .1, to: 2.5, do: onLink(hole)},
@@ -52,7 +51,7 @@ func table() map[string]fault {
 		"refuse all": {weight: 1, from: .1, to: 1.5, do: onNetwork(func(w *world, _ step) { w.nw.Refuse(); w.nw.Cut() })},
 
 		// The servers.
-		"kill session":      {weight: 4, do: onClient(killSession), drill: within(1)},
+		"kill session":      {weight: 4, do: tryMember(killSession), drill: within(1).but(outsiders)},
 		"freeze server":     {weight: 2, from: .1, to: 2, do: onServer(freeze, thaw)},
 		"freeze clock":      {weight: 2, from: .1, to: 2.5, do: onServer(freezeClock, thaw), drill: after(reconnect)},
 		"down":              {weight: 2, from: .1, to: 2.5, do: onServer(down, up), drill: after(reconnect)},
@@ -72,10 +71,10 @@ func table() map[string]fault {
 		"late touches":      {weight: 3, from: .5, to: 4, do: onRequests(func(h *hook, _ step) { h.touches = true })},
 
 		// The members.
-		"join":           {weight: 3, do: join, drill: &drill{bound: seconds(.3)}},
-		"leave":          {weight: 3, do: leave, drill: &drill{bound: seconds(.3)}},
-		"crash":          {weight: 3, do: crash(false), drill: &drill{bound: expiry}},
-		"power loss":     {weight: 2, do: crash(true), drill: &drill{bound: expiry}},
+		"join":           {weight: 3, do: join, drill: &drill{bound: seconds(.3), orderly: true, touches: newcomers}},
+		"leave":          {weight: 3, do: leave, drill: &drill{bound: seconds(.3), orderly: true, touches: outsiders}},
+		"crash":          {weight: 3, do: crash(false), drill: &drill{bound: expiry, touches: outsiders}},
+		"power loss":     {weight: 2, do: crash(true), drill: &drill{bound: expiry, touches: outsiders}},
 		"restart member": {weight: 2, from: .01, to: 1, do: restartMember},
 		"freeze member":  {weight: 5, from: .1, to: 2.5, do: freezeMember, drill: after(rejoin)},
 		"slow handler":   {weight: 2, from: .5, to: 3, delay: .5, do: slowHandler},
@@ -84,7 +83,7 @@ func table() map[string]fault {
 		"panic":          {weight: 1, do: onMember(func(p *process, s step) { p.misbehave(1+s.N%3, 0) })},
 		"return":         {weight: 1, do: onMember(func(p *process, s step) { p.misbehave(0, 1+s.N%3) })},
 		"double":         {weight: 2, from: 1.5, to: 3, do: double, drill: unnoticed()},
-		"storm":          {weight: 1, do: storm, drill: &drill{bound: seconds(2), rebalances: 5}},
+		"storm":          {weight: 1, do: storm, drill: &drill{bound: seconds(2), rebalances: 5, orderly: true}},
 		"rebalance":      {weight: 1, do: rebalance},
 
 		// Clocks of members. What the margins are for: a rate that is wrong by a tenth.
@@ -95,18 +94,18 @@ func table() map[string]fault {
 		"suspended":    {weight: 3, from: .2, to: 2.5, do: suspended, drill: after(rejoin)},
 
 		// Operators.
-		"delete member":  {weight: 2, do: onMember(deleteMember), drill: within(1)},
+		"delete member":  {weight: 2, do: tryMember(deleteMember), drill: within(1).but(outsiders)},
 		"bad record":     {weight: 1, do: badRecord},
-		"delete claim":   {weight: 2, do: deleteClaim, drill: within(1)},
-		"delete epoch":   {weight: 2, do: at(deleteEpoch), drill: within(1)},
-		"delete set":     {weight: 1, do: deleting(groupPath + "/partitions"), drill: within(1)},
+		"delete claim":   {weight: 2, do: deleteClaim, drill: within(1).renewing()},
+		"delete epoch":   {weight: 2, do: deleteEpoch, drill: within(1).renewing()},
+		"delete set":     {weight: 1, do: deleting(groupPath + "/partitions"), drill: within(1).but(none)},
 		"delete members": {weight: 1, do: deleting(groupPath + "/members"), drill: within(1)},
 		"delete owners":  {weight: 1, do: deleting(groupPath + "/owners"), drill: within(1)},
 		"delete epochs":  {weight: 1, do: deleting(groupPath + "/epochs"), drill: within(1)},
 		"delete group":   {weight: 1, do: deleting("/kiel"), drill: within(1)},
 		"garbage": {
 			weight: 2, from: .2, to: 2, do: garbage,
-			drill: &drill{bound: seconds(1), fromEnd: true, keeps: true},
+			drill: &drill{bound: seconds(1), fromEnd: true, touches: none},
 		},
 		"shrink set": {weight: 1, from: .2, to: 2, do: shrinkSet},
 
@@ -137,7 +136,13 @@ func onMember(deed func(p *process, s step)) func(*world, step) (func(), bool) {
 	}
 }
 
-func onClient(deed func(p *process, s step)) func(*world, step) (func(), bool) { return onMember(deed) }
+// tryMember is a deed done to a member, over at once, that may not be possible.
+func tryMember(deed func(p *process) bool) func(*world, step) (func(), bool) {
+	return func(w *world, s step) (func(), bool) {
+		p := w.choose(s.Member)
+		return nil, p != nil && deed(p)
+	}
+}
 
 // onLink is trouble on a member's connections. There is one at a time.
 func onLink(deed func(p *process, s step)) func(*world, step) (func(), bool) {
@@ -269,36 +274,22 @@ func flap(w *world, s step) (func(), bool) {
 	return cancel, true
 }
 
-func killSession(p *process, _ step) {
+func killSession(p *process) bool {
 	id := p.ses.Stats().SessionID
 	if id == 0 {
-		return
+		return false
 	}
 	p.w.mon.sessionEnds(id)
-	if p.w.srv.KillSession(id) {
-		p.w.cov.hit("session killed")
-	}
+	return p.w.srv.KillSession(id)
 }
 
-func (w *world) clockStood() { w.busy["clock stood"] = true }
+func freezeClock(w *world) { w.srv.FreezeClock() }
 
-func freezeClock(w *world) {
-	w.clockStood()
-	w.srv.FreezeClock()
-}
+func down(w *world) { w.srv.Down() }
 
-func down(w *world) {
-	w.clockStood()
-	w.srv.Down()
-}
-
-func restart(w *world) {
-	w.clockStood()
-	w.srv.Restart(false)
-}
+func restart(w *world) { w.srv.Restart(false) }
 
 func wipe(w *world) {
-	w.clockStood()
 	var ids []int64
 	for _, info := range w.srv.Sessions() {
 		ids = append(ids, info.ID)
@@ -365,15 +356,23 @@ func answerError(h *hook, s step) {
 
 // join starts a member that is not there.
 func join(w *world, s step) (func(), bool) {
+	slot, ok := w.free(s)
+	if ok {
+		w.wanted[slot] = true
+		w.slots[slot] = w.start(slot, false)
+	}
+	return nil, ok
+}
+
+// free is the slot that a step has join.
+func (w *world) free(s step) (int, bool) {
 	for i := range w.slots {
 		slot := (s.Member + i) % len(w.slots)
 		if w.slots[slot] == nil && !w.wanted[slot] {
-			w.wanted[slot] = true
-			w.slots[slot] = w.start(slot, false)
-			return nil, true
+			return slot, true
 		}
 	}
-	return nil, false
+	return 0, false
 }
 
 // spare says whether one more member may go away for good.
@@ -497,11 +496,8 @@ func stuckHandler(w *world, s step) (func(), bool) {
 
 // stuckAtJoin has the handlers of a member not return, and another member join.
 func stuckAtJoin(w *world, s step) (func(), bool) {
-	if !slices.Contains(w.wanted, false) {
-		return nil, false
-	}
 	p := w.choose(s.Member)
-	if p == nil {
+	if _, ok := w.free(s); !ok || p == nil {
 		return nil, false
 	}
 	free, ok := w.hold("handlers of " + p.id)
@@ -536,9 +532,6 @@ func double(w *world, s step) (func(), bool) {
 
 // storm lets all members leave and come back at once, but one.
 func storm(w *world, s step) (func(), bool) {
-	if w.busy["storm"] {
-		return nil, false
-	}
 	first := w.choose(s.Member)
 	for slot := range w.slots {
 		if p := w.slots[slot]; p == nil && !w.wanted[slot] {
@@ -603,36 +596,37 @@ func suspended(w *world, s step) (func(), bool) {
 	}, true
 }
 
-// delete removes a znode and all below it, as an operator would.
-func (w *world) delete(path string) {
-	if err := w.srv.Delete(path); err == nil {
-		w.cov.hit("operator deleted a znode")
+// delete removes a znode and all below it, as an operator would. It says whether there was one.
+func (w *world) delete(path string) bool {
+	if w.srv.Delete(path) != nil {
+		return false
 	}
+	w.cov.hit("operator deleted a znode")
+	return true
 }
 
 // deleteClaims removes a znode below which there are claims.
-func (w *world) deleteClaims(path string) {
+func (w *world) deleteClaims(path string) bool {
 	for part := range w.plan.Partitions {
 		if _, stat, ok := w.srv.Get(ownerPath(part)); ok {
 			w.mon.claimGoes(part, stat.Czxid)
 		}
 	}
-	w.delete(path)
+	return w.delete(path)
 }
 
-func deleteMember(p *process, _ step) { p.w.delete(groupPath + "/members/" + p.name) }
+func deleteMember(p *process) bool { return p.w.delete(groupPath + "/members/" + p.name) }
 
-func deleteEpoch(w *world, s step) { w.delete(epochPath(s.Part)) }
+func deleteEpoch(w *world, s step) (func(), bool) { return nil, w.delete(epochPath(s.Part)) }
 
 // deleting removes a znode, below which there may be claims.
 func deleting(path string) func(*world, step) (func(), bool) {
-	return at(func(w *world, _ step) {
+	return func(w *world, _ step) (func(), bool) {
 		if strings.HasPrefix(groupPath+"/owners", path) {
-			w.deleteClaims(path)
-		} else {
-			w.delete(path)
+			return nil, w.deleteClaims(path)
 		}
-	})
+		return nil, w.delete(path)
+	}
 }
 
 func deleteClaim(w *world, s step) (func(), bool) {
@@ -641,8 +635,7 @@ func deleteClaim(w *world, s step) (func(), bool) {
 		return nil, false
 	}
 	w.mon.claimGoes(s.Part, stat.Czxid)
-	w.delete(ownerPath(s.Part))
-	return nil, true
+	return nil, w.delete(ownerPath(s.Part))
 }
 
 // badRecord overwrites what a member says of itself.
@@ -734,141 +727,3 @@ func slowKafka(k kafkaLike, s step, on bool) {
 func kafkaDown(k kafkaLike, _ step, on bool) { k.setDown(on) }
 
 func lateCommits(k kafkaLike, _ step, on bool) { k.setLate(on) }
-
-// What drills may do.
-
-// within says that all must be well so many seconds after it began.
-func within(s float64) *drill { return &drill{bound: seconds(s)} }
-
-// after says that all must be well in a time after its end.
-func after(bound func(w *world, s step) time.Duration) *drill {
-	return &drill{bound: bound, fromEnd: true}
-}
-
-// unnoticed says that nothing may change.
-func unnoticed() *drill { return &drill{still: true} }
-
-func seconds(s float64) func(w *world, s step) time.Duration {
-	return func(*world, step) time.Duration { return time.Duration(s * float64(time.Second)) }
-}
-
-// expiry is how long the partitions of a crashed member may be without an owner.
-func expiry(w *world, _ step) time.Duration { return w.plan.Timeout + w.plan.Tick + time.Second }
-
-// rebuilt is how long it may take until all is well after the servers have lost their data.
-func rebuilt(w *world, _ step) time.Duration {
-	return max(2*w.plan.Timeout, 15*time.Second) + 2*time.Second
-}
-
-// stuckBound is how long a partition may be held up by a handler that does not return.
-func stuckBound(*world, step) time.Duration { return rebalanceTimeout + time.Second }
-
-// reconnect is how long it may take after the servers are back: a handshake that hangs, a proof that counts from too
-// long ago to begin with, and a back-off.
-func reconnect(w *world, _ step) time.Duration {
-	return w.plan.Timeout/4 + w.plan.Timeout/6 + 3*time.Second
-}
-
-// trustAgain is how long it takes until the next proof.
-func trustAgain(w *world, _ step) time.Duration { return w.plan.Timeout/3 + time.Second }
-
-// rejoin is how long it may take after a member is back whose session has expired.
-func rejoin(w *world, s step) time.Duration { return reconnect(w, s) }
-
-// drill is what a fault may do at most when it comes alone.
-type drill struct {
-	bound      func(w *world, s step) time.Duration // until all is well
-	fromEnd    bool                                 // counted from the fault's end, not from its beginning
-	still      bool                                 // nothing may change at all
-	keeps      bool                                 // no claim may change while it lasts
-	rebalances int                                  // at most so many for each member; 0 = any number
-}
-
-// drill injects one fault and checks its bounds.
-func (w *world) drill(s step) bool {
-	d := faults[s.Kind].drill
-	before, claims := w.versions(), w.claims()
-	counts := map[*process]int{}
-	for _, p := range w.live() {
-		counts[p] = w.mon.snapshots(p)
-	}
-	end := w.inject(s)
-	if end == nil {
-		end = func() {}
-	}
-	name := fmt.Sprintf("drill %s", s.Kind)
-	switch {
-	case d.still:
-		ok := w.rest(s.For)
-		end()
-		if !ok || !w.rest(w.plan.Timeout+5*time.Second) {
-			return false
-		}
-		w.supervise()
-		if after := w.versions(); after != before {
-			w.mon.Violate("L4", "%s: something has changed\nbefore %s\nafter  %s", name, before, after)
-			return false
-		}
-		w.res.figures[name] = append(w.res.figures[name], 0)
-	case d.fromEnd:
-		ok := w.rest(s.For)
-		if ok && d.keeps && w.claims() != claims {
-			w.mon.Violate("L4", "%s: claims have changed\nbefore %s\nafter  %s", name, claims, w.claims())
-		}
-		end()
-		if !ok || !w.recovers(name, d.bound(w, s)) {
-			return false
-		}
-	default:
-		ok := w.recovers(name, d.bound(w, s))
-		if ok {
-			ok = w.rest(s.For)
-		}
-		end()
-		if !ok {
-			return false
-		}
-	}
-	if d.rebalances > 0 {
-		for _, p := range w.live() {
-			if n := w.mon.snapshots(p) - counts[p]; n > d.rebalances {
-				w.mon.Violate("L4", "%s: %d rebalances of %s", name, n, p.id)
-			}
-		}
-	}
-	return w.settle("drill", w.bound())
-}
-
-// claims tells the claims of all members.
-func (w *world) claims() string {
-	var b strings.Builder
-	for _, p := range w.live() {
-		list, _, _ := w.mon.holdings(p)
-		fmt.Fprintf(&b, "%s %s", p.id, list)
-	}
-	return b.String()
-}
-
-// recovers waits until all is well for good, at most the bound, and keeps how long it took.
-func (w *world) recovers(name string, bound time.Duration) bool {
-	began := time.Now()
-	well := time.Duration(0) // since when all is well
-	why := ""
-	for time.Since(began) <= bound+2*time.Second {
-		w.supervise()
-		if now := w.unwell(); now != "" {
-			why, well = now, -1
-			if time.Since(began) > bound {
-				w.mon.Violate("L1", "%s: not well after %v: %s\n%s", name, bound, why, w.state())
-				return false
-			}
-		} else if well < 0 {
-			well = time.Since(began)
-		}
-		if !w.rest(5 * time.Millisecond) {
-			return false
-		}
-	}
-	w.res.figures[name] = append(w.res.figures[name], well)
-	return true
-}

@@ -12,9 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/consumer"
-	"github.com/kielgo/kiel/ownership"
 )
 
 // brokers is kfake, with a producer: Kafka for members that are consumer.Groups.
@@ -247,13 +245,9 @@ func (c *kafkaConn) Close() error {
 
 // startGroup makes the process's group consume.
 func (w *world) startGroup(p *process, log *slog.Logger) {
-	fn := allocfn.RoundRobin()
-	if w.plan.Func == "range" {
-		fn = allocfn.Range()
-	}
 	var err error
 	p.group, err = consumer.New(p.ses, w.brokers.cluster.ListenAddrs(), groupName, consumer.Options{
-		Name: p.name, Config: w.brokers.config(p), Func: fn, RebalanceTimeout: rebalanceTimeout, StopTimeout: stopTimeout,
+		Name: p.name, Config: w.brokers.config(p), Func: w.function(), RebalanceTimeout: rebalanceTimeout, StopTimeout: stopTimeout,
 		CommitInterval: commitEvery, Observer: p.observeGroup, Logger: log, Registerer: p.reg,
 	})
 	if err != nil {
@@ -271,116 +265,11 @@ func (p *process) consume(ctx context.Context) error {
 	var err error
 	for ctx.Err() == nil {
 		err = p.group.Consume(ctx, []string{topic}, groupHandler{p})
-		if err == nil || !errors.Is(err, sarama.ErrOutOfBrokers) {
+		if err == nil || !errors.Is(err, sarama.ErrOutOfBrokers) && !errors.Is(err, errNoWay) {
 			break
 		}
 		sleep(ctx, time.Second) // there is no Kafka, which Consume tells at once
 	}
 	_ = p.group.Close()
 	return err
-}
-
-// observeGroup is the group's Observer.
-func (p *process) observeGroup(e consumer.Event) {
-	for kind := ownership.Joined; kind <= ownership.Left; kind++ {
-		if kind.String() == string(e.Kind) {
-			p.w.mon.observe(p, ownership.Event{
-				Kind: kind, Topic: e.Topic, Partition: e.Partition, Token: e.Token,
-				Version: e.Version, Session: e.Session, Since: e.Since, Err: e.Err,
-			})
-			return
-		}
-	}
-	p.w.mon.observeGroup(p, e)
-}
-
-// observeGroup hears of a group's offsets.
-func (m *monitor) observeGroup(p *process, e consumer.Event) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if p.isDead() || e.Partition < 0 {
-		return
-	}
-	m.cov.hit("group: " + string(e.Kind))
-	part := m.parts[e.Partition]
-	t := part.terms[p]
-	if t == nil || t.token != e.Token {
-		// It was lost in this instant, or committed by a commit that was under way when it was.
-		if e.Kind == consumer.Message {
-			m.cov.hit("group: message in the instant of a loss")
-		}
-		return
-	}
-	switch e.Kind {
-	case consumer.Opened:
-		m.note("%s opens p%d at %d (processed %d, acknowledged %d)", p.id, t.part, e.Offset, part.processed, part.acked)
-		t.opened, t.position = true, e.Offset
-		if e.Offset > part.processed {
-			m.violate("S5", "%s opens p%d at %d, processed is only what is before %d", p.id, t.part, e.Offset, part.processed)
-		}
-		if e.Offset < part.acked {
-			m.violate("S6", "%s opens p%d at %d, but %d was committed", p.id, t.part, e.Offset, part.acked)
-		}
-		if n := int(part.processed - e.Offset); n > 0 {
-			m.dups += n
-			m.cov.hit("group: messages processed again")
-		}
-		m.rivals(t, "opens")
-	case consumer.Message:
-		if e.Offset != t.position {
-			m.violate("S5", "%s is handed %d of p%d, expected %d", p.id, e.Offset, t.part, t.position)
-		}
-		t.position = e.Offset + 1
-		m.rivals(t, "is handed a message of")
-	case consumer.Committed:
-		if e.Offset > part.processed {
-			m.violate("S5", "%s commits %d of p%d, processed is only what is before %d", p.id, e.Offset, t.part, part.processed)
-		}
-		part.acked = max(part.acked, e.Offset)
-		m.rivals(t, "commits")
-	default:
-	}
-}
-
-// handled notes that a group's handler has processed a message.
-func (m *monitor) handled(p *process, i int, off int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if p.isDead() {
-		return
-	}
-	if part := m.parts[i]; off > part.processed {
-		m.violate("S5", "%s processes %d of p%d, but only what is before %d was processed", p.id, off, i, part.processed)
-	} else {
-		part.processed = max(part.processed, off+1)
-	}
-}
-
-// groupHandler is the handler of a group.
-type groupHandler struct{ p *process }
-
-func (groupHandler) Setup(sarama.ConsumerGroupSession) error   { return nil }
-func (groupHandler) Cleanup(sarama.ConsumerGroupSession) error { return nil }
-
-func (h groupHandler) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
-	p := h.p
-	for m := range c.Messages() {
-		if d := p.slowness(); d > 0 {
-			time.Sleep(d)
-		}
-		if panics, returns := p.mood(); panics {
-			panic("simulated")
-		} else if returns {
-			return errMood
-		}
-		if _, alive := p.gate(true); !alive {
-			return nil
-		}
-		p.w.mon.handled(p, int(m.Partition), m.Offset)
-		s.MarkMessage(m, "")
-	}
-	if stuck := p.stuckNow(); stuck != nil {
-		<-stuck
-	}
-	return nil
 }

@@ -30,7 +30,9 @@ type monitor struct {
 	cov      coverage
 	ignores  string            // an invariant
 	pairs    map[[2]int64]bool // claims that overlapped after a third party's deed
+	clashes  map[[2]int64]bool // claims that overlapped otherwise
 	dups     int
+	strays   int             // commits that moved an offset back
 	gone     map[string]bool // claims without an answer, by member and partition
 }
 
@@ -50,6 +52,7 @@ type partState struct {
 	holder    *process           // who was given it
 	session   int64              // in which
 	processed int64              // all messages below were processed at least once
+	seen      []uint64           // which messages were processed, a bit each
 	acked     int64              // the greatest offset of which a commit was answered
 	strayed   bool               // a late commit has moved the committed offset back
 }
@@ -61,11 +64,19 @@ type term struct {
 	token    int64
 	session  int64
 	began    time.Time
-	claim    *ownership.Claim // once the handler has it
+	claim    claim // once the handler has it
 	revoking bool
 	opened   bool
 	position int64
 	over     bool
+	groupTerm
+}
+
+// claim is what a handler is given: ownership.Claim, or consumer.Claim.
+type claim interface {
+	Partition() int32
+	Token() int64
+	Trusted() bool
 }
 
 func (t *term) String() string { return fmt.Sprintf("token %#x, session %#x", t.token, t.session) }
@@ -81,15 +92,16 @@ type memberState struct {
 	version   uint64
 	snapshots int
 	left      bool
-	running   map[int]int // handlers, by partition
-	handed    map[int]time.Time
+	running   map[int]int       // handlers, by partition
+	ended     map[claimID]*term // the newest of each claim, for Groups
+	setup     bool              // a Group's Setup was called, and Cleanup was not
 }
 
 func newMonitor(parts int, bound time.Duration, cov coverage) *monitor {
 	m := &monitor{
 		began: time.Now(), members: map[*process]*memberState{}, mappings: map[string]string{},
 		exempt: map[int64]time.Time{}, removed: map[claimID]time.Time{}, lostData: map[int64]bool{}, bound: bound,
-		failed: make(chan struct{}), cov: cov, pairs: map[[2]int64]bool{}, gone: map[string]bool{},
+		failed: make(chan struct{}), cov: cov, pairs: map[[2]int64]bool{}, clashes: map[[2]int64]bool{}, gone: map[string]bool{},
 	}
 	for range parts {
 		m.parts = append(m.parts, &partState{terms: map[*process]*term{}})
@@ -117,6 +129,9 @@ func (m *monitor) violate(invariant, format string, args ...any) {
 		return
 	}
 	v := violation{at: time.Since(m.began), invariant: invariant, text: fmt.Sprintf(format, args...)}
+	if len(m.faults) == 20 { // the rest follows from these
+		return
+	}
 	m.note("VIOLATION %v", v)
 	m.faults = append(m.faults, v)
 	if len(m.faults) == 1 {
@@ -152,7 +167,7 @@ func (m *monitor) last() string {
 func (m *monitor) member(p *process) *memberState {
 	s := m.members[p]
 	if s == nil {
-		s = &memberState{running: map[int]int{}, handed: map[int]time.Time{}}
+		s = &memberState{running: map[int]int{}, ended: map[claimID]*term{}}
 		m.members[p] = s
 	}
 	return s
@@ -201,12 +216,12 @@ func (m *monitor) observe(p *process, e ownership.Event) {
 		t.revoking = true
 	case e.Kind == ownership.Released && state.running[t.part] > 0:
 		m.violate("S7", "%s released p%d while its handler runs", p.id, e.Partition)
-		m.end(t)
+		m.end(t, e.Kind, time.Now())
 	case e.Kind == ownership.Released:
-		m.end(t)
+		m.end(t, e.Kind, time.Now())
 	case e.Kind == ownership.Lost:
 		m.lost(t, e)
-		m.end(t)
+		m.end(t, e.Kind, time.Now())
 	}
 	m.sweep()
 }
@@ -224,7 +239,7 @@ func (m *monitor) observeMember(p *process, state *memberState, e ownership.Even
 		m.note("%s untrusted since %v: %v", p.id, e.Since.Sub(m.began), e.Err)
 		for _, part := range m.parts {
 			if t := part.terms[p]; t != nil {
-				m.end(t)
+				m.end(t, e.Kind, p.clock.when(e.Since))
 			}
 		}
 	case ownership.Left:
@@ -233,7 +248,7 @@ func (m *monitor) observeMember(p *process, state *memberState, e ownership.Even
 		for i, part := range m.parts {
 			if part.terms[p] != nil {
 				m.violate("S7", "%s left while it owns p%d", p.id, i)
-				m.end(part.terms[p])
+				m.end(part.terms[p], e.Kind, time.Now())
 			}
 		}
 	default:
@@ -316,10 +331,13 @@ func (m *monitor) lost(t *term, e ownership.Event) {
 	}
 }
 
-// end ends a term.
-func (m *monitor) end(t *term) {
+// end ends a term, of which may be told only later.
+func (m *monitor) end(t *term, how ownership.EventKind, at time.Time) {
 	t.over = true
 	delete(m.parts[t.part].terms, t.p)
+	if t.p.group != nil {
+		m.groupEnd(t, how, at)
+	}
 }
 
 // trusted says whether the owner of a term may think that it owns the partition.
@@ -347,14 +365,16 @@ func (m *monitor) tookAway(c claimID) bool {
 // rivals checks that nobody else has a trusted claim of the partition (S1).
 func (m *monitor) rivals(t *term, doing string) {
 	for _, other := range m.parts[t.part].terms {
+		pair := [2]int64{min(t.token, other.token), max(t.token, other.token)}
 		switch {
 		case other == t || !other.trusted():
 		case m.excused(other) || m.excused(t):
-			if pair := [2]int64{min(t.token, other.token), max(t.token, other.token)}; !m.pairs[pair] {
+			if !m.pairs[pair] {
 				m.pairs[pair] = true
 				m.cov.hit("overlap after a third party's deed")
 			}
 		default:
+			m.clashes[pair] = true
 			m.violate("S1", "%s %s p%d (%v) while the claim of %s (%v, since %v) is trusted",
 				t.p.id, doing, t.part, t, other.p.id, other, other.began.Sub(m.began))
 		}
@@ -383,13 +403,16 @@ func (m *monitor) Sweep() {
 }
 
 // enter notes that a handler starts, and returns its term; nil when that is over already.
-func (m *monitor) enter(p *process, c *ownership.Claim) *term {
+func (m *monitor) enter(p *process, c claim) *term {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	i := int(c.Partition())
 	state := m.member(p)
 	if state.left {
 		m.violate("S7", "%s: a handler of p%d starts after left", p.id, i)
+	}
+	if p.group != nil && !state.setup && !p.isDead() {
+		m.violate("S7", "%s: a handler of p%d starts before Setup or after Cleanup", p.id, i)
 	}
 	state.running[i]++
 	if n := state.running[i]; n > 1 {
@@ -407,7 +430,7 @@ func (m *monitor) enter(p *process, c *ownership.Claim) *term {
 }
 
 // exit notes that a handler ends.
-func (m *monitor) exit(p *process, c *ownership.Claim) {
+func (m *monitor) exit(p *process, c claim) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.member(p).running[int(c.Partition())]--
@@ -464,7 +487,31 @@ func (m *monitor) processed(t *term, off int64, how asking) bool {
 	t.position = off + 1
 	part := m.parts[t.part]
 	part.processed = max(part.processed, off+1)
+	part.saw(off)
 	return true
+}
+
+// saw notes that a message was processed. What is lost is counted of this alone, whatever else is believed.
+func (part *partState) saw(off int64) {
+	for int(off/64) >= len(part.seen) {
+		part.seen = append(part.seen, 0)
+	}
+	part.seen[off/64] |= 1 << (off % 64)
+}
+
+// lostOf counts the messages before ends that nobody has processed.
+func (m *monitor) lostOf(ends []int64) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	lost := 0
+	for i, end := range ends {
+		for off := range end {
+			if seen := m.parts[i].seen; int(off/64) >= len(seen) || seen[off/64]&(1<<(off%64)) == 0 {
+				lost++
+			}
+		}
+	}
+	return lost
 }
 
 // sending is the moment at which a commit leaves its sender, if that still is trusted; it says whether it is.
@@ -506,6 +553,7 @@ func (m *monitor) stored(c, last *commit, was int64) {
 			m.violate("S4", "%s moves the committed offset of p%d back from %d to %d", c.p.id, c.part, was, c.off)
 		}
 		m.cov.hit("late commit moved the offset back")
+		m.strays++
 		m.note("%s moves the committed offset of p%d back from %d to %d", c.p.id, c.part, was, c.off)
 		part.strayed = true
 	} else if c.off >= part.acked {
@@ -559,7 +607,7 @@ func (m *monitor) dies(p *process) {
 	m.note("%s dies", p.id)
 	for _, part := range m.parts {
 		if t := part.terms[p]; t != nil {
-			m.end(t)
+			m.end(t, ownership.Left, time.Now())
 		}
 	}
 }

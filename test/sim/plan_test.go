@@ -19,6 +19,7 @@ type plan struct {
 	Func       string
 	Hours      float64 // that it should last, and at least does
 	Group      bool    // members are Groups of package consumer, on kfake
+	Drills     bool    // it has each drill once, and nothing else
 	Phases     []phase
 }
 
@@ -137,11 +138,7 @@ func newPlan(seed uint64, length time.Duration, members int) *plan {
 		ph := phase{Idle: between(r, least, most)}
 		if ph.Drill = r.IntN(3) == 0; ph.Drill {
 			if len(drills) == 0 {
-				for _, kind := range kinds() {
-					if faults[kind].drill != nil {
-						drills = append(drills, kind)
-					}
-				}
+				drills = drillKinds()
 				r.Shuffle(len(drills), func(i, k int) { drills[i], drills[k] = drills[k], drills[i] })
 			}
 			ph.Steps = []step{p.draw(r, drills[0])}
@@ -158,6 +155,38 @@ func newPlan(seed uint64, length time.Duration, members int) *plan {
 			}
 		}
 		p.Phases = append(p.Phases, ph)
+	}
+	return p
+}
+
+// drillKinds returns the kinds of which there are drills, sorted.
+func drillKinds() []string {
+	return slices.DeleteFunc(slices.Clone(kinds()), func(kind string) bool { return faults[kind].drill == nil })
+}
+
+// newDrills makes a plan of each drill once, in an order of the seed's. Those that need room for one more member come
+// after one has left; storm, which takes all room, is the last.
+func newDrills(seed uint64, members int) *plan {
+	r := rand.New(rand.NewPCG(seed, 0x6472696c6c))
+	p := &plan{Seed: seed, Drills: true, Func: []string{"roundrobin", "range"}[r.IntN(2)]}
+	p.Timeout = []time.Duration{6 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute}[r.IntN(4)]
+	p.Tick = p.Timeout / time.Duration(3+r.IntN(6))
+	p.Members = max(members, 3)
+	p.Slots = p.Members + 2
+	p.Partitions = 3 + r.IntN(7)
+	kinds := drillKinds()
+	r.Shuffle(len(kinds), func(i, k int) { kinds[i], kinds[k] = kinds[k], kinds[i] })
+	slices.SortStableFunc(kinds, func(a, b string) int {
+		switch {
+		case a == "storm" && b != "storm":
+			return 1
+		case b == "storm" && a != "storm":
+			return -1
+		}
+		return 0
+	})
+	for _, kind := range kinds {
+		p.Phases = append(p.Phases, phase{Idle: 3 * time.Minute, Drill: true, Steps: []step{p.draw(r, kind)}})
 	}
 	return p
 }

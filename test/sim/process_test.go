@@ -89,7 +89,7 @@ func (w *world) start(slot int, double bool) *process {
 		done: make(chan struct{}), gone: make(chan struct{}), dead: make(chan struct{}),
 		clock: newMemberClock(), reg: prometheus.NewRegistry(),
 	}
-	p.life = &life{id: p.id, name: name, began: time.Now()}
+	p.life = &life{id: p.id, name: name, double: double, began: time.Now()}
 	w.lives = append(w.lives, p.life)
 	p.client = w.nw.Client(p.id)
 	w.mon.Note("%s starts", p.id)
@@ -130,15 +130,19 @@ func (w *world) start(slot int, double bool) *process {
 	return p
 }
 
+// function is the group's allocation function.
+func (w *world) function() allocfn.Func {
+	if w.plan.Func == "range" {
+		return allocfn.Range()
+	}
+	return allocfn.RoundRobin()
+}
+
 // startOwner makes the process an Owner.
 func (w *world) startOwner(p *process, log *slog.Logger) {
-	fn := allocfn.RoundRobin()
-	if w.plan.Func == "range" {
-		fn = allocfn.Range()
-	}
 	var err error
 	p.alloc, err = allocator.New(p.ses, groupName, p.name, allocator.Options{
-		Seed: w.seed(), Func: fn, Logger: log, Registerer: p.reg, OnError: p.onError, StopTimeout: stopTimeout,
+		Seed: w.seed(), Func: w.function(), Logger: log, Registerer: p.reg, OnError: p.onError, StopTimeout: stopTimeout,
 	})
 	if err != nil {
 		panic(err)
@@ -178,7 +182,7 @@ func (p *process) took() {
 	p.mu.Lock()
 	leaving := p.leaving
 	p.mu.Unlock()
-	if d := time.Since(leaving); !leaving.IsZero() && d > stopTimeout+time.Second {
+	if d := time.Since(leaving); !leaving.IsZero() && d > stopTimeout {
 		p.w.mon.Violate("S9", "%s: leaving took %v", p.id, d)
 	}
 }

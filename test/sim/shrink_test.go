@@ -40,8 +40,11 @@ func replayFlags(p *plan, keep []id) string {
 	for _, i := range keep {
 		names = append(names, i.String())
 	}
-	return fmt.Sprintf("-seed=%d -group=%v -hours=%g -members=%d -keep=%s",
-		p.Seed, p.Group, p.Hours, p.Members, strings.Join(names, ","))
+	flags := fmt.Sprintf("-seed=%d -group=%v -hours=%g -members=%d", p.Seed, p.Group, p.Hours, p.Members)
+	if p.Drills {
+		flags = fmt.Sprintf("-seed=%d -group=%v -drills -members=%d", p.Seed, p.Group, p.Members)
+	}
+	return flags + " -keep=" + strings.Join(names, ",")
 }
 
 // rate runs a plan again and again, and counts failures.

@@ -3,6 +3,8 @@ package sim_test
 import (
 	"flag"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strconv"
@@ -19,7 +21,9 @@ var (
 	flagFirst   = flag.Uint64("first", 1, "the first seed")
 	flagDays    = flag.Float64("days", 20, "virtual group-days to run, one seed each")
 	flagHours   = flag.Float64("hours", 24, "virtual hours of a run, at least")
+	flagRandom  = flag.Float64("random", 0, "virtual group-days to run besides, of seeds that nobody knows before")
 	flagGroup   = flag.Bool("group", false, "with -seed: members are Groups of package consumer")
+	flagDrills  = flag.Bool("drills", false, "with -seed: each drill once, and nothing else")
 	flagMembers = flag.Int("members", 3, "members at the start of a run, at least 3")
 )
 
@@ -34,6 +38,8 @@ type total struct {
 	virtual  time.Duration
 	faults   int
 	overlaps int
+	excused  int
+	lost     int
 	dups     int
 	messages int64
 	cov      coverage
@@ -49,6 +55,8 @@ func (s *total) add(r *result) {
 	s.virtual += r.virtual
 	s.faults += r.faults
 	s.overlaps += r.overlaps
+	s.excused += r.excused
+	s.lost += r.lost
 	s.dups += r.dups
 	s.messages += r.messages
 	s.cov.merge(r.cov)
@@ -63,6 +71,50 @@ func (s *total) days() float64 {
 	return s.virtual.Hours() / 24
 }
 
+// seeds hands out the plans of a run: each drill once, then the days of seeds that are always the same, then those of
+// random ones.
+type seeds struct {
+	mu     sync.Mutex
+	drills bool
+	next   uint64 // fixed
+	random uint64 // 0: none yet
+	first  uint64 // of the random ones
+}
+
+// plan returns the next one; nil when there were days enough.
+func (s *seeds) plan(days float64) *plan {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !s.drills:
+		s.drills = true
+		return newDrills(s.next, *flagMembers)
+	case days < *flagDays:
+		s.next++
+		return planOf(s.next - 1)
+	case days < *flagDays+*flagRandom:
+		s.random++
+		return planOf(s.random - 1)
+	}
+	return nil
+}
+
+// newSeeds begins at -first, and tells where the random seeds begin.
+func newSeeds(t *testing.T) *seeds {
+	s := &seeds{next: *flagFirst, random: firstRandom(t)}
+	s.first = s.random
+	return s
+}
+
+// firstRandom draws a seed, and tells it.
+func firstRandom(t *testing.T) uint64 {
+	first := 1_000_000 + rand.Uint64N(1_000_000_000)
+	if *flagRandom > 0 {
+		t.Attr("first_random_seed", strconv.FormatUint(first, 10))
+	}
+	return first
+}
+
 // Groups live through virtual days of faults, and the invariants hold after every event. A day is a seed.
 func TestDays(t *testing.T) {
 	if *flagSeed != 0 {
@@ -71,21 +123,21 @@ func TestDays(t *testing.T) {
 	}
 	began := time.Now()
 	sum := newTotal()
-	var mu sync.Mutex
-	next := *flagFirst
+	next := newSeeds(t)
 	t.Run("runs", func(t *testing.T) {
 		for i := range runtime.GOMAXPROCS(0) {
 			t.Run(strconv.Itoa(i), func(t *testing.T) {
 				t.Parallel()
-				for sum.days() < *flagDays && !t.Failed() {
-					mu.Lock()
-					seed := next
-					next++
-					mu.Unlock()
-					res := simulate(t, planOf(seed), manners{})
+				for !t.Failed() {
+					p := next.plan(sum.days())
+					if p == nil {
+						return
+					}
+					res := simulate(t, p, manners{})
 					sum.add(res)
 					if len(res.violations) > 0 {
 						report(t, res, manners{})
+						next.tell(t)
 					}
 				}
 			})
@@ -97,21 +149,28 @@ func TestDays(t *testing.T) {
 	attr("faults", "%d", sum.faults)
 	attr("group_days_per_minute", "%.1f", sum.days()/took.Minutes())
 	attr("faults_per_minute", "%.0f", float64(sum.faults)/took.Minutes())
-	attr("overlaps", "%d", 0)
-	attr("overlaps_after_third_party", "%d", sum.overlaps)
+	attr("overlaps", "%d", sum.overlaps)
+	attr("overlaps_after_third_party", "%d", sum.excused)
 	attr("messages", "%d", sum.messages)
-	attr("lost", "%d", 0)
+	attr("lost", "%d", sum.lost)
 	attr("processed_again", "%d", sum.dups)
 	for _, name := range slices.Sorted(keys(sum.figures)) {
 		all := sum.figures[name]
 		slices.Sort(all)
 		attr(strings.ReplaceAll(name, " ", "_"), "n %d, median %v, max %v", len(all), all[len(all)/2], all[len(all)-1])
 	}
+	if sum.overlaps > 0 || sum.lost > 0 {
+		t.Errorf("%d overlaps, %d messages lost", sum.overlaps, sum.lost)
+	}
+	long := *flagDays+*flagRandom >= 20 && !t.Failed() // what fails ends early
+	if long && sum.faults < leastFaults {
+		t.Errorf("%d faults, not %d", sum.faults, leastFaults)
+	}
 	reached := 0
 	for _, what := range required() {
 		if sum.cov.of(what) > 0 {
 			reached++
-		} else if *flagDays >= 20 {
+		} else if long {
 			t.Errorf("not reached: %s", what)
 		}
 	}
@@ -121,9 +180,23 @@ func TestDays(t *testing.T) {
 	}
 }
 
+// leastFaults is how many a run of 20 group-days must have injected.
+const leastFaults = 2000
+
+// tell says where the random seeds began.
+func (s *seeds) tell(t *testing.T) {
+	t.Helper()
+	if *flagRandom > 0 {
+		t.Errorf("the random seeds of this run began at %d", s.first)
+	}
+}
+
 // replay runs a seed again.
 func replay(t *testing.T) {
 	p := planOf(*flagSeed)
+	if *flagDrills {
+		p = newDrills(*flagSeed, *flagMembers)
+	}
 	p.Group = *flagGroup
 	if *flagKeep != "" {
 		p = p.only(parseIDs(t, *flagKeep))
@@ -133,7 +206,7 @@ func replay(t *testing.T) {
 		began := time.Now()
 		res := simulate(t, p, manners{})
 		t.Logf("seed %d: %v virtual, %v real, %d faults, %d overlaps after a third party's deed, %d messages processed again",
-			p.Seed, res.virtual, time.Since(began), res.faults, res.overlaps, res.dups)
+			p.Seed, res.virtual, time.Since(began), res.faults, res.excused, res.dups)
 		if len(res.violations) == 0 {
 			continue
 		}
@@ -173,21 +246,34 @@ func keys[V any](m map[string]V) func(yield func(string) bool) {
 	}
 }
 
+// groupHours is how long the plans of Groups are; see newPlan.
+const groupHours = 5
+
+// hectic is the next seed with little calm.
+func hectic(seed uint64) uint64 { return seed + (3-seed%3)%3 }
+
 // Groups of package consumer, with sarama in them, live through the same on kfake's virtual network. That costs much
 // more, so they live for some hours only.
 func TestGroups(t *testing.T) {
 	began := time.Now()
 	sum := newTotal()
-	next := *flagFirst + (3-*flagFirst%3)%3 // those with little calm
-	for range max(2, int(*flagDays/10)) {
-		p := newPlan(next, 5*time.Hour, *flagMembers)
+	random := firstRandom(t)
+	fixed, unknown := max(2, int(*flagDays/10)), int(math.Ceil(*flagRandom/10))
+	plans := []*plan{newDrills(*flagFirst, *flagMembers)}
+	for i := range fixed {
+		plans = append(plans, newPlan(hectic(*flagFirst)+3*uint64(i), groupHours*time.Hour, *flagMembers))
+	}
+	for i := range unknown {
+		plans = append(plans, newPlan(hectic(random)+3*uint64(i), groupHours*time.Hour, *flagMembers))
+	}
+	for _, p := range plans {
 		p.Group = true
 		res := simulate(t, p, manners{})
 		sum.add(res)
 		if len(res.violations) > 0 {
 			report(t, res, manners{})
+			(&seeds{first: random}).tell(t)
 		}
-		next += 3
 	}
 	attr := func(key, format string, args ...any) { t.Attr(key, fmt.Sprintf(format, args...)) }
 	attr("group_hours", "%.1f", sum.virtual.Hours())
@@ -197,7 +283,7 @@ func TestGroups(t *testing.T) {
 	attr("processed_again", "%d", sum.dups)
 	for _, what := range []string{
 		"group: opened", "group: message", "group: committed", "group: messages processed again",
-		"event untrusted", "session killed",
+		"event untrusted", "fault: kill session",
 	} {
 		if sum.cov.of(what) == 0 {
 			t.Errorf("not reached: %s", what)

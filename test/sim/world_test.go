@@ -45,7 +45,9 @@ type result struct {
 	cov        coverage
 	virtual    time.Duration
 	faults     int // injected
-	overlaps   int // excused ones
+	overlaps   int // that nobody excuses
+	excused    int // overlaps after a third party's deed
+	lost       int // messages that nobody has processed
 	dups       int // messages processed again
 	messages   int64
 	figures    map[string][]time.Duration
@@ -66,6 +68,7 @@ type world struct {
 	hook    *hook
 	res     *result
 	phase   int
+	due     []int64 // ends of the logs when it was last to be well: what is before them must have been processed
 
 	started int
 	all     []*process // ever started and not buried
@@ -230,6 +233,7 @@ func (w *world) rest(d time.Duration) bool {
 // life is when a process began and ended.
 type life struct {
 	id, name   string
+	double     bool
 	began, end time.Time // zero end: it lives
 }
 
@@ -275,7 +279,7 @@ func (w *world) faulty(ph phase) bool {
 		if well = ending(began.Add(s.At)); !well {
 			break
 		}
-		if f := w.inject(s); f != nil {
+		if f, ok := w.inject(s); ok && f != nil {
 			undos = append(undos, undo{at: time.Now().Add(s.For), what: s.Kind, f: f})
 		}
 	}
@@ -289,18 +293,18 @@ func (w *world) faulty(ph phase) bool {
 	return well && w.settle("faults", w.bound())
 }
 
-// inject does a step; it returns its end, nil when there is none.
-func (w *world) inject(s step) func() {
+// inject does a step; it returns its end, nil when there is none, and whether the step was possible.
+func (w *world) inject(s step) (end func(), ok bool) {
 	w.mon.Note("--- %v", s)
-	end, ok := faults[s.Kind].do(w, s)
+	end, ok = faults[s.Kind].do(w, s)
 	w.mon.Sweep()
 	if !ok {
 		w.mon.Note("--- not possible now")
-		return nil
+		return nil, false
 	}
 	w.res.faults++
 	w.cov.hit("fault: " + s.Kind)
-	return end
+	return end, true
 }
 
 // bound is how long the group may take to be well again after anything.
@@ -362,8 +366,8 @@ func (w *world) ended(p *process) {
 	case p.isDead():
 	case errors.Is(p.err, allocator.ErrNameTaken):
 		w.cov.hit("duplicate name refused")
-		if !w.rivalled(p) && !w.busy["clock stood"] {
-			w.mon.Violate("L2", "%s ended though no other process has its name: %v", p.id, p.err)
+		if !w.rivalled(p) {
+			w.mon.Violate("L2", "%s ended though the plan has no other process of its name: %v", p.id, p.err)
 		}
 	case p.err != nil && !p.isLeaving():
 		w.mon.Violate("L2", "%s ended by itself: %v", p.id, p.err)
@@ -372,10 +376,15 @@ func (w *world) ended(p *process) {
 	}
 }
 
-// rivalled says whether another process of the same name was at work while this one was.
+// rivalled says whether this process ended while a double by the plan and who it is a double of were both at work. One
+// that was started again after a crash is no reason: it waits until the session before has gone. A double may have gone
+// too, but then its session must have been there for as long as a name is waited for.
 func (w *world) rivalled(p *process) bool {
 	for _, other := range w.lives {
-		if other.id != p.id && other.name == p.name && (other.end.IsZero() || other.end.After(p.life.began)) {
+		if other.id == p.id || other.name != p.name || !other.double && !p.double {
+			continue
+		}
+		if other.end.IsZero() || p.life.end.Sub(other.end) <= w.plan.Timeout+w.plan.Tick {
 			return true
 		}
 	}
@@ -396,12 +405,16 @@ func (w *world) settle(what string, bound time.Duration) bool {
 				owned = max(1, time.Since(began))
 			}
 			if w.mon.processedAll(ends) {
+				w.due = ends
 				break
 			}
 			why = "not all messages were processed"
 		}
 		d := time.Since(began)
 		if d > bound+patience*3 || owned == 0 && d > bound {
+			if owned != 0 {
+				w.due = ends
+			}
 			w.mon.Violate("L1", "not well %v after %s: %s\n%s", d, what, why, w.state())
 			return false
 		}
@@ -417,7 +430,6 @@ func (w *world) settle(what string, bound time.Duration) bool {
 			return false
 		}
 	}
-	delete(w.busy, "clock stood")
 	w.res.figures["all owned after "+what] = append(w.res.figures["all owned after "+what], owned)
 	return w.rest(0)
 }
@@ -566,13 +578,17 @@ func (w *world) close() {
 
 // finish fills the result.
 func (w *world) finish() {
+	if lost := w.mon.lostOf(w.due); lost > 0 {
+		w.mon.Violate("S5", "%d messages were processed by nobody", lost)
+	}
 	stats := w.srv.Stats()
 	w.cov.add("server: sessions expired", stats.SessionsExpired)
 	w.cov.add("server: sessions attached again", stats.SessionsReattached)
 	w.res.phase = w.phase
 	w.res.violations = w.mon.violations()
 	w.res.tail = w.mon.last()
-	w.res.overlaps, w.res.dups = len(w.mon.pairs), w.mon.dups
+	w.res.overlaps, w.res.excused, w.res.dups = len(w.mon.clashes), len(w.mon.pairs), w.mon.dups
+	w.res.lost = w.mon.lostOf(w.due)
 	for _, end := range w.broker.ends() {
 		w.res.messages += end
 	}

@@ -1,0 +1,240 @@
+package sim_test
+
+import (
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/ownership"
+)
+
+// groupTerm is what is known of a term of a Group.
+type groupTerm struct {
+	how    ownership.EventKind // that ended it
+	ended  time.Time           // for sure no later than this, with over
+	before *term               // of the same claim
+	handed [2]time.Time        // when the last two messages were taken
+	late   int                 // messages taken after the end
+	sent   time.Time           // when trust was asked for before the newest commit
+	done   int64               // all messages of this term below were processed
+}
+
+// observeGroup is the group's Observer.
+func (p *process) observeGroup(e consumer.Event) {
+	for kind := ownership.Joined; kind <= ownership.Left; kind++ {
+		if kind.String() == string(e.Kind) {
+			p.w.mon.observe(p, ownership.Event{
+				Kind: kind, Topic: e.Topic, Partition: e.Partition, Token: e.Token,
+				Version: e.Version, Session: e.Session, Since: e.Since, Err: e.Err,
+			})
+			return
+		}
+	}
+	p.w.mon.observeGroup(p, e)
+}
+
+// observeGroup hears of a group's messages and offsets.
+func (m *monitor) observeGroup(p *process, e consumer.Event) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p.isDead() {
+		return
+	}
+	state := m.member(p)
+	m.cov.hit("group: " + string(e.Kind))
+	part := m.parts[e.Partition]
+	t := part.terms[p]
+	if t == nil || t.token != e.Token {
+		t = state.ended[claimID{int(e.Partition), e.Token}]
+	}
+	switch {
+	case t == nil:
+		m.violate("S7", "%s: %s of p%d with token %#x, which it never had", p.id, e.Kind, e.Partition, e.Token)
+	case state.left:
+		m.violate("S7", "%s: %s of p%d after left", p.id, e.Kind, e.Partition)
+	case e.Kind == consumer.Opened:
+		m.groupOpened(t, e.Offset)
+	case e.Kind == consumer.Message:
+		m.groupMessage(t, e.Offset)
+	case e.Kind == consumer.Committed:
+		m.groupCommitted(t, e)
+	}
+}
+
+// groupOpened notes where reading begins.
+func (m *monitor) groupOpened(t *term, off int64) {
+	part := m.parts[t.part]
+	m.note("%s opens p%d at %d (processed %d, acknowledged %d)", t.p.id, t.part, off, part.processed, part.acked)
+	t.opened, t.position = true, off
+	if off > part.processed {
+		m.violate("S5", "%s opens p%d at %d, processed is only what is before %d", t.p.id, t.part, off, part.processed)
+	}
+	if off < part.acked {
+		m.violate("S6", "%s opens p%d at %d, but %d was committed", t.p.id, t.part, off, part.acked)
+	}
+	if n := int(part.processed - off); n > 0 {
+		m.dups += n
+		m.cov.hit("group: messages processed again")
+	}
+	if t.trusted() {
+		m.rivals(t, "opens")
+	}
+}
+
+// groupMessage notes that a handler has taken a message. One may be taken after the claim is lost: it was on offer, and a
+// channel can't take back what it offers.
+func (m *monitor) groupMessage(t *term, off int64) {
+	if off != t.position {
+		m.violate("S5", "%s is handed %d of p%d, expected %d", t.p.id, off, t.part, t.position)
+	}
+	t.position = off + 1
+	switch {
+	case t.over || !t.trusted():
+		m.late(t)
+	default:
+		t.handed[0], t.handed[1] = t.handed[1], time.Now()
+		m.rivals(t, "is handed a message of")
+	}
+}
+
+// late counts a message that was taken after the end of a term.
+func (m *monitor) late(t *term) {
+	m.cov.hit("group: message on offer when the claim was lost")
+	if t.late++; t.late > 1 {
+		m.violate("S4", "%s is handed %d messages of p%d after the end", t.p.id, t.late, t.part)
+	}
+	if t.over && t.how == ownership.Released {
+		m.violate("S7", "%s is handed a message of p%d after it was released", t.p.id, t.part)
+	}
+}
+
+// groupCommitted judges a commit by when it was sent: that was with trust, and of what was processed.
+func (m *monitor) groupCommitted(t *term, e consumer.Event) {
+	for t.before != nil && e.Since.Before(t.began) { // it was sent in the term before, of the same claim
+		t = t.before
+	}
+	part := m.parts[t.part]
+	switch {
+	case e.Since.IsZero() || e.Since.After(time.Now()):
+		m.violate("S4", "%s commits %d of p%d, sent at %v", t.p.id, e.Offset, t.part, e.Since)
+	case e.Since.Before(t.began):
+		m.violate("S4", "%s commits %d of p%d, sent %v before it was claimed", t.p.id, e.Offset, t.part, t.began.Sub(e.Since))
+	case t.over && e.Since.After(t.ended):
+		m.violate("S4", "%s commits %d of p%d, sent %v after the end (%v)", t.p.id, e.Offset, t.part, e.Since.Sub(t.ended), t.how)
+	case t.over:
+		m.cov.hit("group: commit sent before the end, answered after it")
+	}
+	if t.sent.Before(e.Since) {
+		t.sent = e.Since
+	}
+	if t.opened && e.Offset > max(t.position, t.done) {
+		m.violate("S4", "%s commits %d of p%d, was handed what is before %d", t.p.id, e.Offset, t.part, t.position)
+	}
+	if e.Offset > part.processed {
+		m.violate("S5", "%s commits %d of p%d, processed is only what is before %d", t.p.id, e.Offset, t.part, part.processed)
+	}
+	part.acked = max(part.acked, e.Offset)
+}
+
+// groupEnd notes the end of a term, and judges by it what was told before.
+func (m *monitor) groupEnd(t *term, how ownership.EventKind, at time.Time) {
+	t.how, t.ended = how, at
+	state, id := m.member(t.p), claimID{t.part, t.token}
+	t.before = state.ended[id]
+	state.ended[id] = t
+	if t.sent.After(at) {
+		m.violate("S4", "%s committed of p%d, sent %v after the end (%v)", t.p.id, t.part, t.sent.Sub(at), how)
+	}
+	for _, taken := range t.handed {
+		if taken.After(at) {
+			m.late(t)
+		}
+	}
+}
+
+// handled notes that a group's handler has processed a message.
+func (m *monitor) handled(t *term, off int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t.p.isDead() {
+		return
+	}
+	t.done = max(t.done, off+1)
+	part := m.parts[t.part]
+	if off > part.processed {
+		m.violate("S5", "%s processes %d of p%d, but only what is before %d was processed", t.p.id, off, t.part, part.processed)
+		return
+	}
+	part.processed = max(part.processed, off+1)
+	part.saw(off)
+}
+
+// groupSnapshot hears of a snapshot of a Group's allocator.
+func (m *monitor) groupSnapshot(s *allocator.Snapshot) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cov.hit("group: mapping compared")
+	m.mapping(s)
+}
+
+// between notes Setup and Cleanup of a Group: handlers run in between.
+func (m *monitor) between(p *process, begins bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p.isDead() {
+		return
+	}
+	state := m.member(p)
+	for part, n := range state.running {
+		if n > 0 {
+			m.violate("S7", "%s: Setup or Cleanup while the handler of p%d runs", p.id, part)
+		}
+	}
+	if state.setup == begins {
+		m.violate("S7", "%s: Setup or Cleanup twice", p.id)
+	}
+	state.setup = begins
+}
+
+// groupHandler is the handler of a group.
+type groupHandler struct{ p *process }
+
+func (h groupHandler) Setup(sarama.ConsumerGroupSession) error {
+	h.p.w.mon.between(h.p, true)
+	return nil
+}
+
+func (h groupHandler) Cleanup(sarama.ConsumerGroupSession) error {
+	h.p.w.mon.between(h.p, false)
+	return nil
+}
+
+func (h groupHandler) ConsumeClaim(s sarama.ConsumerGroupSession, claimed sarama.ConsumerGroupClaim) error {
+	p := h.p
+	c := claimed.(consumer.Claim)
+	t := p.w.mon.enter(p, c)
+	defer p.w.mon.exit(p, c)
+	for m := range c.Messages() {
+		if d := p.slowness(); d > 0 {
+			time.Sleep(d)
+		}
+		if panics, returns := p.mood(); panics {
+			panic("simulated")
+		} else if returns {
+			return errMood
+		}
+		if _, alive := p.gate(true); !alive {
+			return nil
+		}
+		if t != nil {
+			p.w.mon.handled(t, m.Offset)
+		}
+		s.MarkMessage(m, "")
+	}
+	if stuck := p.stuckNow(); stuck != nil {
+		<-stuck
+	}
+	return nil
+}
