@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/internal/clocks"
 	"github.com/kielgo/kiel/internal/eventlog"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
@@ -33,6 +34,7 @@ type hand struct {
 	alloc *allocator.PartitionAllocator
 	owner *ownership.Owner
 	leave func() error
+	clock clocks.Clock // nil is the machine's
 
 	mu     sync.Mutex
 	events []eventlog.Event
@@ -79,7 +81,7 @@ func (h *hand) work(t *testing.T) {
 	var running, connected sync.WaitGroup
 	sesCtx, disconnect := context.WithCancel(context.Background())
 	connected.Go(func() {
-		if err := h.ses.Run(sesCtx); err != nil {
+		if err := h.ses.Run(clocks.With(sesCtx, h.clock)); err != nil {
 			t.Errorf("%s: session: %v", h.name, err)
 		}
 	})
@@ -110,7 +112,7 @@ func (h *hand) observe(e ownership.Event) {
 	if e.Partition >= 0 {
 		line.Topic, line.Partition = e.Topic, &e.Partition
 	}
-	if !e.Since.IsZero() {
+	if !e.Since.IsZero() && h.clock == nil {
 		line.Since = now - time.Since(e.Since).Nanoseconds()
 	}
 	h.events = append(h.events, line)
