@@ -18,8 +18,14 @@ func (f *fleet) check(ends map[int32]int64) *eventlog.Report {
 	for id, end := range ends {
 		args = append(args, "-end", fmt.Sprintf("%s:%d=%d", f.topic, id, end))
 	}
+	for _, r := range f.robberies {
+		r.excuse()
+	}
 	for _, e := range f.exempt {
 		args = append(args, "-exempt", e)
+	}
+	for _, w := range f.wiped {
+		args = append(args, "-wiped", fmt.Sprintf("%d..%d", w.From, w.To))
 	}
 	var logs []string
 	for _, m := range f.all {

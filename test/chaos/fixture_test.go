@@ -1,6 +1,7 @@
 package chaos_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/eventlog"
 	"github.com/kielgo/kiel/test/members"
 	"github.com/kielgo/kiel/test/servers"
@@ -44,7 +46,10 @@ type fleet struct {
 	feed   *feeder
 	all    []*member // in the order of their start
 	faults int
-	exempt []string // for the checker: overlaps that are not held against anybody
+
+	exempt    []string // for the checker: overlaps that are not held against anybody
+	robberies []robbery
+	wiped     []eventlog.Span // when ZooKeeper lost its data
 }
 
 // member is one process.
@@ -160,7 +165,6 @@ func (m *member) Kill() {
 
 // Terminate asks a process to leave.
 func (m *member) Terminate() {
-	m.f.fault("SIGTERM of a member")
 	m.Process.Terminate()
 	m.down = true
 }
@@ -273,26 +277,37 @@ func (f *fleet) working() []*member {
 	return list
 }
 
-// owned says whether the working processes own everything, evenly, and have been handed a message on each partition.
+// owned says whether the working processes own everything, each what the function gives it, and have been handed a message
+// on each partition. (Shares that are even are not enough: they are for a moment while views differ.)
 func (f *fleet) owned() bool {
 	working := f.working()
 	if len(working) == 0 {
 		return false
 	}
-	owners := map[int32]int{}
-	least := f.opts.partitions / len(working)
+	slices.SortFunc(working, func(a, b *member) int { return cmp.Compare(a.Name, b.Name) })
+	var in allocfn.Input
 	for _, m := range working {
-		if n := len(m.held); n < least || n > least+1 {
+		in.Members = append(in.Members, allocfn.Member{Name: m.Name})
+	}
+	var items []string
+	for _, id := range f.ids() {
+		items = append(items, f.partition(id))
+	}
+	in.Partitions, in.Places, _ = allocfn.ParseAll(items)
+	owners, err := allocfn.Call(allocfn.RoundRobin(), in)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	total := 0
+	for i, owner := range owners {
+		if own := working[owner].held[in.Partitions[i].ID]; own == nil || own.first == 0 {
 			return false
 		}
-		for id, own := range m.held {
-			if own.first == 0 {
-				return false
-			}
-			owners[id]++
-		}
 	}
-	return len(owners) == f.opts.partitions
+	for _, m := range working {
+		total += len(m.held)
+	}
+	return total == len(owners)
 }
 
 // settle waits until the working processes own everything.
@@ -306,6 +321,17 @@ func (f *fleet) until(what string, ok func() bool) {
 	f.t.Helper()
 	wait.Until(f.t, settleLimit, func() bool { f.alive(); f.read(); return ok() }, func() string { return what + ": " + f.String() })
 }
+
+// ids lists all partitions.
+func (f *fleet) ids() (ids []int32) {
+	for id := range f.opts.partitions {
+		ids = append(ids, int32(id))
+	}
+	return ids
+}
+
+// partition names a partition in znodes.
+func (f *fleet) partition(id int32) string { return fmt.Sprintf("%s:%d", f.topic, id) }
 
 // alive says that no process has ended that is expected to work.
 func (f *fleet) alive() {

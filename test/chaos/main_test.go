@@ -55,7 +55,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	endStalls := stalls.start()
 	code := m.Run()
+	endStalls()
 	world.end(code != 0)
 	_ = os.RemoveAll(dir)
 	if code == 0 {

@@ -2,7 +2,6 @@ package chaos_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,21 +15,6 @@ import (
 // crashBound is how long partitions of a crashed member may have no owner, with room for a busy machine; what is promised is
 // a second more than T and a tick.
 const crashBound = timeout + tick + 3*time.Second
-
-// repeatedOnlyAfter says that messages may be handed out twice only after terms that ended in some ways. That trust ended is
-// always one of them, since a machine that is too busy for a while brings it about; it is reported.
-func repeatedOnlyAfter(t *testing.T, r *eventlog.Report, causes ...string) {
-	t.Helper()
-	for cause, n := range r.Repeated {
-		switch {
-		case slices.Contains(causes, cause):
-		case cause == eventlog.Untrusted:
-			t.Attr("unexpected-loss-of-trust", fmt.Sprintf("%d messages were handed out again", n))
-		default:
-			t.Errorf("%d messages were handed out again after terms that ended with %q", n, cause)
-		}
-	}
-}
 
 // Scenario 5: members are killed, one and then half of those that are left.
 func TestKilled(t *testing.T) {
@@ -51,7 +35,7 @@ func TestKilled(t *testing.T) {
 	if r := f.measure("half-of-4", func() { m[2].Kill(); m[3].Kill() }); r.owned > crashBound {
 		t.Errorf("all is owned again after %v, want %v at most", r.owned, crashBound)
 	}
-	repeatedOnlyAfter(t, f.finish(), "killed")
+	f.repeatedOnlyAfter(f.finish(), "killed")
 }
 
 // Scenario 6: a member leaves in order.
@@ -63,7 +47,7 @@ func TestLeaves(t *testing.T) {
 	f.measure("one-of-2", m[1].Stop)
 	report := f.finish()
 	t.Attr("longest-without-owner", report.LongestUnheld.String())
-	repeatedOnlyAfter(t, report)
+	f.repeatedOnlyAfter(report)
 }
 
 // Scenario 7: all members are restarted, one after the other, again and again.
@@ -94,7 +78,7 @@ func TestRollingRestart(t *testing.T) {
 	report := f.finish()
 	t.Attr("rounds", fmt.Sprintf("%d of %d restarts, at most %d moves of %d partitions in a round, longest without owner %v",
 		rounds, len(m), most, f.opts.partitions, report.LongestUnheld))
-	repeatedOnlyAfter(t, report)
+	f.repeatedOnlyAfter(report)
 }
 
 // Scenario 4: a member is frozen, for half a session timeout and for two.
@@ -139,7 +123,7 @@ func TestFrozen(t *testing.T) {
 	if victim.sessions() != 2 {
 		t.Errorf("frozen for two T: %d sessions, want 2", victim.sessions())
 	}
-	repeatedOnlyAfter(t, f.finish(), eventlog.Untrusted)
+	f.repeatedOnlyAfter(f.finish(), eventlog.Untrusted)
 }
 
 // proveSilence looks at what a member did from the moment at which it woke until it owned something again: at most one
@@ -206,7 +190,7 @@ func TestNames(t *testing.T) {
 	if r.owned > crashBound {
 		t.Errorf("all is owned again after %v, want %v at most", r.owned, crashBound)
 	}
-	repeatedOnlyAfter(t, f.finish(), "killed")
+	f.repeatedOnlyAfter(f.finish(), "killed")
 }
 
 // Scenarios 8 and 17 together: while a member that is started again waits for its old self to go, the leader changes, which
@@ -233,5 +217,5 @@ func TestNameWhileTheLeaderChanges(t *testing.T) {
 	if r.owned > f.opts.timeout+crashBound {
 		t.Errorf("all is owned again after %v", r.owned)
 	}
-	repeatedOnlyAfter(t, f.finish(), "killed")
+	f.repeatedOnlyAfter(f.finish(), "killed")
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os/exec"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -44,8 +45,11 @@ type mix struct {
 	thieves map[*member]*thief // and their links
 	lasting []lasting
 	leaving []*member // asked to leave; they can't be told to do so properly while something is broken
+	doubles []double
 	started time.Time
 	names   int
+	deck    []step         // those that come next, in random order
+	taken   map[string]int // how often, by name
 }
 
 // lasting is a fault that is to be ended.
@@ -59,17 +63,57 @@ type lasting struct {
 func sure(end func()) func() bool { return func() bool { end(); return true } }
 
 // step breaks something: it says what, how to end it, if it lasts, and whether it could.
-type step func(x *mix) (what string, end func() bool, ok bool)
+type step struct {
+	name string
+	do   func(x *mix) (what string, end func() bool, ok bool)
+}
 
 // steps are what may happen; what is listed twice happens twice as often.
-func (x *mix) steps() []step {
-	return []step{
-		(*mix).kill, (*mix).crash, (*mix).leave, (*mix).join, (*mix).join, (*mix).freeze, (*mix).freeze,
-		(*mix).killServer, (*mix).killServer, (*mix).killAllServers, (*mix).freezeServer, (*mix).restartServer,
-		(*mix).blackHole, (*mix).blackHole, (*mix).cut, (*mix).refuse, (*mix).slow, (*mix).loseReply, (*mix).silence,
-		(*mix).cutFollower, (*mix).cutLeader,
-		(*mix).closeSession, (*mix).deleteZnode, (*mix).garbage,
+var steps = []step{
+	{"kill", (*mix).kill},
+	{"crash", (*mix).crash},
+	{"leave", (*mix).leave},
+	{"join", (*mix).join},
+	{"join", (*mix).join},
+	{"duplicate", (*mix).duplicate},
+	{"freeze", (*mix).freeze},
+	{"freeze", (*mix).freeze},
+	{"kill server", (*mix).killServer},
+	{"kill server", (*mix).killServer},
+	{"kill all servers", (*mix).killAllServers},
+	{"freeze server", (*mix).freezeServer},
+	{"restart server", (*mix).restartServer},
+	{"wipe", (*mix).wipe},
+	{"cut follower", (*mix).cutFollower},
+	{"cut leader", (*mix).cutLeader},
+	{"black hole", (*mix).blackHole},
+	{"black hole", (*mix).blackHole},
+	{"cut", (*mix).cut},
+	{"refuse", (*mix).refuse},
+	{"slow", (*mix).slow},
+	{"lose reply", (*mix).loseReply},
+	{"silence", (*mix).silence},
+	{"close session", (*mix).closeSession},
+	{"delete znode", (*mix).deleteZnode},
+	{"delete parent", (*mix).deleteParent},
+	{"garbage", (*mix).garbage},
+}
+
+// next takes the first step that can be taken just now. All are before any of them comes again.
+func (x *mix) next() (what string, end func() bool, ok bool) {
+	if len(x.deck) < len(steps)/2 {
+		more := slices.Clone(steps)
+		x.rng.Shuffle(len(more), func(i, j int) { more[i], more[j] = more[j], more[i] })
+		x.deck = append(x.deck, more...)
 	}
+	for i, s := range x.deck {
+		if what, end, ok = s.do(x); ok {
+			x.deck = slices.Delete(x.deck, i, i+1)
+			x.taken[s.name]++
+			return what, end, true
+		}
+	}
+	return "", nil, false
 }
 
 // pick returns one of the members that work.
@@ -78,8 +122,18 @@ func (x *mix) pick() *member {
 	return working[x.rng.IntN(len(working))]
 }
 
-// few says whether there are so few members that none may be taken away.
-func (x *mix) few() bool { return len(x.working()) <= mixLeast }
+// spare returns one of the members that work and may be taken away; nil when there are too few.
+func (x *mix) spare() *member {
+	working := x.working()
+	if len(working) <= mixLeast {
+		return nil
+	}
+	m := working[x.rng.IntN(len(working))]
+	if x.doubled(m) { // which of the two is to stay is not for us to say
+		return nil
+	}
+	return m
+}
 
 // between returns a random duration.
 func (x *mix) between(from, to time.Duration) time.Duration {
@@ -100,37 +154,38 @@ func (x *mix) join() (string, func() bool, bool) {
 	return fmt.Sprintf("join m%d", x.names), nil, true
 }
 
-func (x *mix) begin(name string) {
+func (x *mix) begin(name string) *member {
 	links := proxy.To(x.t, x.zk.Addrs())
-	m := x.start(name, via(strings.Join(links.Addrs(), ",")))
-	x.thieves[m] = &thief{f: x.fleet, links: links, ended: map[int64]bool{}}
+	m := x.start(name, via(join(links.Addrs()...)))
+	x.thieves[m] = &thief{m: m, links: links, ended: map[int64]bool{}}
+	return m
 }
 
 // crash is a member that is killed and started again under the same name, as a supervisor does.
 func (x *mix) crash() (string, func() bool, bool) {
-	if x.few() {
+	m := x.spare()
+	if m == nil {
 		return "", nil, false
 	}
-	m := x.pick()
 	m.Kill()
 	x.begin(m.Name)
 	return "kill and start " + m.Name, nil, true
 }
 
 func (x *mix) kill() (string, func() bool, bool) {
-	if x.few() {
+	m := x.spare()
+	if m == nil {
 		return "", nil, false
 	}
-	m := x.pick()
 	m.Kill()
 	return "kill " + m.Name, nil, true
 }
 
 func (x *mix) leave() (string, func() bool, bool) {
-	if x.few() {
+	m := x.spare()
+	if m == nil {
 		return "", nil, false
 	}
-	m := x.pick()
 	m.Terminate()
 	m.over = true
 	x.leaving = append(x.leaving, m)
@@ -138,12 +193,29 @@ func (x *mix) leave() (string, func() bool, bool) {
 }
 
 func (x *mix) freeze() (string, func() bool, bool) {
-	if x.few() {
+	m := x.spare()
+	if m == nil {
 		return "", nil, false
 	}
-	m := x.pick()
 	m.Pause()
 	return "freeze " + m.Name, sure(func() { m.Resume() }), true
+}
+
+// wipe has the servers start again with nothing.
+func (x *mix) wipe() (string, func() bool, bool) {
+	if x.broken() {
+		return "", nil, false
+	}
+	x.fault("all data of ZooKeeper lost")
+	at := members.Monotonic()
+	x.zk.Kill()
+	x.wiped = append(x.wiped, eventlog.Span{From: at, To: members.Monotonic() + int64(x.opts.timeout*2/3)})
+	x.zk.Wipe()
+	return "server data lost", sure(func() {
+		for _, n := range x.zk.Nodes() {
+			n.Start()
+		}
+	}), true
 }
 
 // server returns one of the servers, more often than not the leader.
@@ -297,24 +369,47 @@ func (x *mix) operate(do func(*operator) error) bool {
 }
 
 // deleteZnode does what an operator should not.
-func (x *mix) deleteZnode() (what string, end func() bool, ok bool) {
+func (x *mix) deleteZnode() (string, func() bool, bool) {
+	id := int32(x.rng.IntN(x.opts.partitions))
+	switch x.rng.IntN(4) {
+	case 0:
+		return x.delete([]int32{id}, "owners", x.partition(id)) // the partition is free at once
+	case 1:
+		return x.delete(nil, "epochs", x.partition(id))
+	case 2:
+		return x.delete(nil, "members", x.pick().Name)
+	default:
+		return x.delete(nil, "partitions")
+	}
+}
+
+// deleteParent does what an operator should not at all.
+func (x *mix) deleteParent() (string, func() bool, bool) {
+	switch x.rng.IntN(4) {
+	case 0:
+		return x.delete(x.ids(), "owners")
+	case 1:
+		return x.delete(nil, "epochs")
+	case 2:
+		return x.delete(nil, "members")
+	default:
+		return x.delete(x.ids())
+	}
+}
+
+// delete deletes a znode of the group and all below it, by which some partitions are free at once.
+func (x *mix) delete(free []int32, elements ...string) (what string, end func() bool, ok bool) {
 	ok = x.operate(func(o *operator) error {
-		id := int32(x.rng.IntN(x.opts.partitions))
-		path := []string{
-			o.path("owners", o.partition(id)), o.path("epochs", o.partition(id)),
-			o.path("members", x.pick().Name), o.path("partitions"),
-		}[x.rng.IntN(4)]
 		at := members.Monotonic()
-		if err := o.tryRemove(path); err != nil {
+		if err := o.tryRemove(o.path(elements...)); err != nil {
 			return err // it is not there just now
 		}
-		if strings.Contains(path, "/owners/") { // the partition is free at once
-			x.exemptOverlap(id, at, at+int64(x.opts.timeout))
+		for _, id := range free {
+			x.exemptOverlap(id, at, members.Monotonic()+int64(x.opts.timeout*2/3))
 		}
-		what = "delete " + path
 		return nil
 	})
-	return what, nil, ok
+	return "delete " + path.Join(append([]string{"…"}, elements...)...), nil, ok
 }
 
 // garbage overwrites the set, until it is repaired.
@@ -345,14 +440,15 @@ func (x *mix) run(d time.Duration) {
 	pause := d / 4
 	for rest := x.started.Add(pause); time.Since(x.started) < d; {
 		x.expire(time.Now())
+		x.resolve()
 		x.alive()
 		if time.Now().After(rest) {
 			x.quiet()
 			rest = time.Now().Add(pause)
 		}
-		steps := x.steps()
-		what, end, ok := steps[x.rng.IntN(len(steps))](x)
+		what, end, ok := x.next()
 		if !ok {
+			wait.Pass(x.t, 50*time.Millisecond) // until something ends
 			continue
 		}
 		until := x.between(timeout/4, 2*timeout)
@@ -397,12 +493,13 @@ func (x *mix) quiet() {
 		return !slices.ContainsFunc(x.zk.Nodes(), func(n *servers.ZooKeeperNode) bool { return n.Mode() == "" })
 	}, func() string { return "all servers serve" })
 	x.left()
+	wait.Until(x.t, settleLimit, func() bool { x.resolve(); return len(x.doubles) == 0 },
+		func() string { return "one of two members with one name gives up: " + x.String() })
 	x.say("faults off")
 	r := x.measure(fmt.Sprintf("quiet-after-%.0fs", time.Since(x.started).Seconds()), func() {})
 	if r.owned > quietBound {
 		x.t.Errorf("all was owned %v after the faults, want %v at most", r.owned, quietBound)
 	}
-	x.alive()
 	at := members.Monotonic()
 	wait.Pass(x.t, calm)
 	x.read()
@@ -441,8 +538,8 @@ func TestMix(t *testing.T) {
 	t.Attr("seed", fmt.Sprint(number))
 	zk := proxy.StartEnsemble(t, servers.ZooKeeperOptions{TickTime: tick})
 	x := &mix{
-		fleet: newFleet(t, options{zookeeper: strings.Join(zk.Addrs(), ",")}),
-		rng:   rand.New(rand.NewPCG(number, 0)), zk: zk, thieves: map[*member]*thief{},
+		fleet: newFleet(t, options{zookeeper: join(zk.Addrs()...)}),
+		rng:   rand.New(rand.NewPCG(number, 0)), zk: zk, thieves: map[*member]*thief{}, taken: map[string]int{},
 	}
 	x.started = time.Now()
 	for range 3 {
@@ -453,7 +550,13 @@ func TestMix(t *testing.T) {
 	report := x.finish()
 	t.Attr("exempt-overlaps", fmt.Sprint(report.Exempted))
 	t.Attr("processes", fmt.Sprint(len(x.all)))
+	t.Attr("steps", fmt.Sprint(x.taken))
+	for _, s := range steps {
+		if x.taken[s.name] == 0 && *minutes >= 3 {
+			t.Errorf("%s: never happened", s.name)
+		}
+	}
 	causes := slices.Sorted(maps.Keys(report.Repeated))
 	t.Attr("read-again-after", fmt.Sprint(causes))
-	repeatedOnlyAfter(t, report, "killed", eventlog.Untrusted, eventlog.Lost)
+	x.repeatedOnlyAfter(report, "killed", eventlog.Untrusted, eventlog.Lost)
 }

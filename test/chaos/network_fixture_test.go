@@ -30,6 +30,25 @@ func spread(ds []time.Duration) string {
 	return fmt.Sprintf("median %v, worst %v (n=%d)", ms(median(ds)), ms(slices.Max(ds)), len(ds))
 }
 
+// list tells all of some measurements.
+func list(ds []time.Duration) string {
+	texts := make([]string, len(ds))
+	for i, d := range ds {
+		texts[i] = ms(d).String()
+	}
+	return strings.Join(texts, ", ")
+}
+
+// best reports measurements of one thing. The shortest is what the code can do, and must keep what is promised; what the
+// others took longer is due to whatever else the machine had to do.
+func best(t *testing.T, name string, limit time.Duration, ds []time.Duration) {
+	t.Helper()
+	t.Attr(name, list(ds))
+	if least := slices.Min(ds); least > limit {
+		t.Errorf("%s: %v at best, want %v at most", name, ms(least), limit)
+	}
+}
+
 func median(ds []time.Duration) time.Duration {
 	sorted := slices.Sorted(slices.Values(ds))
 	return sorted[(len(sorted)-1)/2]

@@ -50,11 +50,9 @@ func TestSessionClosed(t *testing.T) {
 		if session.ID == 0 {
 			t.Fatalf("no link has seen the session of %s", victim.Name)
 		}
-		held := f.tokens()[victim.Name]
 		at := members.Monotonic()
 		r := f.measure(fmt.Sprintf("closed-%d", round), func() {
-			f.fault("session closed by somebody else")
-			if err := session.Close(t.Context(), sharedZooKeeper(t).Addr()); err != nil {
+			if err := f.rob(victim, session, sharedZooKeeper(t).Addr()); err != nil {
 				t.Fatal(err)
 			}
 			f.until("the member has stopped", func() bool {
@@ -62,10 +60,6 @@ func TestSessionClosed(t *testing.T) {
 				return ok
 			})
 		})
-		// Whatever is claimed by others before it hears of that is not held against anybody.
-		for id := range held {
-			f.exemptOverlap(id, at, at+int64(timeout*2/3))
-		}
 		stopped, _ := victim.after(at, eventlog.Untrusted, eventlog.Lost)
 		t.Attr(fmt.Sprintf("stopped-%d", round), ms(time.Duration(stopped.T-at)).String())
 		if d := time.Duration(stopped.T - at); d > timeout*2/3 {
@@ -78,7 +72,7 @@ func TestSessionClosed(t *testing.T) {
 	if n := victim.sessions(); n != rounds+1 {
 		t.Errorf("%d sessions, want %d", n, rounds+1)
 	}
-	repeatedOnlyAfter(t, f.finish(), eventlog.Untrusted, eventlog.Lost)
+	f.repeatedOnlyAfter(f.finish(), eventlog.Untrusted, eventlog.Lost)
 }
 
 // Scenario 2: a member hears nothing and is not heard, for a while.
@@ -124,5 +118,5 @@ func TestBlackHole(t *testing.T) {
 	if n := victim.sessions(); n != sessions+1 {
 		t.Errorf("%d sessions, want %d", n, sessions+1)
 	}
-	repeatedOnlyAfter(t, f.finish(), eventlog.Untrusted)
+	f.repeatedOnlyAfter(f.finish(), eventlog.Untrusted)
 }

@@ -46,7 +46,7 @@ func cutServer(t *testing.T, timeout time.Duration, opts servers.ZooKeeperOption
 			t.Errorf("%s lost its trust %d times", m.Name, n)
 		}
 	}
-	repeatedOnlyAfter(t, f.finish(), eventlog.Untrusted)
+	f.repeatedOnlyAfter(f.finish(), eventlog.Untrusted)
 }
 
 // Scenario 3: a follower is cut off from its leader. It answers the reads of the member that is connected to it for longer

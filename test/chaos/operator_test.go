@@ -59,8 +59,6 @@ func (o *operator) path(elements ...string) string {
 	return path.Join(append([]string{o.root}, elements...)...)
 }
 
-func (o *operator) partition(id int32) string { return fmt.Sprintf("%s:%d", o.f.topic, id) }
-
 // tree lists a znode and all below it, children first.
 func (o *operator) tree(of string) ([]string, error) {
 	names, _, err := o.Children(of)
@@ -176,12 +174,12 @@ func TestDeleted(t *testing.T) {
 	}
 
 	for range 2 {
-		at := o.remove(o.path("owners", o.partition(3)))
+		at := o.remove(o.path("owners", f.partition(3)))
 		f.repaired("claim", at, []int32{3}, func() bool { return f.claimedAfter(3, at) })
 		excuse([]int32{3}, at)
 	}
 
-	at := o.remove(o.path("epochs", o.partition(5)))
+	at := o.remove(o.path("epochs", f.partition(5)))
 	f.repaired("epoch", at, []int32{5}, func() bool { return f.claimedAfter(5, at) })
 
 	set := o.get(o.path("partitions"))
@@ -201,16 +199,16 @@ func TestDeleted(t *testing.T) {
 
 	at = o.remove(o.path("owners"))
 	f.repaired("parent-of-claims", at, all, func() bool {
-		return !slices.ContainsFunc(all, func(id int32) bool { return !f.claimedAfter(id, at) || !o.there("owners", o.partition(id)) })
+		return !slices.ContainsFunc(all, func(id int32) bool { return !f.claimedAfter(id, at) || !o.there("owners", f.partition(id)) })
 	})
 	excuse(all, at)
 
 	at = o.remove(o.root)
 	f.repaired("whole-group", at, all, func() bool {
-		return !slices.ContainsFunc(all, func(id int32) bool { return !f.claimedAfter(id, at) || !o.there("owners", o.partition(id)) })
+		return !slices.ContainsFunc(all, func(id int32) bool { return !f.claimedAfter(id, at) || !o.there("owners", f.partition(id)) })
 	})
 	excuse(all, at)
-	repeatedOnlyAfter(t, f.finish(), eventlog.Lost)
+	f.repeatedOnlyAfter(f.finish(), eventlog.Lost)
 }
 
 // there says whether a znode of the group is there.
@@ -254,9 +252,9 @@ func TestGarbage(t *testing.T) {
 	f.repaired("repaired", at, nil, func() bool {
 		return !slices.ContainsFunc(f.all, func(m *member) bool { return m.countAfter(at, eventlog.Snapshot) == 0 })
 	})
-	at = write(bytes.Replace(set, []byte(o.partition(11)), []byte(o.partition(12)), 1))
+	at = write(bytes.Replace(set, []byte(f.partition(11)), []byte(f.partition(12)), 1))
 	f.until("the set is followed again", func() bool { return slices.Contains(f.stopped(at), 11) })
 	write(set)
 	f.settle()
-	repeatedOnlyAfter(t, f.finish())
+	f.repeatedOnlyAfter(f.finish())
 }

@@ -64,7 +64,7 @@ func TestTooManyConnections(t *testing.T) {
 	}
 	fourth.paused = false
 	f.measure("let-in", m[0].Stop)
-	repeatedOnlyAfter(t, f.finish())
+	f.repeatedOnlyAfter(f.finish())
 }
 
 // Scenario 19: the servers want credentials, and a member has none.

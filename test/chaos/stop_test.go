@@ -77,7 +77,7 @@ func TestStopWhileStarting(t *testing.T) {
 	}
 	f.settle()
 	t.Attr("newcomers", fmt.Sprintf("at most %v", ms(most)))
-	repeatedOnlyAfter(t, f.finish())
+	f.repeatedOnlyAfter(f.finish())
 }
 
 func TestStopInARebalance(t *testing.T) {
@@ -97,7 +97,7 @@ func TestStopInARebalance(t *testing.T) {
 		f.settle()
 	}
 	t.Attr("in-a-rebalance", fmt.Sprintf("at most %v", ms(most)))
-	repeatedOnlyAfter(t, f.finish())
+	f.repeatedOnlyAfter(f.finish())
 }
 
 func TestStopInAHandler(t *testing.T) {
@@ -108,7 +108,7 @@ func TestStopInAHandler(t *testing.T) {
 	took := m[0].leave(work + leaveBound) // both are handling their first messages
 	t.Attr("handler-of-2s", ms(took).String())
 	f.settle()
-	repeatedOnlyAfter(t, f.finish())
+	f.repeatedOnlyAfter(f.finish())
 }
 
 func TestStopWithoutZooKeeper(t *testing.T) {
@@ -140,5 +140,5 @@ func TestStopWithoutZooKeeper(t *testing.T) {
 	}
 	zk.Start()
 	f.settle()
-	repeatedOnlyAfter(t, f.finish(), eventlog.Untrusted)
+	f.repeatedOnlyAfter(f.finish(), eventlog.Untrusted)
 }

@@ -29,19 +29,22 @@ func awaitLeader(t *testing.T, zk *servers.ZooKeeper, but *servers.ZooKeeperNode
 
 // Scenario 8: the leader is killed, again and again, and then each server is restarted in turn. Nobody in the group notices.
 // How long no write is answered is up to ZooKeeper's election mostly: 0.2 or 0.4 s until it is decided, a little more until
-// the new leader serves. What we add is measured too. T is such that trust outlives the election on a busy machine.
+// the new leader serves. What we add is measured too. T is such that trust outlives the election on a busy machine. What
+// several kills took at least is what the code can do; the rest is what else the machine had to do.
 func TestLeaderKilled(t *testing.T) {
 	t.Parallel()
 	const (
 		timeout = 9 * time.Second
 		kills   = 5
+		most    = 600 * time.Millisecond // without an answered write
+		mostAdd = 100 * time.Millisecond // of which after there is a leader again
 	)
 	zk := startEnsemble(t, servers.ZooKeeperOptions{})
 	f := newFleet(t, options{zookeeper: join(zk.Addrs()...), timeout: timeout})
 	f.startAll(3)
 	p := startProbe(t, zk.Addrs(), session.Options{Timeout: timeout})
 	inc := incarnation(t, p.Session).Number()
-	begin, before := members.Monotonic(), f.tokens()
+	before := f.tokens()
 
 	// down takes a server down and returns for how long no write was answered, and how long there was no leader.
 	down := func(n *servers.ZooKeeperNode, kind string, take func()) (gap, leaderless time.Duration) {
@@ -54,6 +57,11 @@ func TestLeaderKilled(t *testing.T) {
 		p.awaitAnswer(t, led)
 		n.Start()
 		n.WaitReady()
+		f.settle()
+		f.unmoved(kind, before, at)
+		if times, unexcused := f.distrust(at); unexcused > 0 {
+			t.Errorf("%s: trust was lost %d times, %d of them while the machine ran as it should", kind, times, unexcused)
+		}
 		return p.gap(at), time.Duration(led - at)
 	}
 	var gaps, elections, ours []time.Duration
@@ -62,9 +70,9 @@ func TestLeaderKilled(t *testing.T) {
 		gap, election := down(leader, "kill -9 of ZooKeeper's leader", leader.Kill)
 		gaps, elections, ours = append(gaps, gap), append(elections, election), append(ours, max(0, gap-election))
 	}
-	t.Attr("killed", spread(gaps))
-	t.Attr("killed-until-there-is-a-leader", spread(elections))
-	t.Attr("killed-ours", spread(ours))
+	t.Attr("killed-until-there-is-a-leader", list(elections))
+	best(t, "killed", most, gaps)
+	best(t, "killed-ours", mostAdd, ours)
 	stops := map[string][]time.Duration{} // by what the server was
 	for _, n := range zk.Nodes() {
 		was := n.Mode()
@@ -72,22 +80,12 @@ func TestLeaderKilled(t *testing.T) {
 		stops[was] = append(stops[was], gap)
 	}
 	for was, gaps := range stops {
-		t.Attr("stopped-"+was, spread(gaps))
-	}
-
-	f.settle()
-	if lost := f.unmoved("killed", before, begin); lost != 0 {
-		t.Errorf("trust was lost %d times", lost)
+		t.Attr("stopped-"+was, list(gaps))
 	}
 	if now := incarnation(t, p.Session).Number(); now != inc {
 		t.Errorf("the writing session is in incarnation %d, was in %d", now, inc)
 	}
-	// 0.6 s, of which 0.05 s are ours, is for a machine that has nothing else to do.
-	const most = time.Second
-	if m := median(ours); m > most {
-		t.Errorf("the session came back %v after there was a leader (median), want %v at most", m, most)
-	}
-	repeatedOnlyAfter(t, f.finish())
+	f.repeatedOnlyAfter(f.finish())
 }
 
 // Scenario 9: the leader is frozen. Its followers notice after syncLimit ticks, 2 s, and go on with another. It wakes up
@@ -132,5 +130,5 @@ func TestLeaderFrozen(t *testing.T) {
 	if now := incarnation(t, p.Session).SessionID(); now != id {
 		t.Error("the writing session was lost")
 	}
-	repeatedOnlyAfter(t, f.finish(), eventlog.Untrusted)
+	f.repeatedOnlyAfter(f.finish(), eventlog.Untrusted)
 }
