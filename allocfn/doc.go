@@ -44,6 +44,24 @@
 //     most one. Range: the numbers of partitions of one topic of any two
 //     members differ by at most one.
 //
+// # Functions that fail
+//
+// A function that panics, returns an error or a wrong result harms nobody's
+// process: [Call] makes an error of it, and a member of a group keeps the last
+// mapping that could be computed. So does one whose function does not return,
+// for as long as it does not. Where the function fails on all members, which
+// is what a pure function does, nothing moves, and what a member that went had
+// stays without an owner.
+//
+// Where it fails on one member alone, because that runs another version of it,
+// the others go on with the new mapping. The member keeps, and works on, what
+// it had: nobody is given any of that before it lets go. What the new mapping
+// gives to the member has no owner, a member whose first computation fails
+// owns nothing. There is no bound to that: the function is called again when
+// members or partitions change, or when it is asked for, and not before; a
+// pure one would fail again. So make readiness part of how a new version is
+// rolled out, and watch the errors.
+//
 // # Not guaranteed
 //
 //   - Few moves. RoundRobin and Range move most partitions when a member comes

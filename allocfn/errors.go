@@ -2,6 +2,7 @@ package allocfn
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"unicode/utf8"
 )
@@ -32,10 +33,28 @@ var (
 	// partition that it was not given.
 	ErrStranger = errors.New("stranger")
 
-	// ErrPanic says that an allocation function panicked. The text holds the
-	// value it panicked with.
+	// ErrPanic says that an allocation function panicked. The error is a
+	// [*PanicError].
 	ErrPanic = errors.New("allocation function panicked")
 )
+
+// PanicError is the error of an allocation function that panicked. It wraps
+// [ErrPanic].
+type PanicError struct {
+	Value any    // what it panicked with
+	Stack []byte // where, as debug.Stack formats it; not in the error's text
+}
+
+// Error holds the value, escaped and cut.
+func (e *PanicError) Error() string { return ErrPanic.Error() + ": " + quote(fmt.Sprint(e.Value)) }
+
+// Unwrap returns ErrPanic, and the value if it is an error.
+func (e *PanicError) Unwrap() []error {
+	if err, ok := e.Value.(error); ok {
+		return []error{ErrPanic, err}
+	}
+	return []error{ErrPanic}
+}
 
 // maxQuoted is how many bytes of a foreign text an error repeats.
 const maxQuoted = 120

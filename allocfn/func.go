@@ -2,6 +2,7 @@ package allocfn
 
 import (
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 )
@@ -133,7 +134,7 @@ func guard[R any](f func(Input) (R, error), in Input) (r R, err error) {
 	in.Places = slices.Clone(in.Places)
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("%w: %s", ErrPanic, quote(fmt.Sprint(v)))
+			err = &PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
 	return f(in)

@@ -261,6 +261,25 @@ func TestCallCatchesFaults(t *testing.T) {
 	}
 }
 
+// What a function panicked with, and where, can be told.
+func TestPanicError(t *testing.T) {
+	in := group([]string{"a"}, "t:0")
+	fault := errors.New("out of luck\n" + strings.Repeat("x", 1000))
+	_, err := allocfn.Call(allocfn.Func{Name: "my-func", Assign: func(allocfn.Input) (allocfn.Assignment, error) { return unlucky(fault) }}, in)
+	p, ok := errors.AsType[*allocfn.PanicError](err)
+	if !ok || p.Value != any(fault) || !errors.Is(err, fault) || !errors.Is(err, allocfn.ErrPanic) {
+		t.Fatalf("got %v", err)
+	}
+	if !strings.Contains(string(p.Stack), "unlucky") {
+		t.Errorf("the stack does not say where:\n%s", p.Stack)
+	}
+	if text := err.Error(); len(text) > 300 || strings.Contains(text, "\n") {
+		t.Errorf("the text is %q", text)
+	}
+}
+
+func unlucky(fault error) (allocfn.Assignment, error) { panic(fault) }
+
 func TestCallOnlyCatchesFaults(t *testing.T) {
 	in := group([]string{"a", "b"}, "t:0", "t:1", "t:2")
 	fault := errors.New("out of luck")
