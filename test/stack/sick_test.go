@@ -188,6 +188,10 @@ func sicknesses() map[string]sickness {
 			},
 			bound: 10*time.Second + changeBound, err: allocator.ErrFuncFailed, log: "not returned", metric: "kiel_rebalances_failed_total", label: "stage=compute",
 		},
+		"the function never returns": {
+			setup: func(p *patient) setup { return setup{allocator: allocator.Options{Func: p.function(p.stall)}} },
+			bound: -1, err: allocator.ErrFuncFailed, log: "not returned", metric: "kiel_rebalances_failed_total", label: "stage=compute",
+		},
 		"the function panics": {
 			setup: func(p *patient) setup { return setup{allocator: allocator.Options{Func: p.function(p.fall)}} },
 			bound: -1, err: allocator.ErrFuncFailed, log: "function", metric: "kiel_rebalances_failed_total", label: "stage=compute",
