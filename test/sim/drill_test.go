@@ -87,7 +87,10 @@ func outsiders(w *world, s step) []int {
 
 // newcomers: all that are another's when the next member has joined.
 func newcomers(w *world, s step) []int {
-	slot, _ := w.free(s)
+	slot, ok := w.free(s)
+	if !ok {
+		return nil
+	}
 	names := w.names()
 	joined := append(slices.Clone(names), fmt.Sprintf("m%d", slot))
 	return w.moving(names, joined)
