@@ -34,6 +34,9 @@ func TestControls(t *testing.T) {
 				if v := res.violations[0]; !slices.Contains(c.finds, v.invariant) {
 					t.Fatalf("found %v, not %v", v, c.finds)
 				}
+				if res.violations[0].invariant == "S1" && c.name == "no claims" && res.overlaps == 0 {
+					t.Error("no overlap was counted")
+				}
 				t.Attr("found", fmt.Sprintf("seed %d, after %d faults", seed, res.faults))
 				return
 			}

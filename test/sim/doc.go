@@ -11,6 +11,7 @@
 //
 //	go test ./test/sim                        # 20 group-days, as in make test
 //	make sim DAYS=1000 FIRST=5000             # as many as you like, from another seed
+//	go test ./test/sim -random=20             # and 20 of seeds that nobody knows before
 //	go test ./test/sim -run=Days -seed=17     # that run again: the same faults at the same virtual times
 //	go test ./test/sim -run=Days -seed=17 -keep=3.0,3.4 -tries=20 # only those steps of it, 20 times
 //
@@ -19,18 +20,20 @@
 // of goroutines within one virtual instant, and the jitter of back-offs, are not the seed's: a failure may need some
 // tries. To find out more, put a line into monitor.Note or make the log of a process louder (counting, in coverage_test.go).
 //
-// A run of 20 days must have injected each kind of fault and reached what is listed in coverage_test.go, or it fails.
+// Each run begins with a plan of all drills. A run of 20 days must have injected 2,000 faults, each kind among them,
+// ended each drill, and reached what is listed in coverage_test.go, or it fails.
 // Negative controls (control_test.go) show that it bites: without claims, or with handlers that commit after they have
 // returned, it must fail.
 //
 // # Code map
 //
 //	plan_test.go     what is done when, from a seed; how to shorten it: shrink_test.go
-//	faults_test.go   the kinds of faults, and the bounds of drills; faults of single requests: hook_test.go
+//	faults_test.go   the kinds of faults; those of single requests: hook_test.go
+//	drill_test.go    faults that come alone, and their bounds
 //	world_test.go    a run: servers, members, phases, when a group is well
 //	process_test.go  a member's process; its handler: handler_test.go; its clock: clock_test.go
 //	group_test.go    the same with package consumer and kfake
-//	monitor_test.go  the invariants
+//	monitor_test.go  the invariants; what is different for Groups: groupmonitor_test.go
 //	kafka_test.go    the model of Kafka
 //
 // # Invariants
@@ -42,10 +45,12 @@
 //	S2  tokens grow with every change of owner, as long as the servers keep their data. Excused, for 5/6 T: a claim of
 //	    which its owner is told only after an operator removed it and another member claimed
 //	S4  offsets are committed with trust and only of what was processed; the committed offset goes back only where a
-//	    commit arrives late, and is put right again
+//	    commit arrives late, and is put right again. Groups tell of a commit when it was answered: when it was sent
+//	    counts. After the end of a claim a Group hands out one message at most, which was on offer
 //	S5  nothing is skipped: neither an opening nor a commit is beyond what was processed, and after each phase all that
 //	    was produced has been processed
-//	S6  what is processed again lies behind the newest acknowledged commit
+//	S6  what is processed again lies behind the newest acknowledged commit; in drills of joining and leaving in order
+//	    nothing is processed again
 //	S7  per member and partition claimed and released or lost alternate, released comes after the handler returned,
 //	    versions grow, one handler at a time, nothing after left
 //	S8  members that computed of the same members and partitions have the same mapping; it is complete and fair
@@ -54,9 +59,10 @@
 // S3 (a store refuses old tokens) waits for such a store. After each phase, without any faults:
 //
 //	L1  all members have joined and agree, and each partition is owned, within the drill's bound
-//	L2  no member ends by itself, or needs a restart, unless another has its name
+//	L2  no member ends by itself, or needs a restart, unless the plan has a double of it
 //	L3  a partition whose handler is stuck goes to another member within RebalanceTimeout
-//	L4  in calm nothing moves: no snapshot, no claim; drills that should not be noticed are not
+//	L4  in calm nothing moves: no snapshot, no claim; drills that should not be noticed are not, and those that concern
+//	    some partitions leave the others where they are
 //
 // # What it can't show
 //

@@ -247,8 +247,8 @@ func (c *kafkaConn) Close() error {
 func (w *world) startGroup(p *process, log *slog.Logger) {
 	var err error
 	p.group, err = consumer.New(p.ses, w.brokers.cluster.ListenAddrs(), groupName, consumer.Options{
-		Name: p.name, Config: w.brokers.config(p), Func: w.function(), RebalanceTimeout: rebalanceTimeout, StopTimeout: stopTimeout,
-		CommitInterval: commitEvery, Observer: p.observeGroup, Logger: log, Registerer: p.reg,
+		Name: p.name, Config: w.brokers.config(p), Func: w.function(),
+		RebalanceTimeout: rebalanceTimeout, StopTimeout: stopTimeout, CommitInterval: commitEvery, Observer: p.observeGroup, Logger: log, Registerer: p.reg,
 	})
 	if err != nil {
 		panic(err)

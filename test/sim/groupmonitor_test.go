@@ -83,8 +83,8 @@ func (m *monitor) groupOpened(t *term, off int64) {
 	}
 }
 
-// groupMessage notes that a handler has taken a message. One may be taken after the claim is lost: it was on offer, and a
-// channel can't take back what it offers.
+// groupMessage notes that a handler has taken a message. One may be taken after the claim is lost: it was on offer, and
+// a channel can't take back what it offers.
 func (m *monitor) groupMessage(t *term, off int64) {
 	if off != t.position {
 		m.violate("S5", "%s is handed %d of p%d, expected %d", t.p.id, off, t.part, t.position)
@@ -122,7 +122,8 @@ func (m *monitor) groupCommitted(t *term, e consumer.Event) {
 	case e.Since.Before(t.began):
 		m.violate("S4", "%s commits %d of p%d, sent %v before it was claimed", t.p.id, e.Offset, t.part, t.began.Sub(e.Since))
 	case t.over && e.Since.After(t.ended):
-		m.violate("S4", "%s commits %d of p%d, sent %v after the end (%v)", t.p.id, e.Offset, t.part, e.Since.Sub(t.ended), t.how)
+		m.violate("S4", "%s commits %d of p%d, sent %v after the end (%v)",
+			t.p.id, e.Offset, t.part, e.Since.Sub(t.ended), t.how)
 	case t.over:
 		m.cov.hit("group: commit sent before the end, answered after it")
 	}
@@ -164,7 +165,8 @@ func (m *monitor) handled(t *term, off int64) {
 	t.done = max(t.done, off+1)
 	part := m.parts[t.part]
 	if off > part.processed {
-		m.violate("S5", "%s processes %d of p%d, but only what is before %d was processed", t.p.id, off, t.part, part.processed)
+		m.violate("S5", "%s processes %d of p%d, but only what is before %d was processed",
+			t.p.id, off, t.part, part.processed)
 		return
 	}
 	part.processed = max(part.processed, off+1)

@@ -101,7 +101,8 @@ func newMonitor(parts int, bound time.Duration, cov coverage) *monitor {
 	m := &monitor{
 		began: time.Now(), members: map[*process]*memberState{}, mappings: map[string]string{},
 		exempt: map[int64]time.Time{}, removed: map[claimID]time.Time{}, lostData: map[int64]bool{}, bound: bound,
-		failed: make(chan struct{}), cov: cov, pairs: map[[2]int64]bool{}, clashes: map[[2]int64]bool{}, gone: map[string]bool{},
+		failed: make(chan struct{}), cov: cov, pairs: map[[2]int64]bool{}, clashes: map[[2]int64]bool{},
+		gone: map[string]bool{},
 	}
 	for range parts {
 		m.parts = append(m.parts, &partState{terms: map[*process]*term{}})
