@@ -36,7 +36,27 @@ type netConn struct {
 	rest []byte // what of it has not been handed on
 
 	mu      sync.Mutex
-	pending map[int32]int32 // by xid, the operations not yet answered
+	pending map[int32]request // by xid, the requests not yet answered
+}
+
+// request is what is to be known of a request to judge its answer.
+type request struct {
+	op   int32
+	size int
+}
+
+// largest returns how large the frame of an answer may be.
+func (r request) largest() int {
+	switch r.op {
+	case opGetData, opChildren2, opGetACL:
+		return maxReply
+	case opMulti:
+		return smallReply + 4*r.size // at worst, a stat for each set of nothing
+	case opCreate, opSync:
+		return smallReply + r.size // a path
+	default:
+		return smallReply
+	}
 }
 
 func newNetConn(c *client, raw net.Conn, address string, limit time.Duration) *netConn {
@@ -46,7 +66,7 @@ func newNetConn(c *client, raw net.Conn, address string, limit time.Duration) *n
 		address: address,
 		r:       bufio.NewReaderSize(raw, 16<<10),
 		limit:   limit,
-		pending: make(map[int32]int32),
+		pending: make(map[int32]request),
 	}
 }
 
@@ -87,7 +107,7 @@ func (n *netConn) register(b []byte) []byte {
 	xid, op := int32(binary.BigEndian.Uint32(b[4:])), int32(binary.BigEndian.Uint32(b[8:]))
 	if xid >= 0 {
 		n.mu.Lock()
-		n.pending[xid] = op
+		n.pending[xid] = request{op, len(b)}
 		n.mu.Unlock()
 	}
 	if op != opExists && op != opGetData && op != opChildren2 {
@@ -167,7 +187,7 @@ func (n *netConn) authenticate(a Auth) error {
 	if _, err := n.Conn.Write(appendAuth(nil, a)); err != nil {
 		return err
 	}
-	frame, err := n.frame(headerSize, maxReply)
+	frame, err := n.frame(headerSize, smallReply)
 	if err != nil {
 		return err
 	}
@@ -182,10 +202,43 @@ func (n *netConn) authenticate(a Auth) error {
 	return nil
 }
 
+// largest looks at the next frame's header, and returns how large the frame may be: what nobody asked for is to take no memory,
+// also when it is really sent.
+func (n *netConn) largest() (int, error) {
+	head, err := n.r.Peek(4)
+	if err != nil {
+		return 0, err
+	}
+	if length := binary.BigEndian.Uint32(head); length < headerSize || length > maxReply {
+		return maxReply, nil // as readFrame finds out too
+	}
+	if head, err = n.r.Peek(4 + headerSize); err != nil {
+		return 0, err
+	}
+	switch xid := int32(binary.BigEndian.Uint32(head[4:])); {
+	case xid == xidEvent:
+		return smallReply + n.c.opts.MaxPacket, nil // a path
+	case xid < 0:
+		return smallReply, nil
+	default:
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		asked, known := n.pending[xid]
+		if !known {
+			return 0, malformed("xid %d, which was not asked for", xid)
+		}
+		return asked.largest(), nil
+	}
+}
+
 // reply reads the next frame that go-zookeeper can make use of.
 func (n *netConn) reply() ([]byte, error) {
 	for {
-		frame, err := n.frame(headerSize, maxReply)
+		largest, err := n.largest()
+		if err != nil {
+			return nil, err
+		}
+		frame, err := n.frame(headerSize, largest)
 		if err != nil {
 			return nil, err
 		}
@@ -202,12 +255,9 @@ func (n *netConn) reply() ([]byte, error) {
 			return nil, malformed("xid %d", xid)
 		}
 		n.mu.Lock()
-		op, known := n.pending[xid]
+		op := n.pending[xid].op
 		delete(n.pending, xid)
 		n.mu.Unlock()
-		if !known {
-			return nil, malformed("xid %d, which was not asked for", xid)
-		}
 		n.c.saw(zxid)
 		if code != 0 {
 			return frame, nil

@@ -37,6 +37,7 @@ const (
 	minConnectReply = 36
 	maxConnectReply = 256
 	maxReply        = 16 << 20 // lists of children may be larger than what a server accepts as a request
+	smallReply      = 4 << 10  // that holds no data, no list and no path
 	passwordSize    = 16
 
 	minGranted = 10 * time.Millisecond // go-zookeeper divides it into a ticker's period
