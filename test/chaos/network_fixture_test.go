@@ -39,6 +39,9 @@ func list(ds []time.Duration) string {
 	return strings.Join(texts, ", ")
 }
 
+// tries is how often something is measured at most if it takes longer than it should.
+const tries = 3
+
 // best reports measurements of one thing. The shortest is what the code can do, and must keep what is promised; what the
 // others took longer is due to whatever else the machine had to do.
 func best(t *testing.T, name string, limit time.Duration, ds []time.Duration) {
@@ -47,6 +50,16 @@ func best(t *testing.T, name string, limit time.Duration, ds []time.Duration) {
 	if least := slices.Min(ds); least > limit {
 		t.Errorf("%s: %v at best, want %v at most", name, ms(least), limit)
 	}
+}
+
+// bestOf measures something until it keeps what is promised, a few times at most.
+func bestOf(t *testing.T, name string, limit time.Duration, measure func() time.Duration) {
+	t.Helper()
+	var ds []time.Duration
+	for len(ds) == 0 || len(ds) < tries && slices.Min(ds) > limit {
+		ds = append(ds, measure())
+	}
+	best(t, name, limit, ds)
 }
 
 func median(ds []time.Duration) time.Duration {
@@ -117,8 +130,8 @@ func (f *fleet) stopsBefore(m *member, cut, gone int64) {
 	margin := time.Duration(gone - since)
 	f.t.Attr("margin", fmt.Sprintf("%v: stopped after %v, ephemeral gone after %v",
 		ms(margin), ms(time.Duration(since-cut)), ms(time.Duration(gone-cut))))
-	if margin <= 0 {
-		f.t.Errorf("%s stopped %v after its ephemeral was gone", m.Name, -margin)
+	if least := f.opts.timeout/3 - tick/2; margin < least {
+		f.t.Errorf("%s stopped %v before its ephemeral was gone, want %v at least", m.Name, margin, least)
 	}
 }
 
