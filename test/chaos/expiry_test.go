@@ -116,9 +116,7 @@ func TestExpiresWhileRecovering(t *testing.T) {
 			th.closeNext()
 		}
 	})
-	if r.owned > crashBound {
-		t.Errorf("all is owned again after %v, want %v at most", r.owned, crashBound)
-	}
+	crashed(t, "owned-after", r)
 	t.Attr("sessions", fmt.Sprintf("%d with a say in the log, %d ended", victim.sessions(), len(th.ended)))
 	report := f.finish()
 	t.Attr("exempt-overlaps", fmt.Sprint(report.Exempted))
@@ -137,13 +135,17 @@ func TestFlapping(t *testing.T) {
 	}
 	flapped := time.Duration(members.Monotonic() - at)
 	f.settle()
+	silence := f.longestSilence(at)
 	t.Attr("flapping", fmt.Sprintf("%d times in %v; others: %d and %d rebalances; longest silence of a partition %v",
-		times, ms(flapped), f.all[0].rebalances(at), f.all[1].rebalances(at), ms(f.longestSilence(at))))
+		times, ms(flapped), f.all[0].rebalances(at), f.all[1].rebalances(at), ms(silence)))
+	if stood := stalls.worst(at, members.Monotonic()); silence > silent+stood {
+		t.Errorf("a partition had no message for %v", silence)
+	}
 	for _, other := range f.all[:2] {
 		if n := other.countAfter(at, eventlog.Untrusted); n > 0 {
 			t.Errorf("%s lost its trust %d times", other.Name, n)
 		}
-		if n := other.rebalances(at); n > 3*times {
+		if n := other.rebalances(at); n > 2*times { // one when it goes and one when it comes
 			t.Errorf("%s: %d rebalances for %d flaps", other.Name, n, times)
 		}
 	}

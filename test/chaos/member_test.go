@@ -2,6 +2,7 @@ package chaos_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,39 +13,61 @@ import (
 	"github.com/kielgo/kiel/test/wait"
 )
 
-// crashBound is how long partitions of a crashed member may have no owner, with room for a busy machine; what is promised is
-// a second more than T and a tick.
-const crashBound = timeout + tick + 3*time.Second
+// crashBound is how long partitions of a crashed member may have no owner at best. Now and then it is more, since a machine
+// that is busy is late with what it has to do: never more than crashMost.
+const (
+	crashBound = timeout + tick + time.Second
+	crashMost  = crashBound + 2*time.Second
+
+	moveBound = 300 * time.Millisecond // until all is owned when a member joins or leaves in order
+	silent    = time.Second            // how long a partition may have no message while members are restarted
+)
+
+// crashed says that all was owned again in time after some crashes.
+func crashed(t *testing.T, name string, rs ...measured) {
+	t.Helper()
+	var took []time.Duration
+	for _, r := range rs {
+		took = append(took, r.owned)
+	}
+	best(t, name, crashBound, took)
+	if worst := slices.Max(took); worst > crashMost {
+		t.Errorf("all is owned again after %v, want %v at most", worst, crashMost)
+	}
+}
 
 // Scenario 5: members are killed, one and then half of those that are left.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, options{})
 	m := f.startAll(4)
-	for _, r := range []measured{
-		f.measure("one-of-4", m[0].Kill),
-		f.measure("one-of-3", m[1].Kill),
-	} {
-		if r.owned > crashBound {
-			t.Errorf("all is owned again after %v, want %v at most", r.owned, crashBound)
-		}
-	}
+	first, second := f.measure("one-of-4", m[0].Kill), f.measure("one-of-3", m[1].Kill)
 	f.start("m4")
 	f.start("m5")
 	f.settle()
-	if r := f.measure("half-of-4", func() { m[2].Kill(); m[3].Kill() }); r.owned > crashBound {
-		t.Errorf("all is owned again after %v, want %v at most", r.owned, crashBound)
-	}
+	crashed(t, "owned-after", first, second, f.measure("half-of-4", func() { m[2].Kill(); m[3].Kill() }))
 	f.repeatedOnlyAfter(f.finish(), "killed")
 }
 
-// Scenario 6: a member leaves in order.
+// Scenario 6: members leave in order, and others join.
 func TestLeaves(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, options{})
-	m := f.startAll(3)
-	f.measure("one-of-3", m[0].Stop)
-	f.measure("one-of-2", m[1].Stop)
+	m := f.startAll(4)
+	var left, joined []time.Duration
+	for i := range 3 {
+		wait.Pass(t, aftermath) // a change soon after another waits for more of them
+		left = append(left, f.measure(fmt.Sprintf("one-of-%d", 4-i), m[i].Stop).owned)
+	}
+	for i := range 3 {
+		wait.Pass(t, aftermath)
+		newcomer := f.start(fmt.Sprintf("newcomer%d", i))
+		f.settle()
+		e, _ := newcomer.after(0, eventlog.Joined)
+		joined = append(joined, f.since(e.T).owned)
+	}
+	best(t, "left", moveBound, left)
+	best(t, "joined", moveBound, joined)
 	report := f.finish()
 	t.Attr("longest-without-owner", report.LongestUnheld.String())
 	f.repeatedOnlyAfter(report)
@@ -62,19 +85,27 @@ func TestRollingRestart(t *testing.T) {
 		}
 		return n
 	}
+	// 2 moves of each partition in a round are for functions that move little; kiel's moves most of them each time.
+	limit := 0
+	for _, name := range []string{"m0", "m1", "m2"} {
+		limit += 2 * len(f.moved(name, "m0", "m1", "m2"))
+	}
 	most := 0
+	var silences []time.Duration
 	for round := range rounds {
-		before := claimed()
+		before, begun := claimed(), members.Monotonic()
 		for i := range m {
 			m[i].Stop()
 			m[i] = f.start(fmt.Sprintf("m%d", i))
 			f.settle()
 		}
 		moves := claimed() - before
-		if most = max(most, moves); moves < f.opts.partitions {
-			t.Errorf("round %d: only %d partitions moved", round, moves)
+		if most = max(most, moves); moves < f.opts.partitions || moves > limit {
+			t.Errorf("round %d: %d partitions moved, want %d to %d", round, moves, f.opts.partitions, limit)
 		}
+		silences = append(silences, f.longestSilence(begun))
 	}
+	best(t, "longest-silence-of-a-partition", silent, silences)
 	report := f.finish()
 	t.Attr("rounds", fmt.Sprintf("%d of %d restarts, at most %d moves of %d partitions in a round, longest without owner %v",
 		rounds, len(m), most, f.opts.partitions, report.LongestUnheld))
@@ -93,37 +124,57 @@ func TestFrozen(t *testing.T) {
 	f.settle()
 
 	// Half a session timeout: the session lives on, nobody else notices.
-	at := victim.Pause()
-	wait.Pass(t, f.opts.timeout/2)
-	victim.Resume()
-	f.settle()
-	f.until("the frozen member works", func() bool {
-		_, ok := victim.after(members.Monotonic()-int64(time.Second), eventlog.Message)
-		return ok
+	before := f.tokens()
+	f.keepsTrust("half-T", func() (at int64) {
+		at = victim.Pause()
+		wait.Pass(t, f.opts.timeout/2)
+		woken := victim.Resume()
+		f.until("the frozen member works", func() bool {
+			_, ok := victim.after(woken, eventlog.Message)
+			return ok && f.owned()
+		})
+		wait.Pass(t, f.opts.timeout/2) // in which it proves its session alive, so that the next time counts from its beginning
+		f.unmoved("half of T", before, at)
+		return at
 	})
-	half := f.since(at)
-	t.Attr("half-T", fmt.Sprintf("%v, trust lost %d times", half, victim.countAfter(at, eventlog.Untrusted)))
-	if half.rebalances != 0 || victim.sessions() != 1 {
-		t.Errorf("frozen for half of T: %d rebalances, %d sessions, want none and 1", half.rebalances, victim.sessions())
-	}
-
-	wait.Pass(t, f.opts.timeout/2) // in which it proves its session alive, so that the second time counts from its beginning
 
 	// Two of them: others take over, and it takes its hands off at once when it wakes.
-	at = victim.Pause()
+	at := victim.Pause()
 	wait.Pass(t, 2*f.opts.timeout)
 	f.settle() // the others have it all
-	f.t.Attr("two-T-taken-over", f.since(at).String())
+	over := f.since(at)
+	f.t.Attr("two-T-taken-over", over.String())
+	if over.owned > crashBound {
+		t.Errorf("all is owned again after %v, want %v at most", over.owned, crashBound)
+	}
 	woken := victim.Resume()
 	f.settle()
 	f.t.Attr("two-T-back", f.since(woken).String())
 	late := f.proveSilence(victim, woken)
-	t.Attr("two-T-woken", fmt.Sprintf("%d messages handed out before it had proved itself again, %v commits refused",
-		late, page.sum(t, "kiel_consumer_commits_total", `result="fenced"`)))
+	refused := page.sum(t, "kiel_consumer_commits_total", `result="fenced"`)
+	t.Attr("two-T-woken", fmt.Sprintf("%d messages handed out before it had proved itself again, %v commits refused", late, refused))
+	if refused == 0 {
+		t.Error("no commit was refused, though there were messages to commit")
+	}
 	if victim.sessions() != 2 {
 		t.Errorf("frozen for two T: %d sessions, want 2", victim.sessions())
 	}
 	f.repeatedOnlyAfter(f.finish(), eventlog.Untrusted)
+}
+
+// keepsTrust says that nobody loses his trust by something that lasts for half a session timeout. It happens if the last proof
+// that the session is alive was as old as it may be, T/6, and what comes after it takes its time; so there are some tries.
+func (f *fleet) keepsTrust(name string, do func() (since int64)) {
+	f.t.Helper()
+	lost := 0
+	for try := 1; try <= tries; try++ {
+		at := do()
+		if lost, _ = f.distrust(at); lost == 0 {
+			f.t.Attr(name, fmt.Sprintf("trust kept, try %d", try))
+			return
+		}
+	}
+	f.t.Errorf("%s: trust was lost %d times, each of %d times", name, lost, tries)
 }
 
 // proveSilence looks at what a member did from the moment at which it woke until it owned something again: at most one
@@ -159,37 +210,37 @@ func TestNames(t *testing.T) {
 	f := newFleet(t, options{})
 	m := f.startAll(2)
 
-	at := members.Monotonic()
-	f.fault("duplicate name")
-	second := f.start("m1")
-	second.down = true
-	select {
-	case <-second.Done():
-	case <-time.After(settleLimit):
-		t.Fatal("the second process of a name lives on")
-	}
-	second.over = true
-	took := time.Duration(members.Monotonic() - at)
-	f.read()
-	others := f.since(at)
-	t.Attr("duplicate", fmt.Sprintf("gives up after %v, %v", ms(took), others))
-	if err := second.Wait(); err == nil || !strings.Contains(second.Log(), "name is taken") {
-		t.Errorf("the second process ended with %v: %s", err, second.Log())
-	}
-	if others.rebalances > 0 || m[1].countAfter(at, eventlog.Untrusted)+m[1].countAfter(at, eventlog.Revoking) > 0 {
-		t.Errorf("the first was disturbed: %v", others)
-	}
-	if took > f.opts.timeout+tick+5*time.Second {
-		t.Errorf("it took %v to give up, want %v", took, f.opts.timeout+tick)
-	}
-
-	r := f.measure("restart-with-the-same-name", func() {
-		m[1].Kill()
-		f.start("m1")
+	// The znode of a dead session stands for T and a tick, which may be a third of T at most, and a second is for the process.
+	const patience = timeout*4/3 + time.Second
+	bestOf(t, "duplicate-gives-up-after", patience, func() time.Duration {
+		at := members.Monotonic()
+		f.fault("duplicate name")
+		second := f.start("m1")
+		second.down = true
+		select {
+		case <-second.Done():
+		case <-time.After(settleLimit):
+			t.Fatal("the second process of a name lives on")
+		}
+		second.over = true
+		took := time.Duration(members.Monotonic() - at)
+		if err := second.Wait(); err == nil || !strings.Contains(second.Log(), "name is taken") {
+			t.Errorf("the second process ended with %v: %s", err, second.Log())
+		}
+		f.read()
+		if now := f.since(at); now.rebalances > 0 || len(f.stopped(at)) > 0 {
+			t.Errorf("others were disturbed: %v, stopped %d", now, f.stopped(at))
+		}
+		return took
 	})
-	if r.owned > crashBound {
-		t.Errorf("all is owned again after %v, want %v at most", r.owned, crashBound)
-	}
+
+	bestOf(t, "restart-with-the-same-name", crashBound, func() time.Duration {
+		m[1].Kill()
+		at := members.Monotonic()
+		m[1] = f.start("m1")
+		f.settle()
+		return f.since(at).owned
+	})
 	f.repeatedOnlyAfter(f.finish(), "killed")
 }
 
@@ -200,22 +251,19 @@ func TestNameWhileTheLeaderChanges(t *testing.T) {
 	zk := startEnsemble(t, servers.ZooKeeperOptions{})
 	f := newFleet(t, options{zookeeper: strings.Join(zk.Addrs(), ",")})
 	m := f.startAll(2)
-	r := f.measure("restart-and-two-leaders", func() {
-		m[1].Kill()
-		f.start("m1")
-		for range 2 {
-			wait.Pass(t, f.opts.timeout/2)
-			f.fault("restart of a server")
-			leader := zk.Leader()
-			if leader == nil {
-				t.Fatal("nobody leads")
-			}
-			leader.Stop()
-			leader.Start()
+	m[1].Kill()
+	f.start("m1")
+	for range 2 {
+		wait.Pass(t, f.opts.timeout/2)
+		f.fault("restart of a server")
+		leader := zk.Leader()
+		if leader == nil {
+			t.Fatal("nobody leads")
 		}
-	})
-	if r.owned > f.opts.timeout+crashBound {
-		t.Errorf("all is owned again after %v", r.owned)
+		leader.Stop()
+		leader.Start()
 	}
+	// The newest leader gives the old session its time again.
+	crashed(t, "owned-after-the-second", f.measure("restart-and-two-leaders", func() {}))
 	f.repeatedOnlyAfter(f.finish(), "killed")
 }

@@ -22,14 +22,6 @@ func without[T any](list []T, index int) []T {
 	return slices.Delete(slices.Clone(list), index, index+1)
 }
 
-// spread is the median and the worst of some measurements.
-func spread(ds []time.Duration) string {
-	if len(ds) == 0 {
-		return "nothing measured"
-	}
-	return fmt.Sprintf("median %v, worst %v (n=%d)", ms(median(ds)), ms(slices.Max(ds)), len(ds))
-}
-
 // list tells all of some measurements.
 func list(ds []time.Duration) string {
 	texts := make([]string, len(ds))
@@ -60,11 +52,6 @@ func bestOf(t *testing.T, name string, limit time.Duration, measure func() time.
 		ds = append(ds, measure())
 	}
 	best(t, name, limit, ds)
-}
-
-func median(ds []time.Duration) time.Duration {
-	sorted := slices.Sorted(slices.Values(ds))
-	return sorted[(len(sorted)-1)/2]
 }
 
 // memberPath is the znode of a member of a group.

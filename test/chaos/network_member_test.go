@@ -45,6 +45,7 @@ func TestSessionClosed(t *testing.T) {
 	const rounds = 3
 	f := newFleet(t, options{})
 	victim, links := f.behindLinks()
+	var took []time.Duration
 	for round := range rounds {
 		session := sessionOf(links, victim)
 		if session.ID == 0 {
@@ -65,10 +66,10 @@ func TestSessionClosed(t *testing.T) {
 		if d := time.Duration(stopped.T - at); d > timeout*2/3 {
 			t.Errorf("the member stopped %v after its session was closed", d)
 		}
-		if limit := 5 * time.Second; r.owned > limit { // half a second on a machine that has nothing else to do
-			t.Errorf("all is owned again after %v, want %v at most", r.owned, limit)
-		}
+		took = append(took, r.owned)
+		wait.Pass(t, aftermath) // a change soon after another waits for more of them
 	}
+	best(t, "owned-after", 700*time.Millisecond, took)
 	if n := victim.sessions(); n != rounds+1 {
 		t.Errorf("%d sessions, want %d", n, rounds+1)
 	}
@@ -90,14 +91,17 @@ func TestBlackHole(t *testing.T) {
 
 	before := f.tokens()
 	// For half a session timeout: the session lives on, nobody else notices.
-	at := hole(timeout / 2)
-	links.Heal()
-	wait.Pass(t, timeout/2) // whatever comes of it has come
-	f.settle()
-	t.Attr("half-T", fmt.Sprintf("trust lost %d times", f.unmoved("half of T", before, at)))
+	f.keepsTrust("half-T", func() int64 {
+		at := hole(timeout / 2)
+		links.Heal()
+		wait.Pass(t, timeout/2) // whatever comes of it has come
+		f.settle()
+		f.unmoved("half of T", before, at)
+		return at
+	})
 
 	// For nine tenths: the session may just live on, but who has it can't know.
-	at = hole(timeout * 9 / 10)
+	at := hole(timeout * 9 / 10)
 	links.Heal()
 	if f.read(); victim.countAfter(at, eventlog.Untrusted) == 0 {
 		t.Error("nine tenths of T: the member has not stopped")

@@ -21,7 +21,7 @@ func TestUselessServer(t *testing.T) {
 	const (
 		rounds  = 3
 		timeout = 9 * time.Second
-		limit   = 1200*time.Millisecond + time.Second // what is promised, and room for a busy machine
+		limit   = 1200 * time.Millisecond
 	)
 	for name, serve := range map[string]func(net.Conn){
 		"never answers": func(c net.Conn) { _, _ = io.Copy(io.Discard, c) },
@@ -55,10 +55,7 @@ func TestUselessServer(t *testing.T) {
 					t.Error("the useless server was not tried")
 				}
 			}
-			t.Attr("gap", spread(gaps))
-			if m := median(gaps); m > limit {
-				t.Errorf("no write was answered for %v, want %v at most", m, limit)
-			}
+			best(t, "gap", limit, gaps)
 			if now := incarnation(t, p.Session); now != id {
 				t.Error("trust was lost")
 			}

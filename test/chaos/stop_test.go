@@ -16,10 +16,11 @@ import (
 	"github.com/kielgo/kiel/test/wait"
 )
 
-// Limits of leaving: where nothing answers a member has 30 s (its StopTimeout), else it should be gone at once.
+// Limits of leaving: where nothing answers a member has 30 s (its StopTimeout) and its process a moment, else it should be gone
+// at once; what is given up in order to leave, such as a handshake, may take a second.
 const (
-	leaveBound = 5 * time.Second
-	stopBound  = 35 * time.Second
+	leaveBound = 2 * time.Second
+	stopBound  = 32 * time.Second
 )
 
 // leave asks a process to leave and returns how long it took; an exit code but 0 is an error.
