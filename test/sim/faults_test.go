@@ -53,7 +53,7 @@ func table() map[string]fault {
 		// The servers.
 		"kill session":      {weight: 4, do: tryMember(killSession), drill: within(1).but(outsiders)},
 		"freeze server":     {weight: 2, from: .1, to: 2, do: onServer(freeze, thaw)},
-		"freeze clock":      {weight: 2, from: .1, to: 2.5, do: onServer(freezeClock, thaw), drill: after(reconnect)},
+		"freeze clock":      {weight: 2, from: .1, to: 2.5, do: onServer(freezeClock, thawClock), drill: after(reconnect)},
 		"down":              {weight: 2, from: .1, to: 2.5, do: onServer(down, up), drill: after(reconnect)},
 		"restart":           {weight: 2, do: onServer(restart, nil), drill: unnoticed()},
 		"wipe":              {weight: 1, do: onServer(wipe, nil), drill: &drill{bound: rebuilt}},
@@ -283,7 +283,15 @@ func killSession(p *process) bool {
 	return p.w.srv.KillSession(id)
 }
 
-func freezeClock(w *world) { w.srv.FreezeClock() }
+func freezeClock(w *world) {
+	w.pauses = append(w.pauses, pause{from: time.Now()})
+	w.srv.FreezeClock()
+}
+
+func thawClock(w *world) {
+	w.pauses[len(w.pauses)-1].to = time.Now()
+	w.srv.Thaw()
+}
 
 func down(w *world) { w.srv.Down() }
 

@@ -68,6 +68,7 @@ type world struct {
 	hook    *hook
 	res     *result
 	phase   int
+	pauses  []pause // of the servers' clock
 	due     []int64 // ends of the logs when it was last to be well: what is before them must have been processed
 
 	started int
@@ -237,6 +238,34 @@ type life struct {
 	began, end time.Time // zero end: it lives
 }
 
+// pause is when the clock of the servers stood: their machines were stopped.
+type pause struct{ from, to time.Time }
+
+// unexpired says whether this process ended while the session of one before it, that has gone, could not have expired
+// yet by the clock of the servers, because that stood.
+func (w *world) unexpired(p *process) bool {
+	for _, other := range w.lives {
+		if other.id == p.id || other.name != p.name || other.end.IsZero() {
+			continue
+		}
+		passed, stood := p.life.end.Sub(other.end), time.Duration(0)
+		for _, s := range w.pauses {
+			to := s.to
+			if to.IsZero() || to.After(p.life.end) {
+				to = p.life.end
+			}
+			if s.from.Before(other.end) {
+				s.from = other.end
+			}
+			stood += max(0, to.Sub(s.from))
+		}
+		if stood > 0 && passed-stood <= w.plan.Timeout+w.plan.Tick {
+			return true
+		}
+	}
+	return false
+}
+
 // undo is the end of a fault.
 type undo struct {
 	at   time.Time
@@ -366,7 +395,11 @@ func (w *world) ended(p *process) {
 	case p.isDead():
 	case errors.Is(p.err, allocator.ErrNameTaken):
 		w.cov.hit("duplicate name refused")
-		if !w.rivalled(p) {
+		switch {
+		case w.rivalled(p):
+		case w.unexpired(p):
+			w.cov.hit("duplicate name while the servers' clock stood")
+		default:
 			w.mon.Violate("L2", "%s ended though the plan has no other process of its name: %v", p.id, p.err)
 		}
 	case p.err != nil && !p.isLeaving():
