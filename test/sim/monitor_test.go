@@ -315,6 +315,7 @@ func (m *monitor) claimed(p *process, part *partState, e ownership.Event) {
 	if !m.lostData[e.Session] && (again || e.Token > part.token) {
 		part.token, part.holder, part.session = e.Token, p, e.Session
 	}
+	t.least = part.acked
 	part.terms[p] = t
 	m.rivals(t, "claimed")
 }
