@@ -156,12 +156,19 @@ func onLink(deed func(p *process, s step)) func(*world, step) (func(), bool) {
 			return nil, false
 		}
 		deed(p, s)
+		began := time.Now()
 		return func() {
 			free()
-			if !p.isDead() {
-				p.client.Heal()
-			}
+			p.heal(began)
 		}, true
+	}
+}
+
+// heal ends trouble on a process's connections that began then. Those of one that was killed stay as they are.
+func (p *process) heal(began time.Time) {
+	if !p.isDead() {
+		p.client.Heal()
+		p.w.delivers(began, func(l *life) bool { return l == p.life })
 	}
 }
 
@@ -173,9 +180,11 @@ func onNetwork(deed func(w *world, s step)) func(*world, step) (func(), bool) {
 			return nil, false
 		}
 		deed(w, s)
+		began := time.Now()
 		return func() {
 			free()
 			w.nw.Heal()
+			w.delivers(began, func(*life) bool { return true })
 		}, true
 	}
 }
@@ -457,11 +466,10 @@ func freezeMember(w *world, s step) (func(), bool) {
 		return nil, false
 	}
 	p.stop(s.N%2 == 0)
+	began := time.Now()
 	return func() {
 		free()
-		if !p.isDead() {
-			p.client.Heal()
-		}
+		p.heal(began)
 		p.resume()
 	}, true
 }

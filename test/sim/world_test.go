@@ -236,30 +236,44 @@ type life struct {
 	id, name   string
 	double     bool
 	began, end time.Time // zero end: it lives
+	heard      time.Time // when the servers got what a black hole had held back until after the end
 }
 
 // pause is when the clock of the servers stood: their machines were stopped.
 type pause struct{ from, to time.Time }
 
+// delivers notes that the servers get now what processes sent that have ended since.
+func (w *world) delivers(since time.Time, which func(l *life) bool) {
+	for _, l := range w.lives {
+		if !l.end.IsZero() && !l.end.Before(since) && which(l) {
+			l.heard = time.Now()
+		}
+	}
+}
+
 // unexpired says whether this process ended while the session of one before it, that has gone, could not have expired
-// yet by the clock of the servers, because that stood.
+// yet by the clock of the servers: because that stood, or because what the other had sent came late.
 func (w *world) unexpired(p *process) bool {
 	for _, other := range w.lives {
 		if other.id == p.id || other.name != p.name || other.end.IsZero() {
 			continue
 		}
-		passed, stood := p.life.end.Sub(other.end), time.Duration(0)
+		end := other.end
+		if other.heard.After(end) {
+			end = other.heard
+		}
+		passed, stood := p.life.end.Sub(end), time.Duration(0)
 		for _, s := range w.pauses {
 			to := s.to
 			if to.IsZero() || to.After(p.life.end) {
 				to = p.life.end
 			}
-			if s.from.Before(other.end) {
-				s.from = other.end
+			if s.from.Before(end) {
+				s.from = end
 			}
 			stood += max(0, to.Sub(s.from))
 		}
-		if stood > 0 && passed-stood <= w.plan.Timeout+w.plan.Tick {
+		if (stood > 0 || end != other.end) && passed-stood <= w.plan.Timeout+w.plan.Tick {
 			return true
 		}
 	}
@@ -398,7 +412,7 @@ func (w *world) ended(p *process) {
 		switch {
 		case w.rivalled(p):
 		case w.unexpired(p):
-			w.cov.hit("duplicate name while the servers' clock stood")
+			w.cov.hit("duplicate name of a session that the servers kept for longer")
 		default:
 			w.mon.Violate("L2", "%s ended though the plan has no other process of its name: %v", p.id, p.err)
 		}
