@@ -20,8 +20,9 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// deafDialer makes connections that lose what comes, from some moment on. Young ones end instead, and there are no new ones:
-// while sarama opens a connection it holds a mutex, and virtual time stands still for who waits for that.
+// deafDialer makes connections that lose what comes, from some moment on. Those that carry no fetches end instead, and there
+// are no new ones: sarama holds a mutex while it opens a connection, and while it waits for an answer, and virtual time stands
+// still for who waits for that. Nobody does on those that carry fetches.
 type deafDialer struct {
 	dialer
 	deaf *atomic.Bool
@@ -32,24 +33,35 @@ func (d deafDialer) Dial(network, address string) (net.Conn, error) {
 		return nil, errDeaf
 	}
 	c, err := d.dialer.Dial(network, address)
-	return deafConn{c, d.deaf, time.Now()}, err
+	return &deafConn{Conn: c, deaf: d.deaf}, err
 }
 
 var errDeaf = errors.New("deaf")
 
 type deafConn struct {
 	net.Conn
-	deaf *atomic.Bool
-	made time.Time
+	deaf    *atomic.Bool
+	fetches atomic.Bool
 }
 
-func (c deafConn) Read(b []byte) (int, error) {
+func (c *deafConn) Write(b []byte) (int, error) {
+	const fetch = 1 // the key of the request, after its length
+	if len(b) >= 6 && b[4] == 0 && b[5] == fetch {
+		c.fetches.Store(true)
+	}
+	if c.deaf.Load() && !c.fetches.Load() {
+		return 0, errDeaf
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *deafConn) Read(b []byte) (int, error) {
 	for {
 		n, err := c.Conn.Read(b)
 		if err != nil || !c.deaf.Load() {
 			return n, err
 		}
-		if time.Since(c.made) < time.Second {
+		if !c.fetches.Load() {
 			return 0, errDeaf
 		}
 	}
