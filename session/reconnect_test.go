@@ -43,7 +43,7 @@ func TestReconnectIsQuick(t *testing.T) {
 				w.srv.RefuseHandshakes(true)
 				w.srv.CutAll()
 				var end time.Time
-				time.AfterFunc(outage, func() { w.srv.RefuseHandshakes(false); end = time.Now() })
+				time.AfterFunc(outage, func() { end = time.Now(); w.srv.RefuseHandshakes(false) })
 				if _, _, err := inc.Get(t.Context(), "/"); err != nil {
 					t.Fatal(err)
 				}
