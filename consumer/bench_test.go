@@ -16,7 +16,7 @@ func BenchmarkPump(b *testing.B) {
 	p := &pump{
 		claim:     &claim{holder: h, out: make(chan *sarama.ConsumerMessage), gate: &gate{stream: s}},
 		limit:     1 << 20,
-		handedOut: func(*sarama.ConsumerMessage) {},
+		handedOut: func(*sarama.ConsumerMessage) *callback { return nil },
 		messages:  prometheus.NewCounter(prometheus.CounterOpts{Name: "m_total", Help: "M."}),
 		bytes:     prometheus.NewCounter(prometheus.CounterOpts{Name: "b_total", Help: "B."}),
 	}

@@ -7,15 +7,59 @@ import (
 	"time"
 )
 
-// calls runs what blocks and knows no context: a caller stops waiting when its
-// context ends, the call goes on and is waited for by wait.
-type calls struct{ wg sync.WaitGroup }
+// calls counts goroutines. Unlike a WaitGroup it may be waited for without end or
+// for a while, and more may be started all the time.
+type calls struct {
+	mu   sync.Mutex
+	n    int
+	none chan struct{} // closed when none is left; nil while nobody waits
+}
 
-// wait returns when no call is under way.
-func (c *calls) wait() { c.wg.Wait() }
+// start runs f on a goroutine that is counted.
+func (c *calls) start(f func()) {
+	c.begin()
+	go func() {
+		defer c.left()
+		f()
+	}()
+}
 
-// run runs f and returns what it returns, or ctx's cause when ctx ends first.
-// What f returns without error after that goes to late.
+func (c *calls) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+}
+
+func (c *calls) left() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n--; c.n == 0 && c.none != nil {
+		close(c.none)
+		c.none = nil
+	}
+}
+
+// ended returns a channel that is closed when none is left.
+func (c *calls) ended() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.n == 0:
+		none := make(chan struct{})
+		close(none)
+		return none
+	case c.none == nil:
+		c.none = make(chan struct{})
+	}
+	return c.none
+}
+
+// wait returns when none is left.
+func (c *calls) wait() { <-c.ended() }
+
+// run runs what blocks and knows no context. It returns what f returns, or ctx's
+// cause when ctx ends first: then the call goes on, counted by c, and what f
+// returns without error goes to late.
 func run[T any](ctx context.Context, c *calls, f func() (T, error), late func(T)) (T, error) {
 	type result struct {
 		value T
@@ -27,7 +71,7 @@ func run[T any](ctx context.Context, c *calls, f func() (T, error), late func(T)
 	}
 	done := make(chan result)
 	gone := make(chan struct{})
-	c.wg.Go(func() {
+	c.start(func() {
 		v, err := f()
 		select {
 		case done <- result{v, err}:
@@ -44,6 +88,35 @@ func run[T any](ctx context.Context, c *calls, f func() (T, error), late func(T)
 		close(gone)
 		return none, fmt.Errorf("consumer: %w", context.Cause(ctx))
 	}
+}
+
+// await waits for done, until ctx ends at most, and says whether it came. A nil
+// done has come.
+func await(ctx context.Context, done <-chan struct{}) bool {
+	if done == nil {
+		return true
+	}
+	select {
+	case <-done:
+		return true
+	default:
+	}
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// overdue returns a context that ends d after ctx does; the caller calls stop.
+func overdue(ctx context.Context, d time.Duration) (late context.Context, stop context.CancelFunc) {
+	late, stop = context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		defer stop()
+		_ = sleep(late, d)
+	})
+	return late, stop
 }
 
 // sleep waits for d or ctx's end, whose cause it returns.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -38,7 +37,8 @@ type consumption struct {
 	log      *slog.Logger
 	ready    chan struct{} // closed after Setup
 	watchers watchers
-	pumping  *sync.WaitGroup // of pumps and error readers
+	pumping  calls // pumps and error readers
+	users    *callbacks
 
 	from         From
 	resetInvalid bool
@@ -47,11 +47,19 @@ type consumption struct {
 	observer     func(Event)
 }
 
-// observe tells the user's observer.
-func (c *consumption) observe(e Event) {
-	if err := c.guard("Observer", func() error { c.tell(e); return nil }); err != nil {
-		c.group.report(err)
+// observe has the user's observer told, and then calls then. It waits for nothing.
+func (c *consumption) observe(e Event, then func()) *callback {
+	if c.observer == nil {
+		return nil
 	}
+	return c.users.call(callObserver, func() error { c.tell(e); return nil }, func(err error) {
+		if err != nil {
+			c.group.report(err)
+		}
+		if then != nil {
+			then()
+		}
+	})
 }
 
 func (c *consumption) tell(e Event) {
@@ -70,17 +78,6 @@ func (c *consumption) tell(e Event) {
 	c.observer(e)
 }
 
-// guard calls what the user gave, and returns its panic as an error: it ends the call, not the process.
-func (c *consumption) guard(name string, f func() error) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			c.log.Error("callback panicked", "callback", name, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-			err = fmt.Errorf("%w: %s: %v", ownership.ErrCallback, name, r)
-		}
-	}()
-	return f()
-}
-
 // report hands an error of a partition to the user, in sarama's shape.
 func (c *consumption) report(err error, p allocfn.Partition) {
 	if _, ok := errors.AsType[*sarama.ConsumerError](err); !ok {
@@ -89,18 +86,26 @@ func (c *consumption) report(err error, p allocfn.Partition) {
 	c.group.report(err)
 }
 
+// closingGrace is how long connections that were aborted get to close when the time to leave is over.
+const closingGrace = 50 * time.Millisecond
+
 // consume joins, consumes and leaves; see Group.Consume.
-func (g *Group) consume(ctx context.Context, topics []string, handler sarama.ConsumerGroupHandler) error {
-	var pumping sync.WaitGroup
-	defer pumping.Wait()                                        // not of handlers, one of which may be stuck
+func (g *Group) consume(ctx context.Context, topics []string, handler sarama.ConsumerGroupHandler) (err error) {
+	ctx, leave := context.WithCancelCause(ctx)
+	late, inTime := overdue(ctx, g.settings.StopTimeout)
+	defer inTime()
+	defer leave(nil)
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // for what is to be done after ctx has ended
 	defer end()
 	k, err := newKafka(life, g.brokers, g.name, g.settings.config, g.zk.Timeout())
 	if err != nil {
 		return err
 	}
-	defer k.end()
-	defer end() // before k.end: nothing is connected again
+	defer func() {
+		leave(nil)
+		end() // before k.end: nothing is connected again
+		err = errors.Join(err, k.endUntil(late))
+	}()
 
 	cat := newCatalog(topics, k.describe, &k.do)
 	if err := cat.refresh(ctx, 0); err != nil {
@@ -110,8 +115,7 @@ func (g *Group) consume(ctx context.Context, topics []string, handler sarama.Con
 		return err
 	}
 	var a *allocator.PartitionAllocator
-	c := g.newConsumption(ctx, topics, handler, k, cat)
-	c.pumping = &pumping
+	c := g.newConsumption(ctx, leave, topics, handler, k, cat)
 	a, err = allocator.New(g.zk, g.name, g.settings.Name, allocator.Options{
 		Seed:        cat.partitions(),
 		Func:        g.settings.Func,
@@ -145,16 +149,21 @@ func (g *Group) consume(ctx context.Context, topics []string, handler sarama.Con
 		return fmt.Errorf("consumer: %w", err)
 	}
 
-	var background sync.WaitGroup
+	var background sync.WaitGroup // nothing of the user's runs in it
 	background.Go(func() { c.ledger.run(life) })
 	background.Go(func() { c.lookups.run(life) })
 	background.Go(func() { g.watchTrust(life, k) })
-	defer background.Wait()
-	defer end()
-	return c.run(ctx, a, owner, &background)
+	defer func() {
+		end()
+		background.Wait()
+		err = errors.Join(err, c.users.end(late))
+	}()
+	return c.run(ctx, late, a, owner, &background)
 }
 
-func (g *Group) newConsumption(ctx context.Context, topics []string, handler sarama.ConsumerGroupHandler, k *kafka, cat *catalog) *consumption {
+func (g *Group) newConsumption(
+	ctx context.Context, leave context.CancelCauseFunc, topics []string, handler sarama.ConsumerGroupHandler, k *kafka, cat *catalog,
+) *consumption {
 	c := &consumption{
 		group:        g,
 		topics:       topics,
@@ -172,6 +181,7 @@ func (g *Group) newConsumption(ctx context.Context, topics []string, handler sar
 		queueLimit:   int(g.settings.config.Consumer.Fetch.Default),
 		interceptors: g.settings.config.Consumer.Interceptors,
 		observer:     g.settings.Observer,
+		users:        newCallbacks(callbackLimit(g.settings.RebalanceTimeout), g.settings.log, g.report, leave),
 	}
 	c.ledger = newLedger(ledgerOptions{
 		store:    k.offsets,
@@ -188,8 +198,11 @@ func (g *Group) newConsumption(ctx context.Context, topics []string, handler sar
 	return c
 }
 
-// run is the session: Setup, partitions, Cleanup.
-func (c *consumption) run(ctx context.Context, a *allocator.PartitionAllocator, owner *ownership.Owner, background *sync.WaitGroup) error {
+// run is the session: Setup, partitions, Cleanup. Of the user's it waits for
+// nothing when late has ended.
+func (c *consumption) run(
+	ctx, late context.Context, a *allocator.PartitionAllocator, owner *ownership.Owner, background *sync.WaitGroup,
+) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	c.session.ctx = ctx
@@ -203,7 +216,7 @@ func (c *consumption) run(ctx context.Context, a *allocator.PartitionAllocator, 
 	})
 	background.Go(func() { c.watchTopics(ctx, a) })
 
-	setup := c.setup(ctx, a)
+	setup := c.setup(ctx, late, a)
 	if setup != nil {
 		stop()
 	}
@@ -212,14 +225,15 @@ func (c *consumption) run(ctx context.Context, a *allocator.PartitionAllocator, 
 		return fmt.Errorf("consumer: %w", err) // Cleanup is not for while a ConsumeClaim runs
 	}
 	c.hangUp() // what is being fetched is of no use; where Kafka is silent it would be waited for
-	c.pumping.Wait()
+	await(late, c.pumping.ended())
 	if err != nil {
 		err = fmt.Errorf("consumer: %w", err)
 	}
-	if errors.Is(setup, errNotJoined) {
-		return err // Setup was not called
+	if errors.Is(setup, errNotJoined) || errors.Is(setup, errLeftBehind) {
+		return err // Setup was not called, or runs
 	}
-	if cleanup := c.guard("Cleanup", func() error { return c.handler.Cleanup(c.session) }); cleanup != nil {
+	switch cleanup := c.users.try(late, callCleanup, func() error { return c.handler.Cleanup(c.session) }); {
+	case cleanup != nil && !errors.Is(cleanup, errLeftBehind):
 		c.group.report(cleanup)
 		err = errors.Join(err, cleanup)
 	}
@@ -231,14 +245,14 @@ var errNotJoined = errors.New("consumer: not joined")
 
 // setup waits until this member has joined, calls Setup and lets the partitions
 // be opened.
-func (c *consumption) setup(ctx context.Context, a *allocator.PartitionAllocator) error {
+func (c *consumption) setup(ctx, late context.Context, a *allocator.PartitionAllocator) error {
 	if err := a.Ready(ctx); err != nil {
 		return errNotJoined // Run says why
 	}
 	if s := a.Snapshot(); s != nil {
 		c.session.expect(slices.DeleteFunc(s.Mine(), func(p allocfn.Partition) bool { return c.accept(p) != nil }))
 	}
-	if err := c.guard("Setup", func() error { return c.handler.Setup(c.session) }); err != nil {
+	if err := c.users.try(late, callSetup, func() error { return c.handler.Setup(c.session) }); err != nil {
 		return err
 	}
 	c.session.expect(nil)

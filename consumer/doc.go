@@ -74,6 +74,8 @@
 //	ends, all claims close                      ErrHandler, and opened again after a pause
 //	ConsumeClaim, Setup or Cleanup panics:      an error like any other
 //	the process ends
+//	Setup or Cleanup does not return: Close     they return ownership.ErrStuck
+//	and Consume do not
 //	a handler overstays Rebalance.Timeout:      that partition is lost to it (ownership.ErrStuck);
 //	the member leaves the group                 the others go on
 //	eager by default, Consume returns at        incremental, as cooperative-sticky; Consume
@@ -103,11 +105,12 @@
 // # Concurrency
 //
 // All methods of Group, its sessions and claims may be called from any goroutine;
-// Close not from the handler. ConsumeClaim runs on a goroutine per partition,
-// Setup and Cleanup while none runs. The Observer is called by the goroutine to
-// which a thing happens, so by several at the same time; the events of one
-// partition are in order. Nothing is called after Consume has returned, but for a
-// handler that is stuck.
+// Close not from the handler or the Observer. Each call of what the user gave has
+// a goroutine of its own: a panic, or runtime.Goexit, ends that call and is
+// reported. ConsumeClaim runs for partitions at the same time, Setup and Cleanup
+// while none runs. The Observer is called for partitions at the same time; the
+// events of one are in order. What does not return is reported, and in the end left
+// behind (see [Group.Consume]); nothing is called after Consume has returned.
 //
 // Fetches have connections of their own: on one that carries a long poll,
 // a commit would wait for the poll. Consume leaves no goroutine, but for two of

@@ -1,6 +1,9 @@
 package consumer
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 var (
 	// ErrBusy is returned by [Group.Consume] while another Consume of the same
@@ -35,6 +38,8 @@ var (
 	// errWithdrawn is why a request was not sent of which a part may not be
 	// committed any more; the rest is sent again.
 	errWithdrawn = errors.New("consumer: not sent, a claim in the request has ended")
+	// errLate is why a partition is given up without its last commit.
+	errLate = fmt.Errorf("consumer: not settled within %v", settleTimeout)
 	// errEnded answers what comes after Consume has ended.
 	errEnded = errors.New("consumer: consuming has ended")
 )

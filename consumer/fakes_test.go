@@ -308,7 +308,7 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 		store: &fakeStore{log: log},
 		fetch: &fakeFetcher{last: 1 << 40, streams: make(chan *fakeStream, 16), log: log},
 	}
-	var pumping, running sync.WaitGroup
+	var running sync.WaitGroup
 	cat := newCatalog([]string{"t"}, func([]string) (map[string]topicInfo, error) {
 		r.idsMu.Lock()
 		defer r.idsMu.Unlock()
@@ -320,9 +320,10 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 	}, &calls{})
 	c := &consumption{
 		group: g, topics: []string{"t"}, handler: h, fetcher: r.fetch, catalog: cat, edge: r.fetch.edge,
-		metrics: m, pauses: &g.pauses, log: slog.New(slog.DiscardHandler), ready: make(chan struct{}), pumping: &pumping,
+		metrics: m, pauses: &g.pauses, log: slog.New(slog.DiscardHandler), ready: make(chan struct{}),
 		from: set.From, resetInvalid: set.config.Consumer.Group.ResetInvalidOffsets,
 		queueLimit: int(set.config.Consumer.Fetch.Default), interceptors: set.config.Consumer.Interceptors,
+		users: newCallbacks(callbackLimit(set.RebalanceTimeout), slog.New(slog.DiscardHandler), g.report, func(error) {}),
 		observer: func(e Event) {
 			r.evMu.Lock()
 			defer r.evMu.Unlock()
@@ -346,7 +347,7 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
-		pumping.Wait()
+		c.pumping.wait()
 		r.fetch.end()
 	})
 	return r

@@ -127,7 +127,7 @@ func (f *kafkaFetcher) close(p allocfn.Partition, s stream) {
 	f.closing[p] = closed
 	f.mu.Unlock()
 	s.AsyncClose()
-	f.do.wg.Go(func() {
+	f.do.start(func() {
 		defer close(closed)
 		for range s.Messages() {
 		}

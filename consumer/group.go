@@ -60,8 +60,10 @@ func (g *Group) Name() string { return g.settings.Name }
 // consumes those that are this member's, until ctx ends or Close is called; then
 // it leaves and returns nil. It blocks all the while, after ctx's end for
 // StopTimeout at most. It returns an error when the group can't be joined, when
-// membership is lost for good, and what Setup or Cleanup return; a handler that
-// does not return is ownership.ErrStuck. A later call joins again, so it may be
+// membership is lost for good, and what Setup or Cleanup return. What the user gave
+// and has not returned by then, a ConsumeClaim, Setup, Cleanup or Observer, is left
+// behind, and the error is an ownership.ErrStuck; so it is when an Observer that
+// does not return made the member leave. A later call joins again, so it may be
 // called in a loop as sarama's. Without a Kafka broker it returns sarama's error
 // (sarama.ErrOutOfBrokers) at once, for a topic that does not exist one that is
 // sarama.ErrUnknownTopicOrPartition; without ZooKeeper it waits, and the log of
@@ -117,8 +119,10 @@ func (g *Group) begin(ctx context.Context) (context.Context, func(), error) {
 	}, nil
 }
 
-// Close makes Consume leave, waits until it has returned, and closes Errors. It
-// may be called more than once and from anywhere but the handler. It returns nil.
+// Close makes Consume leave, waits until it has returned, StopTimeout at most, and
+// closes Errors. It may be called more than once and from anywhere but the handler
+// and the Observer: there it waits for itself, until that counts as stuck. It
+// returns nil.
 func (g *Group) Close() error {
 	g.mu.Lock()
 	g.closed = true

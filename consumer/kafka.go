@@ -9,6 +9,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/ownership"
 )
 
 // kafka is the Kafka side of one Consume call: two clients, so two sets of
@@ -57,6 +58,19 @@ func (k *kafka) end() {
 	k.fetcher.end()
 	k.do.wait()
 	_ = k.client.Close()
+}
+
+// endUntil is end, but leaves behind what is left closingGrace after the end of
+// late: the user's dialer may be what does not return.
+func (k *kafka) endUntil(late context.Context) error {
+	late, stop := overdue(late, closingGrace)
+	defer stop()
+	var closing calls
+	closing.start(k.end)
+	if !await(late, closing.ended()) {
+		return fmt.Errorf("consumer: %w: the connections to Kafka did not close in time", ownership.ErrStuck)
+	}
+	return nil
 }
 
 // edge returns the offset of the first message of p, or the one after the last.

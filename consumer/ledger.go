@@ -48,7 +48,17 @@ type book struct {
 	comText   string
 	repeats   []time.Time // when to commit again, the next one first
 	every     time.Duration
-	sending   chan struct{} // closed when the request that carries it is answered; nil when there is none
+	last      *posting // the newest; nil before the first
+}
+
+// posting is a book's offset in a request.
+type posting struct {
+	book     *book
+	offset   int64
+	text     string
+	before   <-chan struct{} // told of the posting before; nil for none
+	answered chan struct{}   // closed when the request is answered
+	told     chan struct{}   // closed when the observer was told of this and all before
 }
 
 // mark raises the position, as sarama's MarkOffset does.
@@ -82,18 +92,19 @@ func (b *book) close() {
 	b.closed = true
 }
 
-// send notes that a request carries the book's offset, until answered is called.
-func (b *book) send() (answered func()) {
-	done := make(chan struct{})
+// post makes what a request is to store: the marked position, or the committed one.
+func (b *book) post(marked bool) *posting {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.sending = done
-	return func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.sending = nil
-		close(done)
+	p := &posting{book: b, offset: b.committed, text: b.comText, answered: make(chan struct{}), told: make(chan struct{})}
+	if marked {
+		p.offset, p.text = b.next, b.text
 	}
+	if b.last != nil {
+		p.before = b.last.told
+	}
+	b.last = p
+	return p
 }
 
 // allowed says whether the book's offset may be stored at this moment.
@@ -121,28 +132,33 @@ func (b *book) isDirty() bool {
 	return b.dirty
 }
 
+// isTold says whether the observer knows all that was stored.
+func (b *book) isTold() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.last == nil {
+		return true
+	}
+	select {
+	case <-b.last.told:
+		return true
+	default:
+		return false
+	}
+}
+
 func (b *book) isDue(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.repeats) > 0 && !now.Before(b.repeats[0])
 }
 
-// position returns what to store: the marked position, or the committed one.
-func (b *book) position(marked bool) (offset int64, text string) {
+// stored notes that a posting was committed.
+func (b *book) stored(p *posting, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if marked {
-		return b.next, b.text
-	}
-	return b.committed, b.comText
-}
-
-// stored notes that an offset was committed.
-func (b *book) stored(offset int64, text string, now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.committed, b.comText = offset, text
-	if b.next == offset && b.text == text {
+	b.committed, b.comText = p.offset, p.text
+	if b.next == p.offset && b.text == p.text {
 		b.dirty = false
 	}
 	for len(b.repeats) > 0 && !now.Before(b.repeats[0]) {
@@ -169,9 +185,9 @@ type ledgerOptions struct {
 	store    offsetStore
 	auto     bool
 	interval time.Duration
-	timeout  time.Duration                  // the session timeout; the first repeat comes after it
-	current  func(topic string) sarama.Uuid // the topic's id as known now
-	observe  func(Event)
+	timeout  time.Duration                        // the session timeout; the first repeat comes after it
+	current  func(topic string) sarama.Uuid       // the topic's id as known now
+	observe  func(e Event, then func()) *callback // has the observer told, nil when there is none
 	report   func(error, allocfn.Partition)
 	metrics  *metrics
 }
@@ -180,7 +196,12 @@ type ledgerOptions struct {
 // book is nil.
 type commitRequest struct {
 	book   *book
-	answer chan error // of 1
+	answer chan commitAnswer // of 1
+}
+
+type commitAnswer struct {
+	err  error
+	told <-chan struct{} // closed when the observer was told; nil when book is
 }
 
 func newLedger(opts ledgerOptions) *ledger {
@@ -223,19 +244,25 @@ func (l *ledger) close(ctx context.Context, b *book) {
 	l.mu.Unlock()
 
 	b.mu.Lock()
-	answered := b.sending
+	p := b.last
 	b.mu.Unlock()
-	if answered == nil {
+	if p == nil {
 		return
 	}
-	limit := time.NewTimer(settleTimeout)
-	defer limit.Stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, errLate)
+	defer cancel()
+	_ = l.wait(ctx, p.answered) && l.wait(ctx, p.told)
+}
+
+// wait waits for c, until ctx ends or the ledger does, and says whether it came.
+func (l *ledger) wait(ctx context.Context, c <-chan struct{}) bool {
 	select {
-	case <-answered:
+	case <-c:
+		return true
 	case <-ctx.Done():
 	case <-l.done:
-	case <-limit.C:
 	}
+	return false
 }
 
 // find returns the book of an open partition, or nil.
@@ -246,10 +273,10 @@ func (l *ledger) find(topic string, partition int32) *book {
 }
 
 // commit stores the position of b, or of all marked books when b is nil, and
-// returns when it is stored or refused, when ctx ends, or the ledger does.
-// Errors but those of ctx are reported.
+// returns when it is stored or refused, when ctx ends, or the ledger does. When b
+// is stored it waits for the observer too. Errors but those of ctx are reported.
 func (l *ledger) commit(ctx context.Context, b *book) error {
-	q := commitRequest{book: b, answer: make(chan error, 1)}
+	q := commitRequest{book: b, answer: make(chan commitAnswer, 1)}
 	select {
 	case l.requests <- q:
 	case <-ctx.Done():
@@ -258,8 +285,11 @@ func (l *ledger) commit(ctx context.Context, b *book) error {
 		return errEnded
 	}
 	select {
-	case err := <-q.answer:
-		return err
+	case a := <-q.answer:
+		if a.told != nil {
+			l.wait(ctx, a.told)
+		}
+		return a.err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-l.done:
@@ -275,7 +305,7 @@ func (l *ledger) settle(ctx context.Context, b *book) error {
 	if !l.auto || !b.isDirty() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, fmt.Errorf("not committed within %v", settleTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, errLate)
 	defer cancel()
 	wait := newBackoff(storeBackoff, maxStoreBackoff)
 	for {
@@ -310,13 +340,9 @@ func (l *ledger) run(ctx context.Context) {
 			l.flush(ctx, l.waiting(time.Now()))
 		case first := <-l.requests:
 			requests := l.gather(first)
-			errs := l.flush(ctx, l.wanted(requests))
+			answers := l.flush(ctx, l.wanted(requests))
 			for _, q := range requests {
-				if q.book == nil {
-					q.answer <- nil // each error was reported
-				} else {
-					q.answer <- errs[q.book]
-				}
+				q.answer <- answers[q.book] // for all books none: each error was reported
 			}
 		}
 	}
@@ -352,11 +378,12 @@ func (l *ledger) wanted(requests []commitRequest) map[*book]bool {
 	return books
 }
 
-// waiting returns the books that are to be committed without anybody asking.
+// waiting returns the books that are to be committed without anybody asking. One
+// whose last commit the observer was not told of yet is not among them.
 func (l *ledger) waiting(now time.Time) map[*book]bool {
 	books := map[*book]bool{}
 	for _, b := range l.all() {
-		if l.auto && b.isDirty() || b.isDue(now) {
+		if (l.auto && b.isDirty() || b.isDue(now)) && b.isTold() {
 			books[b] = l.auto
 		}
 	}
@@ -373,49 +400,77 @@ func (l *ledger) all() []*book {
 	return books
 }
 
-// flush commits books in one request and reports what was refused.
-func (l *ledger) flush(ctx context.Context, books map[*book]bool) map[*book]error {
+// flush commits books in one request and reports what was refused. It does not
+// wait for the observer: one that hangs on a partition holds up that one alone.
+func (l *ledger) flush(ctx context.Context, books map[*book]bool) map[*book]commitAnswer {
 	if len(books) == 0 {
 		return nil
 	}
-	type posting struct {
-		offset int64
-		text   string
-	}
-	postings := make(map[*book]posting, len(books))
+	postings := make([]*posting, 0, len(books))
 	entries := make([]entry, 0, len(books))
 	for b, marked := range books {
-		defer b.send()()
-		offset, text := b.position(marked)
-		postings[b] = posting{offset, text}
+		p := b.post(marked)
+		postings = append(postings, p)
 		entries = append(entries, entry{
 			partition: b.partition,
-			offset:    offset,
-			metadata:  note{topic: b.topic, token: b.claim.Token(), text: text}.String(),
+			offset:    p.offset,
+			metadata:  note{topic: b.topic, token: b.claim.Token(), text: p.text}.String(),
 			allowed:   b.allowed,
 		})
 	}
 	start := time.Now()
 	results := l.store.commit(ctx, entries)
 	now := time.Now()
-	errs := make(map[*book]error, len(books))
-	for b := range books {
+	answers := make(map[*book]commitAnswer, len(books))
+	for _, p := range postings {
+		b := p.book
 		err := results[b.partition]
-		errs[b] = err
+		answers[b] = commitAnswer{err: err, told: p.told}
 		l.metrics.committed(err, now.Sub(start))
+		close(p.answered)
 		if err == nil {
-			p := postings[b]
-			// Before settle can find nothing left to commit: the claim is released then.
-			l.observe(Event{
-				Kind: Committed, Topic: b.partition.Topic, Partition: b.partition.ID,
-				Token: b.claim.Token(), Version: b.claim.Version(), Offset: p.offset, Since: start,
-			})
-			b.stored(p.offset, p.text, now)
+			b.stored(p, now)
+			l.tell(p, start)
 			continue
 		}
+		l.tell(p, time.Time{})
 		if ctx.Err() == nil && !fenced(err) { // the end of the claim is told elsewhere
 			l.report(err, b.partition)
 		}
 	}
-	return errs
+	return answers
+}
+
+// tell has the observer told of a posting that was stored, sent at the time given;
+// of one that was not, with no time, nothing is told. Of each book in order.
+func (l *ledger) tell(p *posting, sent time.Time) {
+	b := p.book
+	tell := func() {
+		if sent.IsZero() {
+			close(p.told)
+			return
+		}
+		e := Event{
+			Kind: Committed, Topic: b.partition.Topic, Partition: b.partition.ID,
+			Token: b.claim.Token(), Version: b.claim.Version(), Offset: p.offset, Since: sent,
+		}
+		if l.observe(e, func() { close(p.told) }) == nil {
+			close(p.told)
+		}
+	}
+	if p.before != nil {
+		select {
+		case <-p.before:
+		default:
+			go func() { // ends with the call before, or the ledger
+				select {
+				case <-p.before:
+					tell()
+				case <-l.done:
+				}
+			}()
+			return
+		}
+	}
+	tell()
 }

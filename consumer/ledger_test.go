@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,7 +35,7 @@ func ledgerOn(t *testing.T, store offsetStore, auto bool) (*ledger, func()) {
 	}
 	l := newLedger(ledgerOptions{
 		store: store, auto: auto, interval: time.Second, timeout: sessionTimeout, current: unknownID,
-		observe: func(Event) {}, report: func(error, allocfn.Partition) {}, metrics: m,
+		observe: func(Event, func()) *callback { return nil }, report: func(error, allocfn.Partition) {}, metrics: m,
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	go l.run(ctx)
@@ -107,7 +108,7 @@ func TestCommittedTellsWhenItWasSent(t *testing.T) {
 		l, stop := ledgerOn(t, store, true)
 		defer stop()
 		var got []Event
-		l.observe = func(e Event) { got = append(got, e) }
+		l.observe = func(e Event, _ func()) *callback { got = append(got, e); return nil }
 		b := l.open(tp("t", 0), newHolder(t, tp("t", 0)), sarama.Uuid{}, 0, "")
 		time.AfterFunc(3*time.Second, func() { close(store.hold) })
 		sent := time.Now()
@@ -158,15 +159,18 @@ func TestCommittedIsToldBeforeTheLastCommitIsSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, stop := ledgerOn(t, &fakeStore{}, true)
 		defer stop()
-		told := 0
-		l.observe = func(Event) {
-			time.Sleep(time.Second)
-			told++
+		var told atomic.Int32
+		l.observe = func(_ Event, then func()) *callback {
+			time.AfterFunc(time.Second, func() {
+				told.Add(1)
+				then()
+			})
+			return &callback{}
 		}
 		b := l.open(tp("t", 0), newHolder(t, tp("t", 0)), sarama.Uuid{}, 0, "")
 		b.mark(5, "")
 		time.Sleep(1500 * time.Millisecond) // the ledger has stored it by itself, and is telling
-		if err := l.settle(t.Context(), b); err != nil || told == 0 {
+		if err := l.settle(t.Context(), b); err != nil || told.Load() == 0 {
 			t.Errorf("settled with %v before the commit was told", err)
 		}
 	})

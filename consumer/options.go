@@ -83,9 +83,13 @@ type Options struct {
 	CommitInterval time.Duration
 
 	// Observer, when not nil, is called with each event of this member, in the
-	// order in which they happen to a partition, by the goroutine to which they
-	// happen: an Observer that blocks holds up the group. A panic ends the call; it
-	// is logged and goes to Errors, as ownership.ErrCallback.
+	// order in which they happen to a partition. One that blocks at Opened,
+	// Message or Committed holds up that partition, at any other event all of this
+	// member. It must not call Commit, which waits for it. A panic ends the call;
+	// it is logged and goes to Errors, as ownership.ErrCallback. A call that takes
+	// longer than RebalanceTimeout, and 5 s, is an ownership.ErrStuck, logged and
+	// sent to Errors; then the member leaves, and Consume returns that. Of Setup,
+	// Cleanup and the interceptors it is only said.
 	Observer func(Event)
 
 	// Logger; nil discards.

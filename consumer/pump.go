@@ -27,12 +27,13 @@ var errStreamEnded = errors.New("consumer: reading ended by itself")
 // offers each one, and keeps what the handler has not taken yet in a queue of
 // about limit bytes, so that the other partitions of the broker go on.
 type pump struct {
-	claim        *claim
-	limit        int
-	interceptors []sarama.ConsumerInterceptor
-	handedOut    func(*sarama.ConsumerMessage)
-	messages     prometheus.Counter
-	bytes        prometheus.Counter
+	claim     *claim
+	limit     int
+	prepare   func(*sarama.ConsumerMessage) *callback // has the interceptors see a message; nil for none
+	handedOut func(*sarama.ConsumerMessage) *callback // has the observer told of one
+	telling   *callback                               // the last that handedOut returned
+	messages  prometheus.Counter
+	bytes     prometheus.Counter
 }
 
 // run hands out messages until ctx ends, trust does, or the stream; it returns
@@ -67,7 +68,14 @@ func (p *pump) run(ctx context.Context) error {
 			}
 			to, head = p.claim.out, q.head()
 			if !ready {
-				p.prepare(head)
+				if p.prepare != nil {
+					if !await(ctx, p.prepare(head).returned()) {
+						return context.Cause(ctx)
+					}
+					if !p.claim.Trusted() { // it may have taken long
+						return errLost
+					}
+				}
 				p.claim.offered.Store(head.Offset + 1)
 				ready = true
 			}
@@ -93,26 +101,14 @@ func (p *pump) run(ctx context.Context) error {
 			ready = false
 			p.messages.Inc()
 			p.bytes.Add(float64(len(head.Key) + len(head.Value)))
-			p.handedOut(head)
-			p.claim.told.Store(head.Offset + 1)
+			if p.telling = p.handedOut(head); !await(ctx, p.telling.returned()) {
+				return context.Cause(ctx)
+			}
 		case <-timer:
 			timer = nil
 			p.claim.gate.setFull(true)
 		}
 	}
-}
-
-// prepare shows a message to the user's interceptors before it is offered.
-func (p *pump) prepare(m *sarama.ConsumerMessage) {
-	for _, i := range p.interceptors {
-		intercept(i, m)
-	}
-}
-
-// intercept swallows a panic, as sarama does.
-func intercept(i sarama.ConsumerInterceptor, m *sarama.ConsumerMessage) {
-	defer func() { _ = recover() }()
-	i.OnConsume(m)
 }
 
 // queue is a queue of messages that knows its size.

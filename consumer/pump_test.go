@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -28,7 +29,7 @@ func newPump(t *testing.T, limit int) *pumpRig {
 	r.pump = &pump{
 		claim:     &claim{holder: h, out: make(chan *sarama.ConsumerMessage), gate: &gate{stream: s}},
 		limit:     limit,
-		handedOut: func(m *sarama.ConsumerMessage) { r.got = append(r.got, m.Offset) },
+		handedOut: func(m *sarama.ConsumerMessage) *callback { r.got = append(r.got, m.Offset); return nil },
 		messages:  prometheus.NewCounter(prometheus.CounterOpts{Name: "m_total", Help: "M."}),
 		bytes:     prometheus.NewCounter(prometheus.CounterOpts{Name: "b_total", Help: "B."}),
 	}
@@ -203,7 +204,9 @@ func TestInterceptorsSeeEachMessageOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newPump(t, 1<<20)
 		var seen []int64
-		r.interceptors = []sarama.ConsumerInterceptor{
+		user := &consumption{users: newCallbacks(time.Minute, slog.New(slog.DiscardHandler), nil, nil)}
+		r.prepare = user.intercept
+		user.interceptors = []sarama.ConsumerInterceptor{
 			interceptorFunc(func(m *sarama.ConsumerMessage) { seen = append(seen, m.Offset) }),
 			interceptorFunc(func(*sarama.ConsumerMessage) { panic("swallowed, as sarama does") }),
 			interceptorFunc(func(m *sarama.ConsumerMessage) { m.Value = []byte("changed") }),

@@ -164,20 +164,29 @@ func (t *term) consume(ctx context.Context, s stream, start int64) error {
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 
-	t.observe(Event{Kind: Opened, Topic: t.Topic(), Partition: t.Partition(), Token: t.Token(), Version: t.Version(), Offset: start})
-	t.session.opened(t.partition, cl)
-	t.watchers.add(t, stop)
-	cl.gate.setUser(t.pauses.has(t.partition))
-
 	pumped, told := make(chan error, 1), make(chan struct{})
-	t.pumping.Go(func() {
+	t.pumping.start(func() {
 		defer close(told)
 		for e := range s.Errors() {
 			t.report(e, t.partition)
 		}
 	})
-	t.pumping.Go(func() {
-		err := t.pump(cl).run(work)
+	opened := t.observe(Event{Kind: Opened, Topic: t.Topic(), Partition: t.Partition(), Token: t.Token(), Version: t.Version(), Offset: start}, nil)
+	if !await(ctx, opened.returned()) {
+		t.fetcher.close(t.partition, s)
+		closing, cancel := t.closing()
+		defer cancel()
+		await(closing, opened.returned())
+		t.ledger.close(closing, t.book)
+		return context.Cause(ctx)
+	}
+	t.session.opened(t.partition, cl)
+	t.watchers.add(t, stop)
+	cl.gate.setUser(t.pauses.has(t.partition))
+
+	p := t.pump(cl)
+	t.pumping.start(func() {
+		err := p.run(work)
 		t.fetcher.close(t.partition, s)
 		pumped <- err
 	})
@@ -185,12 +194,15 @@ func (t *term) consume(ctx context.Context, s stream, start int64) error {
 	err := t.callHandler(cl)
 	stop(errHandlerReturned)
 	ended := <-pumped
+	closing, cancel := t.closing()
+	defer cancel()
+	await(closing, p.telling.returned()) // what the observer is told is in order
 	if errors.Is(ended, errStreamEnded) {
 		<-told // why it ended
 	}
 	t.watchers.remove(t)
 	t.session.closed(t.partition, cl)
-	if settled := t.ledger.settle(t.Context(), t.book); settled != nil && !errors.Is(settled, errLost) {
+	if settled := t.ledger.settle(closing, t.book); settled != nil && !errors.Is(settled, errLost) {
 		t.log.WarnContext(ctx, "last commit failed", "topic", t.Topic(), "partition", t.Partition(), "error", settled)
 	}
 	switch {
@@ -206,21 +218,44 @@ func (t *term) consume(ctx context.Context, s stream, start int64) error {
 	}
 }
 
-// callHandler calls ConsumeClaim. A panic is an error of the handler like any
-// other: it ends with this partition, not with the process.
+// closing is the time in which the partition is to be given up, once its handler
+// has returned: the rest of the claim's lifetime, settleTimeout at most.
+func (t *term) closing() (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(t.Context(), settleTimeout, errLate)
+}
+
+// callHandler calls ConsumeClaim, which may take as long as the partition is
+// owned. A panic is an error of the handler like any other: it ends with this
+// partition, not with the process.
 func (t *term) callHandler(cl *claim) error {
-	return t.guard("ConsumeClaim of "+t.partition.String(), func() error { return t.handler.ConsumeClaim(t.session, cl) })
+	return t.users.apart("ConsumeClaim of "+t.partition.String(), func() error { return t.handler.ConsumeClaim(t.session, cl) }, nil).result()
 }
 
 func (t *term) pump(cl *claim) *pump {
-	return &pump{
-		claim:        cl,
-		limit:        t.queueLimit,
-		interceptors: t.interceptors,
-		messages:     t.metrics.messages.WithLabelValues(t.Topic()),
-		bytes:        t.metrics.bytes.WithLabelValues(t.Topic()),
-		handedOut: func(m *sarama.ConsumerMessage) {
-			t.observe(Event{Kind: Message, Topic: m.Topic, Partition: m.Partition, Token: t.Token(), Version: t.Version(), Offset: m.Offset})
+	p := &pump{
+		claim:    cl,
+		limit:    t.queueLimit,
+		messages: t.metrics.messages.WithLabelValues(t.Topic()),
+		bytes:    t.metrics.bytes.WithLabelValues(t.Topic()),
+		handedOut: func(m *sarama.ConsumerMessage) *callback {
+			return t.observe(Event{
+				Kind: Message, Topic: m.Topic, Partition: m.Partition, Token: t.Token(), Version: t.Version(), Offset: m.Offset,
+			}, func() { cl.told.Store(m.Offset + 1) })
 		},
 	}
+	if len(t.interceptors) > 0 {
+		p.prepare = func(m *sarama.ConsumerMessage) *callback { return t.intercept(m) }
+	}
+	return p
+}
+
+// intercept shows a message to the user's interceptors before it is offered. What
+// they panic with is logged and costs nothing else, as with sarama.
+func (c *consumption) intercept(m *sarama.ConsumerMessage) *callback {
+	return c.users.call(callInterceptor, func() error {
+		for _, i := range c.interceptors {
+			_ = c.users.guard(callInterceptor, func() error { i.OnConsume(m); return nil })
+		}
+		return nil
+	}, nil)
 }

@@ -343,9 +343,14 @@ func (m *member) start(topics ...string) *member {
 	if len(topics) == 0 {
 		topics = []string{topic}
 	}
+	return m.startWith(m.h, topics...)
+}
+
+// startWith lets the member consume with a handler of the test's.
+func (m *member) startWith(h sarama.ConsumerGroupHandler, topics ...string) *member {
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop, m.done = stop, make(chan error, 1)
-	go func() { m.done <- m.group.Consume(ctx, topics, m.h) }()
+	go func() { m.done <- m.group.Consume(ctx, topics, h) }()
 	return m
 }
 

@@ -1,0 +1,208 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kielgo/kiel/ownership"
+)
+
+// The callbacks, as errors name them.
+const (
+	callObserver    = "Observer"
+	callInterceptor = "an interceptor"
+	callSetup       = "Setup"
+	callCleanup     = "Cleanup"
+)
+
+// minCallbackLimit keeps a short RebalanceTimeout from making a call that is merely slow count as stuck.
+const minCallbackLimit = 5 * time.Second
+
+// callbackLimit is how long a call may take before it counts as stuck; ownership has the same.
+func callbackLimit(rebalanceTimeout time.Duration) time.Duration {
+	return max(rebalanceTimeout, minCallbackLimit)
+}
+
+// callbacks calls what the user gave, each call on a goroutine of its own. So
+// whatever happens there, a panic, runtime.Goexit or nothing at all, happens to
+// the call; who made it decides how long to wait for it.
+type callbacks struct {
+	limit  time.Duration // after which a call is said to be stuck
+	log    *slog.Logger
+	report func(error)
+	leave  context.CancelCauseFunc // ends the session
+	calls  calls                   // those under way, but for ConsumeClaim
+
+	mu    sync.Mutex
+	names map[string]int // the same by name
+	over  bool           // nothing is called any more
+	stuck error          // why the session was ended
+}
+
+func newCallbacks(limit time.Duration, log *slog.Logger, report func(error), leave context.CancelCauseFunc) *callbacks {
+	return &callbacks{limit: limit, log: log, report: report, leave: leave, names: map[string]int{}}
+}
+
+// callback is one call. A nil one has returned nil.
+type callback struct {
+	done chan struct{}
+	err  error // once done is closed
+}
+
+// returned is closed when the call is over; nil when it is.
+func (c *callback) returned() <-chan struct{} {
+	if c == nil {
+		return nil
+	}
+	return c.done
+}
+
+// result waits for the end of the call.
+func (c *callback) result() error {
+	if c == nil {
+		return nil
+	}
+	<-c.done
+	return c.err
+}
+
+// guard calls f, and returns its panic as an error: it ends the call, not the process.
+func (u *callbacks) guard(name string, f func() error) (err error) {
+	returned := false
+	defer func() {
+		r := recover()
+		switch {
+		case r != nil:
+			u.log.Error("callback panicked", "callback", name, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			err = fmt.Errorf("%w: %s: %v", ownership.ErrCallback, name, r)
+		case !returned: // nothing stops that
+			u.log.Error("callback ended its goroutine", "callback", name, "stack", string(debug.Stack()))
+		}
+	}()
+	err = f()
+	returned = true
+	return err
+}
+
+// apart calls f on a goroutine of its own, and then, if that is not nil, then
+// with the outcome. A panic is an error, and so is the end of the goroutine.
+func (u *callbacks) apart(name string, f func() error, then func(error)) *callback {
+	c := &callback{done: make(chan struct{})}
+	go func() {
+		c.err = fmt.Errorf("%w: %s: runtime.Goexit was called", ownership.ErrCallback, name)
+		defer func() {
+			if then != nil {
+				then(c.err)
+			}
+			close(c.done)
+		}()
+		c.err = u.guard(name, f)
+	}()
+	return c
+}
+
+// call is apart for what should return soon: it is said when it does not. After
+// end nothing is called.
+func (u *callbacks) call(name string, f func() error, then func(error)) *callback {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.over {
+		return nil
+	}
+	u.names[name]++
+	u.calls.begin()
+	returned := u.watch(name)
+	return u.apart(name, f, func(err error) {
+		returned()
+		if then != nil {
+			then(err)
+		}
+		u.mu.Lock()
+		if u.names[name]--; u.names[name] == 0 {
+			delete(u.names, name)
+		}
+		u.mu.Unlock()
+		u.calls.left()
+	})
+}
+
+// watch says that a call takes too long, until it has returned. It looks twice:
+// after a process was stopped for long both are over at once, the time and the call.
+func (u *callbacks) watch(name string) (returned func()) {
+	var over atomic.Bool
+	began := time.Now()
+	var say func()
+	say = func() {
+		if !over.Load() && u.sayStuck(name, time.Since(began)) {
+			time.AfterFunc(u.limit, say)
+		}
+	}
+	timer := time.AfterFunc(u.limit, func() {
+		if !over.Load() {
+			time.AfterFunc(min(time.Second, u.limit), say)
+		}
+	})
+	return func() {
+		over.Store(true)
+		timer.Stop()
+	}
+}
+
+// sayStuck says that a call does not return, unless all is over. Without the
+// Observer nothing is opened: the member leaves, so that others get what it has.
+func (u *callbacks) sayStuck(name string, since time.Duration) bool {
+	err := fmt.Errorf("consumer: %w: %s has not returned for %v", ownership.ErrStuck, name, since.Round(time.Second))
+	u.mu.Lock()
+	over, first := u.over, name == callObserver && u.stuck == nil
+	if first && !over {
+		u.stuck = err
+	}
+	u.mu.Unlock()
+	if over {
+		return false
+	}
+	u.log.Error("callback has not returned", "callback", name, "after", since)
+	u.report(err)
+	if first {
+		u.leave(err)
+	}
+	return true
+}
+
+// end waits until every call has returned, until late ends at most; meanwhile and
+// from then on none is made. It returns what did not return, or made the member
+// leave.
+func (u *callbacks) end(late context.Context) error {
+	u.mu.Lock()
+	u.over = true
+	u.mu.Unlock()
+	returned := await(late, u.calls.ended())
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !returned && len(u.names) > 0 {
+		names := strings.Join(slices.Sorted(maps.Keys(u.names)), ", ")
+		return fmt.Errorf("consumer: %w: %s did not return in time", ownership.ErrStuck, names)
+	}
+	return u.stuck
+}
+
+// errLeftBehind says that a call was waited for long enough; end tells of it.
+var errLeftBehind = errors.New("consumer: left behind")
+
+// try calls f and waits for it, until late ends at most.
+func (u *callbacks) try(late context.Context, name string, f func() error) error {
+	c := u.call(name, f, nil)
+	if !await(late, c.returned()) {
+		return errLeftBehind
+	}
+	return c.result()
+}
