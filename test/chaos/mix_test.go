@@ -491,11 +491,14 @@ func (x *mix) quiet() {
 	wait.Until(x.t, settleLimit, func() bool {
 		return !slices.ContainsFunc(x.zk.Nodes(), func(n *servers.ZooKeeperNode) bool { return n.Mode() == "" })
 	}, func() string { return "all servers serve" })
+	off := members.Monotonic()
+	x.say("faults off")
 	x.left()
 	wait.Until(x.t, settleLimit, func() bool { x.resolve(); return len(x.doubles) == 0 },
 		func() string { return "one of two members with one name gives up: " + x.String() })
-	x.say("faults off")
-	r := x.measure(fmt.Sprintf("quiet-after-%.0fs", time.Since(x.started).Seconds()), func() {})
+	x.settle()
+	r := x.since(off)
+	x.t.Attr(fmt.Sprintf("quiet-after-%.0fs", time.Since(x.started).Seconds()), r.String())
 	x.recovered = append(x.recovered, r)
 	at := members.Monotonic()
 	wait.Pass(x.t, calm)
