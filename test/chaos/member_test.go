@@ -263,7 +263,7 @@ func TestNameWhileTheLeaderChanges(t *testing.T) {
 		leader.Stop()
 		leader.Start()
 	}
-	// The newest leader gives the old session its time again.
+	awaitLeader(t, zk, nil) // who gives the old session its time again
 	crashed(t, "owned-after-the-second", f.measure("restart-and-two-leaders", func() {}))
 	f.repeatedOnlyAfter(f.finish(), "killed")
 }
