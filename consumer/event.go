@@ -31,6 +31,6 @@ type Event struct {
 	Offset    int64     // of Opened, Message and Committed; -1 in the others
 	Version   uint64    // of the snapshot that the member acts on
 	Session   int64     // id of the ZooKeeper session; 0 in Opened, Message and Committed
-	Since     time.Time // of Untrusted: when trust ended; of Committed: when the request was made
+	Since     time.Time // of Untrusted: when trust ended; of Committed: when it was last checked, before the request was sent, that it may be
 	Err       error     // of Lost, Untrusted and Left: why
 }

@@ -57,6 +57,7 @@ type fakeStore struct {
 	commits []map[allocfn.Partition]int64 // one a request
 	fetches [][]allocfn.Partition
 	hold    chan struct{} // when not nil, a request waits until it is closed
+	slow    chan struct{} // when not nil, an answer does
 	fail    func(e entry) error
 	log     *journal
 }
@@ -111,6 +112,9 @@ func (s *fakeStore) commit(ctx context.Context, es []entry) map[allocfn.Partitio
 			s.offsets[e.partition] = stored{offset: e.offset, metadata: e.metadata}
 			s.log.add("commit", e.partition, e.offset)
 		}
+	}
+	if s.slow != nil {
+		<-s.slow
 	}
 	if len(sent) > 0 {
 		s.commits = append(s.commits, sent)

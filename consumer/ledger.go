@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -59,6 +60,27 @@ type posting struct {
 	before   <-chan struct{} // told of the posting before; nil for none
 	answered chan struct{}   // closed when the request is answered
 	told     chan struct{}   // closed when the observer was told of this and all before
+	allowed  atomic.Pointer[time.Time]
+}
+
+// ask asks whether the posting may be stored at this moment, and notes when it was
+// asked if so: the last such moment, before the request is written, is when the
+// commit was sent. It is taken before the question, and so never after trust.
+func (p *posting) ask() error {
+	now := time.Now()
+	if err := p.book.allowed(); err != nil {
+		return err
+	}
+	p.allowed.Store(&now)
+	return nil
+}
+
+// sent returns when the posting was last found to be allowed.
+func (p *posting) sent() time.Time {
+	if t := p.allowed.Load(); t != nil {
+		return *t
+	}
+	return time.Time{}
 }
 
 // mark raises the position, as sarama's MarkOffset does.
@@ -415,7 +437,7 @@ func (l *ledger) flush(ctx context.Context, books map[*book]bool) map[*book]comm
 			partition: b.partition,
 			offset:    p.offset,
 			metadata:  note{topic: b.topic, token: b.claim.Token(), text: p.text}.String(),
-			allowed:   b.allowed,
+			allowed:   p.ask,
 		})
 	}
 	start := time.Now()
@@ -430,10 +452,10 @@ func (l *ledger) flush(ctx context.Context, books map[*book]bool) map[*book]comm
 		close(p.answered)
 		if err == nil {
 			b.stored(p, now)
-			l.tell(p, start)
+			l.tell(p, true)
 			continue
 		}
-		l.tell(p, time.Time{})
+		l.tell(p, false)
 		if ctx.Err() == nil && !fenced(err) { // the end of the claim is told elsewhere
 			l.report(err, b.partition)
 		}
@@ -441,18 +463,18 @@ func (l *ledger) flush(ctx context.Context, books map[*book]bool) map[*book]comm
 	return answers
 }
 
-// tell has the observer told of a posting that was stored, sent at the time given;
-// of one that was not, with no time, nothing is told. Of each book in order.
-func (l *ledger) tell(p *posting, sent time.Time) {
+// tell has the observer told of a posting that was stored; of one that was not
+// nothing is told. Of each book in order.
+func (l *ledger) tell(p *posting, stored bool) {
 	b := p.book
 	tell := func() {
-		if sent.IsZero() {
+		if !stored {
 			close(p.told)
 			return
 		}
 		e := Event{
 			Kind: Committed, Topic: b.partition.Topic, Partition: b.partition.ID,
-			Token: b.claim.Token(), Version: b.claim.Version(), Offset: p.offset, Since: sent,
+			Token: b.claim.Token(), Version: b.claim.Version(), Offset: p.offset, Since: p.sent(),
 		}
 		if l.observe(e, func() { close(p.told) }) == nil {
 			close(p.told)

@@ -101,17 +101,23 @@ func TestOneRequestAnIntervalForAllMarks(t *testing.T) {
 	})
 }
 
-// When a commit was sent says whether it was still allowed; its answer may come after the end of trust.
+// When a commit was sent says whether it was still allowed: it may have waited for long before, and its answer may come after
+// the end of trust.
 func TestCommittedTellsWhenItWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &fakeStore{hold: make(chan struct{})}
+		store := &fakeStore{hold: make(chan struct{}), slow: make(chan struct{})}
 		l, stop := ledgerOn(t, store, true)
 		defer stop()
 		var got []Event
 		l.observe = func(e Event, _ func()) *callback { got = append(got, e); return nil }
-		b := l.open(tp("t", 0), newHolder(t, tp("t", 0)), sarama.Uuid{}, 0, "")
+		h := newHolder(t, tp("t", 0))
+		b := l.open(tp("t", 0), h, sarama.Uuid{}, 0, "")
+		sent := time.Now().Add(3 * time.Second)
 		time.AfterFunc(3*time.Second, func() { close(store.hold) })
-		sent := time.Now()
+		time.AfterFunc(5*time.Second, func() {
+			h.distrust.Store(true)
+			close(store.slow)
+		})
 		if err := l.commit(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
