@@ -185,6 +185,7 @@ func (g *Group) newConsumption(
 	}
 	c.ledger = newLedger(ledgerOptions{
 		store:    k.offsets,
+		abort:    k.distrust,
 		auto:     g.settings.autoCommit,
 		interval: g.settings.CommitInterval,
 		timeout:  g.zk.Timeout(),

@@ -335,7 +335,7 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 		},
 	}
 	c.ledger = newLedger(ledgerOptions{
-		store: r.store, auto: set.autoCommit, interval: set.CommitInterval, timeout: sessionTimeout,
+		store: r.store, abort: func() {}, auto: set.autoCommit, interval: set.CommitInterval, timeout: sessionTimeout,
 		current: cat.id, observe: c.observe, report: c.report, metrics: m,
 	})
 	c.lookups = newLookups(r.store)

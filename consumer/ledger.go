@@ -58,8 +58,9 @@ type posting struct {
 	offset   int64
 	text     string
 	before   <-chan struct{} // told of the posting before; nil for none
-	answered chan struct{}   // closed when the request is answered
-	told     chan struct{}   // closed when the observer was told of this and all before
+	request  *request
+	answered chan struct{} // closed when the request is answered
+	told     chan struct{} // closed when the observer was told of this and all before
 	allowed  atomic.Pointer[time.Time]
 }
 
@@ -114,11 +115,16 @@ func (b *book) close() {
 	b.closed = true
 }
 
+// request is one request with the offsets of several books.
+type request struct {
+	abort func() // throws away what is written and not answered; once
+}
+
 // post makes what a request is to store: the marked position, or the committed one.
-func (b *book) post(marked bool) *posting {
+func (b *book) post(r *request, marked bool) *posting {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p := &posting{book: b, offset: b.committed, text: b.comText, answered: make(chan struct{}), told: make(chan struct{})}
+	p := &posting{book: b, request: r, offset: b.committed, text: b.comText, answered: make(chan struct{}), told: make(chan struct{})}
 	if marked {
 		p.offset, p.text = b.next, b.text
 	}
@@ -205,6 +211,7 @@ type ledger struct {
 
 type ledgerOptions struct {
 	store    offsetStore
+	abort    func() // ends the store's connections, with what is on them
 	auto     bool
 	interval time.Duration
 	timeout  time.Duration                        // the session timeout; the first repeat comes after it
@@ -255,8 +262,9 @@ func (l *ledger) open(p allocfn.Partition, c holder, topic sarama.Uuid, offset i
 }
 
 // close takes no more marks for b and commits it no more. What was sent before
-// is waited for, so that it does not arrive after the next owner's commits. ctx
-// is the claim's lifetime.
+// is waited for, so that it does not arrive after the next owner's commits: until
+// ctx ends, the claim's lifetime or the time to close it in, settleTimeout at most.
+// Then it is thrown away.
 func (l *ledger) close(ctx context.Context, b *book) {
 	b.close() // what is not written yet never will be
 	l.mu.Lock()
@@ -273,11 +281,20 @@ func (l *ledger) close(ctx context.Context, b *book) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, errLate)
 	defer cancel()
-	_ = l.wait(ctx, p.answered) && l.wait(ctx, p.told)
+	if l.wait(ctx, p.answered) {
+		l.wait(ctx, p.told)
+	} else if ctx.Err() != nil {
+		p.request.abort() // others in it are sent again
+	}
 }
 
 // wait waits for c, until ctx ends or the ledger does, and says whether it came.
 func (l *ledger) wait(ctx context.Context, c <-chan struct{}) bool {
+	select {
+	case <-c: // whatever has ended too
+		return true
+	default:
+	}
 	select {
 	case <-c:
 		return true
@@ -320,15 +337,15 @@ func (l *ledger) commit(ctx context.Context, b *book) error {
 }
 
 // settle stores what was marked last in a partition that is given up, and
-// closes its book. ctx is the claim's lifetime. Without auto commit marks that
-// were not committed are dropped, as sarama does.
+// closes its book, all within settleTimeout. ctx is the claim's lifetime. Without
+// auto commit marks that were not committed are dropped, as sarama does.
 func (l *ledger) settle(ctx context.Context, b *book) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, errLate)
+	defer cancel()
 	defer l.close(ctx, b)
 	if !l.auto || !b.isDirty() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, errLate)
-	defer cancel()
 	wait := newBackoff(storeBackoff, maxStoreBackoff)
 	for {
 		err := l.commit(ctx, b)
@@ -428,10 +445,11 @@ func (l *ledger) flush(ctx context.Context, books map[*book]bool) map[*book]comm
 	if len(books) == 0 {
 		return nil
 	}
+	r := &request{abort: sync.OnceFunc(l.abort)}
 	postings := make([]*posting, 0, len(books))
 	entries := make([]entry, 0, len(books))
 	for b, marked := range books {
-		p := b.post(marked)
+		p := b.post(r, marked)
 		postings = append(postings, p)
 		entries = append(entries, entry{
 			partition: b.partition,

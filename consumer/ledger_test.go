@@ -34,7 +34,7 @@ func ledgerOn(t *testing.T, store offsetStore, auto bool) (*ledger, func()) {
 		t.Fatal(err)
 	}
 	l := newLedger(ledgerOptions{
-		store: store, auto: auto, interval: time.Second, timeout: sessionTimeout, current: unknownID,
+		store: store, abort: func() {}, auto: auto, interval: time.Second, timeout: sessionTimeout, current: unknownID,
 		observe: func(Event, func()) *callback { return nil }, report: func(error, allocfn.Partition) {}, metrics: m,
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -154,6 +154,56 @@ func TestCommitUnderWayIsWaitedFor(t *testing.T) {
 				giveUp(l, h.Context(), b)
 				if d := time.Since(start); d != answer {
 					t.Errorf("given up after %v, the answer came after %v", d, answer)
+				}
+			})
+		})
+	}
+}
+
+// What is still on the wire when the time to give a partition up is over, or its claim is lost, is thrown away with its
+// connection, once for all that is in it; and there is one limit to all of it.
+func TestCommitOnTheWireIsThrownAway(t *testing.T) {
+	const n = 3
+	for name, lost := range map[string]bool{"too late": false, "lost": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &fakeStore{slow: make(chan struct{})}
+				l, stop := ledgerOn(t, store, true)
+				defer stop()
+				aborted := 0
+				l.abort = func() {
+					aborted++
+					close(store.slow)
+				}
+				var holders []*fakeHolder
+				var books []*book
+				for i := range int32(n) {
+					holders = append(holders, newHolder(t, tp("t", i)))
+					books = append(books, l.open(tp("t", i), holders[i], sarama.Uuid{}, 0, ""))
+				}
+				time.Sleep(1500 * time.Millisecond) // all are sent, and no answer comes
+				start, done := time.Now(), make(chan error)
+				for i, b := range books {
+					go func() { done <- l.settle(holders[i].Context(), b) }()
+				}
+				want := settleTimeout
+				if lost {
+					want = 4 * time.Second
+					time.Sleep(want)
+					for _, h := range holders {
+						h.lose()
+					}
+				}
+				for range n {
+					if err := <-done; err == nil {
+						t.Error("settled without an answer")
+					}
+				}
+				if d := time.Since(start); d != want {
+					t.Errorf("given up after %v, want %v", d, want)
+				}
+				if aborted != 1 {
+					t.Errorf("connections were thrown away %d times", aborted)
 				}
 			})
 		})
