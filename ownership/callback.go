@@ -29,6 +29,14 @@ const (
 	callAccept   = "Accept"
 )
 
+// minCallbackTimeout keeps a short RebalanceTimeout from making a callback that is merely slow count as stuck.
+const minCallbackTimeout = 5 * time.Second
+
+// callbackTimeout is how long a callback may take before it counts as stuck.
+func (o *Owner) callbackTimeout() time.Duration {
+	return max(o.opts.RebalanceTimeout, minCallbackTimeout)
+}
+
 // call calls a callback, and has the loop told when it does not return.
 func (l *loop) call(name string, f func()) error {
 	var returned atomic.Bool
@@ -37,10 +45,10 @@ func (l *loop) call(name string, f func()) error {
 			l.onStuckCallback(name)
 		}
 	}
-	timer := l.after(l.o.opts.RebalanceTimeout, func() {
+	timer := l.after(l.o.callbackTimeout(), func() {
 		// Looked at twice: after a process was stopped for long both are over at once, the time and the call.
 		if !returned.Load() {
-			l.after(min(time.Second, l.o.opts.RebalanceTimeout), stuck)
+			l.after(time.Second, stuck)
 		}
 	})
 	defer timer.Stop()
@@ -48,10 +56,10 @@ func (l *loop) call(name string, f func()) error {
 	return l.o.guard(name, f)
 }
 
-// onStuckCallback: a callback takes longer than any handler may. Without Observer nothing is opened and nothing released,
+// onStuckCallback: a callback takes too long. Without Observer nothing is opened and nothing released,
 // without Accept no plan is acted on. So that nobody waits for ever for what this member has, it leaves.
 func (l *loop) onStuckCallback(name string) {
-	err := fmt.Errorf("%w: %s has not returned for %v", ErrStuck, name, l.o.opts.RebalanceTimeout)
+	err := fmt.Errorf("%w: %s has not returned for %v", ErrStuck, name, l.o.callbackTimeout())
 	l.o.metrics.failed.WithLabelValues(stageCallback).Inc()
 	l.complain(err)
 	if name == callOnError || l.phase != working {

@@ -266,6 +266,25 @@ func TestCallbackInAFrozenProcess(t *testing.T) {
 	})
 }
 
+// However little time handlers have, a callback that is merely slow is not stuck.
+func TestSlowCallbackWithAShortRebalanceTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		w.assign(map[string]string{"a": "t:0"})
+		a := w.join("a", memberOptions{Options: ownership.Options{
+			RebalanceTimeout: 10 * time.Millisecond,
+			Observer:         func(ownership.Event) { time.Sleep(4 * time.Second) },
+		}})
+		a.owns(20*time.Second, "t:0")
+		w.assign(map[string]string{})
+		a.owns(20*time.Second, "")
+		if len(a.errors()) > 0 || !isOpen(a.done) {
+			t.Errorf("errors %v", a.errors())
+		}
+	})
+}
+
 func isOpen(c <-chan struct{}) bool {
 	select {
 	case <-c:

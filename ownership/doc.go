@@ -77,7 +77,8 @@
 // of [Owner] but Run and Stop blocks; all may be called from anywhere, only Stop
 // not from a handler or callback for which Run waits. A handler may take its time,
 // it delays only its partition. An Observer that blocks delays every opening and
-// release; one that has not returned after RebalanceTimeout makes the member leave.
+// release; one that has not returned after RebalanceTimeout, or 5 s if that is more,
+// makes the member leave.
 //
 // # Paths
 //

@@ -19,9 +19,9 @@ const (
 
 // Options configure an [Owner]. The zero value works. The functions may panic: the
 // log has the stack, and OnError is told (but of its own panics), see [ErrCallback].
-// A call that takes longer than RebalanceTimeout is reported as [ErrStuck]; if it is
-// one of Observer or Accept, without which nothing can be handed over, Run leaves
-// the group and returns that.
+// A call that takes longer than RebalanceTimeout, and 5 s, is reported as
+// [ErrStuck]; if it is one of Observer or Accept, without which nothing can be handed
+// over, Run leaves the group and returns that.
 type Options struct {
 	// RebalanceTimeout is how long a handler may go on after its context ended.
 	// Then its claim is lost to it and released all the same. 0 means 60 s.
