@@ -47,6 +47,8 @@
 //     each ZooKeeper session, and a client that can't come back is replaced.
 //   - Servers that have lost their data are found out after T: a client that was turned away for so long relies on nothing
 //     any more; it no longer says what it has seen, and so is told whether its session is alive.
+//   - [Incarnation.History] differs when the servers may have lost data since the incarnation before, in the same ZooKeeper
+//     session too, as when they were restored from a backup: zxids and versions remembered from before mean nothing then.
 //   - A write that returns anything but [ErrUncertain] was done, or was not and never will be. Reads are repeated until
 //     answered.
 //   - A watch wakes on a change, when the connection drops, when the incarnation ends, and after 4/5 T to T without any of

@@ -50,6 +50,7 @@ type evil struct {
 	answer   func(xid, op int32) []byte
 	tail     []byte // sent after each answer
 	hangUp   bool   // after what it said first
+	auth     bool   // it is shown credentials, and that is its first request
 	drip     bool   // hello comes byte by byte, four a second
 	accepted atomic.Int32
 	done     chan struct{}
@@ -120,7 +121,11 @@ func (w *world) against(e *evil) *member {
 	e.done = make(chan struct{})
 	w.t.Cleanup(func() { l.Close(); close(e.done) })
 	go e.serve(l)
-	s, err := session.New([]string{"evil:2181"}, session.Options{Timeout: timeout, Dial: w.net.Client("a").Dial})
+	opts := session.Options{Timeout: timeout, Dial: w.net.Client("a").Dial}
+	if e.auth {
+		opts.Auth = []session.Auth{{Scheme: "digest", Credential: []byte("u:p")}}
+	}
+	s, err := session.New([]string{"evil:2181"}, opts)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -311,6 +316,25 @@ func TestHostileServer(t *testing.T) {
 		"proof refused":  func(xid, _ int32) []byte { return be(16<<20, xid, 0, 1, -101) },
 	} {
 		t.Run("16 MiB: "+name, func(t *testing.T) { play(t, &evil{hello: good, answer: head, tail: tail}, true) })
+	}
+	for name, c := range map[string]struct {
+		answer []byte
+		frames bool
+	}{
+		"length 0":         {be(0), true},
+		"length 8":         {append(be(8), make([]byte, 8)...), true},
+		"length -1":        {be(-1), true},
+		"length 2^31-1":    {be(1<<31 - 1), true},
+		"length 16 MiB":    {be(16<<20, -4, 0, 0, 0), true},
+		"another xid":      {frame(be(4711, 0, 1, 0)), true},
+		"an event instead": {frame(be(-1, 0, 0, 0, 1, 3, 0)), true},
+		"half an answer":   {frame(be(-4, 0, 0, 0))[:11], false},
+		"silence":          {nil, false},
+	} {
+		t.Run("credentials: "+name, func(t *testing.T) { play(t, &evil{hello: good, answer: always(c.answer), auth: true}, c.frames) })
+		t.Run("credentials: "+name+", hangs up", func(t *testing.T) {
+			play(t, &evil{hello: good, answer: always(c.answer), auth: true, hangUp: true}, c.frames)
+		})
 	}
 	t.Run("handshake: drip", func(t *testing.T) { play(t, &evil{hello: good, answer: always(nil), drip: true}, false) })
 }
