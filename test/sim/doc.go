@@ -59,7 +59,8 @@
 // S3 (a store refuses old tokens) waits for such a store. After each phase, without any faults:
 //
 //	L1  all members have joined and agree, and each partition is owned, within the drill's bound
-//	L2  no member ends by itself, or needs a restart, unless the plan has a double of it
+//	L2  no member ends by itself, or needs a restart, unless the plan has a double of it, or the session of the process
+//	    before it lives on because the servers stood still or heard of it late
 //	L3  a partition whose handler is stuck goes to another member within RebalanceTimeout
 //	L4  in calm nothing moves: no snapshot, no claim; drills that should not be noticed are not, and those that concern
 //	    some partitions leave the others where they are
