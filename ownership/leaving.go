@@ -103,8 +103,10 @@ func (l *loop) startLeaving() {
 		l.post(func() {
 			if err != nil {
 				l.o.log.Warn("member znode not removed", "err", err)
+				// It will try for a session timeout, which is better spent while handlers finish. Else it is stopped last: what its
+				// callbacks wait for may be the handlers, and its own time to stop runs from then.
+				l.stopAllocator()
 			}
-			l.stopAllocator() // without ZooKeeper it takes its time too
 			l.drainAll()
 		})
 	})

@@ -23,14 +23,18 @@ type full struct {
 	alloc *allocator.PartitionAllocator
 }
 
-func (w *world) joinFull(name string, partitions []int32, opts ownership.Options) *full {
+func (w *world) joinFull(name string, partitions []int32, opts ownership.Options, change ...func(*allocator.Options)) *full {
 	w.t.Helper()
 	client := w.nw.Client(name)
 	ses, err := session.New([]string{"zk:2181"}, session.Options{Dial: client.Dial})
 	if err != nil {
 		w.t.Fatalf("session: %v", err)
 	}
-	alloc, err := allocator.New(ses, "g", name, allocator.Options{Seed: map[string][]int32{"t": partitions}, Registerer: opts.Registerer})
+	allocation := allocator.Options{Seed: map[string][]int32{"t": partitions}, Registerer: opts.Registerer}
+	for _, f := range change {
+		f(&allocation)
+	}
+	alloc, err := allocator.New(ses, "g", name, allocation)
 	if err != nil {
 		w.t.Fatalf("allocator: %v", err)
 	}
@@ -131,6 +135,35 @@ func TestWithAllocator(t *testing.T) {
 
 		if got := w.srv.Children("/kiel/groups/g/members"); strings.Join(got, " ") != "a c" {
 			t.Errorf("members %v", got)
+		}
+	})
+}
+
+// While handlers finish, the time that the allocator has to stop does not run: its callback may wait for them.
+func TestAllocatorStopsAfterSlowHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const drain = 10 * time.Second
+		w := newWorld(t)
+		defer w.close()
+		finished := make(chan struct{})
+		a := w.joinFull("a", []int32{0, 1}, ownership.Options{StopTimeout: 20 * time.Second}, func(o *allocator.Options) {
+			o.StopTimeout = drain / 2
+			o.OnRebalance = func(_ context.Context, r allocator.Rebalance) {
+				if len(r.Removed) > 0 {
+					<-finished
+				}
+			}
+		})
+		a.drain = drain
+		a.owns(5*time.Second, "t:0 t:1")
+		time.Sleep(5 * time.Second)
+		time.AfterFunc(drain, func() { close(finished) })
+		began := time.Now()
+		if err := a.owner.Stop(context.Background()); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+		if d := time.Since(began); d > drain+100*time.Millisecond {
+			t.Errorf("stop took %v", d)
 		}
 	})
 }
