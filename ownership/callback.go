@@ -9,17 +9,28 @@ import (
 	"github.com/kielgo/kiel/allocfn"
 )
 
-// guard calls a function of the user's, and returns its panic as an error.
-func (o *Owner) guard(name string, f func()) (err error) {
+// guard calls a function of the user's, and then hands its panic to then, as an
+// error, or nil. It may be the last that its goroutine does: f may end that.
+func (o *Owner) guard(name string, f func(), then func(error)) {
+	returned := false
 	defer func() {
-		if v := recover(); v != nil {
-			o.log.Error("callback panicked", "callback", name, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
-			o.metrics.failed.WithLabelValues(stageCallback).Inc()
+		var err error
+		v := recover()
+		switch {
+		case v != nil:
 			err = fmt.Errorf("%w: %s: %v", ErrCallback, name, v)
+			o.log.Error("callback panicked", "callback", name, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+		case !returned:
+			err = fmt.Errorf("%w: %s: runtime.Goexit was called", ErrCallback, name)
+			o.log.Error("callback ended its goroutine", "callback", name, "stack", string(debug.Stack()))
 		}
+		if err != nil {
+			o.metrics.failed.WithLabelValues(stageCallback).Inc()
+		}
+		then(err)
 	}()
 	f()
-	return nil
+	returned = true
 }
 
 // The callbacks, by the names of their options.
@@ -37,7 +48,8 @@ func (o *Owner) callbackTimeout() time.Duration {
 	return max(o.opts.RebalanceTimeout, minCallbackTimeout)
 }
 
-// call calls a callback, and has the loop told when it does not return.
+// call calls a callback, on a goroutine of its own, which it may end, and has the
+// loop told when it does not return.
 func (l *loop) call(name string, f func()) error {
 	var returned atomic.Bool
 	stuck := func() {
@@ -52,8 +64,12 @@ func (l *loop) call(name string, f func()) error {
 		}
 	})
 	defer timer.Stop()
-	defer returned.Store(true)
-	return l.o.guard(name, f)
+	done := make(chan error)
+	go l.o.guard(name, f, func(err error) {
+		returned.Store(true)
+		done <- err
+	})
+	return <-done
 }
 
 // onStuckCallback: a callback takes too long. Without Observer nothing is opened and nothing released,

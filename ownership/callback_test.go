@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -170,6 +171,108 @@ func TestPanics(t *testing.T) {
 			t.Log(all)
 		}
 	})
+}
+
+// What the user gave may end its goroutine, as a failing test does: it costs the call, and is reported.
+func TestGoexit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		w.assign(map[string]string{"a": "t:0 t:1 u:0"})
+		var calls, errs shared[int]
+		a := w.join("a", memberOptions{
+			Options: ownership.Options{
+				Observer: func(ownership.Event) { runtime.Goexit() },
+				OnError: func(error) {
+					errs.set(errs.get() + 1)
+					runtime.Goexit()
+				},
+				Accept: func(p allocfn.Partition) error {
+					if p.Topic == "u" {
+						runtime.Goexit()
+					}
+					return nil
+				},
+			},
+			handler: func(ctx context.Context, c *ownership.Claim) error {
+				if c.Partition() == 0 {
+					calls.set(calls.get() + 1)
+					runtime.Goexit()
+				}
+				<-ctx.Done()
+				runtime.Goexit()
+				return nil
+			},
+		})
+		b := w.join("b", memberOptions{})
+		a.owns(5*time.Second, "t:0 t:1")
+		w.within(5*time.Second, "called again", func() bool { return calls.get() > 2 })
+		w.assign(map[string]string{"a": "t:0", "b": "t:1 u:0"})
+		b.owns(2*time.Second, "t:1 u:0")
+		a.quit()
+		<-a.done
+		if a.err != nil {
+			t.Errorf("run: %v", a.err)
+		}
+		all := errors.Join(a.errors()...)
+		for _, want := range []string{"Observer: runtime.Goexit", "u:0: ownership: callback panicked: Accept: runtime.Goexit", "handler of t:0: runtime.Goexit", "handler of t:1: runtime.Goexit"} {
+			if !strings.Contains(fmt.Sprint(all), want) {
+				t.Errorf("not told of %q", want)
+			}
+		}
+		if errs.get() < 5 {
+			t.Errorf("OnError was called %d times", errs.get())
+		}
+		if t.Failed() {
+			t.Log(all)
+		}
+	})
+}
+
+// Stop in a callback waits for itself, until that counts as stuck; the others get what the member has.
+func TestStopInACallback(t *testing.T) {
+	for _, name := range []string{"Observer", "Accept", "OnError", "handler"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				defer w.close()
+				var a *member
+				var ill shared[bool]
+				stop := func(callback string) {
+					if callback == name && ill.get() {
+						_ = a.owner.Stop(context.Background())
+					}
+				}
+				w.assign(map[string]string{"a": "t:0 t:1", "b": "t:2"})
+				a = w.join("a", memberOptions{
+					Options: ownership.Options{
+						StopTimeout: 10 * time.Second,
+						Observer:    func(ownership.Event) { stop("Observer") },
+						Accept:      func(allocfn.Partition) error { stop("Accept"); return nil },
+						OnError:     func(error) { stop("OnError") },
+					},
+					handler: func(ctx context.Context, _ *ownership.Claim) error {
+						<-ctx.Done()
+						stop("handler")
+						return errors.New("something to tell")
+					},
+				})
+				b := w.join("b", memberOptions{})
+				a.owns(5*time.Second, "t:0 t:1")
+				ill.set(true)
+				w.assign(map[string]string{"a": "t:1", "b": "t:0 t:2"})
+				w.within(10*time.Second+100*time.Millisecond, "Run has returned", func() bool { return !isOpen(a.done) })
+				if !errors.Is(a.err, ownership.ErrStuck) {
+					t.Errorf("Run: %v", a.err)
+				}
+				w.assign(map[string]string{"b": "t:0 t:1 t:2"})
+				b.owns(time.Second, "t:0 t:1 t:2")
+				if name == "Observer" {
+					w.journal.entries = slices.DeleteFunc(w.journal.entries, func(e entry) bool { return e.member == "a" }) // cut off
+				}
+			})
+		})
+	}
 }
 
 // Without Observer nothing can be handed over, without Accept no plan is acted on: a member whose call does not return

@@ -29,7 +29,7 @@ var (
 	// is wrapped too).
 	ErrUnclaimed = errors.New("ownership: partition not claimed")
 	// ErrCallback tells of a handler, or a callback of the options, that
-	// panicked; the text names the panic. A handler that did has returned, a
+	// panicked, or ended its goroutine; the text names the panic. A handler that did has returned, a
 	// partition for which Accept did is not claimed, and the next calls of
 	// Observer and OnError are made all the same. OnError is not told of its own.
 	ErrCallback = errors.New("ownership: callback panicked")

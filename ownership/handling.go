@@ -91,10 +91,12 @@ func (l *loop) start(p *part) {
 	p.running = true
 	go func() { // may outlive Run when it is stuck
 		var err error
-		if panicked := l.o.guard("handler of "+c.id.String(), func() { err = l.o.handler(c.work, c) }); panicked != nil {
-			err = panicked
-		}
-		l.post(func() { l.onReturn(p, c, began, err) })
+		l.o.guard("handler of "+c.id.String(), func() { err = l.o.handler(c.work, c) }, func(panicked error) {
+			if panicked != nil {
+				err = panicked
+			}
+			l.post(func() { l.onReturn(p, c, began, err) })
+		})
 	}()
 }
 
