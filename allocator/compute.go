@@ -151,6 +151,9 @@ func (l *loop) onResult(r result) {
 // fail publishes that the mapping could not be computed: the last good one
 // stays in force.
 func (l *loop) fail(j *job, err error) {
+	if p, ok := errors.AsType[*allocfn.PanicError](err); ok {
+		l.log.Error("allocation function panicked", "panic", p.Error(), "stack", string(p.Stack))
+	}
 	l.computeErr = err
 	l.metrics.failed.WithLabelValues(stageCompute).Inc()
 	l.emit(j.trigger, j.inc, j.joined, false)

@@ -70,7 +70,8 @@
 //     has one owner at a time: see package ownership.
 //   - That each state of the group becomes a snapshot: changes are coalesced.
 //   - That the mapping is computed again after the function failed: a function
-//     is pure, so it is tried when something changes or Rebalance is called.
+//     is pure, so it is tried when something changes or Rebalance is called. Until
+//     then what the others' mapping gives to this member has no owner.
 //   - That a partition removed from the set stays removed when a member starts
 //     later that has it in its seed.
 //

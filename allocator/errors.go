@@ -20,7 +20,8 @@ var (
 
 	// ErrFuncFailed says that the allocation function returned an error or a
 	// wrong result, panicked, or took too long. The last good mapping stays in
-	// force until members or partitions change, or Rebalance is called.
+	// force until members or partitions change, or Rebalance is called. What this
+	// member would have got by the new one has no owner until then.
 	ErrFuncFailed = errors.New("allocator: allocation function failed")
 
 	// ErrBadRecord says that the record of a member could not be understood.
