@@ -82,7 +82,7 @@ func (s *Set) look(ctx context.Context, inc *session.Incarnation) (*View, *sessi
 		if err == nil {
 			view := &View{Exists: true, Czxid: stat.Czxid, Ctime: stat.Ctime, Mzxid: stat.Mzxid}
 			if old := s.View(); old != nil && old.Err == nil && old.Mzxid == stat.Mzxid &&
-				old.Incarnation.SessionID() == inc.SessionID() {
+				old.Incarnation.History() == inc.History() {
 				view.Items = old.Items // decoded before
 			} else {
 				view.Items, view.Err = s.read(inc, data)
