@@ -142,7 +142,7 @@ func TestFlapping(t *testing.T) {
 		t.Errorf("a partition had no message for %v", silence)
 	}
 	for _, other := range f.all[:2] {
-		if n := other.countAfter(at, eventlog.Untrusted); n > 0 {
+		if _, n := other.distrust(at); n > 0 {
 			t.Errorf("%s lost its trust %d times", other.Name, n)
 		}
 		if n := other.rebalances(at); n > 2*times { // one when it goes and one when it comes

@@ -42,7 +42,7 @@ func cutServer(t *testing.T, timeout time.Duration, opts servers.ZooKeeperOption
 		t.Errorf("the member that was cut off had %d sessions, want 2", victim.sessions())
 	}
 	for _, m := range f.all {
-		if n := m.countAfter(at, eventlog.Untrusted); m != victim && n != 0 {
+		if _, n := m.distrust(at); m != victim && n != 0 {
 			t.Errorf("%s lost its trust %d times", m.Name, n)
 		}
 	}

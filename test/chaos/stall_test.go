@@ -78,14 +78,21 @@ func (f *fleet) stalled(e eventlog.Event) bool {
 // distrust lists how often members lost their trust after a time, and how often the machine had no part in it.
 func (f *fleet) distrust(since int64) (times, unexcused int) {
 	for _, m := range f.all {
-		for _, e := range m.events {
-			if e.T <= since || e.Event != eventlog.Untrusted {
-				continue
-			}
-			times++
-			if !f.stalled(e) {
-				unexcused++
-			}
+		n, bad := m.distrust(since)
+		times, unexcused = times+n, unexcused+bad
+	}
+	return times, unexcused
+}
+
+// distrust is that of one member.
+func (m *member) distrust(since int64) (times, unexcused int) {
+	for _, e := range m.events {
+		if e.T <= since || e.Event != eventlog.Untrusted {
+			continue
+		}
+		times++
+		if !m.f.stalled(e) {
+			unexcused++
 		}
 	}
 	return times, unexcused
