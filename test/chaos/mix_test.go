@@ -427,8 +427,10 @@ func (x *mix) garbage() (what string, end func() bool, ok bool) {
 		if !json.Valid(set) || len(set) < 10 {
 			return errors.New("there is no set to spoil")
 		}
-		x.fault("garbage in the set")
-		return write([]byte(`["half`))(o)
+		if err = write([]byte(`["half`))(o); err == nil {
+			x.fault("garbage in the set")
+		}
+		return err
 	})
 	return "garbage in the set", func() bool { return x.operate(write(set)) }, ok
 }
