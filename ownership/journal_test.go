@@ -58,6 +58,20 @@ func (j *journal) event(member string, e ownership.Event) {
 	}
 }
 
+// loosen lets a partition have two owners: an operator has removed its claim.
+func (j *journal) loosen(p allocfn.Partition) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.loose[p] = true
+}
+
+// forget forgets what a member was told: it was cut off in the middle.
+func (j *journal) forget(member string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.entries = slices.DeleteFunc(j.entries, func(e entry) bool { return e.member == member })
+}
+
 // alone checks that nobody but member has a trusted claim.
 func (j *journal) alone(member string, p allocfn.Partition) {
 	if j.loose[p] {
