@@ -31,10 +31,10 @@ func (s *Session) Run(ctx context.Context) error {
 	}
 	defer s.wg.Wait()
 	if told := clocks.Of(ctx); told != nil { // before there is anything that asks for the time
-		s.now = func() instant {
+		s.now = clock(func() instant {
 			mono, wall := told()
 			return instant{mono: mono, wall: wall}
-		}
+		}).steady()
 	}
 	if s.open {
 		s.log.WarnContext(ctx, "znodes will be open to everybody, since neither credentials nor an acl are given")

@@ -73,7 +73,7 @@ func New(servers []string, opts Options) (*Session, error) {
 		opts:    opts,
 		open:    open,
 		log:     opts.Logger.With("component", "session"),
-		now:     newClock(),
+		now:     newClock().steady(),
 		wake:    make(chan struct{}, 1),
 	}
 	s.state.Store(&state{changed: make(chan struct{})})

@@ -3,6 +3,8 @@ package session
 import (
 	"cmp"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kielgo/kiel/internal/sabotage"
@@ -35,6 +37,43 @@ func newClock() clock {
 	return func() instant {
 		now := time.Now()
 		return instant{mono: now.Sub(start), wall: time.Duration(now.UnixNano())}
+	}
+}
+
+// jitter is by how much the difference of the clocks may seem to change without anybody having set one: they are read one
+// after the other.
+const jitter = 50 * time.Millisecond
+
+// steady returns a clock whose wall clock is never set back: what has passed on it is never less than on the monotonic
+// one. Without that a proof from before the wall clock went back by an hour would be trusted while the machine is
+// suspended, for as long as an hour: on neither clock would its time have passed. What goes unseen is a jump back that
+// is followed by a suspension before anybody asks for the time.
+func (now clock) steady() clock {
+	type reference struct{ ahead, back time.Duration } // of the wall clock before the other; by how much it was set back
+	var (
+		mu  sync.Mutex
+		ref atomic.Pointer[reference]
+	)
+	first := now()
+	ref.Store(&reference{ahead: first.wall - first.mono})
+	return func() instant {
+		i, r := now(), ref.Load()
+		if d := i.wall - i.mono - r.ahead; -jitter < d && d < jitter {
+			i.wall += r.back
+			return i
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		i, r = now(), ref.Load() // again: others may have been faster
+		ahead := i.wall - i.mono
+		switch d := ahead - r.ahead; {
+		case d <= -jitter:
+			ref.Store(&reference{ahead: ahead, back: r.back - d})
+		case d >= jitter:
+			ref.Store(&reference{ahead: ahead, back: r.back})
+		}
+		i.wall += ref.Load().back
+		return i
 	}
 }
 

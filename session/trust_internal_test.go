@@ -224,3 +224,45 @@ func TestTrustKeepsLittle(t *testing.T) {
 		t.Errorf("%d signs kept", len(tr.signs))
 	}
 }
+
+// A wall clock that is set back does not hide a suspension that comes after.
+func TestSteadyClock(t *testing.T) {
+	var raw instant
+	now := clock(func() instant { return raw }).steady()
+	pass := func(mono, wall time.Duration) instant {
+		raw.mono += mono
+		raw.wall += wall
+		return now()
+	}
+	start := pass(0, 0)
+	elapsed := func(what string, i instant, want time.Duration) {
+		t.Helper()
+		if got := max(i.mono-start.mono, i.wall-start.wall); got != want {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	elapsed("a second", pass(time.Second, time.Second), time.Second)
+	elapsed("set back by an hour", pass(time.Second, time.Second-time.Hour), 2*time.Second)
+	elapsed("suspended for a minute", pass(0, time.Minute), time.Minute+2*time.Second)
+	elapsed("set back again", pass(time.Second, -time.Hour), time.Minute+3*time.Second)
+	elapsed("suspended again", pass(0, time.Minute), 2*time.Minute+3*time.Second)
+	for range 1000 { // read a bit late, now one and now the other
+		pass(time.Millisecond, -time.Millisecond)
+		pass(time.Millisecond, 3*time.Millisecond)
+	}
+	elapsed("2 s read badly", pass(0, 0), 2*time.Minute+5*time.Second)
+	elapsed("set to the right time", pass(0, 2*time.Hour), 2*time.Hour+2*time.Minute+5*time.Second)
+	elapsed("and back", pass(time.Second, -2*time.Hour), 2*time.Hour+2*time.Minute+6*time.Second)
+}
+
+func BenchmarkClock(b *testing.B) {
+	for name, now := range map[string]clock{"plain": newClock(), "steady": newClock().steady()} {
+		b.Run(name, func(b *testing.B) {
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					now()
+				}
+			})
+		})
+	}
+}
