@@ -28,6 +28,7 @@ type delivery struct {
 	metrics     *metrics
 
 	goroutine atomic.Pointer[string] // that runs the callbacks
+	share     []allocfn.Partition    // that OnRebalance was told last; of that goroutine
 
 	mu     sync.Mutex
 	next   *Snapshot // the newest that OnRebalance was not told; nil when told
@@ -73,9 +74,20 @@ func (d *delivery) take() (errs []error, next *Snapshot, closed bool) {
 // run delivers until close, or until life ends. A callback's context ends with
 // stopping, unless that has ended before the call, and with life.
 func (d *delivery) run(life, stopping context.Context) {
+	for over := false; !over; {
+		ended := make(chan struct{})
+		go func() { // which a callback may end
+			defer close(ended)
+			d.deliver(life, stopping)
+			over = true
+		}()
+		<-ended
+	}
+}
+
+func (d *delivery) deliver(life, stopping context.Context) {
 	id := goroutineID()
 	d.goroutine.Store(&id)
-	var share []allocfn.Partition // that OnRebalance was told last
 	for {
 		errs, next, closed := d.take()
 		for _, err := range errs {
@@ -84,12 +96,13 @@ func (d *delivery) run(life, stopping context.Context) {
 			}
 		}
 		if next != nil && d.onRebalance != nil && life.Err() == nil {
+			told := d.share
+			d.share = next.mine
 			d.rebalance(life, stopping, Rebalance{
 				Snapshot: next,
-				Added:    without(next.mine, share),
-				Removed:  without(share, next.mine),
+				Added:    without(next.mine, told),
+				Removed:  without(told, next.mine),
 			})
-			share = next.mine
 		}
 		if len(errs) > 0 || next != nil {
 			continue
@@ -121,17 +134,29 @@ func (d *delivery) rebalance(life, stopping context.Context, r Rebalance) {
 	d.metrics.duration.WithLabelValues(stageCallback).Observe(time.Since(start).Seconds())
 }
 
-// call runs a callback and reports its panic, and that it does not return.
+// call runs a callback and reports its panic, that it ended its goroutine, and
+// that it does not return.
 func (d *delivery) call(ctx context.Context, name string, f func()) {
-	timer := time.AfterFunc(callbackTimeout, func() {
-		d.metrics.failed.WithLabelValues(stageCallback).Inc()
-		d.log.ErrorContext(ctx, "callback has not returned", "callback", name, "after", callbackTimeout)
-	})
+	var ended atomic.Bool
+	stuck := func() {
+		if !ended.Load() {
+			d.metrics.failed.WithLabelValues(stageCallback).Inc()
+			d.log.ErrorContext(ctx, "callback has not returned", "callback", name, "after", callbackTimeout)
+		}
+	}
+	// Looked at twice: when the process was stopped for long, the time and the
+	// call are over at once.
+	timer := time.AfterFunc(callbackTimeout, func() { time.AfterFunc(time.Second, stuck) })
 	defer timer.Stop()
+	returned := false
 	defer func() {
+		ended.Store(true)
 		v := recover()
-		if v == nil {
+		if v == nil && returned {
 			return
+		}
+		if v == nil {
+			v = "runtime.Goexit was called"
 		}
 		d.metrics.failed.WithLabelValues(stageCallback).Inc()
 		d.log.ErrorContext(ctx, "callback panicked", "callback", name, "panic", v, "stack", string(debug.Stack()))
@@ -140,6 +165,7 @@ func (d *delivery) call(ctx context.Context, name string, f func()) {
 		}
 	}()
 	f()
+	returned = true
 }
 
 // within says whether it is called by a callback.

@@ -198,11 +198,24 @@ func TestOnErrorPanics(t *testing.T) {
 // TestCallbackEndsItsGoroutine is what t.FailNow does within a callback.
 func TestCallbackEndsItsGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(o *Options) { o.OnRebalance = func(context.Context, Rebalance) { runtime.Goexit() } })
+		r := newRig(t, func(o *Options) {
+			note := o.OnRebalance
+			o.OnRebalance = func(ctx context.Context, b Rebalance) {
+				note(ctx, b)
+				runtime.Goexit()
+			}
+		})
 		r.run()
 		r.join("b")
 		r.partitions("t:0")
-		r.partitions("t:0", "t:1")
+		if err := r.failed(); !errors.Is(err, ErrCallback) || !strings.Contains(err.Error(), "Goexit") {
+			t.Error(err)
+		}
+		r.partitions("t:1")
+		sleep(time.Minute)
+		if got := r.told(); got != "+t:0 -, +t:1 -t:0" {
+			t.Error(got)
+		}
 		if err := r.stop(); err != nil {
 			t.Error(err)
 		}

@@ -28,8 +28,8 @@ var (
 	// The member counts as one without a record.
 	ErrBadRecord = errors.New("allocator: bad member record")
 
-	// ErrCallback says that a callback panicked. The next ones are called all
-	// the same.
+	// ErrCallback says that a callback panicked, or ended its goroutine. The next
+	// ones are called all the same.
 	ErrCallback = errors.New("allocator: callback panicked")
 
 	// ErrStuck says that Run returned before all that it had started; the text

@@ -29,9 +29,10 @@ var (
 	// is wrapped too).
 	ErrUnclaimed = errors.New("ownership: partition not claimed")
 	// ErrCallback tells of a handler, or a callback of the options, that
-	// panicked, or ended its goroutine; the text names the panic. A handler that did has returned, a
-	// partition for which Accept did is not claimed, and the next calls of
-	// Observer and OnError are made all the same. OnError is not told of its own.
+	// panicked, or ended its goroutine; the text names the panic. A handler that
+	// did has returned, a partition for which Accept did is not claimed, and the
+	// next calls of Observer and OnError are made all the same. OnError is not told
+	// of its own.
 	ErrCallback = errors.New("ownership: callback panicked")
 	// ErrHandler tells of a handler that returned while its partition was
 	// still owned. It is called again after a pause. The handler's own error is

@@ -13,8 +13,8 @@
 // "untrusted"; one of these without a partition, or "left", ends everything its
 // member owned. "untrusted" carries since, the moment at which trust ended: a
 // process that was frozen writes the line late. "committed" carries since, the
-// moment at which the request was made: its answer may come later than the end of
-// what it was about.
+// moment at which it was last found, before the request was sent, that it may be:
+// its answer may come later than the end of what it was about.
 //
 // At most one message may be handed out of each partition after it was lost: the
 // one that was on offer then.
