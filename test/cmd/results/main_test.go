@@ -76,9 +76,11 @@ func TestCrashOfTheRaceDetector(t *testing.T) {
 	}{
 		"forgiven":     {in + end, true, true},
 		"not forgiven": {in + end, false, false},
-		"by a fault": {`{"Action":"pass","Package":"p","Test":"TestA"}` + "\n" +
-			`{"Action":"output","Package":"p","Test":"TestB","Output":"SIGSEGV: segmentation violation\n"}` + "\n" + end,
-			true, true},
+		"by a fault": {
+			`{"Action":"pass","Package":"p","Test":"TestA"}` + "\n" +
+				`{"Action":"output","Package":"p","Test":"TestB","Output":"SIGSEGV: segmentation violation\n"}` + "\n" + end,
+			true, true,
+		},
 		"a fault of Go code": {`{"Action":"output","Package":"p","Test":"TestB","Output":"[signal SIGSEGV: segmentation ` +
 			`violation code=0x1 addr=0x0 pc=0x4a]\n"}` + "\n" + end, true, false},
 		"and another fell": {in + `{"Action":"fail","Package":"p","Test":"TestC"}` + "\n" + end, true, false},
