@@ -212,7 +212,7 @@ func (c *consumption) run(
 
 	ended := make(chan error, 1)
 	background.Go(func() {
-		defer stop() // with the owner, all is over
+		defer c.users.leave(nil) // with the owner, all is over; what is waited for is so for StopTimeout from now on
 		ended <- owner.Run(ctx)
 	})
 	background.Go(func() { c.watchTopics(ctx, a) })

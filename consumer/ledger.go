@@ -58,28 +58,34 @@ type posting struct {
 	offset   int64
 	text     string
 	before   <-chan struct{} // told of the posting before; nil for none
-	request  *request
-	answered chan struct{} // closed when the request is answered
-	told     chan struct{} // closed when the observer was told of this and all before
-	allowed  atomic.Pointer[time.Time]
+	ledger   *ledger
+	answered chan struct{}         // closed when the request is answered
+	told     chan struct{}         // closed when the observer was told of this and all before
+	asked    atomic.Pointer[asked] // nil: never, so it was never written either
+}
+
+// asked is when a posting was last found to be allowed, and how often the connections had been thrown away before.
+type asked struct {
+	at     time.Time
+	aborts int64
 }
 
 // ask asks whether the posting may be stored at this moment, and notes when it was
 // asked if so: the last such moment, before the request is written, is when the
 // commit was sent. It is taken before the question, and so never after trust.
 func (p *posting) ask() error {
-	now := time.Now()
+	now := asked{at: time.Now(), aborts: p.ledger.aborts.Load()}
 	if err := p.book.allowed(); err != nil {
 		return err
 	}
-	p.allowed.Store(&now)
+	p.asked.Store(&now)
 	return nil
 }
 
 // sent returns when the posting was last found to be allowed.
 func (p *posting) sent() time.Time {
-	if t := p.allowed.Load(); t != nil {
-		return *t
+	if a := p.asked.Load(); a != nil {
+		return a.at
 	}
 	return time.Time{}
 }
@@ -115,16 +121,11 @@ func (b *book) close() {
 	b.closed = true
 }
 
-// request is one request with the offsets of several books.
-type request struct {
-	abort func() // throws away what is written and not answered; once
-}
-
 // post makes what a request is to store: the marked position, or the committed one.
-func (b *book) post(r *request, marked bool) *posting {
+func (b *book) post(l *ledger, marked bool) *posting {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p := &posting{book: b, request: r, offset: b.committed, text: b.comText, answered: make(chan struct{}), told: make(chan struct{})}
+	p := &posting{book: b, ledger: l, offset: b.committed, text: b.comText, answered: make(chan struct{}), told: make(chan struct{})}
 	if marked {
 		p.offset, p.text = b.next, b.text
 	}
@@ -205,6 +206,9 @@ type ledger struct {
 	requests chan commitRequest
 	done     chan struct{} // closed when run has returned
 
+	aborting sync.Mutex   // held while connections are thrown away
+	aborts   atomic.Int64 // how often that was begun
+
 	mu    sync.RWMutex
 	books map[allocfn.Partition]*book
 }
@@ -284,7 +288,19 @@ func (l *ledger) close(ctx context.Context, b *book) {
 	if l.wait(ctx, p.answered) {
 		l.wait(ctx, p.told)
 	} else if ctx.Err() != nil {
-		p.request.abort() // others in it are sent again
+		l.throwAway(p)
+	}
+}
+
+// throwAway ends the connections if p may be on one of them. Others that were in
+// the same request are sent again. So when many partitions are given up at once
+// the connections end once, unless one of them was sent again in between.
+func (l *ledger) throwAway(p *posting) {
+	l.aborting.Lock()
+	defer l.aborting.Unlock()
+	if a := p.asked.Load(); a != nil && a.aborts == l.aborts.Load() {
+		l.aborts.Add(1) // first: what is asked from now on may be written to new ones
+		l.abort()
 	}
 }
 
@@ -445,11 +461,10 @@ func (l *ledger) flush(ctx context.Context, books map[*book]bool) map[*book]comm
 	if len(books) == 0 {
 		return nil
 	}
-	r := &request{abort: sync.OnceFunc(l.abort)}
 	postings := make([]*posting, 0, len(books))
 	entries := make([]entry, 0, len(books))
 	for b, marked := range books {
-		p := b.post(r, marked)
+		p := b.post(l, marked)
 		postings = append(postings, p)
 		entries = append(entries, entry{
 			partition: b.partition,

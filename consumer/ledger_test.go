@@ -173,7 +173,7 @@ func TestCommitOnTheWireIsThrownAway(t *testing.T) {
 				aborted := 0
 				l.abort = func() {
 					aborted++
-					close(store.slow)
+					time.AfterFunc(time.Millisecond, func() { close(store.slow) }) // when nobody waits for it any more
 				}
 				var holders []*fakeHolder
 				var books []*book
@@ -208,6 +208,67 @@ func TestCommitOnTheWireIsThrownAway(t *testing.T) {
 			})
 		})
 	}
+}
+
+// silentStore never answers: it sends again, without what is not allowed any more, when its connection is thrown away.
+type silentStore struct {
+	fakeStore
+	aborts chan struct{}
+	wire   atomic.Pointer[map[allocfn.Partition]bool] // what was sent and not thrown away
+}
+
+func (s *silentStore) commit(ctx context.Context, es []entry) map[allocfn.Partition]error {
+	out := map[allocfn.Partition]error{}
+	for ctx.Err() == nil {
+		wire := map[allocfn.Partition]bool{}
+		for _, e := range es {
+			if out[e.partition] = e.allowed(); out[e.partition] == nil {
+				wire[e.partition] = true
+			}
+		}
+		s.wire.Store(&wire)
+		if len(wire) == 0 {
+			return out
+		}
+		select {
+		case <-s.aborts:
+		case <-ctx.Done():
+		}
+	}
+	return out
+}
+
+// A commit that was sent again with the next connection is thrown away too when its own time is over.
+func TestCommitSentAgainIsThrownAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &silentStore{aborts: make(chan struct{})}
+		l, stop := ledgerOn(t, store, true)
+		defer stop()
+		l.abort = func() { store.aborts <- struct{}{} }
+		first, second := tp("t", 0), tp("t", 1)
+		one := l.open(first, newHolder(t, first), sarama.Uuid{}, 0, "")
+		two := l.open(second, newHolder(t, second), sarama.Uuid{}, 0, "")
+		time.Sleep(1500 * time.Millisecond) // both are sent
+		giveUp := func(b *book, after time.Duration) <-chan struct{} {
+			done := make(chan struct{})
+			time.AfterFunc(after, func() {
+				defer close(done)
+				_ = l.settle(t.Context(), b)
+			})
+			return done
+		}
+		a, b := giveUp(one, 0), giveUp(two, 5*time.Second)
+		<-a
+		synctest.Wait()
+		if wire := *store.wire.Load(); wire[first] || !wire[second] {
+			t.Errorf("on the wire when the first was given up: %v", wire)
+		}
+		<-b
+		synctest.Wait()
+		if wire := *store.wire.Load(); len(wire) > 0 {
+			t.Errorf("on the wire when the second was given up: %v", wire)
+		}
+	})
 }
 
 // A partition is given up after its last commit was told, also when that commit was under way already.

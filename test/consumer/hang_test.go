@@ -13,6 +13,7 @@ import (
 
 	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/ownership"
+	"github.com/kielgo/kiel/party"
 )
 
 // hanger is a handler whose Setup and Cleanup do what a test wants before they return.
@@ -172,6 +173,51 @@ func (m *member) closes(t *testing.T, callback string) {
 	}
 	if err := <-m.done; !errors.Is(err, ownership.ErrStuck) || !strings.Contains(err.Error(), callback) {
 		t.Errorf("Consume: %v", err)
+	}
+}
+
+// What ends Consume may be the end of the membership, while something of the user's hangs: StopTimeout counts from then on.
+func TestNameTakenWhileSomethingHangs(t *testing.T) {
+	for _, callback := range []string{"Observer", "Setup"} {
+		t.Run(callback, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, 2)
+				hung := newGate()
+				defer hung.open()
+				a := r.member("a", func(o *consumer.Options) {
+					o.RebalanceTimeout, o.StopTimeout = time.Hour, hangStop
+					tell := o.Observer
+					o.Observer = func(e consumer.Event) {
+						tell(e)
+						if callback == "Observer" && e.Kind == consumer.Message && e.Partition == 0 {
+							hung.wait()
+						}
+					}
+				})
+				r.produce(5, 0, 1)
+				h := hanger{recorder: a.h}
+				if callback == "Setup" {
+					h.setup = hung.wait
+				}
+				a.startWith(h, topic)
+				until(t, "it hangs", func() bool { return hung.waiting.Load() == 1 })
+				const node = "/kiel/groups/" + group + "/members/a"
+				for taken := false; !taken; { // a may be faster
+					if err := r.zk.Delete(node); err != nil {
+						t.Fatal(err)
+					}
+					taken = r.zk.Create(node, nil) == nil
+				}
+				select {
+				case err := <-a.done:
+					if !errors.Is(err, party.ErrNameTaken) || !errors.Is(err, ownership.ErrStuck) {
+						t.Errorf("Consume: %v", err)
+					}
+				case <-time.After(2 * hangStop):
+					t.Fatal("Consume has not returned")
+				}
+			})
+		})
 	}
 }
 

@@ -106,7 +106,7 @@ func troubles() map[string]func(r *rig, m stopper) (heal func()) {
 
 // Close returns within StopTimeout, whatever is under way and whatever is wrong, and so does Consume.
 func TestCloseInEveryPhase(t *testing.T) {
-	const schedules = 40
+	const schedules = 200
 	first := rand.Uint64()
 	t.Attr("seeds_from", strconv.FormatUint(first, 10))
 	var slowest time.Duration
