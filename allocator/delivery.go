@@ -28,7 +28,9 @@ type delivery struct {
 	metrics     *metrics
 
 	goroutine atomic.Pointer[string] // that runs the callbacks
-	share     []allocfn.Partition    // that OnRebalance was told last; of that goroutine
+	share     []allocfn.Partition    // that OnRebalance was told last; of that goroutine, as are
+	dueErrs   []error                // what it has taken, and not delivered yet
+	due       *Snapshot
 
 	mu     sync.Mutex
 	next   *Snapshot // the newest that OnRebalance was not told; nil when told
@@ -89,31 +91,37 @@ func (d *delivery) deliver(life, stopping context.Context) {
 	id := goroutineID()
 	d.goroutine.Store(&id)
 	for {
-		errs, next, closed := d.take()
-		for _, err := range errs {
+		if len(d.dueErrs) == 0 && d.due == nil {
+			var closed bool
+			if d.dueErrs, d.due, closed = d.take(); len(d.dueErrs) == 0 && d.due == nil {
+				if closed {
+					return
+				}
+				select {
+				case <-d.wake:
+				case <-life.Done():
+					return
+				}
+			}
+			continue
+		}
+		if len(d.dueErrs) > 0 {
+			err := d.dueErrs[0]
+			d.dueErrs = d.dueErrs[1:]
 			if d.onError != nil && life.Err() == nil {
 				d.call(life, "OnError", func() { d.onError(err) })
 			}
+			continue
 		}
-		if next != nil && d.onRebalance != nil && life.Err() == nil {
-			told := d.share
+		next, told := d.due, d.share
+		d.due = nil
+		if d.onRebalance != nil && life.Err() == nil {
 			d.share = next.mine
 			d.rebalance(life, stopping, Rebalance{
 				Snapshot: next,
 				Added:    without(next.mine, told),
 				Removed:  without(told, next.mine),
 			})
-		}
-		if len(errs) > 0 || next != nil {
-			continue
-		}
-		if closed {
-			return
-		}
-		select {
-		case <-d.wake:
-		case <-life.Done():
-			return
 		}
 	}
 }

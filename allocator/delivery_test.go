@@ -222,6 +222,27 @@ func TestCallbackEndsItsGoroutine(t *testing.T) {
 	})
 }
 
+// TestOnErrorEndsItsGoroutine: what was taken with the error is delivered all the same.
+func TestOnErrorEndsItsGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		r := newRig(t, func(o *Options) {
+			o.OnError = func(error) {
+				calls++
+				runtime.Goexit()
+			}
+		})
+		r.run()
+		r.join("b")
+		r.partitions("nonsense", "t:0")
+		sleep(time.Minute)
+		if got := r.told(); calls != 1 || got != "+t:0 -" {
+			t.Errorf("%d calls, told %q", calls, got)
+		}
+		r.stop()
+	})
+}
+
 func TestErrorsBehindASlowCallbackAreBounded(t *testing.T) {
 	d := &delivery{wake: make(chan struct{}, 1)}
 	for range 10 * maxErrors {
