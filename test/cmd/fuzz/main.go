@@ -32,8 +32,9 @@ func main() {
 	if err == nil && len(targets) == 0 {
 		targets, err = all(ctx)
 	}
-	if err != nil {
+	if err != nil { // as an event too: who reads these looks at nothing else
 		fmt.Fprintln(os.Stderr, "fuzz:", err)
+		write(os.Stdout, event{Action: "fail", Package: "fuzz"})
 		os.Exit(1)
 	}
 	if !run(ctx, os.Stdout, targets, *length, *jobs) {
