@@ -68,12 +68,27 @@ func TestShrink(t *testing.T) {
 	t.Attr("steps", fmt.Sprintf("%d of %d", len(few), len(all)))
 }
 
-// The same seed makes the same plan, another seed another.
+// The same seed makes the same plan, another seed another; and what a plan says is done at the same times in each run.
 func TestPlansAreSeeded(t *testing.T) {
 	if a, b := planOf(5).String(), planOf(5).String(); a != b {
 		t.Errorf("seed 5 is both\n%s\n%s", a, b)
 	}
 	if planOf(5).String() == planOf(6).String() {
 		t.Error("seeds 5 and 6 are alike")
+	}
+	p := newPlan(3, 24*time.Hour, 3)
+	var before []string
+	for range 3 {
+		res := simulate(t, p, manners{})
+		if len(res.violations) > 0 {
+			t.Fatal(res.violations[0])
+		}
+		if before != nil && !slices.Equal(before, res.injected) {
+			t.Errorf("injected\n%s\nand\n%s", strings.Join(before, "\n"), strings.Join(res.injected, "\n"))
+		}
+		before = res.injected
+	}
+	if len(before) < 10 {
+		t.Errorf("only %d faults were injected", len(before))
 	}
 }

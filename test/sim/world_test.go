@@ -50,6 +50,7 @@ type result struct {
 	lost       int // messages that nobody has processed
 	dups       int // messages processed again
 	messages   int64
+	injected   []string // what was tried when, a line each
 	figures    map[string][]time.Duration
 }
 
@@ -178,24 +179,39 @@ func (w *world) run() {
 	if !w.settle("start", w.bound()) {
 		return
 	}
+	// Phases begin when they would if getting well took as long as it may: at the same times in each run of the seed.
+	calm := began.Add(w.bound())
 	for i, ph := range w.plan.Phases {
 		w.phase = i
-		if !w.idle(ph.Idle) || !w.faulty(ph) {
+		begin := calm.Add(w.quiet() + ph.Idle)
+		if !w.idle(ph.Idle, begin) || !w.faulty(ph) {
 			return
 		}
+		calm = begin.Add(w.longest(ph))
 	}
 	w.rest(time.Minute)
 }
 
-// idle lets the time pass, in which nothing may happen to the group.
-func (w *world) idle(d time.Duration) bool {
+// quiet is how long what coalesced before may still be told, and late commits may arrive.
+func (w *world) quiet() time.Duration { return 2*w.plan.Timeout + 5*time.Second }
+
+// longest is how long a phase takes at most if all goes well, from its beginning until all is well.
+func (w *world) longest(ph phase) time.Duration {
+	var steps time.Duration
+	for _, s := range ph.Steps {
+		steps = max(steps, s.At+s.For)
+	}
+	return steps + w.bound()
+}
+
+// idle lets the time pass, d of it or more, until something is to begin. Nothing may happen to the group meanwhile.
+func (w *world) idle(d time.Duration, until time.Time) bool {
 	w.broker.setPace(calmPace)
-	// What coalesced before may still be told, and late commits may arrive.
-	if !w.rest(min(d, 2*w.plan.Timeout+5*time.Second)) {
+	if !w.rest(w.quiet()) {
 		return false
 	}
 	before := w.versions()
-	if !w.rest(d) {
+	if !w.rest(max(d, time.Until(until))) {
 		return false
 	}
 	if after := w.versions(); after != before {
@@ -339,6 +355,7 @@ func (w *world) faulty(ph phase) bool {
 // inject does a step; it returns its end, nil when there is none, and whether the step was possible.
 func (w *world) inject(s step) (end func(), ok bool) {
 	w.mon.Note("--- %v", s)
+	w.res.injected = append(w.res.injected, fmt.Sprintf("%v %v", time.Since(w.mon.began), s))
 	end, ok = faults[s.Kind].do(w, s)
 	w.mon.Sweep()
 	if !ok {
