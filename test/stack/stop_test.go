@@ -373,6 +373,9 @@ func TestStopInEveryPhase(t *testing.T) {
 			t.Errorf("%s, %s: Run returned %v after the stop, allowed are %v: %v", fault, life, took, timeout, a.err)
 		}
 		slowest = max(slowest, took)
+		if well := fault == "none" && !inside && callback < time.Second; well && a.err != nil {
+			t.Errorf("%s: Run returned %v, though nothing was wrong", life, a.err)
+		}
 		if err := <-stopped; errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s, %s: Stop: %v", fault, life, err)
 		}

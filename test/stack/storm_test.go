@@ -2,6 +2,7 @@ package stack_test
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -26,9 +27,14 @@ func TestStormOfJoins(t *testing.T) {
 		before := first.rebalances()
 		start := time.Now()
 		all := []*member{first}
+		at := make([]time.Duration, joining)
+		for i := range at {
+			at[i] = time.Duration(r.Int64N(int64(time.Second)))
+		}
+		slices.Sort(at)
 		for i := range joining {
+			time.Sleep(time.Until(start.Add(at[i])))
 			all = append(all, w.join(fmt.Sprintf("m%03d", i), setup{}))
-			time.Sleep(time.Duration(r.Int64N(int64(2 * time.Second / joining))))
 		}
 		joined := time.Since(start)
 		took := w.within(crashBound, "all is owned, evenly", func() bool { return even(partitions, all...) })
