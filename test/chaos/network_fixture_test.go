@@ -44,6 +44,16 @@ func best(t *testing.T, name string, limit time.Duration, ds []time.Duration) {
 	}
 }
 
+// median reports measurements of one thing, most of which must keep what is promised.
+func median(t *testing.T, name string, limit time.Duration, ds []time.Duration) {
+	t.Helper()
+	t.Attr(name, list(ds))
+	sorted := slices.Sorted(slices.Values(ds))
+	if m := sorted[len(sorted)/2]; m > limit {
+		t.Errorf("%s: median %v, want %v at most", name, ms(m), limit)
+	}
+}
+
 // bestOf measures something until it keeps what is promised, a few times at most.
 func bestOf(t *testing.T, name string, limit time.Duration, measure func() time.Duration) {
 	t.Helper()
