@@ -45,9 +45,10 @@ func (i *Incarnation) Number() uint64 { return i.number }
 // SessionID is the ZooKeeper session's id: the EphemeralOwner of what it creates.
 func (i *Incarnation) SessionID() int64 { return i.id }
 
-// History is the same for incarnations between which the servers have certainly not lost what they held. It differs in a new
+// History is the same for incarnations between which nothing says that the servers lost what they held. It differs in a new
 // ZooKeeper session, and in the same one after the servers did not let us in for so long that they may have come back with
 // older data. What was remembered by a zxid or a version is then worth nothing: they come again, and may name something else.
+// What no client can see is a server restored to a moment ago on which others have since written more than was lost.
 func (i *Incarnation) History() uint64 { return i.past }
 
 // Timeout is the ZooKeeper session's timeout as granted last.
