@@ -13,10 +13,11 @@ import (
 
 // Options say what kind of contenders a [Dir] makes.
 type Options struct {
-	Word   string       // the word of the contenders made here, such as "__lock__"
-	Rivals []string     // the words of those that a contender waits for
-	Data   []byte       // the data of the contenders made here; nil is empty
-	Logger *slog.Logger // nil discards
+	Word       string       // the word of the contenders made here, such as "__lock__"
+	Rivals     []string     // the words of those that a contender waits for; Word need not be one of them
+	Data       []byte       // the data of the contenders made here; nil is empty
+	Persistent bool         // the contenders made here outlive their session
+	Logger     *slog.Logger // nil discards
 }
 
 // Dir makes contenders in one directory. It may be used by several goroutines.
@@ -56,7 +57,7 @@ func (d *Dir) Create(ctx context.Context) (*Node, error) {
 		n := &Node{dir: d, inc: inc, path: session.Join(d.path, NewGUID()+d.opts.Word), gone: make(chan struct{})}
 		err = n.create(ctx)
 		if errors.Is(err, session.ErrSessionExpired) {
-			continue // nothing of it is left, the next session is another try
+			continue // the next session is another try, when nothing can be left of this one
 		}
 		if err != nil {
 			return nil, err

@@ -12,7 +12,8 @@
 // # State
 //
 //	<dir>                          persistent, empty, made when missing, never deleted
-//	<dir>/<guid><word><sequence>   ephemeral, data: the identifier; gone with its session
+//	<dir>/<guid><word><sequence>   ephemeral, data: the identifier; gone with its session.
+//	                               Persistent when [Options] say so; then it stands until it is removed
 //
 // Children with other names are not looked at.
 //
@@ -22,8 +23,11 @@
 //     is looked for by its GUID after a Sync, in the same session; when the caller
 //     gives up, what was made, or may yet be made, is removed in the background. A
 //     removal is repeated until the node is gone or its session is over.
+//   - A persistent contender is looked for and removed in later sessions, too, until Run
+//     ends. When its session ends before it is known whether it was made, its GUID is looked
+//     for during two session timeouts, and nothing is made through this [Dir] meanwhile.
 //   - A contender keeps its place for the life of its session, also across a lost
-//     connection and an end of trust.
+//     connection and an end of trust; a persistent one beyond that.
 //   - A waiter watches one node, the nearest one in front of it. It also looks again
 //     when the connection drops, when an incarnation ends, and once per session
 //     timeout without any hint.
@@ -32,6 +36,8 @@
 //
 // # Not guaranteed
 //
+//   - A persistent contender stands for ever when its process dies, or when Run ends before
+//     it is removed.
 //   - Sequence numbers do not wrap: after 2^31 creates in one directory the server
 //     hands out the same number again and again. From 2^20 creates before that on
 //     nothing is made any more ([ErrSequenceExhausted]).
@@ -40,5 +46,6 @@
 //
 // A [Dir] may be used by any number of goroutines. A [Node] belongs to one, except
 // that [Node.Remove] and [Node.Abandon] may be called from any. A background removal
-// is one goroutine; it ends with the ZooKeeper session at the latest.
+// is one goroutine; it ends with the ZooKeeper session at the latest, that of a persistent
+// node with Run.
 package seqnode

@@ -15,6 +15,9 @@ var (
 	ErrSequenceExhausted = errors.New("seqnode: sequence numbers of the directory are used up")
 )
 
+// errUnsure says that a create may have been carried out, or may yet be.
+var errUnsure = errors.New("seqnode: created or not")
+
 // BlockedError says what stood in front of a node when its waiting was ended.
 type BlockedError struct {
 	Path  string // the znode in the way: the first in the line as last seen

@@ -19,15 +19,16 @@ const (
 )
 
 // Node is one contender of this process. It is made by [Dir.Create] and ends with
-// its ZooKeeper session or when it is removed.
+// its ZooKeeper session, unless it is persistent, or when it is removed.
 type Node struct {
 	dir  *Dir
-	inc  *session.Incarnation // of the session that owns it; used for as long as that lives
+	inc  *session.Incarnation // of the session that made it; used for as long as that lives
 	path string               // without the sequence number until that is known
 	self Contender
 
 	remove sync.Once
-	gone   chan struct{} // closed when it is proved that the node does not exist
+	gone   chan struct{} // closed when it is proved that the node does not exist, or that can't be
+	stays  error         // set before gone is closed: why the node may stand for ever
 }
 
 // Path returns the node's path.
@@ -50,15 +51,24 @@ func (n *Node) create(ctx context.Context) error {
 		path, err := n.make(life, ctx)
 		select {
 		case results <- result{path, err}:
+			if !errors.Is(err, errUnsure) {
+				return
+			}
 		case <-ctx.Done():
 			if path != "" {
-				n.removeAll(life, path)
+				n.stays = n.removeAll(life, path)
 			}
-			close(n.gone)
 		}
+		if errors.Is(err, errUnsure) {
+			n.stays = n.sweep(life)
+		}
+		close(n.gone)
 	}()
 	select {
 	case r := <-results:
+		if errors.Is(r.err, errUnsure) {
+			n.dir.addLeaving(n)
+		}
 		if r.err != nil {
 			return r.err
 		}
@@ -77,12 +87,18 @@ func (n *Node) create(ctx context.Context) error {
 
 // make creates the node and returns its path. It asks with life, and tries again
 // only while ctx lasts. When it returns an error, no node stands, as far as the
-// server lets us see.
+// server lets us see, or the error wraps errUnsure.
 func (n *Node) make(life, ctx context.Context) (string, error) {
+	mode := session.EphemeralSequential
+	if n.dir.opts.Persistent {
+		mode = session.PersistentSequential
+	}
 	for {
-		path, err := n.inc.Create(life, n.path, n.dir.opts.Data, session.EphemeralSequential)
+		path, err := n.inc.Create(life, n.path, n.dir.opts.Data, mode)
 		if errors.Is(err, session.ErrUncertain) {
-			path, err = n.find(life)
+			if path, err = n.find(life); over(err) && n.dir.opts.Persistent {
+				err = fmt.Errorf("%w: %w", errUnsure, err)
+			}
 		}
 		if errors.Is(err, session.ErrNoNode) {
 			err = n.inc.EnsurePath(life, n.dir.path)
@@ -122,24 +138,75 @@ func (n *Node) find(life context.Context) (string, error) {
 		switch {
 		case err != nil:
 			return "", err // only when the session is over
-		case !exists || stat.EphemeralOwner != n.inc.SessionID():
+		case !exists || stat.EphemeralOwner != n.owner():
 		case found == "":
 			found = path
 		default:
-			n.removeAll(life, path)
+			_ = n.removeAll(life, path)
 		}
 	}
 	return found, nil
 }
 
+// owner is the EphemeralOwner of the node.
+func (n *Node) owner() int64 {
+	if n.dir.opts.Persistent {
+		return 0
+	}
+	return n.inc.SessionID()
+}
+
+// sweep removes what a create in a session that is over has made, or may yet make: until
+// that session has ended on all servers, too, its requests can still be under way to one.
+// So it looks for two session timeouts.
+func (n *Node) sweep(life context.Context) error {
+	for end := time.Now().Add(2 * n.inc.Timeout()); ; <-time.After(maxPause) {
+		last := !time.Now().Before(end)
+		err := n.removeFound(life)
+		switch {
+		case closed(err):
+			return fmt.Errorf("seqnode: %s may stand: %w", n.path, err)
+		case err == nil && last:
+			return nil
+		case err != nil:
+			n.dir.opts.Logger.WarnContext(life, "contender not removed yet", "path", n.path, "error", err)
+		}
+	}
+}
+
+// removeFound deletes what has the node's GUID.
+func (n *Node) removeFound(life context.Context) error {
+	inc, err := n.dir.session.Incarnation(life)
+	if err != nil {
+		return err
+	}
+	if err := inc.Sync(life, n.dir.path); err != nil && !errors.Is(err, session.ErrNoNode) {
+		return err
+	}
+	children, _, err := inc.Children(life, n.dir.path)
+	if err != nil && !errors.Is(err, session.ErrNoNode) {
+		return err
+	}
+	for _, child := range children {
+		if !strings.HasPrefix(child, name(n.path)) {
+			continue
+		}
+		if err := n.removeAll(life, session.Join(n.dir.path, child)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Remove deletes the node and waits until it is proved gone, by an answer of the
 // server or by the end of its session. When ctx ends first, the removal goes on in
-// the background and the error wraps the cause. It may be called several times.
+// the background and the error wraps the cause. It may be called several times. A
+// persistent node that outlives Run can't be removed any more: the error says so.
 func (n *Node) Remove(ctx context.Context) error {
 	n.Abandon(ctx)
 	select {
 	case <-n.gone:
-		return nil
+		return n.stays
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -152,33 +219,52 @@ func (n *Node) Abandon(ctx context.Context) {
 		n.dir.addLeaving(n)
 		go func() {
 			defer close(n.gone)
-			n.removeAll(context.WithoutCancel(ctx), n.path)
+			n.stays = n.removeAll(context.WithoutCancel(ctx), n.path)
 		}()
 	})
 }
 
-// removeAll deletes path until it is gone or its session is over.
-func (n *Node) removeAll(life context.Context, path string) {
+// removeAll deletes path until it is gone or its session is over. If path is persistent
+// and Run has ended, it returns an error.
+func (n *Node) removeAll(life context.Context, path string) error {
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
-		err := n.inc.Delete(life, path, -1)
-		if errors.Is(err, session.ErrUncertain) {
-			err = n.checkGone(life, path, err)
-		}
-		if err == nil || errors.Is(err, session.ErrNoNode) || over(err) {
-			return
+		err := n.removeOnce(life, path)
+		switch {
+		case err == nil, errors.Is(err, session.ErrNoNode):
+			return nil
+		case !n.dir.opts.Persistent && over(err):
+			return nil
+		case closed(err):
+			return fmt.Errorf("seqnode: %s stands: %w", path, err)
 		}
 		n.dir.opts.Logger.WarnContext(life, "contender not removed yet", "path", path, "error", err)
 		<-time.After(pause)
 	}
 }
 
+// removeOnce sends one delete, and finds out what became of it.
+func (n *Node) removeOnce(life context.Context, path string) error {
+	inc := n.inc
+	if n.dir.opts.Persistent {
+		var err error
+		if inc, err = n.dir.session.Incarnation(life); err != nil {
+			return err
+		}
+	}
+	err := inc.Delete(life, path, -1)
+	if errors.Is(err, session.ErrUncertain) {
+		return n.checkGone(life, inc, path, err)
+	}
+	return err
+}
+
 // checkGone returns nil when path is not there any more, and lost otherwise. No
 // other node ever has this name: the GUID in it is ours alone.
-func (n *Node) checkGone(life context.Context, path string, lost error) error {
-	if err := n.inc.Sync(life, n.dir.path); err != nil && !errors.Is(err, session.ErrNoNode) {
+func (n *Node) checkGone(life context.Context, inc *session.Incarnation, path string, lost error) error {
+	if err := inc.Sync(life, n.dir.path); err != nil && !errors.Is(err, session.ErrNoNode) {
 		return err
 	}
-	exists, _, err := n.inc.Exists(life, path)
+	exists, _, err := inc.Exists(life, path)
 	if err != nil {
 		return err
 	}
@@ -190,7 +276,9 @@ func (n *Node) checkGone(life context.Context, path string, lost error) error {
 
 // over reports whether err says that the session of an incarnation has ended, and
 // its ephemeral nodes with it.
-func over(err error) bool {
-	return errors.Is(err, session.ErrSessionExpired) || errors.Is(err, session.ErrClosed) ||
-		errors.Is(err, session.ErrAuthFailed)
+func over(err error) bool { return errors.Is(err, session.ErrSessionExpired) || closed(err) }
+
+// closed reports whether err says that there will be no incarnation any more.
+func closed(err error) bool {
+	return errors.Is(err, session.ErrClosed) || errors.Is(err, session.ErrAuthFailed)
 }

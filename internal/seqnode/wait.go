@@ -22,7 +22,8 @@ type line struct {
 //
 // When ctx ends first, the error is a [*BlockedError], or plain when nothing was
 // seen in front yet. ErrGone says that the node was removed by somebody else, and
-// session.ErrSessionExpired that it went with its session.
+// session.ErrSessionExpired that it went with its session, which a persistent one
+// does not.
 func (n *Node) Wait(ctx context.Context) (*session.Incarnation, error) {
 	for {
 		inc, l, err := n.look(ctx)
@@ -32,7 +33,7 @@ func (n *Node) Wait(ctx context.Context) (*session.Incarnation, error) {
 		if l.ahead == 0 {
 			return inc, nil
 		}
-		if err := n.await(ctx, inc, l); err != nil {
+		if err := n.await(ctx, inc, l); err != nil && !n.Outlives(err) {
 			return nil, err
 		}
 	}
@@ -48,7 +49,7 @@ func (n *Node) First(ctx context.Context, blocked error) (*session.Incarnation, 
 			return inc, err
 		}
 		data, _, err := inc.Get(ctx, l.first)
-		if errors.Is(err, session.ErrNoNode) {
+		if errors.Is(err, session.ErrNoNode) || n.Outlives(err) {
 			continue
 		}
 		if err != nil {
@@ -69,30 +70,41 @@ func (n *Node) look(ctx context.Context) (*session.Incarnation, line, error) {
 		if err != nil {
 			return nil, line{}, err
 		}
-		children, _, err := inc.Children(ctx, n.dir.path)
-		if errors.Is(err, session.ErrNoNode) {
-			return nil, line{}, ErrGone
-		}
-		if err != nil {
+		l, err := n.list(ctx, inc)
+		if err != nil && !n.Outlives(err) {
 			return nil, line{}, err
 		}
-		l, err := n.front(ctx, inc, children)
-		if err != nil {
-			return nil, line{}, err
-		}
-		if inc.Trusted() {
+		if err == nil && inc.Trusted() {
 			return inc, l, nil
 		}
 	}
 }
 
-// incarnation returns the newest incarnation, if it is of the node's session.
+// list asks inc for what stands in front of the node.
+func (n *Node) list(ctx context.Context, inc *session.Incarnation) (line, error) {
+	children, _, err := inc.Children(ctx, n.dir.path)
+	if errors.Is(err, session.ErrNoNode) {
+		return line{}, ErrGone
+	}
+	if err != nil {
+		return line{}, err
+	}
+	return n.front(ctx, inc, children)
+}
+
+// Outlives reports whether err is the end of a session, and the node none of those that
+// go with it: what failed is to be asked again in the next session.
+func (n *Node) Outlives(err error) bool {
+	return n.dir.opts.Persistent && errors.Is(err, session.ErrSessionExpired)
+}
+
+// incarnation returns the newest incarnation, if the node is there in its session.
 func (n *Node) incarnation(ctx context.Context) (*session.Incarnation, error) {
 	inc, err := n.dir.session.Incarnation(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if inc.SessionID() != n.inc.SessionID() {
+	if !n.dir.opts.Persistent && inc.SessionID() != n.inc.SessionID() {
 		return nil, session.ErrSessionExpired
 	}
 	return inc, nil

@@ -87,3 +87,45 @@ func ExampleLock_TryAcquire() {
 	}
 	// Output: held by worker-1
 }
+
+// Readers share the lock; a writer has it alone.
+func ExampleNewRead() {
+	s, stop := startZooKeeper()
+	defer stop()
+	ctx := context.Background()
+	read, err := lock.NewRead(s, "/app/rwlock", lock.Options{Identifier: "reader"})
+	if err != nil {
+		panic(err)
+	}
+	write, err := lock.NewWrite(s, "/app/rwlock", lock.Options{Identifier: "writer"})
+	if err != nil {
+		panic(err)
+	}
+
+	one, err := read.Acquire(ctx)
+	if err != nil {
+		panic(err)
+	}
+	two, err := read.Acquire(ctx)
+	if err != nil {
+		panic(err)
+	}
+	_, err = write.TryAcquire(ctx)
+	fmt.Println("a writer beside readers:", !errors.Is(err, lock.ErrNotAcquired))
+	for _, held := range []*lock.Held{one, two} {
+		if err := held.Release(ctx); err != nil {
+			panic(err)
+		}
+	}
+	held, err := write.Acquire(ctx)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("the writer has it:", write.Held())
+	if err := held.Release(ctx); err != nil {
+		panic(err)
+	}
+	// Output:
+	// a writer beside readers: false
+	// the writer has it: true
+}

@@ -4,25 +4,49 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
 
-// Lock is one lock. It may be used by several goroutines; each Acquire is a
-// contender of its own.
+// Lock is one lock, or one side of a read/write lock. It may be used by several
+// goroutines; each Acquire is a contender of its own.
 type Lock struct {
 	session *session.Session
 	path    string
-	words   []string
+	words   []string // of those that Contenders shows
+	opts    Options
 	dir     *seqnode.Dir
+
+	mu    sync.Mutex
+	holds []*Held // those that have not ended, and some that have
 }
 
-// New returns a handle on the lock at path. It checks its arguments and does no
-// I/O. The session must be running for the other methods to succeed.
+// New returns a handle on the lock at path, kazoo's Lock. It checks its arguments and
+// does no I/O. The session must be running for the other methods to succeed.
 func New(s *session.Session, path string, opts Options) (*Lock, error) {
+	return newLock(s, path, opts, word, word)
+}
+
+// NewWrite returns a handle on the writing side of the read/write lock at path, kazoo's
+// WriteLock: it waits for all that came before, readers and writers.
+func NewWrite(s *session.Session, path string, opts Options) (*Lock, error) {
+	return newLock(s, path, opts, word, word, readWord)
+}
+
+// NewRead returns a handle on the reading side of the read/write lock at path, kazoo's
+// ReadLock: it waits for the writers that came before, and holds it together with
+// other readers. So that writers don't starve, a reader waits for those that wait, too.
+func NewRead(s *session.Session, path string, opts Options) (*Lock, error) {
+	return newLock(s, path, opts, readWord, word)
+}
+
+// newLock makes the handle of contenders that have one word and wait for the others.
+func newLock(s *session.Session, path string, opts Options, own string, rivals ...string) (*Lock, error) {
 	if s == nil {
 		return nil, errors.New("lock: no session")
 	}
@@ -32,18 +56,50 @@ func New(s *session.Session, path string, opts Options) (*Lock, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	words := append([]string{word}, opts.ExtraPatterns...)
+	rivals = append(rivals, opts.ExtraPatterns...)
+	words := rivals
+	if !slices.Contains(words, own) {
+		words = append(slices.Clip(words), own)
+	}
 	return &Lock{
 		session: s,
 		path:    path,
 		words:   words,
+		opts:    opts,
 		dir: seqnode.NewDir(s, path, seqnode.Options{
-			Word:   word,
-			Rivals: words,
-			Data:   []byte(opts.Identifier),
-			Logger: opts.Logger,
+			Word:       own,
+			Rivals:     rivals,
+			Data:       []byte(opts.Identifier),
+			Persistent: opts.Persistent,
+			Logger:     opts.Logger,
 		}),
 	}, nil
+}
+
+// Path returns the lock's path.
+func (l *Lock) Path() string { return l.path }
+
+// Identifier returns the data of our contenders.
+func (l *Lock) Identifier() string { return l.opts.Identifier }
+
+// Held reports whether this handle has a hold that may be relied on at this moment.
+func (l *Lock) Held() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.prune()
+	return slices.ContainsFunc(l.holds, (*Held).Valid)
+}
+
+// prune forgets holds that have ended. It needs mu.
+func (l *Lock) prune() {
+	l.holds = slices.DeleteFunc(l.holds, func(h *Held) bool { return h.ctx.Err() != nil })
+}
+
+func (l *Lock) add(h *Held) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.prune()
+	l.holds = append(l.holds, h)
 }
 
 // Acquire waits until the lock is ours. It outlives lost connections and expired
@@ -75,6 +131,7 @@ func (l *Lock) acquire(ctx context.Context, op string, first func(*seqnode.Node)
 		}
 		held, err := l.turn(ctx, n, first)
 		if err == nil {
+			l.add(held)
 			return held, nil
 		}
 		_ = n.Remove(ctx) // at once when ctx has ended: then it goes on in the background
@@ -93,8 +150,8 @@ func (l *Lock) turn(ctx context.Context, n *seqnode.Node, first func(*seqnode.No
 		if err != nil {
 			return nil, err
 		}
-		held, err := hold(ctx, l.session, n, inc)
-		if held != nil || err != nil {
+		held, err := l.hold(ctx, n, inc)
+		if held != nil || err != nil && !n.Outlives(err) {
 			return held, err
 		}
 	}
@@ -122,12 +179,15 @@ type Contender struct {
 	Node       string    // path of its znode
 	Identifier string    // its data, as far as it is UTF-8
 	Token      int64     // czxid of its znode
+	Reader     bool      // whether it is one of a ReadLock
 	Session    int64     // the ZooKeeper session that it ends with; 0 if it ends with none
 	Since      time.Time // when it was made, by the server's clock
 }
 
 // Contenders returns who holds the lock and who waits, in their order: the first
-// one holds it. A lock whose znode is missing has none. It creates nothing.
+// one holds it; if that is a reader, so do the readers right behind it. Who waits at
+// other kinds of handles is shown as far as this one has to do with it: Lock does not
+// see readers. A lock whose znode is missing has none. It creates nothing.
 func (l *Lock) Contenders(ctx context.Context) ([]Contender, error) {
 	for {
 		list, err := l.contenders(ctx)
@@ -166,6 +226,7 @@ func (l *Lock) contenders(ctx context.Context) ([]Contender, error) {
 			Node:       path,
 			Identifier: text(data, 0),
 			Token:      stat.Czxid,
+			Reader:     c.Word == readWord,
 			Session:    stat.EphemeralOwner,
 			Since:      time.UnixMilli(stat.Ctime),
 		})

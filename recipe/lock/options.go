@@ -8,8 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// word is the word of kazoo's exclusive contenders.
-const word = "__lock__"
+// The words of kazoo's contenders.
+const (
+	word     = "__lock__"  // of Lock and WriteLock
+	readWord = "__rlock__" // of ReadLock
+)
 
 // Options of a [Lock]. The zero value works.
 type Options struct {
@@ -22,6 +25,12 @@ type Options struct {
 	// kazoo's extra_lock_patterns are regular expressions, so characters that mean
 	// something there are refused.
 	ExtraPatterns []string
+
+	// Persistent makes contenders that outlive their session, as kazoo's
+	// acquire(ephemeral=False) does. The hold then lasts until it is released, or somebody
+	// removes the contender: it does not end with trust nor with the session, and when the
+	// process dies it stays, for ever. See the package's documentation.
+	Persistent bool
 
 	// Logger is told what can't be returned as an error. Default: nothing is logged.
 	Logger *slog.Logger

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,27 +15,43 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// holders watches that nobody holds the lock beside another.
+// holders watches that nobody holds the lock beside another, unless both are readers.
 type holders struct {
 	mu    sync.Mutex
 	live  map[*lock.Held]string
-	token int64
+	token int64 // the largest
+	wrote int64 // the largest of a writer
 	count int
+	pairs int // of readers at once
 }
+
+// reads reports whether the client of this name is a reader.
+func reads(who string) bool { return strings.HasPrefix(who, "reader") }
 
 // enter notes a new hold. Whoever has another must have lost it by now.
 func (o *holders) enter(h *lock.Held, who string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for other, name := range o.live {
-		if other.Context().Err() == nil && other.Incarnation().Trusted() {
+		if other.Valid() {
+			if reads(name) && reads(who) {
+				o.pairs++
+				continue
+			}
 			return fmt.Errorf("%s holds %s while %s holds %s", who, h.Node(), name, other.Node())
 		}
 	}
-	if h.Token() <= o.token {
-		return fmt.Errorf("%s has token %d after %d", who, h.Token(), o.token)
+	before := o.token
+	if reads(who) {
+		before = o.wrote
 	}
-	o.live[h], o.token = who, h.Token()
+	if h.Token() <= before {
+		return fmt.Errorf("%s has token %d after %d", who, h.Token(), before)
+	}
+	o.live[h], o.token = who, max(o.token, h.Token())
+	if !reads(who) {
+		o.wrote = h.Token()
+	}
 	o.count++
 	return nil
 }
@@ -51,7 +68,7 @@ func (o *holders) leave(h *lock.Held) {
 func TestRandomFaults(t *testing.T) {
 	total := 0
 	for seed := range uint64(4) {
-		synctest.Test(t, func(t *testing.T) { total += randomFaults(newWorld(t), seed) })
+		synctest.Test(t, func(t *testing.T) { total += randomFaults(newWorld(t), seed, "a", "b", "c", "d").count })
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
@@ -62,16 +79,46 @@ func TestRandomFaults(t *testing.T) {
 	}
 }
 
-func randomFaults(w *world, seed uint64) int {
+// Writers and readers together, and one whose contenders are persistent.
+func TestRandomFaultsReadWrite(t *testing.T) {
+	total, pairs := 0, 0
+	for seed := range uint64(3) {
+		synctest.Test(t, func(t *testing.T) {
+			o := randomFaults(newWorld(t), seed, "writer a", "writer persistent", "reader a", "reader b", "reader persistent")
+			total, pairs = total+o.count, pairs+o.pairs
+		})
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	t.Logf("acquired %d times, %d times beside another reader", total, pairs)
+	if total < 300 || pairs < 20 {
+		t.Error("hardly anything was tried")
+	}
+}
+
+// handle returns the client's handle of the kind that its name says.
+func (w *world) handle(name string) *lock.Lock {
+	w.Helper()
+	newLock := lock.New
+	switch {
+	case reads(name):
+		newLock = lock.NewRead
+	case strings.HasPrefix(name, "writer"):
+		newLock = lock.NewWrite
+	}
+	return w.make(newLock, w.session(name), lock.Options{Identifier: name, Persistent: strings.HasSuffix(name, "persistent")})
+}
+
+func randomFaults(w *world, seed uint64, names ...string) *holders {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	o := &holders{live: map[*lock.Held]string{}}
 	faulty, stop := context.WithTimeout(w.Context(), 10*time.Minute)
 	defer stop()
-	names := []string{"a", "b", "c", "d"}
 	var locks []*lock.Lock
 	var wg sync.WaitGroup
 	for i, name := range names {
-		l := w.lock(name)
+		l := w.handle(name)
 		locks = append(locks, l)
 		for worker := range 1 + i%2 {
 			random := rand.New(rand.NewPCG(seed, uint64(10*i+worker+2)))
@@ -119,7 +166,10 @@ func randomFaults(w *world, seed uint64) int {
 		cancel()
 	}
 	w.wantContenders(0)
-	return o.count
+	for _, name := range w.srv.Children(path) {
+		w.Errorf("left: %s", name)
+	}
+	return o
 }
 
 // once tries to acquire the lock, holds it for a while and releases it.

@@ -1,0 +1,187 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/recipe/lock"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// persistent returns a handle with contenders that outlive their session.
+func (w *world) persistent(s *session.Session, identifier string) *lock.Lock {
+	w.Helper()
+	return w.make(lock.New, s, lock.Options{Identifier: identifier, Persistent: true})
+}
+
+// The hold of a persistent contender does not end with trust nor with the session.
+func TestPersistentHoldOutlivesItsSession(t *testing.T) {
+	inSession(t, func(w *world, s *session.Session) {
+		l := w.persistent(s, "a")
+		h := w.acquire(l)
+		inc := h.Incarnation()
+		w.srv.KillSession(w.id(s))
+		<-inc.Context().Done()
+		client := w.nw.Client("client")
+		client.BlackHole(zktest.Both)
+		time.Sleep(time.Minute)
+		client.Heal()
+		time.Sleep(10 * time.Second)
+		if h.Context().Err() != nil || !h.Valid() || !l.Held() {
+			w.Fatalf("the hold ended: %v", context.Cause(h.Context()))
+		}
+		if w.try(w.lock("b")) != nil {
+			w.Error("another has it")
+		}
+		w.release(h)
+		w.wantContenders(0)
+	})
+}
+
+// Somebody removes the contender, in a session in which it was not made.
+func TestPersistentContenderRemoved(t *testing.T) {
+	inSession(t, func(w *world, s *session.Session) {
+		h := w.acquire(w.persistent(s, "a"))
+		w.srv.KillSession(w.id(s))
+		time.Sleep(10 * time.Second)
+		if err := w.srv.Delete(h.Node()); err != nil {
+			w.Fatal(err)
+		}
+		start := time.Now()
+		w.ended(h, lock.ErrLost)
+		if d := time.Since(start); d > time.Second {
+			w.Errorf("noticed after %v", d)
+		}
+		w.release(h)
+	})
+}
+
+// A persistent waiter keeps its place when its session expires.
+func TestPersistentWaiterKeepsItsPlace(t *testing.T) {
+	inSession(t, func(w *world, s *session.Session) {
+		h := w.acquire(w.lock("holder"))
+		a := w.acquireLater(w.Context(), w.persistent(s, "a"))
+		time.Sleep(time.Second)
+		b := w.acquireLater(w.Context(), w.lock("b"))
+		time.Sleep(time.Second)
+		place := w.wantContenders(3)[1]
+		w.srv.KillSession(w.id(s))
+		time.Sleep(10 * time.Second)
+		if now := w.wantContenders(3)[1]; now != place {
+			w.Errorf("%s, before %s", now, place)
+		}
+		w.release(h)
+		<-a.done
+		if a.err != nil || b.ended() {
+			w.Fatalf("%v; b is through: %v", a.err, b.ended())
+		}
+		w.release(a.held)
+		<-b.done
+		w.release(b.held)
+		w.wantContenders(0)
+	})
+}
+
+// The caller gives up, and the session expires before the contender could be removed.
+func TestPersistentContenderIsRemovedInAnotherSession(t *testing.T) {
+	inSession(t, func(w *world, s *session.Session) {
+		h := w.acquire(w.lock("holder"))
+		ctx, cancel := context.WithTimeout(w.Context(), 5*time.Second)
+		defer cancel()
+		a := w.acquireLater(ctx, w.persistent(s, "a"))
+		time.Sleep(time.Second)
+		w.wantContenders(2)
+		id := w.id(s)
+		client := w.nw.Client("client")
+		client.BlackHole(zktest.Both)
+		<-a.done
+		if !errors.Is(a.err, context.DeadlineExceeded) {
+			w.Error(a.err)
+		}
+		time.Sleep(time.Minute)
+		w.wantContenders(2)
+		client.Heal()
+		time.Sleep(15 * time.Second)
+		if w.id(s) == id {
+			w.Error("the session did not expire: nothing was tested")
+		}
+		w.wantContenders(1)
+		w.release(h)
+	})
+}
+
+// The reply to the create is lost: found again in the same session, or in the next one
+// removed before another is made.
+func TestPersistentLostCreateReply(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			s := w.session("client")
+			l := w.persistent(s, "a")
+			w.acquireAndRelease(l)
+			id := w.id(s)
+			lost := false
+			w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+				switch {
+				case r.Op == zktest.OpCreate && !lost:
+					lost = true
+					return zktest.Action{LoseReply: true}
+				case lost && killed && r.Op == zktest.OpSync:
+					w.srv.KillSession(id)
+				}
+				return zktest.Action{}
+			})
+			start := time.Now()
+			h := w.acquire(l)
+			w.wantContenders(1)
+			if killed != (w.id(s) != id) {
+				w.Errorf("session is another: %v, want %v", w.id(s) != id, killed)
+			}
+			if d := time.Since(start); killed && d < 2*s.Timeout() {
+				w.Errorf("made another after %v, while the old session could still make one", d)
+			}
+			w.release(h)
+			w.wantContenders(0)
+		})
+	}
+}
+
+// The create of a session that is over arrives late: the contender goes, and no other is
+// made before.
+func TestPersistentCreateThatComesLate(t *testing.T) {
+	inSession(t, func(w *world, s *session.Session) {
+		l := w.persistent(s, "a")
+		w.acquireAndRelease(l)
+		id := w.id(s)
+		var late string
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Op == zktest.OpCreate && late == "" {
+				late = r.Path
+				go w.srv.KillSession(id)
+				return zktest.Action{Cut: true}
+			}
+			return zktest.Action{}
+		})
+		a := w.acquireLater(w.Context(), l)
+		time.Sleep(5 * time.Second)
+		if late == "" {
+			w.Fatal("nothing was tested")
+		}
+		w.wantContenders(0)
+		if err := w.srv.Create(late+"0000000009", nil); err != nil {
+			w.Fatal(err)
+		}
+		<-a.done
+		if a.err != nil {
+			w.Fatal(a.err)
+		}
+		if list := w.wantContenders(1); path+"/"+list[0] != a.held.Node() {
+			w.Errorf("%q, holds %s", list, a.held.Node())
+		}
+		w.release(a.held)
+	})
+}
