@@ -1,0 +1,128 @@
+package election_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel/recipe/election"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const path = "/app/election"
+
+// world is a server on a virtual network and the sessions of a test.
+type world struct {
+	*testing.T
+	srv *zktest.Server
+	nw  *zktest.Network
+}
+
+// inWorld runs a test in a bubble.
+func inWorld(t *testing.T, test func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		srv, nw := zktest.StartVirtual(t, zktest.Options{})
+		test(&world{T: t, srv: srv, nw: nw})
+	})
+}
+
+// session runs a session that connects as the named client, until the test ends.
+func (w *world) session(name string) *session.Session {
+	w.Helper()
+	s, _ := w.stoppable(name)
+	return s
+}
+
+func (w *world) stoppable(name string) (s *session.Session, stop func()) {
+	w.Helper()
+	s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Client(name).Dial})
+	if err != nil {
+		w.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	stop = func() {
+		cancel()
+		for err := range done {
+			if err != nil {
+				w.Errorf("session: %v", err)
+			}
+			close(done)
+		}
+	}
+	w.Cleanup(stop)
+	return s, stop
+}
+
+func (w *world) id(s *session.Session) int64 {
+	w.Helper()
+	inc, err := s.Incarnation(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return inc.SessionID()
+}
+
+func (w *world) election(s *session.Session, identifier string) *election.Election {
+	w.Helper()
+	e, err := election.New(s, path, election.Options{Identifier: identifier})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return e
+}
+
+// candidate is a Run that goes on in the background.
+type candidate struct {
+	leads  chan context.Context // the function was called
+	answer chan error           // what it shall return
+	done   chan error           // what Run returned
+	stop   context.CancelCauseFunc
+}
+
+// run stands for election. The function returns when it is told to, whatever becomes of
+// its context.
+func (w *world) run(e *election.Election) *candidate {
+	ctx, stop := context.WithCancelCause(w.Context())
+	c := &candidate{leads: make(chan context.Context, 1), answer: make(chan error, 1), done: make(chan error, 1), stop: stop}
+	go func() {
+		c.done <- e.Run(ctx, func(ctx context.Context) error {
+			c.leads <- ctx
+			return <-c.answer
+		})
+	}()
+	w.Cleanup(func() {
+		stop(context.Canceled)
+		close(c.answer)
+		wait()
+	})
+	return c
+}
+
+func (w *world) wantIdentifiers(e *election.Election, want ...string) {
+	w.Helper()
+	list, err := e.Contenders(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	for i, c := range list {
+		if i >= len(want) || c.Identifier != want[i] {
+			w.Errorf("contenders are %+v, want %q", list, want)
+			return
+		}
+	}
+	if len(list) != len(want) {
+		w.Errorf("contenders are %+v, want %q", list, want)
+	}
+}
+
+// wait sleeps until what is under way has come to rest.
+func wait() { time.Sleep(time.Second) }

@@ -1,0 +1,101 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/kielgo/kiel/internal/seqnode"
+	"github.com/kielgo/kiel/recipe/lock"
+	"github.com/kielgo/kiel/session"
+)
+
+// Observe yields who leads, at once and whenever that changes; a Contender without a Node
+// says that nobody does. It goes on until the loop is left, ctx ends, or there will be no
+// session any more: then the last pair has the error. It does not stand for election.
+// While the loop's body runs nothing is read, and what came and went meanwhile
+// is skipped.
+func (e *Election) Observe(ctx context.Context) iter.Seq2[lock.Contender, error] {
+	return func(yield func(lock.Contender, error) bool) {
+		var (
+			last  lock.Contender
+			first = true
+		)
+		for {
+			leader, watch, err := e.leader(ctx)
+			if err != nil {
+				if errors.Is(err, session.ErrSessionExpired) && ctx.Err() == nil {
+					continue
+				}
+				yield(lock.Contender{}, fmt.Errorf("election: observe %s: %w", e.lock.Path(), err))
+				return
+			}
+			if first || leader != last {
+				first, last = false, leader
+				if !yield(leader, nil) {
+					watch.Stop()
+					return
+				}
+			}
+			select {
+			case <-watch.C():
+			case <-ctx.Done(): // the next read says so
+			}
+			watch.Stop()
+		}
+	}
+}
+
+// leader returns who leads, with a watch that says when to ask again. One who stands
+// in front of the leader can't come, so it is enough to watch that one; only when
+// there is nobody the directory is watched.
+func (e *Election) leader(ctx context.Context) (lock.Contender, *session.Watch, error) {
+	inc, err := e.session.Incarnation(ctx)
+	if err != nil {
+		return lock.Contender{}, nil, err
+	}
+	for {
+		children, watch, err := list(ctx, inc, e.lock.Path())
+		if err != nil {
+			return lock.Contender{}, nil, err
+		}
+		contenders := seqnode.Contenders(children, "__lock__")
+		if len(contenders) == 0 {
+			return lock.Contender{}, watch, nil
+		}
+		watch.Stop()
+		path := session.Join(e.lock.Path(), contenders[0].Name)
+		data, stat, watch, err := inc.GetW(ctx, path)
+		if errors.Is(err, session.ErrNoNode) {
+			continue
+		}
+		if err != nil {
+			return lock.Contender{}, nil, err
+		}
+		return lock.Contender{
+			Node:       path,
+			Identifier: strings.ToValidUTF8(string(data), ""),
+			Token:      stat.Czxid,
+			Session:    stat.EphemeralOwner,
+			Since:      time.UnixMilli(stat.Ctime),
+		}, watch, nil
+	}
+}
+
+// list returns the children of a directory, none when it is missing, with a watch.
+func list(ctx context.Context, inc *session.Incarnation, path string) ([]string, *session.Watch, error) {
+	for {
+		children, _, watch, err := inc.ChildrenW(ctx, path)
+		if !errors.Is(err, session.ErrNoNode) {
+			return children, watch, err
+		}
+		exists, _, watch, err := inc.ExistsW(ctx, path)
+		if err != nil || !exists {
+			return nil, watch, err
+		}
+		watch.Stop()
+	}
+}

@@ -1,0 +1,129 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kielgo/kiel/recipe/election"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// observed is an Observe that goes on in the background.
+type observed struct {
+	names []string // of the leaders; "-" when there was none
+	err   error
+	done  chan struct{}
+}
+
+func (w *world) observe(ctx context.Context, e *election.Election) *observed {
+	o := &observed{done: make(chan struct{})}
+	go func() {
+		defer close(o.done)
+		for leader, err := range e.Observe(ctx) {
+			switch {
+			case err != nil:
+				o.err = err
+			case leader.Node == "":
+				o.names = append(o.names, "-")
+			default:
+				o.names = append(o.names, leader.Identifier)
+			}
+		}
+	}()
+	return o
+}
+
+// Leaders come and go, the directory appears, and the observer's link and session break.
+func TestObserve(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := w.session("observer")
+		ctx, cancel := context.WithCancelCause(w.Context())
+		o := w.observe(ctx, w.election(s, "observer"))
+		wait()
+		a := w.run(w.election(w.session("one"), "one"))
+		wait()
+		if list := w.srv.Children("/app"); !slices.Equal(list, []string{"election"}) {
+			w.Errorf("children %q", list)
+		}
+		b := w.run(w.election(w.session("two"), "two"))
+		wait()
+		w.nw.Client("observer").Cut()
+		wait()
+		a.answer <- nil
+		wait()
+		w.srv.KillSession(w.id(s))
+		time.Sleep(5 * time.Second)
+		b.answer <- nil
+		wait()
+		a = w.run(w.election(w.session("one again"), "one"))
+		wait()
+		cancel(errTest)
+		<-o.done
+		if want := []string{"-", "one", "two", "-", "one"}; !slices.Equal(o.names, want) {
+			w.Errorf("observed %q, want %q", o.names, want)
+		}
+		if !errors.Is(o.err, errTest) {
+			w.Errorf("ended with %v", o.err)
+		}
+		a.answer <- nil
+	})
+}
+
+// Who observes a leader watches that one only: candidates that come don't wake him.
+func TestObserverIsNotWokenByCandidates(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.run(w.election(w.session("one"), "one"))
+		wait()
+		s := w.session("observer")
+		ctx, cancel := context.WithCancel(w.Context())
+		defer cancel()
+		o := w.observe(ctx, w.election(s, ""))
+		wait()
+		before := w.srv.Stats().Requests[zktest.OpGetData]
+		for range 3 {
+			w.run(w.election(w.session("more"), "more"))
+			time.Sleep(10 * time.Millisecond)
+		}
+		// Each candidate reads its predecessor, and all but the first the leader.
+		if n := w.srv.Stats().Requests[zktest.OpGetData] - before; n > 5 {
+			w.Errorf("%d reads", n)
+		}
+		cancel()
+		<-o.done
+		a.answer <- nil
+	})
+}
+
+func TestObserveUntilTheSessionCloses(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s, stop := w.stoppable("observer")
+		o := w.observe(w.Context(), w.election(s, ""))
+		wait()
+		stop()
+		<-o.done
+		if !errors.Is(o.err, session.ErrClosed) {
+			w.Errorf("ended with %v", o.err)
+		}
+	})
+}
+
+// The loop is left: nothing goes on.
+func TestObserveOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		e := w.election(w.session("observer"), "")
+		n := 0
+		for leader, err := range e.Observe(w.Context()) {
+			if n++; err != nil || leader.Node != "" {
+				w.Errorf("%+v, %v", leader, err)
+			}
+			break
+		}
+		if n != 1 {
+			w.Errorf("%d times", n)
+		}
+	})
+}
