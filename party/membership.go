@@ -1,0 +1,325 @@
+package party
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/kielgo/kiel/session"
+)
+
+// membership is what KazooParty and ShallowParty have in common: a directory, and a
+// znode of our own in it whose name stays the same.
+type membership struct {
+	sess *session.Session
+	path string
+	node string
+	data []byte
+	log  *slog.Logger
+
+	mu  sync.Mutex
+	now *presence // the newest; nil before the first Join
+}
+
+// presence is one stay in the directory, from Join to Leave. Its goroutine ends with
+// it, or with the session.
+type presence struct {
+	*membership
+	cancel  context.CancelFunc // leaves
+	wanted  <-chan struct{}    // closed when it is to end
+	in      chan struct{}      // closed when the znode was seen the first time
+	gone    chan struct{}      // closed when the znode is gone, or went with its session
+	seen    atomic.Pointer[session.Incarnation]
+	err     error                // why it ended by itself; to be read when gone is closed
+	inc     *session.Incarnation // the newest; of the goroutine
+	adopted bool                 // the znode belongs to no session; of the goroutine
+}
+
+func (m *membership) join(ctx context.Context) error {
+	p, started := m.enter(ctx)
+	select {
+	case <-p.in:
+		return nil
+	case <-p.gone:
+		return fmt.Errorf("party: join %s: %w", m.node, p.err)
+	case <-ctx.Done():
+		if started {
+			p.cancel() // the rest happens in the background
+		}
+		return fmt.Errorf("party: join %s: %w", m.node, context.Cause(ctx))
+	}
+}
+
+// enter returns the stay that goes on, or begins one.
+func (m *membership) enter(ctx context.Context) (p *presence, started bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last := m.now
+	if last != nil && !last.ending() {
+		return last, false
+	}
+	life := context.WithoutCancel(ctx)
+	wanted, cancel := context.WithCancel(life)
+	p = &presence{
+		membership: m,
+		cancel:     cancel,
+		wanted:     wanted.Done(),
+		in:         make(chan struct{}),
+		gone:       make(chan struct{}),
+	}
+	m.now = p
+	go func() {
+		defer close(p.gone)
+		defer cancel()
+		if last != nil {
+			<-last.gone // so that its removal can't meet our znode
+		}
+		p.err = p.run(life, wanted)
+		p.seen.Store(nil)
+		if p.err == nil {
+			p.err = ErrLeft
+		}
+	}()
+	return p, true
+}
+
+// ending reports whether p has ended, or is to.
+func (p *presence) ending() bool {
+	select {
+	case <-p.wanted:
+		return true
+	case <-p.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+func (m *membership) leave(ctx context.Context) error {
+	m.mu.Lock()
+	p := m.now
+	m.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	p.cancel()
+	select {
+	case <-p.gone:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("party: leave %s: %w", m.node, context.Cause(ctx))
+	}
+}
+
+func (m *membership) isMember() bool {
+	m.mu.Lock()
+	p := m.now
+	m.mu.Unlock()
+	if p == nil || p.ending() {
+		return false
+	}
+	inc := p.seen.Load()
+	return inc != nil && inc.Trusted()
+}
+
+// run keeps the znode standing until wanted ends, and then removes it. Writes are made
+// with life, because one that was given up may still be carried out.
+func (p *presence) run(life, wanted context.Context) error {
+	for wanted.Err() == nil {
+		inc, err := p.sess.Incarnation(wanted)
+		if err != nil {
+			if wanted.Err() == nil {
+				return err // the session is closed, and the znode goes with it
+			}
+			break
+		}
+		p.inc = inc
+		err = p.stay(life, wanted, inc)
+		switch {
+		case err == nil, wanted.Err() != nil, session.Retryable(err):
+		case session.Classify(err) == session.ClassFatal && !p.joined():
+			return errors.Join(err, p.remove(life)) // it may stand, should it only be unreadable
+		default:
+			p.log.WarnContext(life, "can't join, trying again", "error", err)
+			pause(wanted, maxPace)
+		}
+	}
+	return p.remove(life)
+}
+
+func (p *presence) joined() bool {
+	select {
+	case <-p.in:
+		return true
+	default:
+		return false
+	}
+}
+
+// stay keeps the znode standing during one incarnation. It returns nil when that or
+// wanted has ended.
+func (p *presence) stay(life, wanted context.Context, inc *session.Incarnation) error {
+	for wanted.Err() == nil && inc.Context().Err() == nil {
+		exists, stat, watch, err := inc.ExistsW(wanted, p.node)
+		if err != nil {
+			return err
+		}
+		switch {
+		case !exists:
+			watch.Stop()
+			p.seen.Store(nil)
+			if err := p.create(life, inc); err != nil {
+				return err
+			}
+			continue
+		case stat.EphemeralOwner == inc.SessionID(), stat.EphemeralOwner == 0:
+			p.adopted = stat.EphemeralOwner == 0
+			p.seen.Store(inc)
+			if !p.joined() {
+				close(p.in)
+			}
+		default:
+			// Nobody else has this name: it is that of our last session, which is
+			// about to end. It must not be taken for the new one.
+			p.seen.Store(nil)
+		}
+		select {
+		case <-watch.C():
+		case <-wanted.Done():
+		}
+		watch.Stop()
+	}
+	return nil
+}
+
+// create sends the znode. What came of it shows when it is looked for.
+func (p *presence) create(life context.Context, inc *session.Incarnation) error {
+	_, err := inc.Create(life, p.node, p.data, session.Ephemeral)
+	switch {
+	case errors.Is(err, session.ErrNodeExists):
+		return nil
+	case errors.Is(err, session.ErrUncertain):
+		// After a Sync it has either happened or will never.
+		err = inc.Sync(life, p.path)
+		if errors.Is(err, session.ErrNoNode) {
+			return nil
+		}
+		return err
+	case errors.Is(err, session.ErrNoNode):
+		err = inc.EnsurePath(life, p.path)
+		if errors.Is(err, session.ErrUncertain) {
+			return nil
+		}
+		return err
+	default:
+		return err
+	}
+}
+
+// remove deletes the znode until it is gone or its session is over.
+func (p *presence) remove(life context.Context) error {
+	p.seen.Store(nil)
+	for p.inc != nil {
+		err := p.removeOnce(life)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, session.ErrSessionExpired) && p.adopted:
+			// It does not go with any session.
+			if p.inc, err = p.sess.Incarnation(life); err != nil {
+				return err
+			}
+			continue
+		case errors.Is(err, session.ErrSessionExpired), errors.Is(err, session.ErrClosed), errors.Is(err, session.ErrAuthFailed):
+			return nil
+		}
+		p.log.WarnContext(life, "not removed yet", "error", err)
+		pause(life, retryPause)
+	}
+	return nil
+}
+
+// removeOnce looks at the znode and deletes it. A request whose reply was lost has
+// been carried out by the time of the Sync, or never will be.
+func (p *presence) removeOnce(life context.Context) error {
+	if err := p.inc.Sync(life, p.path); err != nil && !errors.Is(err, session.ErrNoNode) {
+		return err
+	}
+	exists, stat, err := p.inc.Exists(life, p.node)
+	if err != nil || !exists {
+		return err
+	}
+	if stat.EphemeralOwner != 0 && stat.EphemeralOwner != p.inc.SessionID() {
+		return nil // of a session that is over
+	}
+	err = p.inc.Delete(life, p.node, -1)
+	if errors.Is(err, session.ErrNoNode) {
+		return nil
+	}
+	return err
+}
+
+// reader tells the identifiers of the members among children.
+type reader func(ctx context.Context, inc *session.Incarnation, children []string) ([]string, error)
+
+// members waits until there are n members and returns their identifiers.
+func (m *membership) members(ctx context.Context, n int, identifiers reader) ([]string, error) {
+	last := 0
+	for {
+		list, watch, err := m.look(ctx, identifiers)
+		if err == nil && len(list) >= n {
+			watch.Stop()
+			return list, nil
+		}
+		if err == nil {
+			last = len(list)
+			select {
+			case <-watch.C():
+			case <-ctx.Done():
+			}
+			watch.Stop()
+		}
+		switch {
+		case ctx.Err() != nil && n > 0:
+			return nil, fmt.Errorf("party: wait for %d members of %s, there are %d: %w", n, m.path, last, context.Cause(ctx))
+		case err != nil && (ctx.Err() != nil || !errors.Is(err, session.ErrSessionExpired)):
+			return nil, fmt.Errorf("party: members of %s: %w", m.path, err)
+		}
+	}
+}
+
+// look reads the members once.
+func (m *membership) look(ctx context.Context, identifiers reader) ([]string, *session.Watch, error) {
+	inc, err := m.sess.Incarnation(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for {
+		children, _, watch, err := inc.ChildrenW(ctx, m.path)
+		if errors.Is(err, session.ErrNoNode) {
+			var exists bool
+			if exists, _, watch, err = inc.ExistsW(ctx, m.path); exists {
+				watch.Stop()
+				continue
+			}
+			return nil, watch, err
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		list, err := identifiers(ctx, inc, children)
+		if err != nil {
+			watch.Stop()
+			return nil, nil, err
+		}
+		slices.Sort(list)
+		return list, watch, nil
+	}
+}
+
+// ErrLeft is the error of a Join that a Leave on another goroutine ended.
+var ErrLeft = errors.New("left before it had joined")
