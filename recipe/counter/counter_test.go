@@ -1,0 +1,323 @@
+package counter_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/big"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/kielgo/kiel/recipe/counter"
+	"github.com/kielgo/kiel/session"
+)
+
+// The cases of kazoo's test_counter.py.
+
+func TestIntCounter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		ctx, is := t.Context(), must[int64](w)
+		c := must[*counter.Counter[int64]](w)(counter.New(w.session("a"), path, counter.Options[int64]{}))
+		if v := is(c.Get(ctx)); v != 0 {
+			t.Errorf("starts with %d", v)
+		}
+		is(c.Add(ctx, 2))
+		if v := is(c.Add(ctx, 1)); v != 3 || is(c.Get(ctx)) != 3 {
+			t.Errorf("got %d, want 3", v)
+		}
+		is(c.Subtract(ctx, 3))
+		if v := is(c.Subtract(ctx, 1)); v != -1 || is(c.Get(ctx)) != -1 || w.data() != "-1" {
+			t.Errorf("got %d, want -1; the data is %q", v, w.data())
+		}
+	})
+}
+
+func TestIntCuratorCounter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		ctx, is := t.Context(), must[int32](w)
+		c := must[*counter.Counter[int32]](w)(counter.NewCurator(w.session("a"), path, counter.Options[int32]{}))
+		if v := is(c.Get(ctx)); v != 0 {
+			t.Errorf("starts with %d", v)
+		}
+		is(c.Add(ctx, 2))
+		is(c.Add(ctx, 1))
+		is(c.Subtract(ctx, 3))
+		is(c.Subtract(ctx, 1))
+		if v := is(c.Get(ctx)); v != -1 || w.data() != "\xff\xff\xff\xff" {
+			t.Errorf("got %d, %q", v, w.data())
+		}
+		is(c.Add(ctx, 1))
+		if v := is(c.Add(ctx, 2147483647)); v != 2147483647 || w.data() != "\x7f\xff\xff\xff" {
+			t.Errorf("got %d, %q", v, w.data())
+		}
+		is(c.Subtract(ctx, 2147483647))
+		if v := is(c.Subtract(ctx, 2147483647)); v != -2147483647 || w.data() != "\x80\x00\x00\x01" {
+			t.Errorf("got %d, %q", v, w.data())
+		}
+	})
+}
+
+func TestFloatCounter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		ctx, is := t.Context(), must[float64](w)
+		c := must[*counter.Counter[float64]](w)(counter.NewFloat(w.session("a"), path, counter.Options[float64]{}))
+		if v := is(c.Get(ctx)); v != 0 {
+			t.Errorf("starts with %v", v)
+		}
+		if v := is(c.Add(ctx, 2.1)); v != 2.1 || w.data() != "2.1" {
+			t.Errorf("got %v, %q", v, w.data())
+		}
+		if v := is(c.Subtract(ctx, 3.1)); v != -1 || w.data() != "-1.0" {
+			t.Errorf("got %v, %q", v, w.data())
+		}
+	})
+}
+
+// What is a TypeError in Python does not compile here. What remains are values that do
+// not fit, and data of another kind.
+func TestErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		ctx, s := t.Context(), w.session("a")
+		ints := must[*counter.Counter[int64]](w)(counter.New(s, path, counter.Options[int64]{}))
+		floats := must[*counter.Counter[float64]](w)(counter.NewFloat(s, path, counter.Options[float64]{}))
+		four := must[*counter.Counter[int32]](w)(counter.NewCurator(s, path, counter.Options[int32]{}))
+		calls := map[string]func() error{
+			"int get":      func() error { _, err := ints.Get(ctx); return err },
+			"int add":      func() error { _, err := ints.Add(ctx, 1); return err },
+			"int sub":      func() error { _, err := ints.Subtract(ctx, 1); return err },
+			"int sub min":  func() error { _, err := ints.Subtract(ctx, math.MinInt64); return err },
+			"float get":    func() error { _, err := floats.Get(ctx); return err },
+			"float add":    func() error { _, err := floats.Add(ctx, 1); return err },
+			"curator get":  func() error { _, err := four.Get(ctx); return err },
+			"curator add":  func() error { _, err := four.Add(ctx, 1); return err },
+			"curator -min": func() error { _, err := four.Subtract(ctx, math.MinInt32); return err },
+		}
+		for _, tt := range []struct {
+			data, call string
+			want       error
+		}{
+			{"2.1", "int get", counter.ErrValue},
+			{"2.1", "int add", counter.ErrValue},
+			{"9223372036854775808", "int get", counter.ErrRange},
+			{"9223372036854775807", "int add", counter.ErrRange},
+			{"-9223372036854775808", "int sub", counter.ErrRange},
+			{"0", "int sub min", counter.ErrRange},
+			{"x", "float get", counter.ErrValue},
+			{"0x1p4", "float add", counter.ErrValue},
+			{"123", "curator get", counter.ErrValue},
+			{"12345", "curator add", counter.ErrValue},
+			{"\x7f\xff\xff\xff", "curator add", counter.ErrRange},
+			{"\x00\x00\x00\x00", "curator -min", counter.ErrRange},
+		} {
+			w.put(tt.data)
+			_, before, _ := w.srv.Get(path)
+			if err := calls[tt.call](); !errors.Is(err, tt.want) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%q: %s: got %v, want %v", tt.data, tt.call, err, tt.want)
+			}
+			if _, after, _ := w.srv.Get(path); after != before {
+				t.Errorf("%q: %s: something was written", tt.data, tt.call)
+			}
+		}
+		// Set and Reset put it right.
+		w.put("junk")
+		if err := ints.Set(ctx, 7); err != nil || w.data() != "7" {
+			t.Errorf("%v, %q", err, w.data())
+		}
+		w.put("junk")
+		if err := ints.Reset(ctx); err != nil || w.data() != "0" {
+			t.Errorf("%v, %q", err, w.data())
+		}
+	})
+}
+
+func TestPrePostValues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		ctx := t.Context()
+		c := must[*counter.Counter[int64]](w)(counter.New(w.session("a"), path, counter.Options[int64]{}))
+		if last, ok := c.Last(); ok {
+			t.Errorf("before any change: %v", last)
+		}
+		want := func(pre, post int64) {
+			t.Helper()
+			if last, ok := c.Last(); !ok || last != (counter.Change[int64]{Pre: pre, Post: post}) {
+				t.Errorf("got %v, want %d and %d", last, pre, post)
+			}
+		}
+		must[int64](w)(c.Add(ctx, 2))
+		want(0, 2)
+		must[int64](w)(c.Subtract(ctx, 3))
+		want(2, -1)
+		if err := c.Set(ctx, 40); err != nil {
+			t.Fatal(err)
+		}
+		want(-1, 40)
+		if err := c.Reset(ctx); err != nil {
+			t.Fatal(err)
+		}
+		want(40, 0)
+		w.put("x")
+		if _, err := c.Add(ctx, 1); err == nil {
+			t.Error("no error")
+		}
+		want(40, 0)
+	})
+}
+
+// The default stands for what is not there, and is what Reset writes. Nothing is deleted,
+// and reading creates nothing.
+func TestDefault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		ctx, is := t.Context(), must[int64](w)
+		c := must[*counter.Counter[int64]](w)(counter.New(w.session("a"), path, counter.Options[int64]{Default: 10}))
+		if is(c.Get(ctx)) != 10 || c.Default() != 10 {
+			t.Error("not the default")
+		}
+		if _, _, ok := w.srv.Get("/app"); ok {
+			t.Error("looking created something")
+		}
+		if v := is(c.Add(ctx, 1)); v != 11 {
+			t.Errorf("got %d", v)
+		}
+		_, made, _ := w.srv.Get(path)
+		if err := c.Reset(ctx); err != nil || w.data() != "10" {
+			t.Errorf("%v, %q", err, w.data())
+		}
+		if _, stat, _ := w.srv.Get(path); stat.Czxid != made.Czxid || stat.EphemeralOwner != 0 {
+			t.Error("the znode is another")
+		}
+		w.put("")
+		if v := is(c.Subtract(ctx, 1)); v != 9 {
+			t.Errorf("got %d", v)
+		}
+		// Deleted with its parent: made again.
+		if err := w.srv.Delete("/app"); err != nil {
+			t.Fatal(err)
+		}
+		if v := is(c.Add(ctx, 1)); v != 11 || w.data() != "11" {
+			t.Errorf("got %d", v)
+		}
+	})
+}
+
+// Integers of any size, and what the counter keeps is not what its callers hold.
+func TestBig(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		ctx := t.Context()
+		huge, _ := new(big.Int).SetString("1"+strings.Repeat("0", 40), 10)
+		mine := new(big.Int).Set(huge)
+		c := must[*counter.Counter[*big.Int]](w)(counter.NewBig(w.session("a"), path, counter.Options[*big.Int]{Default: mine}))
+		mine.SetInt64(1)
+		v := must[*big.Int](w)(c.Add(ctx, big.NewInt(-1)))
+		if v.String() != strings.Repeat("9", 40) || w.data() != v.String() {
+			t.Errorf("got %v, %q", v, w.data())
+		}
+		v.SetInt64(5)
+		c.Default().SetInt64(6)
+		if last, _ := c.Last(); last.Pre.Cmp(huge) != 0 || last.Post.String() != w.data() {
+			t.Errorf("last: %v", last)
+		}
+		if v = must[*big.Int](w)(c.Subtract(ctx, huge)); v.Int64() != -1 {
+			t.Errorf("got %v", v)
+		}
+		zero := must[*counter.Counter[*big.Int]](w)(counter.NewBig(w.session("a"), path, counter.Options[*big.Int]{}))
+		if err := zero.Reset(ctx); err != nil || w.data() != "0" {
+			t.Errorf("%v, %q", err, w.data())
+		}
+	})
+}
+
+// The texts are Python's: these are made and read by it.
+func TestTexts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		ctx, s := t.Context(), w.session("a")
+		floats := must[*counter.Counter[float64]](w)(counter.NewFloat(s, path, counter.Options[float64]{}))
+		for text, v := range map[string]float64{
+			"0.0": 0, "-0.0": math.Copysign(0, -1), "1.0": 1, "2.1": 2.1, "0.1": .1, "0.30000000000000004": math.Nextafter(.3, 1),
+			"1e+16": 1e16, "9999999999999998.0": 9999999999999998, "1000000000000000.0": 1e15, "123456789.125": 123456789.125,
+			"1.2345678901234567e+19": 12345678901234567890, "1e+22": 1e22, "1e-05": 1e-5, "0.0001": 1e-4, "9.999999999999999e-05": math.Nextafter(1e-4, 0),
+			"5e-324": math.SmallestNonzeroFloat64, "1.7976931348623157e+308": math.MaxFloat64, "-1.5e-07": -1.5e-7, "1e+100": 1e100,
+			"inf": math.Inf(1), "-inf": math.Inf(-1), "nan": math.NaN(),
+		} {
+			if err := floats.Set(ctx, v); err != nil || w.data() != text {
+				t.Errorf("%v is written %q, want %q: %v", v, w.data(), text, err)
+			}
+			if got, err := floats.Get(ctx); err != nil || math.Float64bits(got) != math.Float64bits(v) && v == v {
+				t.Errorf("%q is read %v: %v", text, got, err)
+			}
+		}
+		for text, want := range map[string]float64{
+			" 1\n": 1, "+.5": .5, "1.": 1, "1_0.0_1e1_0": 1001e8, "1E3": 1000, "-Infinity": math.Inf(-1), "1e999": math.Inf(1), "\f7\v": 7, "007": 7,
+		} {
+			w.put(text)
+			if got, err := floats.Get(ctx); err != nil || got != want {
+				t.Errorf("%q is read %v, want %v: %v", text, got, want, err)
+			}
+		}
+		for _, text := range []string{" ", ".", "1__0", "_1", "1_", "1_.0", "1._0", "e5", "1e", "1e+", "0x10", "1 2", "++1", "infin", "1,0", "\x1f7", "١"} {
+			w.put(text)
+			if got, err := floats.Get(ctx); !errors.Is(err, counter.ErrValue) {
+				t.Errorf("%q is read %v: %v", text, got, err)
+			}
+		}
+		ints := must[*counter.Counter[int64]](w)(counter.New(s, path, counter.Options[int64]{}))
+		for text, want := range map[string]int64{" -1\n": -1, "+1_000": 1000, "007": 7, "\t9223372036854775807": math.MaxInt64} {
+			w.put(text)
+			if got, err := ints.Get(ctx); err != nil || got != want {
+				t.Errorf("%q is read %v, want %v: %v", text, got, want, err)
+			}
+		}
+		for _, text := range []string{" ", "-", "+-1", "1.0", "1__0", "_1", "1_", "0x10", "1 2", "\x1f7", "１", strings.Repeat("x", 100)} {
+			w.put(text)
+			if got, err := ints.Get(ctx); !errors.Is(err, counter.ErrValue) {
+				t.Errorf("%q is read %v: %v", text, got, err)
+			}
+		}
+	})
+}
+
+func TestNewRefuses(t *testing.T) {
+	s, err := session.New([]string{"zk:2181"}, session.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range map[string]error{
+		"no session":    second(counter.New(nil, path, counter.Options[int64]{})),
+		"relative path": second(counter.NewFloat(s, "a", counter.Options[float64]{})),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// Without a session every call ends with its context.
+func TestCallsEndWithTheirContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.nw.Refuse()
+		c := must[*counter.Counter[int64]](w)(counter.New(w.session("a"), path, counter.Options[int64]{}))
+		for what, call := range map[string]func(context.Context) error{
+			"Get": func(ctx context.Context) error { return second(c.Get(ctx)) },
+			"Add": func(ctx context.Context) error { return second(c.Add(ctx, 1)) },
+			"Set": func(ctx context.Context) error { return c.Set(ctx, 1) },
+		} {
+			why := errors.New("enough")
+			ctx, cancel := context.WithTimeoutCause(t.Context(), 1e9, why)
+			if err := call(ctx); !errors.Is(err, why) || errors.Is(err, session.ErrUncertain) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s: %v", what, err)
+			}
+			cancel()
+		}
+	})
+}

@@ -1,0 +1,222 @@
+package counter_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/recipe/counter"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+func (w *world) counter(s *session.Session) *counter.Counter[int64] {
+	w.Helper()
+	return must[*counter.Counter[int64]](w)(counter.New(s, path, counter.Options[int64]{}))
+}
+
+// onSet does something with the first write of the number.
+func (w *world) onSet(do func() zktest.Action) {
+	done := false
+	w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		if r.Op != zktest.OpSetData || done {
+			return zktest.Action{}
+		}
+		done = true
+		return do()
+	})
+	w.Cleanup(func() {
+		if !done {
+			w.Error("the hook was not used")
+		}
+	})
+}
+
+// The counter is at 5. A and B both write 6; A's connection breaks and B's write wins.
+// That the znode has A's number one version later does not say that it is A's.
+func TestAnotherWroteTheSameNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.put("5")
+		c := w.counter(w.session("a"))
+		w.onSet(func() zktest.Action {
+			w.put("6")
+			return zktest.Action{Cut: true}
+		})
+		if v, err := c.Add(t.Context(), 1); !errors.Is(err, session.ErrUncertain) {
+			t.Errorf("got %d, %v", v, err)
+		}
+		if _, ok := c.Last(); ok || w.data() != "6" {
+			t.Errorf("%q", w.data())
+		}
+	})
+}
+
+// The write was not carried out, and nobody else wrote: it is repeated.
+func TestLostRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.put("5")
+		c := w.counter(w.session("a"))
+		w.onSet(func() zktest.Action { return zktest.Action{Cut: true} })
+		if v, err := c.Add(t.Context(), 1); err != nil || v != 6 || w.data() != "6" {
+			t.Errorf("got %d, %v, %q", v, err, w.data())
+		}
+	})
+}
+
+// The write was carried out and its reply lost: it is not repeated.
+func TestLostReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.put("5")
+		c := w.counter(w.session("a"))
+		w.srv.LoseReply(1, is(zktest.OpSetData))
+		if v, err := c.Add(t.Context(), 1); !errors.Is(err, session.ErrUncertain) || w.data() != "6" {
+			t.Errorf("got %d, %v, %q", v, err, w.data())
+		}
+	})
+}
+
+// The znode is deleted and made again with the version that was seen, while the reply is
+// missing: it is another znode.
+func TestSameVersionOfAnotherZnode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		if err := w.srv.Create(path, []byte("5")); err != nil {
+			t.Fatal(err)
+		}
+		c := w.counter(w.session("a"))
+		w.onSet(func() zktest.Action {
+			if err := w.srv.Delete(path); err != nil {
+				t.Error(err)
+			}
+			if err := w.srv.Create(path, []byte("5")); err != nil {
+				t.Error(err)
+			}
+			return zktest.Action{Cut: true}
+		})
+		if v, err := c.Add(t.Context(), 1); !errors.Is(err, session.ErrUncertain) || w.data() != "5" {
+			t.Errorf("got %d, %v, %q", v, err, w.data())
+		}
+	})
+}
+
+// The caller gives up while its write is under way.
+func TestGivingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.put("5")
+		c := w.counter(w.session("a"))
+		w.onSet(func() zktest.Action {
+			w.nw.Client("a").BlackHole(zktest.ToClient)
+			return zktest.Action{}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := c.Add(ctx, 1)
+		if !errors.Is(err, session.ErrUncertain) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		w.nw.Client("a").Heal()
+	})
+}
+
+// The session expires between the write and the look after it.
+func TestSessionKilled(t *testing.T) {
+	for _, written := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.put("5")
+			s := w.session("a")
+			c, id := w.counter(s), w.id(s)
+			w.onSet(func() zktest.Action {
+				if !written {
+					w.srv.KillSession(id)
+				} else {
+					w.put("6")
+					w.srv.KillSession(id)
+				}
+				return zktest.Action{Cut: true}
+			})
+			v, err := c.Add(t.Context(), 1)
+			if w.data() != "6" || (err == nil) == written || written != errors.Is(err, session.ErrUncertain) {
+				t.Errorf("written %v: got %d, %v, %q", written, v, err, w.data())
+			}
+			if w.id(s) == id {
+				t.Error("the session is the same")
+			}
+		})
+	}
+}
+
+// Several add at random while links break and replies are lost. Each that returned nil
+// counts once, each that is uncertain at most once, others not at all.
+func TestRandomFaults(t *testing.T) {
+	for seed := range uint64(4) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			rng := rand.New(rand.NewPCG(seed, 1))
+			faulty, stop := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer stop()
+			var mu sync.Mutex
+			var sure, unsure int64
+			var wg sync.WaitGroup
+			names := []string{"a", "b", "c"}
+			for i, name := range names {
+				c := w.counter(w.session(name))
+				random := rand.New(rand.NewPCG(seed, uint64(i+2)))
+				wg.Go(func() {
+					for faulty.Err() == nil {
+						ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.IntN(10_000))*time.Millisecond)
+						_, err := c.Add(ctx, 1)
+						cancel()
+						mu.Lock()
+						switch {
+						case err == nil:
+							sure++
+						case errors.Is(err, session.ErrUncertain):
+							unsure++
+						case !errors.Is(err, context.DeadlineExceeded):
+							t.Errorf("%s: %v", name, err)
+						}
+						mu.Unlock()
+						time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
+					}
+				})
+			}
+			for faulty.Err() == nil {
+				time.Sleep(time.Duration(rng.IntN(2000)) * time.Millisecond)
+				client := w.nw.Client(names[rng.IntN(len(names))])
+				switch rng.IntN(5) {
+				case 0:
+					client.Cut()
+				case 1:
+					client.BlackHole(zktest.Direction(1 + rng.IntN(3)))
+				case 2:
+					client.Delay(time.Duration(rng.IntN(300)) * time.Millisecond)
+				case 3:
+					w.srv.LoseReply(1+rng.IntN(2), is(zktest.OpSetData))
+				case 4:
+					for _, name := range names {
+						w.nw.Client(name).Heal()
+					}
+				}
+			}
+			w.srv.LoseReply(0, nil)
+			for _, name := range names {
+				w.nw.Client(name).Heal()
+			}
+			wg.Wait()
+			time.Sleep(time.Minute)
+			sum := must[int64](w)(w.counter(w.session("d")).Get(t.Context()))
+			if sum < sure || sum > sure+unsure || sure < 100 || unsure == 0 {
+				t.Errorf("seed %d: the sum is %d: %d were added, %d perhaps", seed, sum, sure, unsure)
+			}
+		})
+	}
+}
