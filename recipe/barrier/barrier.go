@@ -1,0 +1,223 @@
+package barrier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/kielgo/kiel/session"
+)
+
+// Options of a [Barrier]. There are none yet.
+type Options struct{}
+
+// Barrier is a handle on one barrier. It may be used by several goroutines.
+type Barrier struct {
+	session *session.Session
+	path    string
+}
+
+// New returns a handle on the barrier at path. It checks its arguments and does no I/O.
+// The session must be running for the methods to succeed.
+func New(s *session.Session, path string, _ Options) (*Barrier, error) {
+	if err := check(s, path); err != nil {
+		return nil, err
+	}
+	return &Barrier{session: s, path: path}, nil
+}
+
+func check(s *session.Session, path string) error {
+	if s == nil {
+		return errors.New("barrier: no session")
+	}
+	if err := session.CheckPath(path); err != nil {
+		return fmt.Errorf("barrier: %w", err)
+	}
+	if path == "/" {
+		return errors.New("barrier: the root is always there")
+	}
+	return nil
+}
+
+// Create sets the barrier up, if it does not stand already. If the error wraps
+// [session.ErrUncertain] it may or may not have been set up; it was not repeated,
+// because it may have been removed since.
+func (b *Barrier) Create(ctx context.Context) error {
+	return b.do(ctx, "create", b.create)
+}
+
+// do does f in the newest session until it does not end with that.
+func (b *Barrier) do(ctx context.Context, op string, f func(context.Context, *session.Incarnation) error) error {
+	for {
+		inc, err := b.session.Incarnation(ctx)
+		if err == nil {
+			err = f(ctx, inc)
+		}
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, session.ErrSessionExpired) && !errors.Is(err, session.ErrUncertain) && ctx.Err() == nil:
+		default:
+			if _, ok := errors.AsType[*BlockedError](err); ok {
+				return err
+			}
+			return fmt.Errorf("barrier: %s %s: %w", op, b.path, err)
+		}
+	}
+}
+
+func (b *Barrier) create(ctx context.Context, inc *session.Incarnation) error {
+	parent := parentOf(b.path)
+	for {
+		if exists, _, err := inc.Exists(ctx, b.path); err != nil || exists {
+			return err
+		}
+		exists, before, err := inc.Exists(ctx, parent)
+		if err != nil {
+			return err
+		}
+		if exists {
+			_, err = inc.Create(ctx, b.path, nil, session.Persistent)
+		} else {
+			err = session.ErrNoNode
+		}
+		switch {
+		case err == nil || errors.Is(err, session.ErrNodeExists):
+			return nil
+		case errors.Is(err, session.ErrNoNode):
+			if err := inc.EnsurePath(ctx, parent); err != nil && (!errors.Is(err, session.ErrUncertain) || ctx.Err() != nil) {
+				return err
+			}
+		case errors.Is(err, session.ErrUncertain):
+			done, again := b.created(ctx, inc, before)
+			if done {
+				return nil
+			}
+			if !again {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+}
+
+// created looks, after a lost reply, whether the barrier stands, and if not, whether
+// certainly none was set up since its parent was seen as before.
+func (b *Barrier) created(ctx context.Context, inc *session.Incarnation, before session.Stat) (done, again bool) {
+	if err := inc.Sync(ctx, b.path); err != nil && !errors.Is(err, session.ErrNoNode) {
+		return false, false
+	}
+	exists, _, err := inc.Exists(ctx, b.path)
+	if err != nil || exists {
+		return err == nil, false
+	}
+	exists, now, err := inc.Exists(ctx, parentOf(b.path))
+	return false, err == nil && exists && now.Pzxid == before.Pzxid && now.Czxid == before.Czxid
+}
+
+// Remove removes the barrier and reports whether there was one. When it returns nil the
+// barrier that it found is gone.
+func (b *Barrier) Remove(ctx context.Context) (bool, error) {
+	var found session.Stat
+	var there bool
+	err := b.do(ctx, "remove", func(ctx context.Context, inc *session.Incarnation) error {
+		for {
+			if err := inc.Sync(ctx, parentOf(b.path)); err != nil && !errors.Is(err, session.ErrNoNode) {
+				return err
+			}
+			exists, now, err := inc.Exists(ctx, b.path)
+			if err != nil || !exists {
+				return err
+			}
+			if !there {
+				there, found = true, now
+			}
+			if now.Czxid != found.Czxid {
+				return nil // it went, and another was set up
+			}
+			err = inc.Delete(ctx, b.path, -1)
+			if errors.Is(err, session.ErrNoNode) {
+				return nil
+			}
+			if !errors.Is(err, session.ErrUncertain) || ctx.Err() != nil {
+				return err
+			}
+			// What was given up does not happen later. Look before it is done again.
+		}
+	})
+	if err != nil {
+		return false, err
+	}
+	return there, nil
+}
+
+// Wait waits until the barrier is gone. It returns at once if none stands. When ctx ends
+// the error is a [*BlockedError].
+func (b *Barrier) Wait(ctx context.Context) error {
+	var seen int64
+	return b.do(ctx, "wait for", func(ctx context.Context, inc *session.Incarnation) error {
+		if err := inc.Sync(ctx, parentOf(b.path)); err != nil && !errors.Is(err, session.ErrNoNode) {
+			return err
+		}
+		gone, err := awaitGone(ctx, b.session, b.path, b.path, &seen)
+		if err == nil && !gone {
+			err = session.ErrSessionExpired
+		}
+		return err
+	})
+}
+
+// awaitGone waits until the znode at path with czxid *seen is gone, or, if that is 0,
+// the one that it sees first. It returns false when the session was over.
+func awaitGone(ctx context.Context, s *session.Session, barrier, path string, seen *int64) (bool, error) {
+	for blocked := (*BlockedError)(nil); ; {
+		inc, err := s.Incarnation(ctx)
+		var data []byte
+		var stat session.Stat
+		var watch *session.Watch
+		if err == nil {
+			data, stat, watch, err = inc.GetW(ctx, path)
+		}
+		switch {
+		case errors.Is(err, session.ErrNoNode):
+			return true, nil
+		case errors.Is(err, session.ErrSessionExpired) && ctx.Err() == nil:
+			return false, nil
+		case err != nil:
+			if blocked != nil && ctx.Err() != nil {
+				blocked.Err = context.Cause(ctx)
+				return false, blocked
+			}
+			return false, err
+		}
+		if *seen == 0 {
+			*seen = stat.Czxid
+		}
+		if *seen != stat.Czxid {
+			watch.Stop()
+			return true, nil
+		}
+		blocked = &BlockedError{Path: barrier, Blocker: path, Identifier: text(data)}
+		select {
+		case <-watch.C():
+		case <-ctx.Done():
+			watch.Stop()
+			blocked.Err = context.Cause(ctx)
+			return false, blocked
+		}
+	}
+}
+
+// text returns data as valid UTF-8 of limited length.
+func text(data []byte) string {
+	return strings.ToValidUTF8(string(data[:min(len(data), 256)]), "")
+}
+
+func parentOf(path string) string {
+	if at := strings.LastIndexByte(path, '/'); at > 0 {
+		return path[:at]
+	}
+	return "/"
+}

@@ -1,0 +1,245 @@
+package barrier_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/recipe/barrier"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// The cases of kazoo's test_barrier.py.
+
+func TestBarrierNotExist(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		if err := w.barrier(w.session("a")).Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestBarrierExists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		b := w.barrier(w.session("a"))
+		if err := b.Create(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if data, stat, ok := w.srv.Get(path); !ok || data == nil || len(data) != 0 || stat.EphemeralOwner != 0 {
+			t.Errorf("%q, %+v, %v", data, stat, ok)
+		}
+		if err := b.Create(t.Context()); err != nil {
+			t.Errorf("a second time: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		start := time.Now()
+		err := b.Wait(ctx)
+		blocked, ok := errors.AsType[*barrier.BlockedError](err)
+		if !ok || blocked.Blocker != path || !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 30*time.Second {
+			t.Errorf("got %v after %v", err, time.Since(start))
+		}
+		if there, err := b.Remove(t.Context()); err != nil || !there {
+			t.Errorf("got %v, %v", there, err)
+		}
+		if err := b.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRemoveNonexistentBarrier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		if there, err := w.barrier(w.session("a")).Remove(t.Context()); err != nil || there {
+			t.Errorf("got %v, %v", there, err)
+		}
+	})
+}
+
+// Everybody waits until the barrier is removed. Its data may change meanwhile, links break
+// and sessions expire.
+func TestWaitersAndFaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		b := w.barrier(w.session("a"))
+		if err := b.Create(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var calls []*call
+		var sessions []*session.Session
+		for _, name := range []string{"b", "cut", "away", "killed"} {
+			s := w.session(name)
+			sessions = append(sessions, s)
+			calls = append(calls, w.later(func() error { return w.barrier(s).Wait(t.Context()) }))
+		}
+		time.Sleep(time.Second)
+		if err := w.srv.Set(path, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		w.nw.Client("cut").Cut()
+		w.nw.Client("away").Refuse()
+		w.nw.Client("away").Cut()
+		w.srv.KillSession(w.id(sessions[3]))
+		for _, c := range calls {
+			w.goesOn(c)
+		}
+		if there, err := b.Remove(t.Context()); err != nil || !there {
+			t.Fatalf("%v, %v", there, err)
+		}
+		time.Sleep(time.Second)
+		if calls[2].ended() {
+			t.Error("found out without a connection")
+		}
+		w.nw.Client("away").Heal()
+		for _, c := range calls {
+			w.ended(c, nil)
+		}
+	})
+}
+
+// The barrier is removed and set up again before a waiter has looked: it went.
+func TestSetUpAgainBeforeTheLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		if err := w.srv.Create(path, nil); err != nil {
+			t.Fatal(err)
+		}
+		c := w.later(func() error { return w.barrier(w.session("a")).Wait(t.Context()) })
+		time.Sleep(time.Second)
+		client := w.nw.Client("a")
+		client.BlackHole(zktest.ToClient)
+		if err := errors.Join(w.srv.Delete(path), w.srv.Create(path, nil)); err != nil {
+			t.Fatal(err)
+		}
+		client.Heal()
+		w.ended(c, nil)
+	})
+}
+
+// Set up while the reply to Create is missing.
+func TestLostCreate(t *testing.T) {
+	for what, tt := range map[string]struct {
+		action  zktest.Action
+		removed bool
+		want    error
+	}{
+		"reply":             {zktest.Action{LoseReply: true}, false, nil},
+		"request":           {zktest.Action{Cut: true}, false, nil},
+		"reply and removed": {zktest.Action{LoseReply: true}, true, session.ErrUncertain},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			b := w.barrier(w.session("a"))
+			lost, removed := false, false
+			w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+				switch {
+				case r.Op == zktest.OpCreate && r.Path == path && !lost:
+					lost = true
+					return tt.action
+				case r.Op == zktest.OpSync && tt.removed && !removed:
+					removed = true
+					if err := w.srv.Delete(path); err != nil {
+						t.Error(err)
+					}
+				}
+				return zktest.Action{}
+			})
+			err := b.Create(t.Context())
+			if !errors.Is(err, tt.want) || !lost || removed != tt.removed {
+				t.Errorf("%s: got %v", what, err)
+			}
+			if _, _, ok := w.srv.Get(path); ok == tt.removed {
+				t.Errorf("%s: stands: %v", what, ok)
+			}
+		})
+	}
+}
+
+// Removed, and set up again by another, while the reply to Remove is missing: the new one
+// is not removed.
+func TestLostRemove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		b := w.barrier(w.session("a"))
+		if err := w.srv.Create(path, nil); err != nil {
+			t.Fatal(err)
+		}
+		lost, again := false, false
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			switch {
+			case r.Op == zktest.OpDelete && !lost:
+				lost = true
+				return zktest.Action{LoseReply: true}
+			case r.Op == zktest.OpSync && lost && !again:
+				again = true
+				if err := w.srv.Create(path, nil); err != nil {
+					t.Error(err)
+				}
+			}
+			return zktest.Action{}
+		})
+		if there, err := b.Remove(t.Context()); err != nil || !there || !again {
+			t.Errorf("got %v, %v", there, err)
+		}
+		if _, _, ok := w.srv.Get(path); !ok {
+			t.Error("the new one was removed")
+		}
+		// The same, but nobody sets it up again: once is enough.
+		w.srv.SetHook(nil)
+		w.srv.LoseReply(2, is(zktest.OpDelete))
+		if there, err := b.Remove(t.Context()); err != nil || !there {
+			t.Errorf("got %v, %v", there, err)
+		}
+	})
+}
+
+func TestNewRefuses(t *testing.T) {
+	s, err := session.New([]string{"zk:2181"}, session.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, f := range map[string]func() error{
+		"no session":    func() error { _, err := barrier.New(nil, path, barrier.Options{}); return err },
+		"relative path": func() error { _, err := barrier.New(s, "a", barrier.Options{}); return err },
+		"root":          func() error { _, err := barrier.New(s, "/", barrier.Options{}); return err },
+		"no clients":    func() error { _, err := barrier.NewDouble(s, path, 0, barrier.DoubleOptions{}); return err },
+		"identifier": func() error {
+			_, err := barrier.NewDouble(s, path, 1, barrier.DoubleOptions{Identifier: "\xff"})
+			return err
+		},
+	} {
+		if f() == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+}
+
+// Without a session every call ends with its context.
+func TestCallsEndWithTheirContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.nw.Refuse()
+		s := w.session("a")
+		b, d := w.barrier(s), w.double(s, 1, "a")
+		for what, f := range map[string]func(context.Context) error{
+			"Create": b.Create,
+			"Remove": func(ctx context.Context) error { _, err := b.Remove(ctx); return err },
+			"Wait":   b.Wait,
+			"Enter":  func(ctx context.Context) error { _, err := d.Enter(ctx); return err },
+		} {
+			why := errors.New("enough")
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, why)
+			if err := f(ctx); !errors.Is(err, why) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s: %v", what, err)
+			}
+			cancel()
+		}
+	})
+}

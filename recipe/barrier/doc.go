@@ -1,0 +1,63 @@
+// Package barrier is kazoo's Barrier and DoubleBarrier: a gate that one opens for all,
+// and a door through which a number of processes go in together and out together.
+// Python and Go processes can share one.
+//
+// # Overview
+//
+// A [Barrier] stands from [Barrier.Create] to [Barrier.Remove]; [Barrier.Wait] waits
+// until it is gone.
+//
+// A [DoubleBarrier] has a number of members. [DoubleBarrier.Enter] waits until that many
+// have come, and returns a [Member]; [Member.Leave] waits until all have left. The
+// member's context ends when it is not sure to be counted any more.
+//
+// # State
+//
+//	<path>           Barrier: persistent, empty; the barrier is closed while it stands
+//
+//	<path>           DoubleBarrier: persistent, empty, made when missing, never deleted
+//	<path>/<guid>    a member: ephemeral, data: its identifier in UTF-8
+//	<path>/ready     persistent, empty: made by the member that completes the number,
+//	                 deleted by each that begins to leave
+//
+// The GUID is one for each [DoubleBarrier], as it is with kazoo. Every child but ready is
+// a member, whatever its name.
+//
+// # Guarantees
+//
+//   - Wait returns nil only when the barrier that it saw is gone, or none stood after it
+//     was called. One that is removed and set up again between two looks counts as gone.
+//   - Enter returns nil only when as many members as asked for stood at the same time, the
+//     caller among them, or when ready was seen. It does not wait for ever because members
+//     that came and left were too quick for it: where what happened between two looks can't
+//     be told, the error is [session.ErrUncertain].
+//   - A member of ours leaves only when it calls Leave, or with its session. The end of
+//     trust ends its context and nothing else.
+//   - Leave returns nil when all members with which the caller entered have left. It does not
+//     wait for those that came later. It deletes ready before its own znode, and nobody makes
+//     ready again.
+//   - No member is orphaned, whatever reply is lost and whenever a caller gives up: it is
+//     removed in the background, for as long as its session lives. The next Enter on the
+//     handle waits for that.
+//   - A wait outlives lost connections and expired sessions.
+//
+// # Not guaranteed
+//
+//   - A process that was killed counts as a member until its session expires. If it is
+//     started again before that, the two count as two.
+//   - kazoo's wait hangs after a lost connection, and misses that a barrier was removed when
+//     somebody sets its data. Nothing here sets data.
+//   - kazoo takes a ready that was left behind by a crash for a member and for the signal. Enter
+//     removes it if no member stands; a Python process that comes in at the same moment
+//     may take it for the signal all the same, or wait for one that never comes.
+//   - kazoo's leave ends early when the first of the leavers is killed.
+//   - Remove reports a barrier that another removes at the same moment as its own.
+//
+// # Concurrency
+//
+// All methods may be called from any goroutine; a DoubleBarrier is one member, so a second
+// Enter before the Leave of the first is refused. All methods but New, NewDouble and the
+// plain accessors block until their condition holds or their context ends. A member has one
+// goroutine that watches its znode; it ends with the member's context. A member keeps the
+// session open ([session.Session.Hold]) until Leave returns.
+package barrier

@@ -1,0 +1,280 @@
+package barrier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kielgo/kiel/session"
+)
+
+// entering is one Enter.
+type entering struct {
+	d    *DoubleBarrier
+	ctx  context.Context //nolint:containedctx // an Enter is a call: it ends with it
+	node *node           // ours, nil while none stands
+	seen *view           // the latest look
+	new  bool            // nothing was decided yet since node is ours
+}
+
+// errAgain says that the directory is to be looked at again.
+var errAgain = errors.New("barrier: look again")
+
+// run looks, again and again, until the number is complete.
+func (e *entering) run() (*Member, error) {
+	for {
+		m, err := e.once()
+		switch {
+		case err == nil:
+			return m, nil
+		case errors.Is(err, session.ErrUncertain):
+			return nil, err
+		case e.ctx.Err() != nil:
+			if e.seen != nil {
+				return nil, &BlockedError{Path: e.d.path, Members: len(e.seen.members), Clients: e.d.clients, Err: context.Cause(e.ctx)}
+			}
+			return nil, err
+		case errors.Is(err, errAgain), errors.Is(err, session.ErrSessionExpired):
+		default:
+			return nil, err
+		}
+	}
+}
+
+// once takes one look and does what it tells.
+func (e *entering) once() (*Member, error) {
+	inc, err := e.d.session.Incarnation(e.ctx)
+	if err != nil {
+		return nil, err
+	}
+	now, watch, err := look(e.ctx, inc, e.d.path)
+	if err != nil {
+		return nil, err
+	}
+	if watch != nil {
+		defer watch.Stop()
+	}
+	if e.node != nil && (e.node.inc.SessionID() != inc.SessionID() || !now.has(e.d.name)) {
+		e.node = nil // gone with its session, or removed by somebody
+	}
+	if e.node == nil {
+		return nil, e.prepare(inc, now, watch)
+	}
+	before := e.seen
+	v, err := e.judge(inc, now)
+	if err != nil {
+		return nil, err
+	}
+	first := e.new
+	e.seen, e.new = now, false
+	switch v {
+	case complete:
+		return e.complete(inc, before, now, first)
+	case undecided:
+		return nil, fmt.Errorf("%w: members came and went unseen", session.ErrUncertain)
+	case waiting:
+	}
+	return nil, e.pause(watch)
+}
+
+func (e *entering) judge(inc *session.Incarnation, now *view) (verdict, error) {
+	before := e.seen
+	return judge(before, now, e.d.clients, e.d.name, func(names []string) (int, error) {
+		stood := 0
+		for _, name := range names {
+			exists, stat, err := inc.Exists(e.ctx, session.Join(e.d.path, name))
+			if err != nil {
+				return 0, err
+			}
+			if exists && (stat.Czxid <= before.zxid) {
+				stood++
+			}
+		}
+		return stood, nil
+	})
+}
+
+// prepare makes our znode, once nothing is in its way. It returns errAgain.
+func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.Watch) error {
+	if before := e.seen; before != nil && before.has(e.d.name) && !now.ready && len(now.members) < e.d.clients {
+		// Ours stood, and went. Did the others enter with it?
+		v, err := e.judge(inc, now)
+		if err != nil {
+			return err
+		}
+		if v != waiting {
+			return fmt.Errorf("%w: our znode went, and members came and went unseen", session.ErrUncertain)
+		}
+	}
+	e.seen = now
+	if now.ready && len(now.members) == 0 {
+		return e.removeStale(inc)
+	}
+	n := &node{inc: inc, path: e.d.Node(), data: e.d.data, log: e.d.log, gone: make(chan struct{})}
+	if now.has(e.d.name) {
+		// Of an earlier session, or made by somebody for us.
+		mine, err := n.look(e.ctx)
+		switch {
+		case errors.Is(err, errForeign):
+			return e.pause(watch)
+		case err != nil:
+			return err
+		case !mine:
+			return errAgain
+		}
+		e.node, e.new = n, true
+		e.d.made(n)
+		return errAgain
+	}
+	e.d.made(n)
+	err := n.create(e.ctx)
+	if errors.Is(err, errForeign) {
+		return errAgain
+	}
+	if err != nil {
+		return err
+	}
+	now.own++
+	e.node, e.new = n, true
+	return errAgain
+}
+
+// removeStale removes a ready that nobody stands beside. What is looked at before the
+// delete is repeated is that it is the same.
+func (e *entering) removeStale(inc *session.Incarnation) error {
+	err := removeReady(e.ctx, inc, e.d.path)
+	switch {
+	case e.ctx.Err() != nil:
+		return context.Cause(e.ctx)
+	case err != nil:
+		return err
+	}
+	return errAgain
+}
+
+// complete makes ready, if that is for us to do, and the member.
+func (e *entering) complete(inc *session.Incarnation, before, now *view, first bool) (*Member, error) {
+	if !now.ready && first {
+		last, err := e.completes(inc, before, now)
+		if err != nil {
+			return nil, err
+		}
+		if last {
+			if err := e.makeReady(inc, now); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for {
+		m, err := newMember(e.ctx, e.d, e.node, inc, now.zxid)
+		if m != nil || err != nil {
+			return m, err
+		}
+		// Trust has ended just now. The others have entered with us, so all that is
+		// missing is trust in the same session.
+		if inc, err = e.d.session.Incarnation(e.ctx); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrLost, err)
+		}
+		if inc.SessionID() != e.node.inc.SessionID() {
+			return nil, fmt.Errorf("%w: %w", ErrLost, session.ErrSessionExpired)
+		}
+	}
+}
+
+// completes reports whether ours is the one that made the number complete: as many as
+// are missing stood before it. Only at the first look after it was made can that be so;
+// members of the look before that, if ours was not among them, are older.
+func (e *entering) completes(inc *session.Incarnation, before, now *view) (bool, error) {
+	exists, self, err := inc.Exists(e.ctx, e.node.path)
+	if err != nil {
+		return false, err
+	}
+	if !exists {
+		return false, errAgain
+	}
+	older := 0
+	for _, name := range now.members {
+		if name == e.d.name {
+			continue
+		}
+		if before.has(name) && !before.has(e.d.name) {
+			older++
+			continue
+		}
+		exists, stat, err := inc.Exists(e.ctx, session.Join(e.d.path, name))
+		if err != nil {
+			return false, err
+		}
+		if exists && stat.Czxid < self.Czxid {
+			older++
+		}
+	}
+	return older == e.d.clients-1, nil
+}
+
+// makeReady tells those who wait. After a lost reply it is repeated only if nothing was
+// deleted since, as that may have been ready: nobody makes it again.
+func (e *entering) makeReady(inc *session.Incarnation, now *view) error {
+	for {
+		_, err := inc.Multi(e.ctx,
+			session.CheckOp(e.node.path, -1),
+			session.CreateOp(session.Join(e.d.path, readyName), nil, session.Persistent))
+		switch {
+		case err == nil || errors.Is(err, session.ErrNodeExists):
+			return nil
+		case errors.Is(err, session.ErrNoNode):
+			return errAgain
+		case !errors.Is(err, session.ErrUncertain) || e.ctx.Err() != nil:
+			return err
+		}
+		if err := inc.Sync(e.ctx, e.d.path); err != nil {
+			return err
+		}
+		then, watch, err := look(e.ctx, inc, e.d.path)
+		if err != nil {
+			return err
+		}
+		if watch != nil {
+			watch.Stop()
+		}
+		if then.ready || then.dir != now.dir || then.deletes != now.deletes {
+			return nil
+		}
+	}
+}
+
+// pause waits until it is time to look again.
+func (e *entering) pause(watch *session.Watch) error {
+	if watch == nil {
+		return errAgain
+	}
+	select {
+	case <-watch.C():
+		return errAgain
+	case <-e.ctx.Done():
+		return context.Cause(e.ctx)
+	}
+}
+
+// removeReady deletes ready, if it stands. It is repeated after a lost reply only if the
+// same one still stands.
+func removeReady(ctx context.Context, inc *session.Incarnation, dir string) error {
+	path := session.Join(dir, readyName)
+	exists, first, err := inc.Exists(ctx, path)
+	for err == nil && exists {
+		err = inc.Delete(ctx, path, -1)
+		if errors.Is(err, session.ErrNoNode) {
+			return nil
+		}
+		if err == nil || !errors.Is(err, session.ErrUncertain) || ctx.Err() != nil {
+			return err
+		}
+		if err = inc.Sync(ctx, dir); err != nil && !errors.Is(err, session.ErrNoNode) {
+			return err
+		}
+		var now session.Stat
+		exists, now, err = inc.Exists(ctx, path)
+		exists = exists && now.Czxid == first.Czxid
+	}
+	return err
+}

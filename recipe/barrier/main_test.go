@@ -1,0 +1,182 @@
+package barrier_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel/recipe/barrier"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const path = "/app/barrier"
+
+// world is a server on a virtual network and the sessions of a test.
+type world struct {
+	*testing.T
+	srv *zktest.Server
+	nw  *zktest.Network
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	srv, nw := zktest.StartVirtual(t, zktest.Options{})
+	return &world{T: t, srv: srv, nw: nw}
+}
+
+// session runs a session that connects as the named client, until the test ends.
+func (w *world) session(name string) *session.Session {
+	w.Helper()
+	s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Client(name).Dial})
+	if err != nil {
+		w.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	w.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.Errorf("session: %v", err)
+		}
+	})
+	return s
+}
+
+// id returns the ZooKeeper session id of a session.
+func (w *world) id(s *session.Session) int64 {
+	w.Helper()
+	inc, err := s.Incarnation(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return inc.SessionID()
+}
+
+func is(op zktest.Op) func(zktest.Request) bool {
+	return func(r zktest.Request) bool { return r.Op == op }
+}
+
+func (w *world) barrier(s *session.Session) *barrier.Barrier {
+	w.Helper()
+	b, err := barrier.New(s, path, barrier.Options{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return b
+}
+
+func (w *world) double(s *session.Session, clients int, identifier string) *barrier.DoubleBarrier {
+	w.Helper()
+	d, err := barrier.NewDouble(s, path, clients, barrier.DoubleOptions{Identifier: identifier})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return d
+}
+
+// call is a call that goes on in the background.
+type call struct {
+	m    *barrier.Member
+	err  error
+	done chan struct{}
+}
+
+func (c *call) ended() bool {
+	synctest.Wait()
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (w *world) enter(ctx context.Context, d *barrier.DoubleBarrier) *call {
+	c := &call{done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		c.m, c.err = d.Enter(ctx)
+	}()
+	return c
+}
+
+func (w *world) leave(ctx context.Context, m *barrier.Member) *call {
+	return w.later(func() error { return m.Leave(ctx) })
+}
+
+func (w *world) later(f func() error) *call {
+	c := &call{done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		c.err = f()
+	}()
+	return c
+}
+
+// in waits for an Enter.
+func (w *world) in(c *call) *barrier.Member {
+	w.Helper()
+	w.ended(c, nil)
+	if c.m == nil {
+		w.Fatal("not entered")
+	}
+	return c.m
+}
+
+// ended waits for a call and checks its error.
+func (w *world) ended(c *call, want error) {
+	w.Helper()
+	select {
+	case <-c.done:
+	case <-time.After(2 * time.Minute):
+		w.Fatalf("the call goes on; znodes:\n%s", w.srv.Dump())
+	}
+	if !errors.Is(c.err, want) {
+		w.Fatalf("got %v, want %v", c.err, want)
+	}
+}
+
+// goesOn checks that a call does not end by itself.
+func (w *world) goesOn(c *call) {
+	w.Helper()
+	time.Sleep(25 * time.Second)
+	if c.ended() {
+		w.Fatalf("the call has ended: %v; znodes:\n%s", c.err, w.srv.Dump())
+	}
+}
+
+func (w *world) make(names ...string) {
+	w.Helper()
+	for _, name := range names {
+		if err := w.srv.Create(path+"/"+name, nil); err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
+func (w *world) remove(names ...string) {
+	w.Helper()
+	for _, name := range names {
+		if err := w.srv.Delete(path + "/" + name); err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
+func (w *world) wantChildren(names ...string) {
+	w.Helper()
+	if got := w.srv.Children(path); !slices.Equal(got, names) {
+		w.Errorf("children %q, want %q", got, names)
+	}
+}
+
+func nameOf(d *barrier.DoubleBarrier) string { return d.Node()[len(path)+1:] }

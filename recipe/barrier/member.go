@@ -1,0 +1,220 @@
+package barrier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/kielgo/kiel/session"
+)
+
+// Member is our membership of a double barrier that was entered.
+type Member struct {
+	d     *DoubleBarrier
+	node  *node
+	token int64
+	round int64 // those with which we entered have no larger czxid
+	inc   *session.Incarnation
+	ctx   context.Context //nolint:containedctx // a membership is a lifetime
+	end   context.CancelCauseFunc
+	letGo func() // lets the session close
+}
+
+// newMember makes a membership of a znode. It returns nil when inc is not trusted any more.
+func newMember(ctx context.Context, d *DoubleBarrier, n *node, inc *session.Incarnation, round int64) (*Member, error) {
+	exists, stat, watch, err := inc.ExistsW(ctx, n.path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	if !exists {
+		watch.Stop()
+		return nil, ErrLost
+	}
+	if !inc.Trusted() {
+		watch.Stop()
+		return nil, nil
+	}
+	m := &Member{d: d, node: n, token: stat.Czxid, round: round, inc: inc, letGo: sync.OnceFunc(d.session.Hold())}
+	m.ctx, m.end = context.WithCancelCause(inc.Context())
+	go m.guard(watch)
+	return m, nil
+}
+
+// guard ends the context when the znode disappears.
+func (m *Member) guard(watch *session.Watch) {
+	for {
+		select {
+		case <-watch.C():
+		case <-m.ctx.Done():
+			watch.Stop()
+			return
+		}
+		exists, stat, next, err := m.inc.ExistsW(m.ctx, m.node.path)
+		switch {
+		case m.ctx.Err() != nil:
+			if err == nil {
+				next.Stop()
+			}
+			return
+		case err != nil:
+			m.end(fmt.Errorf("%w: can't look after %s: %w", ErrLost, m.node.path, err))
+			return
+		case !exists || stat.Czxid != m.token:
+			next.Stop()
+			m.end(fmt.Errorf("%w: %s", ErrLost, m.node.path))
+			return
+		}
+		watch = next
+	}
+}
+
+// Context ends when it is not sure any more that the others count us, or when Leave is
+// called. Its cause is ErrLost, ErrLeft, or that of the incarnation. It is not derived from
+// Enter's context.
+func (m *Member) Context() context.Context { return m.ctx }
+
+// Node returns the path of our znode.
+func (m *Member) Node() string { return m.node.path }
+
+// Incarnation returns the incarnation in which the barrier was entered.
+func (m *Member) Incarnation() *session.Incarnation { return m.inc }
+
+// Leave waits until all members have left with which we entered. Call it once the work
+// under [Member.Context] has returned, also when that was lost. When ctx ends before, the
+// error is a [*BlockedError] if a member is in the way; we have left then all the same, and
+// our znode is removed in the background. After the first call, calls only wait.
+func (m *Member) Leave(ctx context.Context) error {
+	m.end(ErrLeft)
+	defer m.d.left(m)
+	defer m.letGo()
+	err := m.await(ctx)
+	m.abandon(ctx)
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*BlockedError](err); ok {
+		return err
+	}
+	return fmt.Errorf("barrier: leave %s: %w", m.d.path, err)
+}
+
+// abandon removes what we have made, in the background if need be: ready, then our znode.
+func (m *Member) abandon(ctx context.Context) {
+	m.node.once.Do(func() {
+		life := context.WithoutCancel(ctx)
+		go func() {
+			defer close(m.node.gone)
+			if err := removeReady(life, m.node.inc, m.d.path); err != nil && !over(err) {
+				m.d.log.WarnContext(life, "ready not removed", "path", m.d.path, "error", err)
+			}
+			m.node.removeAll(life)
+		}()
+	})
+}
+
+// await follows kazoo's order: the member with the lowest name stays until the others
+// have gone; the others go at once and wait for it.
+func (m *Member) await(ctx context.Context) error {
+	cleared := false
+	for {
+		inc, err := m.d.session.Incarnation(ctx)
+		if err == nil && !cleared && m.standing(inc) {
+			err = removeReady(ctx, inc, m.d.path)
+			cleared = err == nil
+		}
+		var done bool
+		if err == nil {
+			done, err = m.step(ctx, inc)
+		}
+		switch {
+		case err == nil && done:
+			return nil
+		case err == nil:
+		case ctx.Err() == nil && (errors.Is(err, session.ErrSessionExpired) || errors.Is(err, session.ErrUncertain)):
+		default:
+			return err
+		}
+	}
+}
+
+// standing reports whether our znode may stand: it was not removed by us, and its
+// session is inc's.
+func (m *Member) standing(inc *session.Incarnation) bool {
+	select {
+	case <-m.node.gone:
+		return false
+	default:
+		return m.node.inc.SessionID() == inc.SessionID()
+	}
+}
+
+// step waits for one other member, or finds that none is left.
+func (m *Member) step(ctx context.Context, inc *session.Incarnation) (done bool, err error) {
+	others, mine, err := m.others(ctx, inc)
+	if err != nil {
+		return false, err
+	}
+	lowest, err := m.firstOfRound(ctx, inc, others)
+	if err != nil {
+		return false, err
+	}
+	wait := lowest
+	if mine && m.standing(inc) {
+		if lowest.name != "" && m.d.name < lowest.name {
+			slices.Reverse(others)
+			if wait, err = m.firstOfRound(ctx, inc, others); err != nil {
+				return false, err
+			}
+		} else {
+			m.abandon(ctx)
+			if err := m.node.remove(ctx); err != nil {
+				return false, err
+			}
+		}
+	}
+	if wait.name == "" {
+		return lowest.name == "", nil
+	}
+	_, err = awaitGone(ctx, m.d.session, m.d.path, session.Join(m.d.path, wait.name), &wait.czxid)
+	return false, err
+}
+
+// other is another member.
+type other struct {
+	name  string
+	czxid int64
+}
+
+// others lists the other members, sorted, and tells whether ours is there.
+func (m *Member) others(ctx context.Context, inc *session.Incarnation) (list []string, mine bool, err error) {
+	names, _, err := inc.Children(ctx, m.d.path)
+	if errors.Is(err, session.ErrNoNode) {
+		return nil, false, nil
+	}
+	for _, name := range names {
+		switch name {
+		case readyName:
+		case m.d.name:
+			mine = true
+		default:
+			list = append(list, name)
+		}
+	}
+	return list, mine, err
+}
+
+// firstOfRound returns the first of the members with which we entered.
+func (m *Member) firstOfRound(ctx context.Context, inc *session.Incarnation, names []string) (other, error) {
+	for _, name := range names {
+		exists, stat, err := inc.Exists(ctx, session.Join(m.d.path, name))
+		if err != nil {
+			return other{}, err
+		}
+		if exists && stat.Czxid <= m.round {
+			return other{name, stat.Czxid}, nil
+		}
+	}
+	return other{}, nil
+}

@@ -1,0 +1,96 @@
+package barrier
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/kielgo/kiel/session"
+)
+
+const readyName = "ready"
+
+// view is what one look at a double barrier's directory showed.
+type view struct {
+	dir     int64    // czxid of the directory, 0 when there is none
+	members []string // sorted, without ready
+	ready   bool
+	zxid    int64 // of the latest child that came or went
+	creates int32 // how many children were ever made
+	deletes int32 // how many ever went
+	own     int32 // how many we made after this look
+}
+
+// look lists the directory, with a watch unless there is none.
+func look(ctx context.Context, inc *session.Incarnation, path string) (*view, *session.Watch, error) {
+	names, stat, watch, err := inc.ChildrenW(ctx, path)
+	if errors.Is(err, session.ErrNoNode) {
+		return &view{}, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	v := &view{
+		dir:     stat.Czxid,
+		zxid:    stat.Pzxid,
+		creates: (stat.Cversion + stat.NumChildren) / 2, // a server counts both in cversion
+		deletes: (stat.Cversion - stat.NumChildren) / 2,
+	}
+	for _, name := range names {
+		if name == readyName {
+			v.ready = true
+		} else {
+			v.members = append(v.members, name)
+		}
+	}
+	return v, watch, nil
+}
+
+func (v *view) has(name string) bool {
+	_, found := slices.BinarySearch(v.members, name)
+	return found
+}
+
+// verdict is what two views tell about the time from one to the other.
+type verdict int
+
+const (
+	waiting   verdict = iota // there were never enough
+	complete                 // there were enough at once
+	undecided                // there may have been
+)
+
+// judge tells whether n members stood at once at some time between two looks, own being
+// one of them. It looks after single members only when it must.
+func judge(before, now *view, n int, own string, throughout func(names []string) (int, error)) (verdict, error) {
+	if now.ready || len(now.members) >= n {
+		return complete, nil
+	}
+	if before.dir != 0 && before.dir != now.dir {
+		return undecided, nil // the directory was made anew
+	}
+	made := now.creates - before.creates
+	went := now.deletes - before.deletes
+	if before.has(own) && !now.has(own) {
+		went-- // our own
+	}
+	if len(before.members)+int(made) < n || went <= 0 {
+		return waiting, nil
+	}
+	// Those who stood at both looks, and were not made in between, stood together with
+	// each that was made in between, even if that is gone.
+	var both []string
+	for _, name := range before.members {
+		if now.has(name) {
+			both = append(both, name)
+		}
+	}
+	if len(both) < n-1 || made-before.own < 1 || !now.has(own) {
+		return undecided, nil
+	}
+	stood, err := throughout(both)
+	if err != nil || stood < n-1 {
+		return undecided, err
+	}
+	return complete, nil
+}
