@@ -1,0 +1,494 @@
+package semaphore_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/recipe/semaphore"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// kazoo's test_handle_session_loss: the waiter's session expires, and it gets a lease later.
+func TestHandleSessionLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.acquire(w.semaphore("sem1", 1))
+		s := w.session("sem2")
+		sem := w.semaphoreIn(s, "sem2", 1)
+		a := w.acquireLater(t.Context(), sem)
+		time.Sleep(time.Second)
+		before := w.srv.Children(lockDir)
+		w.srv.KillSession(w.id(s))
+		time.Sleep(5 * time.Second)
+		w.wantZnodes(1, 1)
+		if after := w.srv.Children(lockDir); a.ended() || after[0] == before[0] {
+			t.Fatalf("did not queue up again: %q", after)
+		}
+		w.release(h)
+		<-a.done
+		if a.err != nil || w.holders(sem) != "sem2" {
+			t.Fatalf("%v, holders %q", a.err, w.holders(sem))
+		}
+		w.release(a.held)
+		w.wantZnodes(0, 0)
+	})
+}
+
+func TestSessionKilledWhileHolding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.session("a")
+		sem := w.semaphoreIn(s, "a", 1)
+		h := w.acquire(sem)
+		w.srv.KillSession(w.id(s))
+		w.ended(h, session.ErrSessionExpired)
+		w.release(h)
+		again := w.acquire(sem)
+		if again.Token() <= h.Token() {
+			t.Errorf("token %d after %d", again.Token(), h.Token())
+		}
+		w.release(again)
+		w.wantZnodes(0, 0)
+	})
+}
+
+// Somebody removes the holder's lease, then the whole directory.
+func TestLeaseRemovedWhileHolding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sem := w.semaphore("a", 1)
+		for _, what := range []func(*semaphore.Held) string{func(h *semaphore.Held) string { return h.Node() }, func(*semaphore.Held) string { return "/app" }} {
+			h := w.acquire(sem)
+			if err := w.srv.Set(h.Node(), []byte("x")); err != nil { // that is no loss
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			if h.Context().Err() != nil {
+				t.Fatal(context.Cause(h.Context()))
+			}
+			if err := w.srv.Delete(what(h)); err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			w.ended(h, semaphore.ErrLost)
+			if d := time.Since(start); d > time.Second {
+				t.Errorf("noticed after %v", d)
+			}
+			w.release(h)
+		}
+		w.wantZnodes(0, 0)
+	})
+}
+
+// loseTrust breaks the client's link until trust ends, and heals it before the session
+// expires.
+func (w *world) loseTrust(client string, inc *session.Incarnation) {
+	w.Helper()
+	c := w.nw.Client(client)
+	c.BlackHole(zktest.Both)
+	<-inc.Context().Done()
+	if cause := context.Cause(inc.Context()); !errors.Is(cause, session.ErrTrustLost) {
+		w.Fatalf("the incarnation ended with %v", cause)
+	}
+	c.Heal()
+	time.Sleep(5 * time.Second)
+}
+
+// A holder loses trust: its context ends, but its lease stands until it has released, so
+// that nobody follows while its work is still stopping. The handle gives no second lease.
+func TestEndOfTrustGivesNothingAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.session("a")
+		sem := w.semaphoreIn(s, "a", 2)
+		h := w.acquire(sem)
+		id := w.id(s)
+		b := w.acquire(w.semaphore("b", 2))
+		c := w.acquireLater(t.Context(), w.semaphore("c", 2))
+		time.Sleep(time.Second)
+		w.loseTrust("a", h.Incarnation())
+		w.ended(h, session.ErrTrustLost)
+		if w.id(s) != id {
+			t.Fatal("the session is another")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := sem.Acquire(ctx)
+		if blocked, ok := errors.AsType[*semaphore.BlockedError](err); !ok || blocked.Blocker != h.Node() {
+			t.Errorf("got %v", err)
+		}
+		if c.ended() {
+			t.Fatalf("c has a lease or gave up: %v", c.err)
+		}
+		w.release(h)
+		<-c.done
+		if c.err != nil {
+			t.Fatal(c.err)
+		}
+		w.release(c.held)
+		w.release(b)
+		w.wantZnodes(0, 0)
+	})
+}
+
+// The first waiter keeps its place when trust ends and the session lives on.
+func TestWaiterKeepsItsPlaceWithoutTrust(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.acquire(w.semaphore("holder", 1))
+		s := w.session("a")
+		a := w.acquireLater(t.Context(), w.semaphoreIn(s, "a", 1))
+		time.Sleep(time.Second)
+		before := w.srv.Children(lockDir)
+		inc, err := s.Incarnation(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.loseTrust("a", inc)
+		b := w.acquireLater(t.Context(), w.semaphore("b", 1))
+		time.Sleep(time.Minute)
+		if _, _, ok := w.srv.Get(lockDir + "/" + before[0]); !ok {
+			t.Errorf("it lost its place: %q, before %q", w.srv.Children(lockDir), before)
+		}
+		w.release(h)
+		<-a.done
+		if a.err != nil || a.held.Incarnation() == inc || b.ended() {
+			t.Fatalf("%v; b: %v", a.err, b.err)
+		}
+		w.release(a.held)
+		<-b.done
+		if b.err != nil {
+			t.Fatal(b.err)
+		}
+		w.release(b.held)
+		w.wantZnodes(0, 0)
+	})
+}
+
+// The link of a waiter breaks, and a lease becomes free meanwhile.
+func TestReleasedWhileTheWaiterIsDisconnected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.acquire(w.semaphore("holder", 1))
+		a := w.acquireLater(t.Context(), w.semaphore("a", 1))
+		time.Sleep(time.Second)
+		client := w.nw.Client("a")
+		client.Refuse()
+		client.Cut()
+		time.Sleep(time.Second)
+		w.release(h)
+		time.Sleep(time.Second)
+		if a.ended() {
+			t.Fatalf("acquired without a connection: %v", a.err)
+		}
+		client.Heal()
+		<-a.done
+		if a.err != nil {
+			t.Fatal(a.err)
+		}
+		w.release(a.held)
+	})
+}
+
+// Requests and replies are lost: one lease is made, and none is left.
+func TestLostRequestsAndReplies(t *testing.T) {
+	ops := map[string]func(zktest.Request) bool{
+		"create": func(r zktest.Request) bool { return r.Op == zktest.OpCreate },
+		"set":    func(r zktest.Request) bool { return r.Op == zktest.OpSetData },
+		"lease":  makesLease,
+		"delete": func(r zktest.Request) bool { return r.Op == zktest.OpDelete },
+	}
+	for what, match := range ops {
+		for _, executed := range []bool{true, false} {
+			for losses := 1; losses <= 3; losses++ {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t)
+					if what == "set" {
+						if err := w.srv.Create(path, nil); err != nil {
+							t.Fatal(err)
+						}
+					}
+					left := losses
+					w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+						if left == 0 || !match(*r) {
+							return zktest.Action{}
+						}
+						left--
+						return zktest.Action{LoseReply: executed, Cut: !executed}
+					})
+					h := w.acquire(w.semaphore("a", 2))
+					w.wantZnodes(1, 0)
+					if data, _, _ := w.srv.Get(path); string(data) != "2" {
+						t.Errorf("%s: agreed on %q", what, data)
+					}
+					w.release(h)
+					w.wantZnodes(0, 0)
+					if left == losses || left > 0 && !executed { // what was executed is not repeated
+						t.Errorf("%s: %d of %d losses did not happen", what, left, losses)
+					}
+				})
+			}
+		}
+	}
+}
+
+// The caller gives up while its lease is being made. What was made is removed.
+func TestGivingUpLeavesNothing(t *testing.T) {
+	for what, dir := range map[string]zktest.Direction{"request held back": zktest.ToServer, "reply held back": zktest.ToClient} {
+		for _, fate := range []string{"heal", "cut"} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				sem := w.semaphore("a", 1)
+				client := w.nw.Client("a")
+				w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+					if dir == zktest.ToClient && makesLease(*r) {
+						client.BlackHole(dir)
+					}
+					if dir == zktest.ToServer && r.Op == zktest.OpGetChildren2 && r.Path == path {
+						client.BlackHole(dir)
+					}
+					return zktest.Action{}
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				start := time.Now()
+				_, err := sem.Acquire(ctx)
+				if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
+					t.Errorf("%s, %s: %v after %v", what, fate, err, time.Since(start))
+				}
+				w.srv.SetHook(nil)
+				if fate == "cut" {
+					client.Cut()
+				}
+				client.Heal()
+				time.Sleep(5 * time.Second)
+				w.wantZnodes(0, 0)
+				w.release(w.acquire(sem))
+				w.wantZnodes(0, 0)
+			})
+		}
+	}
+}
+
+// Released with the link down: the caller is not kept, the lease goes as soon as there is a
+// link again, and the handle waits for that.
+func TestReleaseWithoutALink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sem := w.semaphore("a", 2)
+		h := w.acquire(sem)
+		client := w.nw.Client("a")
+		client.Refuse()
+		client.Cut()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := h.Release(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		w.ended(h, semaphore.ErrReleased)
+		client.Heal()
+		w.release(w.acquire(sem))
+		w.wantZnodes(0, 0)
+	})
+}
+
+// The znode is there and empty, as kazoo leaves it between its create and its write. Of two
+// that want different numbers, one agrees with it.
+func TestAgreeOnAnEmptyZnode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		if err := w.srv.Create(path, nil); err != nil {
+			t.Fatal(err)
+		}
+		other := false
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Op == zktest.OpSetData && !other {
+				other = true // another is faster
+				if err := w.srv.Set(path, []byte("3")); err != nil {
+					t.Error(err)
+				}
+			}
+			return zktest.Action{}
+		})
+		if _, err := w.semaphore("a", 1).Acquire(t.Context()); !errors.Is(err, semaphore.ErrMaxLeases) {
+			t.Errorf("got %v", err)
+		}
+		if data, _, _ := w.srv.Get(path); !other || string(data) != "3" {
+			t.Errorf("the znode holds %q", data)
+		}
+		w.wantZnodes(0, 0)
+	})
+}
+
+// Attack: a Python member writes its number, without looking, just before the lease is made
+// under the number that was agreed on.
+func TestNumberChangedBeforeTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		written := false
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if makesLease(*r) && !written {
+				written = true
+				if err := w.srv.Set(path, []byte("3")); err != nil {
+					t.Error(err)
+				}
+			}
+			return zktest.Action{}
+		})
+		if _, err := w.semaphore("a", 1).Acquire(t.Context()); !errors.Is(err, semaphore.ErrMaxLeases) {
+			t.Errorf("got %v", err)
+		}
+		w.wantZnodes(0, 0)
+	})
+}
+
+// Attack: an operator removes our contender of the inner lock just before the lease is made,
+// and another takes the last one meanwhile.
+func TestInnerLockLostBeforeTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		b := w.semaphore("b", 1)
+		overtaken := false
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if makesLease(*r) && !overtaken {
+				overtaken = true
+				if err := errors.Join(w.srv.Delete(r.Ops[1].Path), w.srv.Create(path+"/514e5a831836450cb1a56c741e990fd8", nil)); err != nil {
+					t.Error(err)
+				}
+			}
+			return zktest.Action{}
+		})
+		a := w.acquireLater(t.Context(), w.semaphore("a", 1))
+		time.Sleep(time.Second)
+		w.wantZnodes(1, 1)
+		if a.ended() {
+			t.Fatalf("a second lease: %v", a.err)
+		}
+		later := w.acquireLater(t.Context(), b)
+		time.Sleep(time.Second)
+		if err := w.srv.Delete(path + "/514e5a831836450cb1a56c741e990fd8"); err != nil {
+			t.Fatal(err)
+		}
+		<-a.done
+		if a.err != nil || later.ended() {
+			t.Fatalf("%v, %v", a.err, later.err)
+		}
+		w.release(a.held)
+		<-later.done
+		w.release(later.held)
+		w.wantZnodes(0, 0)
+	})
+}
+
+// The first waiter's contender is removed while all leases are taken: it queues up again.
+func TestInnerLockLostWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.acquire(w.semaphore("holder", 1))
+		a := w.acquireLater(t.Context(), w.semaphore("a", 1))
+		time.Sleep(time.Second)
+		b := w.acquireLater(t.Context(), w.semaphore("b", 1))
+		time.Sleep(time.Second)
+		for _, name := range w.srv.Children(lockDir) {
+			if data, _, _ := w.srv.Get(lockDir + "/" + name); string(data) == "b'a'" {
+				if err := w.srv.Delete(lockDir + "/" + name); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		time.Sleep(time.Minute)
+		w.wantZnodes(1, 2)
+		w.release(h)
+		<-b.done
+		time.Sleep(time.Second)
+		if b.err != nil || a.ended() {
+			t.Fatalf("%v; a: %v", b.err, a.err)
+		}
+		w.release(b.held)
+		<-a.done
+		w.release(a.held)
+		w.wantZnodes(0, 0)
+	})
+}
+
+// The semaphore's directory is deleted below a waiter.
+func TestDirectoryDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.acquire(w.semaphore("holder", 1))
+		a := w.acquireLater(t.Context(), w.semaphore("a", 1))
+		time.Sleep(time.Second)
+		if err := w.srv.Delete("/app"); err != nil {
+			t.Fatal(err)
+		}
+		w.ended(h, semaphore.ErrLost)
+		<-a.done
+		if a.err != nil {
+			t.Fatal(a.err)
+		}
+		if data, _, _ := w.srv.Get(path); string(data) != "1" {
+			t.Errorf("the znode holds %q", data)
+		}
+		w.release(h)
+		w.release(a.held)
+		w.wantZnodes(0, 0)
+	})
+}
+
+// The session ends while its semaphore waits: nothing hangs.
+func TestCallsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.nw.Refuse()
+		sem := w.semaphore("a", 1)
+		for what, call := range map[string]func(context.Context) error{
+			"Acquire":      func(ctx context.Context) error { _, err := sem.Acquire(ctx); return err },
+			"TryAcquire":   func(ctx context.Context) error { _, err := sem.TryAcquire(ctx); return err },
+			"LeaseHolders": func(ctx context.Context) error { _, err := sem.LeaseHolders(ctx); return err },
+		} {
+			why := errors.New("enough")
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, why)
+			start := time.Now()
+			if err := call(ctx); !errors.Is(err, why) || time.Since(start) != time.Second {
+				t.Errorf("%s: %v after %v", what, err, time.Since(start))
+			}
+			cancel()
+		}
+	})
+}
+
+// Trust ends just before the lease is handed out: no hold is given that is over.
+func TestTrustEndsJustBeforeTheHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.session("a")
+		inc, err := s.Incarnation(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := w.nw.Client("a")
+		looked := false
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Op == zktest.OpExists && strings.HasPrefix(r.Path, path+"/") && !looked {
+				looked = true
+				client.BlackHole(zktest.ToClient)
+			}
+			return zktest.Action{}
+		})
+		a := w.acquireLater(t.Context(), w.semaphoreIn(s, "a", 1))
+		<-inc.Context().Done()
+		client.Heal()
+		<-a.done
+		if a.err != nil || a.held.Context().Err() != nil || a.held.Incarnation() == inc {
+			t.Fatalf("%+v, %v", a.held, a.err)
+		}
+		w.wantZnodes(1, 0)
+		w.release(a.held)
+		w.wantZnodes(0, 0)
+	})
+}

@@ -1,0 +1,172 @@
+package semaphore_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel/recipe/semaphore"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	path    = "/app/sem"
+	lockDir = "/app/sem-__lock__"
+)
+
+// world is a server on a virtual network and the sessions of a test.
+type world struct {
+	*testing.T
+	srv *zktest.Server
+	nw  *zktest.Network
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	srv, nw := zktest.StartVirtual(t, zktest.Options{})
+	return &world{T: t, srv: srv, nw: nw}
+}
+
+// session runs a session that connects as the named client, until the test ends.
+func (w *world) session(name string) *session.Session {
+	w.Helper()
+	s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Client(name).Dial})
+	if err != nil {
+		w.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	w.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.Errorf("session: %v", err)
+		}
+	})
+	return s
+}
+
+// semaphore returns a handle on the test's semaphore in a session of its own.
+func (w *world) semaphore(name string, leases int) *semaphore.Semaphore {
+	w.Helper()
+	return w.semaphoreIn(w.session(name), name, leases)
+}
+
+func (w *world) semaphoreIn(s *session.Session, identifier string, leases int) *semaphore.Semaphore {
+	w.Helper()
+	sem, err := semaphore.New(s, path, semaphore.Options{Identifier: identifier, MaxLeases: leases})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return sem
+}
+
+func (w *world) acquire(sem *semaphore.Semaphore) *semaphore.Held {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+	defer cancel()
+	h, err := sem.Acquire(ctx)
+	if err != nil {
+		w.Fatalf("acquire: %v", err)
+	}
+	w.Cleanup(func() { _ = h.Release(context.WithoutCancel(w.Context())) })
+	return h
+}
+
+// acquiring is an Acquire that goes on in the background.
+type acquiring struct {
+	held *semaphore.Held
+	err  error
+	done chan struct{}
+}
+
+func (a *acquiring) ended() bool {
+	select {
+	case <-a.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (w *world) acquireLater(ctx context.Context, sem *semaphore.Semaphore) *acquiring {
+	a := &acquiring{done: make(chan struct{})}
+	go func() {
+		defer close(a.done)
+		if a.held, a.err = sem.Acquire(ctx); a.err == nil {
+			w.Cleanup(func() { _ = a.held.Release(context.WithoutCancel(w.Context())) })
+		}
+	}()
+	return a
+}
+
+func (w *world) release(h *semaphore.Held) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+	defer cancel()
+	if err := h.Release(ctx); err != nil {
+		w.Errorf("release: %v", err)
+	}
+}
+
+// wantZnodes checks how many leases and how many contenders of the inner lock there are.
+func (w *world) wantZnodes(leases, contenders int) {
+	w.Helper()
+	if list := w.srv.Children(path); len(list) != leases {
+		w.Errorf("%d leases, want %d: %q", len(list), leases, list)
+	}
+	if list := w.srv.Children(lockDir); len(list) != contenders {
+		w.Errorf("%d contenders, want %d: %q", len(list), contenders, list)
+	}
+}
+
+// holders returns the identifiers of the lease holders.
+func (w *world) holders(sem *semaphore.Semaphore) string {
+	w.Helper()
+	list, err := sem.LeaseHolders(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	var names []string
+	for _, h := range list {
+		names = append(names, h.Identifier)
+	}
+	return strings.Join(names, " ")
+}
+
+// id returns the ZooKeeper session id of a session.
+func (w *world) id(s *session.Session) int64 {
+	w.Helper()
+	inc, err := s.Incarnation(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return inc.SessionID()
+}
+
+// ended waits until a hold ends and checks its cause.
+func (w *world) ended(h *semaphore.Held, want error) {
+	w.Helper()
+	select {
+	case <-h.Context().Done():
+	case <-time.After(time.Minute):
+		w.Fatal("the hold goes on")
+	}
+	if cause := context.Cause(h.Context()); !errors.Is(cause, want) {
+		w.Errorf("the hold ended with %v, want %v", cause, want)
+	}
+}
+
+func is(op zktest.Op) func(zktest.Request) bool {
+	return func(r zktest.Request) bool { return r.Op == op }
+}
+
+// makesLease tells the transaction that makes a lease from the session's proofs of life.
+func makesLease(r zktest.Request) bool { return r.Op == zktest.OpMulti && len(r.Ops) > 1 }

@@ -1,0 +1,222 @@
+package semaphore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kielgo/kiel/recipe/lock"
+	"github.com/kielgo/kiel/session"
+)
+
+// lockSuffix makes the path of the inner lock, beside the semaphore's.
+const lockSuffix = "-__lock__"
+
+// Semaphore is one semaphore. It may be used by several goroutines, which then have
+// one lease together.
+type Semaphore struct {
+	session *session.Session
+	path    string
+	max     int
+	data    []byte
+	inner   *lock.Lock
+	log     *slog.Logger
+
+	turn chan struct{} // holds an element while somebody acquires
+
+	mu    sync.Mutex
+	held  *Held  // the newest, until it is released
+	lease *lease // the newest made or perhaps made
+}
+
+// New returns a handle on the semaphore at path. It checks its arguments and does no
+// I/O. The session must be running for the other methods to succeed.
+func New(s *session.Session, path string, opts Options) (*Semaphore, error) {
+	if s == nil {
+		return nil, errors.New("semaphore: no session")
+	}
+	if err := session.CheckPath(path); err != nil {
+		return nil, fmt.Errorf("semaphore: %w", err)
+	}
+	if path == "/" {
+		return nil, errors.New("semaphore: the root can't be a semaphore")
+	}
+	if err := opts.validate(); err != nil {
+		return nil, err
+	}
+	inner, err := lock.New(s, path+lockSuffix, lock.Options{Identifier: pythonBytes(opts.Identifier), Logger: opts.Logger})
+	if err != nil {
+		return nil, fmt.Errorf("semaphore: inner lock: %w", err)
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Semaphore{
+		session: s,
+		path:    path,
+		max:     cmp.Or(opts.MaxLeases, 1),
+		data:    []byte(opts.Identifier),
+		inner:   inner,
+		log:     opts.Logger.With("component", "semaphore", "path", path),
+		turn:    make(chan struct{}, 1),
+	}, nil
+}
+
+// Acquire waits until there is a lease for us. It outlives lost connections and expired
+// sessions; after an expiry it queues up again at the end. A handle that has a lease
+// already returns the same [Held]. When ctx ends, the error wraps its cause, and is a
+// [*BlockedError] if something was seen in the way. Whatever the error, no znode of ours
+// is left, save for what is being removed in the background; the next Acquire on this
+// handle first waits for that.
+func (s *Semaphore) Acquire(ctx context.Context) (*Held, error) {
+	return s.acquire(ctx, "acquire", s.inner.Acquire, true)
+}
+
+// TryAcquire takes a lease if one is free and nobody else is about to take one.
+// Otherwise the error wraps ErrNotAcquired and is a [*BlockedError]. It blocks for a few
+// round trips, and while there is no connection.
+func (s *Semaphore) TryAcquire(ctx context.Context) (*Held, error) {
+	return s.acquire(ctx, "try", s.inner.TryAcquire, false)
+}
+
+func (s *Semaphore) acquire(ctx context.Context, op string, first func(context.Context) (*lock.Held, error), wait bool) (*Held, error) {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil, s.wrap(op, context.Cause(ctx))
+	}
+	if h := s.current(); h != nil && h.ctx.Err() == nil {
+		return h, nil
+	}
+	for {
+		if err := s.settle(ctx); err != nil {
+			return nil, s.wrap(op, err)
+		}
+		inner, err := first(ctx)
+		if err != nil {
+			return nil, s.wrap(op, err)
+		}
+		h, err := s.take(ctx, inner, wait)
+		// At once when ctx has ended: then it goes on in the background.
+		if e := inner.Release(ctx); e != nil {
+			s.log.DebugContext(ctx, "inner lock is released in the background", "error", e)
+		}
+		if err == nil {
+			return h, nil
+		}
+		again := errors.Is(err, errAgain) || errors.Is(err, session.ErrSessionExpired)
+		if !again || ctx.Err() != nil {
+			return nil, s.wrap(op, err)
+		}
+	}
+}
+
+// current returns the lease that we have, be it lost or not, or nil.
+func (s *Semaphore) current() *Held {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held
+}
+
+// settle waits until the last lease of this handle is proved gone, so that it is not in
+// the way of the next, and nobody works on it.
+func (s *Semaphore) settle(ctx context.Context) error {
+	s.mu.Lock()
+	last := s.lease
+	s.mu.Unlock()
+	if last == nil {
+		return nil
+	}
+	select {
+	case <-last.gone:
+		return nil
+	case <-ctx.Done():
+		return &BlockedError{Path: s.path, Blocker: last.path, Identifier: text(s.data, 256), Leases: 1, Err: context.Cause(ctx)}
+	}
+}
+
+// wrap says what failed, and turns what the inner lock knows about the znode in the way
+// into ours.
+func (s *Semaphore) wrap(op string, err error) error {
+	if b, ok := errors.AsType[*lock.BlockedError](err); ok {
+		cause := b.Err
+		if errors.Is(cause, lock.ErrNotAcquired) {
+			cause = ErrNotAcquired
+		}
+		return &BlockedError{Path: s.path, Blocker: b.Blocker, Identifier: b.Identifier, Err: cause}
+	}
+	if b, ok := errors.AsType[*BlockedError](err); ok {
+		return b
+	}
+	return fmt.Errorf("semaphore: %s %s: %w", op, s.path, err)
+}
+
+// text returns data as valid UTF-8 of at most limit bytes; 0 is no limit.
+func text(data []byte, limit int) string {
+	if limit > 0 && len(data) > limit {
+		data = data[:limit]
+	}
+	return strings.ToValidUTF8(string(data), "")
+}
+
+// LeaseHolder is a process that holds a lease.
+type LeaseHolder struct {
+	Node       string    // path of its znode
+	Identifier string    // its data, as far as it is UTF-8
+	Token      int64     // czxid of its znode
+	Session    int64     // the ZooKeeper session that it ends with; 0 if it ends with none
+	Since      time.Time // when it was made, by the server's clock
+}
+
+// LeaseHolders returns who holds a lease, in no order. A semaphore whose znode is missing
+// has none. It creates nothing.
+func (s *Semaphore) LeaseHolders(ctx context.Context) ([]LeaseHolder, error) {
+	for {
+		list, err := s.leaseHolders(ctx)
+		if err == nil {
+			return list, nil
+		}
+		if !errors.Is(err, session.ErrSessionExpired) || ctx.Err() != nil {
+			return nil, s.wrap("list", err)
+		}
+	}
+}
+
+func (s *Semaphore) leaseHolders(ctx context.Context) ([]LeaseHolder, error) {
+	inc, err := s.session.Incarnation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	children, _, err := inc.Children(ctx, s.path)
+	if errors.Is(err, session.ErrNoNode) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var list []LeaseHolder
+	for _, name := range children {
+		path := session.Join(s.path, name)
+		data, stat, err := inc.Get(ctx, path)
+		if errors.Is(err, session.ErrNoNode) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, LeaseHolder{
+			Node:       path,
+			Identifier: text(data, 0),
+			Token:      stat.Czxid,
+			Session:    stat.EphemeralOwner,
+			Since:      time.UnixMilli(stat.Ctime),
+		})
+	}
+	return list, nil
+}

@@ -1,0 +1,225 @@
+package semaphore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/kielgo/kiel/internal/seqnode"
+	"github.com/kielgo/kiel/recipe/lock"
+	"github.com/kielgo/kiel/session"
+)
+
+// errAgain says that the inner lock was lost, and is to be acquired anew.
+var errAgain = errors.New("semaphore: inner lock lost")
+
+// take waits for a free lease under the inner lock, and takes it. The contender of the
+// inner lock is what counts, not the context of its hold: it keeps us in front as long as
+// it stands, also after trust has ended for a while, and a lease is made only while it
+// stands.
+func (s *Semaphore) take(ctx context.Context, inner *lock.Held, wait bool) (*Held, error) {
+	for {
+		inc, err := s.incarnation(ctx, inner.Incarnation().SessionID())
+		if err != nil {
+			return nil, err
+		}
+		version, err := s.agree(ctx, inc)
+		if err != nil {
+			return nil, err
+		}
+		children, _, watch, err := inc.ChildrenW(ctx, s.path)
+		if errors.Is(err, session.ErrNoNode) {
+			continue // agree makes it again
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(children) >= s.max {
+			err = s.await(ctx, inc, inner, children, watch, wait)
+			watch.Stop()
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
+		watch.Stop()
+		made, err := s.obtain(ctx, inc, inner.Node(), version)
+		if err != nil {
+			return nil, err
+		}
+		if made != nil {
+			return s.hand(ctx, made)
+		}
+	}
+}
+
+// incarnation returns the newest incarnation, if it is of that ZooKeeper session.
+func (s *Semaphore) incarnation(ctx context.Context, id int64) (*session.Incarnation, error) {
+	inc, err := s.session.Incarnation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if inc.SessionID() != id {
+		return nil, session.ErrSessionExpired
+	}
+	return inc, nil
+}
+
+// await waits until the leases may have changed. All of them are taken now.
+func (s *Semaphore) await(ctx context.Context, inc *session.Incarnation, inner *lock.Held, children []string, watch *session.Watch, wait bool) error {
+	path := session.Join(s.path, children[0])
+	data, _, err := inc.Get(ctx, path)
+	if errors.Is(err, session.ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	blocked := &BlockedError{Path: s.path, Blocker: path, Identifier: text(data, 256), Leases: len(children), Err: ErrNotAcquired}
+	if !wait {
+		return blocked
+	}
+	exists, _, err := inc.Exists(ctx, inner.Node())
+	if err != nil {
+		return err
+	}
+	if !exists {
+		return errAgain
+	}
+	select {
+	case <-watch.C(): // also when the connection drops, and once per session timeout
+		return nil
+	case <-ctx.Done():
+		blocked.Err = context.Cause(ctx)
+		return blocked
+	}
+}
+
+// agree makes sure that the semaphore's znode holds our number of leases, and returns its
+// version. Data that is no number is left alone, as in kazoo.
+func (s *Semaphore) agree(ctx context.Context, inc *session.Incarnation) (int32, error) {
+	number := []byte(strconv.Itoa(s.max))
+	for {
+		data, stat, err := inc.Get(ctx, s.path)
+		switch {
+		case errors.Is(err, session.ErrNoNode):
+			err = s.make(ctx, inc, number)
+			if err == nil || errors.Is(err, session.ErrNodeExists) || s.unclear(ctx, inc, err) {
+				continue
+			}
+			return 0, err
+		case err != nil:
+			return 0, err
+		case len(data) == 0:
+			_, err := inc.Set(ctx, s.path, number, stat.Version)
+			if err == nil || errors.Is(err, session.ErrBadVersion) || errors.Is(err, session.ErrNoNode) || s.unclear(ctx, inc, err) {
+				continue
+			}
+			return 0, err
+		}
+		agreed, err := strconv.Atoi(strings.TrimSpace(string(data)))
+		if err == nil && agreed != s.max || errors.Is(err, strconv.ErrRange) {
+			return 0, fmt.Errorf("%w: %s, Options.MaxLeases is %d", ErrMaxLeases, text(data, 64), s.max)
+		}
+		return stat.Version, nil
+	}
+}
+
+// make creates the semaphore's znode with its number, in one request.
+func (s *Semaphore) make(ctx context.Context, inc *session.Incarnation, number []byte) error {
+	_, err := inc.Create(ctx, s.path, number, session.Persistent)
+	if !errors.Is(err, session.ErrNoNode) {
+		return err
+	}
+	if err := inc.EnsurePath(ctx, s.path[:max(1, strings.LastIndexByte(s.path, '/'))]); err != nil {
+		return err
+	}
+	_, err = inc.Create(ctx, s.path, number, session.Persistent)
+	return err
+}
+
+// unclear reports whether err is of a write of which only a look can tell what became of
+// it, and sees to it that a look does.
+func (s *Semaphore) unclear(ctx context.Context, inc *session.Incarnation, err error) bool {
+	if !errors.Is(err, session.ErrUncertain) {
+		return false
+	}
+	err = inc.Sync(ctx, s.path)
+	return err == nil || errors.Is(err, session.ErrNoNode)
+}
+
+// obtain makes a lease, if the number of leases and the contender of the inner lock are as
+// they were. It returns nil when they are not, or the znode is gone. The requests do not
+// end with ctx: what was given up may still be carried out, and is then removed.
+func (s *Semaphore) obtain(ctx context.Context, inc *session.Incarnation, contender string, version int32) (*lease, error) {
+	l := newLease(s, inc)
+	life := context.WithoutCancel(ctx)
+	type result struct {
+		made bool
+		err  error
+	}
+	results := make(chan result)
+	go func() {
+		made, err := l.make(life, contender, version)
+		select {
+		case results <- result{made, err}:
+		case <-ctx.Done():
+			if made {
+				l.removeAll(life)
+			}
+			close(l.gone)
+		}
+	}()
+	select {
+	case r := <-results:
+		if !r.made {
+			return nil, r.err
+		}
+		s.note(l)
+		return l, nil
+	case <-ctx.Done():
+		s.note(l)
+		return nil, context.Cause(ctx)
+	}
+}
+
+// note keeps the newest lease, for the next Acquire to wait for.
+func (s *Semaphore) note(l *lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lease = l
+}
+
+// hand makes a hold of a lease. It waits when trust has ended since it was made: the lease
+// stands.
+func (s *Semaphore) hand(ctx context.Context, l *lease) (*Held, error) {
+	for {
+		inc, err := s.incarnation(ctx, l.inc.SessionID())
+		var h *Held
+		if err == nil {
+			h, err = hold(ctx, s, l, inc)
+		}
+		if err != nil {
+			l.abandon(ctx)
+			return nil, err
+		}
+		if h != nil {
+			s.mu.Lock()
+			s.held = h
+			s.mu.Unlock()
+			return h, nil
+		}
+	}
+}
+
+// newLease returns a lease that is to be made.
+func newLease(s *Semaphore, inc *session.Incarnation) *lease {
+	return &lease{
+		semaphore: s,
+		inc:       inc,
+		path:      session.Join(s.path, seqnode.NewGUID()),
+		gone:      make(chan struct{}),
+	}
+}
