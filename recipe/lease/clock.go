@@ -1,0 +1,73 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/kielgo/kiel/recipe/lock"
+)
+
+// now tells the time, in UTC.
+func (l *NonBlockingLease) now() time.Time {
+	if l.opts.Now != nil {
+		return l.opts.Now().UTC().Round(0)
+	}
+	return l.clock().UTC().Round(0) // Round: the wall clock alone
+}
+
+// term is for how long a lease is held, and the znode that says so.
+type term struct {
+	now          time.Time // when it began
+	end          time.Time // as written
+	deadline     time.Time // on the monotonic clock
+	data         []byte    // the record
+	czxid, mzxid int64     // of the record, once it is written
+}
+
+// newTerm returns a term that begins now.
+func (l *NonBlockingLease) newTerm() (term, error) {
+	started := time.Now()
+	t := term{now: l.now()}
+	t.end = t.now.Add(l.opts.Duration).Truncate(time.Second)
+	if y := t.end.Year(); y < 1000 || y > 9999 {
+		return term{}, fmt.Errorf("the lease would end in the year %d, which Python can't read", y)
+	}
+	t.deadline = started.Add(t.end.Sub(t.now) - l.opts.Skew)
+	t.data = Record{Version: version, Holder: l.opts.Identifier, End: t.end}.bytes()
+	return t, nil
+}
+
+// left is how long the term may still be relied on, by the clock that says less.
+func (t term) left(l *NonBlockingLease) time.Duration {
+	return min(time.Until(t.deadline), t.end.Add(-l.opts.Skew).Sub(l.now()))
+}
+
+// checkClock compares our clock with that of the leader of the servers, which tells the time
+// when it changes a znode: here our own contender, whose data stays what it is.
+func (l *NonBlockingLease) checkClock(ctx context.Context, inner *lock.Held) error {
+	if l.opts.Now != nil {
+		return nil
+	}
+	limit := l.opts.Skew / 2
+	const tries = 3
+	for try := 1; ; try++ {
+		before := l.now()
+		stat, err := inner.Incarnation().Set(ctx, inner.Node(), []byte(l.opts.Identifier), -1)
+		if err != nil {
+			return err
+		}
+		// It was done between before and after, when the leader's clock showed this, or up to
+		// a millisecond more.
+		after, leader := l.now(), time.UnixMilli(stat.Mtime)
+		behind, ahead := leader.Add(time.Millisecond).Sub(before), after.Sub(leader)
+		if behind <= limit && ahead <= limit {
+			return nil
+		}
+		differ := behind+limit < 0 || ahead+limit < 0
+		if differ || try == tries {
+			return fmt.Errorf("%w: between %v and %v the servers' clock showed %v; tolerated are %v",
+				ErrClockSkew, before.Format(time.StampMilli), after.Format(time.StampMilli), leader.UTC().Format(time.StampMilli), limit)
+		}
+	}
+}

@@ -1,0 +1,483 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kielgo/kiel/recipe/lease"
+	"github.com/kielgo/kiel/recipe/lock"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// pythonTakes does what kazoo does in the end: it deletes the record and makes its own. The
+// version is 0 again.
+func (w *world) pythonTakes(holder string) {
+	w.Helper()
+	if err := w.srv.Delete(node); err != nil {
+		w.Fatal(err)
+	}
+	r := lease.Record{Version: 1, Holder: holder, End: time.Now().Add(time.Minute)}
+	if err := w.srv.Create(node, lease.Encode(r)); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// The lease ends, Python takes over, and then comes the release: it must not remove what is
+// not ours.
+func TestLateReleaseLeavesTheNextHolder(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := w.obtain(w.lease("a"))
+		time.Sleep(time.Minute)
+		w.ended(h, lease.ErrExpired)
+		w.pythonTakes("python")
+		w.release(h)
+		w.wantHolder("python")
+	})
+}
+
+// The same while the release is under way: between its look and its delete.
+func TestReleaseLosesTheRace(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := w.obtain(w.lease("a"))
+		raced := false
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if isRecord(*r) && !raced {
+				raced = true
+				w.pythonTakes("python")
+			}
+			return zktest.Action{}
+		})
+		w.release(h)
+		if !raced {
+			w.Error("nothing was tested")
+		}
+		w.wantHolder("python")
+	})
+}
+
+// Python was stalled between its requests while its session expired, and replaces our
+// record without having the inner lock: our hold ends at once.
+func TestRecordReplacedWhileHolding(t *testing.T) {
+	for what, replace := range map[string]func(w *world){
+		"replaced": func(w *world) { w.pythonTakes("python") },
+		"deleted": func(w *world) {
+			if err := w.srv.Delete(node); err != nil {
+				w.Fatal(err)
+			}
+		},
+		"set": func(w *world) {
+			if err := w.srv.Set(node, []byte("x")); err != nil {
+				w.Fatal(err)
+			}
+		},
+		"same bytes": func(w *world) {
+			if err := w.srv.Set(node, []byte(w.record())); err != nil {
+				w.Fatal(err)
+			}
+		},
+	} {
+		inWorld(t, func(w *world) {
+			h := w.obtain(w.lease("a"))
+			replace(w)
+			left := w.record()
+			start := time.Now()
+			w.ended(h, lease.ErrLost)
+			if d := time.Since(start); d > time.Second {
+				w.Errorf("%s: noticed after %v", what, d)
+			}
+			if err := h.Renew(w.Context()); !errors.Is(err, lease.ErrLost) && !errors.Is(err, lease.ErrBadRecord) {
+				w.Errorf("%s: renew: %v", what, err)
+			}
+			_ = h.Release(w.Context())
+			if r := w.record(); r != left {
+				w.Errorf("%s: record %q, before the release %q", what, r, left)
+			}
+		})
+	}
+}
+
+// The same in an outage: noticed when there is a connection again, in the session after.
+func TestRecordReplacedInAnOutage(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := w.session("a")
+		h := w.obtain(w.leaseIn(s, lease.Options{Identifier: "a", Duration: time.Hour}))
+		client := w.nw.Client("a")
+		client.BlackHole(zktest.Both)
+		time.Sleep(time.Minute)
+		w.pythonTakes("python")
+		client.Heal()
+		start := time.Now()
+		w.ended(h, lease.ErrLost)
+		if d := time.Since(start); d > 15*time.Second {
+			w.Errorf("noticed after %v", d)
+		}
+	})
+}
+
+// Two of one identifier, as kazoo's default makes them, obtain both; the first is told.
+func TestTwoOfOneIdentifier(t *testing.T) {
+	inWorld(t, func(w *world) {
+		one := w.leaseIn(w.session("1"), lease.Options{Identifier: "host", Duration: time.Minute})
+		two := w.leaseIn(w.session("2"), lease.Options{Identifier: "host", Duration: time.Minute})
+		h := w.obtain(one)
+		time.Sleep(time.Second)
+		next := w.obtain(two)
+		w.ended(h, lease.ErrLost)
+		if !next.Valid() || one.Held() || !two.Held() {
+			w.Error("the second does not have it alone")
+		}
+		w.release(h)
+		if !next.Valid() {
+			w.Error("the release of the first ended the second's hold")
+		}
+		w.wantHolder("host")
+	})
+}
+
+// A clock that is off by more than half the skew is refused, with nothing written; one within
+// is not.
+func TestClockSkew(t *testing.T) {
+	for off, ok := range map[time.Duration]bool{
+		0: true, 900 * time.Millisecond: true, -900 * time.Millisecond: true,
+		1100 * time.Millisecond: false, -1100 * time.Millisecond: false, time.Hour: false, -time.Hour: false,
+	} {
+		inWorld(t, func(w *world) {
+			l := w.lease("a")
+			lease.SetClock(l, func() time.Time { return time.Now().Add(off) })
+			h, err := l.Obtain(w.Context())
+			if ok != (err == nil) || err != nil && !errors.Is(err, lease.ErrClockSkew) || ok != (w.record() != "") {
+				w.Errorf("off by %v: %v, record %q", off, err, w.record())
+			}
+			if h != nil {
+				w.release(h)
+			}
+			w.wantHolder("")
+		})
+	}
+}
+
+// An answer that takes too long proves nothing about the clocks.
+func TestClockCannotBeCompared(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.lease("a")
+		if _, _, err := l.Holder(w.Context()); err != nil { // there is a connection
+			w.Fatal(err)
+		}
+		client := w.nw.Client("a")
+		client.Delay(1100 * time.Millisecond) // in each direction
+		if _, err := l.Obtain(w.Context()); !errors.Is(err, lease.ErrClockSkew) {
+			w.Errorf("got %v", err)
+		}
+		client.Heal()
+		w.obtain(l)
+	})
+}
+
+// The clock goes wrong while the lease is held: it can't be renewed.
+func TestRenewComparesClocks(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.lease("a")
+		off := time.Duration(0)
+		lease.SetClock(l, func() time.Time { return time.Now().Add(off) })
+		h := w.obtain(l)
+		record := w.record()
+		off = -10 * time.Second
+		if err := h.Renew(w.Context()); !errors.Is(err, lease.ErrClockSkew) || w.record() != record {
+			w.Errorf("got %v, record %s", err, w.record())
+		}
+		// The clock that was set back does not lengthen the hold.
+		start := time.Now()
+		w.ended(h, lease.ErrExpired)
+		if d := time.Since(start); d > 58*time.Second {
+			w.Errorf("the hold went on for %v", d)
+		}
+	})
+}
+
+// The clock is set forward: the hold ends with the next look, and Valid looks at once.
+func TestClockSetForward(t *testing.T) {
+	inWorld(t, func(w *world) {
+		clock := newMockClock()
+		l := w.leaseIn(w.session("a"), lease.Options{Identifier: "a", Duration: time.Minute, Now: clock.Now})
+		h := w.obtain(l)
+		time.Sleep(10100 * time.Millisecond)
+		clock.forward(59)
+		if h.Valid() || l.Held() {
+			w.Error("it is still held")
+		}
+		start := time.Now()
+		w.ended(h, lease.ErrExpired)
+		if d := time.Since(start); d > time.Second {
+			w.Errorf("after %v", d)
+		}
+	})
+}
+
+// The replies of what obtains, renews and releases are lost.
+func TestLostReplies(t *testing.T) {
+	for _, match := range map[string]func(zktest.Request) bool{
+		"create": is(zktest.OpCreate), "set": is(zktest.OpSetData), "multi": isRecord, "delete": is(zktest.OpDelete), "read": is(zktest.OpGetData),
+	} {
+		for losses := 1; losses <= 2; losses++ {
+			inWorld(t, func(w *world) {
+				l := w.lease("a")
+				lose := func() { w.srv.LoseReply(losses, match) }
+				lose()
+				h := w.obtain(l)
+				w.wantHolder("a")
+				time.Sleep(10 * time.Second)
+				lose()
+				if err := h.Renew(w.Context()); err != nil || !h.Valid() {
+					w.Errorf("renew: %v", err)
+				}
+				if d := time.Until(h.End()); d < 55*time.Second {
+					w.Errorf("renewed until %v from now", d)
+				}
+				time.Sleep(10 * time.Second)
+				if !h.Valid() {
+					w.Errorf("lost: %v", context.Cause(h.Context()))
+				}
+				lose()
+				w.release(h)
+				w.wantHolder("")
+			})
+		}
+	}
+}
+
+// The caller gives up while its write is under way, or its reply: nothing is left, and who
+// comes next gets the lease.
+func TestGivingUpLeavesNothing(t *testing.T) {
+	for _, dir := range []zktest.Direction{zktest.ToServer, zktest.ToClient} {
+		for _, fate := range []string{"heal", "cut", "expire"} {
+			inWorld(t, func(w *world) {
+				s := w.session("a")
+				l := w.leaseIn(s, lease.Options{Identifier: "a", Duration: time.Hour})
+				client := w.nw.Client("a")
+				if dir == zktest.ToServer { // the lock's request just before is answered
+					w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+						if r.Op == zktest.OpGetData && r.Path == node {
+							client.BlackHole(dir)
+						}
+						return zktest.Action{}
+					})
+				} else {
+					w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+						if isRecord(*r) {
+							client.BlackHole(dir)
+						}
+						return zktest.Action{}
+					})
+				}
+				ctx, cancel := context.WithTimeout(w.Context(), 2*time.Second)
+				defer cancel()
+				start := time.Now()
+				_, err := l.Obtain(ctx)
+				if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 2*time.Second {
+					w.Errorf("%v after %v", err, time.Since(start))
+				}
+				if wrote := w.record() != ""; wrote != (dir == zktest.ToClient) {
+					w.Errorf("written: %v: not what was to be tested", wrote)
+				}
+				w.srv.SetHook(nil)
+				switch fate {
+				case "cut":
+					client.Cut()
+				case "expire":
+					time.Sleep(time.Minute)
+				}
+				client.Heal()
+				time.Sleep(15 * time.Second)
+				w.wantHolder("")
+				w.release(w.obtain(w.lease("b")))
+				w.release(w.obtain(l))
+				w.wantHolder("")
+			})
+		}
+	}
+}
+
+// A try over our own identifier's lease that is given up leaves that one alone.
+func TestGivingUpLeavesAnEarlierLease(t *testing.T) {
+	inWorld(t, func(w *world) {
+		first := w.obtain(w.leaseIn(w.session("before"), lease.Options{Identifier: "a", Duration: time.Hour}))
+		first.Detach()
+		client := w.nw.Client("a")
+		l := w.leaseIn(w.session("a"), lease.Options{Identifier: "a", Duration: time.Hour})
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if isRecord(*r) {
+				client.BlackHole(zktest.ToClient)
+			}
+			return zktest.Action{}
+		})
+		ctx, cancel := context.WithTimeout(w.Context(), 2*time.Second)
+		defer cancel()
+		if _, err := l.Obtain(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			w.Errorf("got %v", err)
+		}
+		w.srv.SetHook(nil)
+		client.Heal()
+		time.Sleep(15 * time.Second)
+		w.wantHolder("a")
+	})
+}
+
+// The caller gives up a renewal whose reply is under way: the hold goes on, and by as much as
+// the record says when that is known.
+func TestGivingUpARenewal(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.lease("a")
+		h := w.obtain(l)
+		time.Sleep(30 * time.Second)
+		client := w.nw.Client("a")
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if isRecord(*r) {
+				client.BlackHole(zktest.ToClient)
+			}
+			return zktest.Action{}
+		})
+		ctx, cancel := context.WithTimeout(w.Context(), 2*time.Second)
+		defer cancel()
+		if err := h.Renew(ctx); !errors.Is(err, session.ErrUncertain) {
+			w.Errorf("got %v", err)
+		}
+		if d := time.Until(h.End()); d > 30*time.Second {
+			w.Errorf("extended to %v, which is not known", d)
+		}
+		w.srv.SetHook(nil)
+		client.Heal()
+		time.Sleep(10 * time.Second)
+		if d := time.Until(h.End()); d < 47*time.Second || !h.Valid() {
+			w.Errorf("ends in %v; %v", d, context.Cause(h.Context()))
+		}
+		w.release(h)
+		w.wantHolder("")
+	})
+}
+
+// Our own contender of the inner lock is removed before the write arrives, and another obtains
+// the lease: the write carries a check of the contender, and does nothing.
+func TestWriteWithoutTheInnerLock(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.lease("a")
+		raced := false
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if isRecord(*r) && !raced {
+				raced = true
+				for _, name := range w.srv.Children(path) {
+					if strings.Contains(name, "__lock__") {
+						if err := w.srv.Delete(path + "/" + name); err != nil {
+							w.Error(err)
+						}
+					}
+				}
+				record := lease.Record{Version: 1, Holder: "b", End: time.Now().Add(time.Minute)}
+				if err := w.srv.Create(node, lease.Encode(record)); err != nil {
+					w.Error(err)
+				}
+				// Even if the record were as it was read:
+				r.Ops = r.Ops[:1]
+			}
+			return zktest.Action{}
+		})
+		if _, err := l.Obtain(w.Context()); !errors.Is(err, lease.ErrNotObtained) || !raced {
+			w.Errorf("got %v", err)
+		}
+		w.wantHolder("b")
+	})
+}
+
+// Released with the link down: the record goes when there is a link, or its time comes.
+func TestReleaseWithoutALink(t *testing.T) {
+	for _, outage := range []time.Duration{5 * time.Second, 2 * time.Minute} {
+		inWorld(t, func(w *world) {
+			l := w.lease("a")
+			h := w.obtain(l)
+			client := w.nw.Client("a")
+			client.Refuse()
+			client.Cut()
+			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+			defer cancel()
+			if err := h.Release(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				w.Errorf("got %v", err)
+			}
+			w.ended(h, lease.ErrReleased)
+			time.Sleep(outage)
+			if err := h.Release(ctx); outage > time.Minute && err != nil {
+				w.Errorf("after its time: %v", err)
+			}
+			client.Heal()
+			if err := h.Release(w.Context()); err != nil {
+				w.Error(err)
+			}
+			if outage < time.Minute {
+				w.wantHolder("")
+			}
+			w.obtain(l)
+		})
+	}
+}
+
+// Without a session every call ends with its context.
+func TestCallsEndWithTheirContext(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.nw.Refuse()
+		l := w.lease("a")
+		for what, call := range map[string]func(context.Context) error{
+			"Obtain": func(ctx context.Context) error { _, err := l.Obtain(ctx); return err },
+			"Holder": func(ctx context.Context) error { _, _, err := l.Holder(ctx); return err },
+		} {
+			why := errors.New("enough")
+			ctx, cancel := context.WithTimeoutCause(w.Context(), time.Second, why)
+			start := time.Now()
+			if err := call(ctx); !errors.Is(err, why) || !strings.Contains(err.Error(), path) || time.Since(start) != time.Second {
+				w.Errorf("%s: %v after %v", what, err, time.Since(start))
+			}
+			cancel()
+		}
+	})
+}
+
+// The directory is deleted with everything in it.
+func TestDirectoryDeleted(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.lease("a")
+		h := w.obtain(l)
+		if err := w.srv.Delete("/app"); err != nil {
+			w.Fatal(err)
+		}
+		w.ended(h, lease.ErrLost)
+		w.release(h)
+		w.release(w.obtain(l))
+	})
+}
+
+// While somebody else has the inner lock, a hold that is being renewed goes on.
+func TestRenewWaitsForTheInnerLock(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := w.obtain(w.lease("a"))
+		inner, err := lock.New(w.session("b"), path, lock.Options{})
+		if err != nil {
+			w.Fatal(err)
+		}
+		held, err := inner.Acquire(w.Context())
+		if err != nil {
+			w.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(w.Context(), 5*time.Second)
+		defer cancel()
+		if err := h.Renew(ctx); !errors.Is(err, context.DeadlineExceeded) || !h.Valid() {
+			w.Errorf("got %v", err)
+		}
+		if err := held.Release(w.Context()); err != nil {
+			w.Error(err)
+		}
+		if err := h.Renew(w.Context()); err != nil {
+			w.Error(err)
+		}
+	})
+}

@@ -1,0 +1,291 @@
+package lease
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kielgo/kiel/recipe/lock"
+	"github.com/kielgo/kiel/session"
+)
+
+// NonBlockingLease is one lease, seen by one identifier. It may be used by several goroutines.
+type NonBlockingLease struct {
+	session *session.Session
+	path    string
+	node    string // of the record
+	opts    Options
+	lock    *lock.Lock
+	clock   func() time.Time // the machine's
+	turn    chan struct{}    // full while a method of this handle writes, or cleans up
+
+	mu   sync.Mutex
+	held *Held // the newest
+}
+
+// New returns a handle on the lease at path. It checks its arguments and does no I/O.
+// The session must be running for the other methods to succeed.
+func New(s *session.Session, path string, opts Options) (*NonBlockingLease, error) {
+	opts = opts.withDefaults()
+	if err := opts.validate(); err != nil {
+		return nil, err
+	}
+	inner, err := lock.New(s, path, lock.Options{Identifier: opts.Identifier, Logger: opts.Logger})
+	if err != nil {
+		return nil, fmt.Errorf("lease: %w", err)
+	}
+	return &NonBlockingLease{
+		session: s,
+		path:    path,
+		node:    session.Join(path, "lease_holder"),
+		opts:    opts,
+		lock:    inner,
+		clock:   time.Now,
+		turn:    make(chan struct{}, 1),
+	}, nil
+}
+
+// Path returns the lease's path.
+func (l *NonBlockingLease) Path() string { return l.path }
+
+// Identifier returns who we are.
+func (l *NonBlockingLease) Identifier() string { return l.opts.Identifier }
+
+// Held reports whether the lease was obtained through this handle and may be relied on
+// at this moment.
+func (l *NonBlockingLease) Held() bool {
+	h := l.current()
+	return h != nil && h.Valid()
+}
+
+// current returns the hold of this handle if it has not ended.
+func (l *NonBlockingLease) current() *Held {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held == nil || l.held.ctx.Err() != nil {
+		return nil
+	}
+	return l.held
+}
+
+// Holder returns the record of the lease, and whether it holds somebody off at this
+// moment, by our clock. A lease that nobody ever had has an empty one. It creates nothing.
+func (l *NonBlockingLease) Holder(ctx context.Context) (r Record, taken bool, err error) {
+	for {
+		inc, err := l.session.Incarnation(ctx)
+		if err != nil {
+			return Record{}, false, l.wrap("look at", err)
+		}
+		r, s, err := l.read(ctx, inc)
+		if errors.Is(err, session.ErrSessionExpired) && ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			return Record{}, false, l.wrap("look at", err)
+		}
+		return r, s != nil && (r.Version != version || l.now().Before(r.End)), nil
+	}
+}
+
+// Obtain takes the lease, unless somebody with another identifier has it: then the error
+// wraps ErrNotObtained and is a [*TakenError]. It does not wait for the lease, but for the
+// inner lock, for which those who obtain, renew and release take turns.
+//
+// While this handle has a hold, Obtain renews it and returns the same. A hold that another
+// handle, or process, has with our identifier ends.
+//
+// When ctx ends, what may have been written is removed in the background; the next call on
+// this handle waits for that.
+func (l *NonBlockingLease) Obtain(ctx context.Context) (*Held, error) {
+	if err := l.begin(ctx); err != nil {
+		return nil, l.wrap("obtain", err)
+	}
+	done := l.finish
+	defer func() { done() }()
+	if h := l.current(); h != nil {
+		err := l.renew(ctx, h)
+		if err == nil {
+			return h, nil
+		}
+		if h.ctx.Err() == nil || ctx.Err() != nil {
+			return nil, l.wrap("renew", err)
+		}
+	}
+	var t try
+	err := l.locked(ctx, func(inner *lock.Held) error { return l.obtain(ctx, inner, &t) })
+	if err != nil {
+		if len(t.written) > 0 && !t.had {
+			done = func() {}
+			l.cleanUp(ctx, t)
+		}
+		return nil, l.wrap("obtain", err)
+	}
+	h := l.hold(ctx, t.term)
+	l.mu.Lock()
+	l.held = h
+	l.mu.Unlock()
+	return h, nil
+}
+
+// try is what an Obtain did so far.
+type try struct {
+	term    term
+	written [][]byte // records that may stand
+	had     bool     // our identifier had the lease before
+}
+
+// obtain looks and writes, with the inner lock held.
+func (l *NonBlockingLease) obtain(ctx context.Context, inner *lock.Held, t *try) error {
+	if err := l.checkClock(ctx, inner); err != nil {
+		return err
+	}
+	record, old, err := l.read(ctx, inner.Incarnation())
+	if err != nil {
+		return err
+	}
+	next, err := l.newTerm()
+	if err != nil {
+		return err
+	}
+	if old != nil {
+		current := next.now.Before(record.End)
+		if record.Version != version || record.Holder != l.opts.Identifier && current {
+			return &TakenError{Path: l.path, Record: record}
+		}
+		t.had = t.had || len(t.written) == 0 && record.Holder == l.opts.Identifier && current
+	}
+	t.written = append(t.written, next.data)
+	stat, err := l.write(ctx, inner, old, next.data)
+	if err != nil {
+		return err
+	}
+	next.czxid, next.mzxid = stat.Czxid, stat.Mzxid
+	t.term = next
+	if next.left(l) <= 0 {
+		return fmt.Errorf("%w: the servers took longer than that", ErrExpired)
+	}
+	return nil
+}
+
+// stored is a record's znode.
+type stored struct {
+	session.Stat
+	data []byte
+}
+
+// read returns the record, and its znode or nil.
+func (l *NonBlockingLease) read(ctx context.Context, inc *session.Incarnation) (Record, *stored, error) {
+	data, stat, err := inc.Get(ctx, l.node)
+	if errors.Is(err, session.ErrNoNode) {
+		return Record{}, nil, nil
+	}
+	if err != nil {
+		return Record{}, nil, err
+	}
+	r, err := parse(data)
+	if err != nil {
+		return Record{}, nil, err
+	}
+	return r, &stored{Stat: stat, data: data}, nil
+}
+
+// write puts a record in the place of old. A new znode is written twice, for its metadata:
+// so its version is none that Python's has, which creates it anew each time.
+func (l *NonBlockingLease) write(ctx context.Context, inner *lock.Held, old *stored, data []byte) (session.Stat, error) {
+	ops := []session.Op{session.CheckOp(inner.Node(), -1)}
+	at := int32(0)
+	if old == nil {
+		ops = append(ops, session.CreateOp(l.node, data, session.Persistent))
+	} else {
+		at = old.Version
+	}
+	results, err := inner.Incarnation().Multi(ctx, append(ops, session.SetOp(l.node, data, at))...)
+	if err != nil {
+		return session.Stat{}, err
+	}
+	return results[len(results)-1].Stat, nil
+}
+
+// remove deletes the record's znode, as it was read.
+func (l *NonBlockingLease) remove(ctx context.Context, inner *lock.Held, old *stored) error {
+	_, err := inner.Incarnation().Multi(ctx, session.CheckOp(inner.Node(), -1), session.DeleteOp(l.node, old.Version))
+	return err
+}
+
+// locked calls f with the inner lock held. It does so again, with another contender, when
+// the outcome is unknown, or something has changed although we have the lock. Between the
+// calls the contender is proved gone, and with it the check that a late request carries.
+func (l *NonBlockingLease) locked(ctx context.Context, f func(inner *lock.Held) error) error {
+	for {
+		inner, err := l.lock.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		err = f(inner)
+		released := inner.Release(ctx)
+		if !again(err) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+		if released != nil {
+			return err
+		}
+	}
+}
+
+// again reports whether a call under the inner lock is to be made again.
+func again(err error) bool {
+	for _, e := range []error{
+		session.ErrUncertain, session.ErrSessionExpired, session.ErrBusy,
+		session.ErrNoNode, session.ErrNodeExists, session.ErrBadVersion,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// cleanUp removes, in the background, what a try may have written.
+func (l *NonBlockingLease) cleanUp(ctx context.Context, t try) {
+	letGo := l.session.Hold()
+	go func() {
+		defer l.finish()
+		defer letGo()
+		// After that the record holds nobody off.
+		life, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opts.Duration+l.opts.Skew)
+		defer cancel()
+		err := l.locked(life, func(inner *lock.Held) error {
+			_, old, err := l.read(life, inner.Incarnation())
+			if err != nil || old == nil || !slices.ContainsFunc(t.written, func(b []byte) bool { return bytes.Equal(b, old.data) }) {
+				return err
+			}
+			return l.remove(life, inner, old)
+		})
+		if err != nil {
+			l.opts.Logger.WarnContext(life, "lease not removed after a failed try", "path", l.node, "error", err)
+		}
+	}()
+}
+
+// begin waits until no other method of this handle writes.
+func (l *NonBlockingLease) begin(ctx context.Context) error {
+	select {
+	case l.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (l *NonBlockingLease) finish() { <-l.turn }
+
+func (l *NonBlockingLease) wrap(op string, err error) error {
+	return fmt.Errorf("lease: %s %s: %w", op, l.path, err)
+}

@@ -1,0 +1,186 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel/recipe/lease"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	path = "/app/lease"
+	node = path + "/lease_holder"
+)
+
+// world is a server on a virtual network and the sessions of a test.
+type world struct {
+	*testing.T
+	srv *zktest.Server
+	nw  *zktest.Network
+}
+
+// inWorld runs a test in a bubble.
+func inWorld(t *testing.T, test func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		srv, nw := zktest.StartVirtual(t, zktest.Options{})
+		test(&world{T: t, srv: srv, nw: nw})
+	})
+}
+
+// session runs a session that connects as the named client, until the test ends.
+func (w *world) session(name string) *session.Session {
+	w.Helper()
+	s, _ := w.stoppable(name)
+	return s
+}
+
+func (w *world) stoppable(name string) (s *session.Session, stop func()) {
+	w.Helper()
+	s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Client(name).Dial, StopTimeout: 5 * time.Second})
+	if err != nil {
+		w.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	stop = func() {
+		cancel()
+		for err := range done {
+			if err != nil {
+				w.Errorf("session: %v", err)
+			}
+			close(done)
+		}
+	}
+	w.Cleanup(stop)
+	return s, stop
+}
+
+func (w *world) id(s *session.Session) int64 {
+	w.Helper()
+	inc, err := s.Incarnation(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return inc.SessionID()
+}
+
+// lease returns a handle for a minute's lease in a session of its own.
+func (w *world) lease(name string) *lease.NonBlockingLease {
+	w.Helper()
+	return w.leaseIn(w.session(name), lease.Options{Identifier: name, Duration: time.Minute})
+}
+
+func (w *world) leaseIn(s *session.Session, opts lease.Options) *lease.NonBlockingLease {
+	w.Helper()
+	l, err := lease.New(s, path, opts)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return l
+}
+
+// obtainer is one that leases.
+type obtainer interface {
+	Obtain(ctx context.Context) (*lease.Held, error)
+}
+
+func (w *world) obtain(l obtainer) *lease.Held {
+	w.Helper()
+	h := w.try(l)
+	if h == nil {
+		w.Fatal("somebody else has the lease")
+	}
+	return h
+}
+
+// try returns the hold, or nil when somebody else has it.
+func (w *world) try(l obtainer) *lease.Held {
+	w.Helper()
+	h, err := l.Obtain(w.Context())
+	if err != nil && !errors.Is(err, lease.ErrNotObtained) {
+		w.Fatal(err)
+	}
+	if h != nil {
+		w.Cleanup(h.Detach)
+	}
+	return h
+}
+
+func (w *world) release(h *lease.Held) {
+	w.Helper()
+	if err := h.Release(w.Context()); err != nil {
+		w.Error(err)
+	}
+}
+
+// ended waits until a hold ends and checks its cause.
+func (w *world) ended(h *lease.Held, want error) {
+	w.Helper()
+	select {
+	case <-h.Context().Done():
+	case <-time.After(time.Hour):
+		w.Fatal("the hold goes on")
+	}
+	if cause := context.Cause(h.Context()); !errors.Is(cause, want) {
+		w.Errorf("the hold ended with %v, want %v", cause, want)
+	}
+}
+
+// record returns the bytes of the lease's znode, "" when there is none.
+func (w *world) record() string {
+	data, _, _ := w.srv.Get(node)
+	return string(data)
+}
+
+func (w *world) wantHolder(name string) {
+	w.Helper()
+	if r := w.record(); name == "" && r != "" || !strings.Contains(r, fmt.Sprintf(`"holder": %q`, name)) && name != "" {
+		w.Errorf("record %s, want holder %q", r, name)
+	}
+	for _, child := range w.srv.Children(path) {
+		if child != "lease_holder" {
+			w.Errorf("left: %s", child)
+		}
+	}
+}
+
+// mockClock is kazoo's: it stands still.
+type mockClock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newMockClock() *mockClock { return &mockClock{now: time.Unix(10, 0)} }
+
+func (c *mockClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *mockClock) forward(seconds int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(time.Duration(seconds) * time.Second)
+}
+
+func is(op zktest.Op) func(zktest.Request) bool {
+	return func(r zktest.Request) bool { return r.Op == op }
+}
+
+// isRecord matches what writes the record.
+func isRecord(r zktest.Request) bool { return r.Op == zktest.OpMulti && len(r.Ops) > 1 }

@@ -1,0 +1,112 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/kielgo/kiel/session"
+)
+
+// MultiNonBlockingLease is a number of leases of which one, or all, are wanted. It may be
+// used by several goroutines.
+type MultiNonBlockingLease struct {
+	path  string
+	slots []*NonBlockingLease
+}
+
+// NewMulti returns a handle on count leases, at path/0, path/1 and so on. It checks its
+// arguments and does no I/O.
+func NewMulti(s *session.Session, path string, count int, opts Options) (*MultiNonBlockingLease, error) {
+	if count < 1 {
+		return nil, fmt.Errorf("lease: %d slots, want at least one", count)
+	}
+	if err := session.CheckPath(path); err != nil {
+		return nil, fmt.Errorf("lease: %w", err)
+	}
+	m := &MultiNonBlockingLease{path: path}
+	for n := range count {
+		l, err := New(s, session.Join(path, strconv.Itoa(n)), opts)
+		if err != nil {
+			return nil, err
+		}
+		m.slots = append(m.slots, l)
+	}
+	return m, nil
+}
+
+// Len returns how many slots there are.
+func (m *MultiNonBlockingLease) Len() int { return len(m.slots) }
+
+// Held reports whether any slot was obtained through this handle and may be relied on
+// at this moment.
+func (m *MultiNonBlockingLease) Held() bool {
+	for _, l := range m.slots {
+		if l.Held() {
+			return true
+		}
+	}
+	return false
+}
+
+// ObtainAny obtains the first slot that can be had, as kazoo does. A slot that we have
+// is renewed, unless a lower one is free: then we have both, until the higher one
+// ends. If all are taken the error wraps ErrNotObtained.
+func (m *MultiNonBlockingLease) ObtainAny(ctx context.Context) (*Held, error) {
+	var taken []error
+	for _, l := range m.slots {
+		h, err := l.Obtain(ctx)
+		if err == nil {
+			return h, nil
+		}
+		if !errors.Is(err, ErrNotObtained) {
+			return nil, err
+		}
+		taken = append(taken, err)
+	}
+	return nil, errors.Join(taken...)
+}
+
+// ObtainAll obtains all slots, in their order, or none: when one is taken, those that were
+// obtained for this are released, and the error wraps ErrNotObtained. Two that try at the same
+// time can both fail.
+func (m *MultiNonBlockingLease) ObtainAll(ctx context.Context) ([]*Held, error) {
+	var all, fresh []*Held
+	for _, l := range m.slots {
+		had := l.current()
+		h, err := l.Obtain(ctx)
+		if err != nil {
+			errs := []error{err}
+			for _, f := range fresh {
+				errs = append(errs, f.Release(ctx)) // goes on in the background when ctx has ended
+			}
+			return nil, errors.Join(errs...)
+		}
+		all = append(all, h)
+		if h != had {
+			fresh = append(fresh, h)
+		}
+	}
+	return all, nil
+}
+
+// Slot is a slot and who has it.
+type Slot struct {
+	Path   string
+	Record Record // empty when nobody ever had it
+	Taken  bool   // whether the record holds others off at this moment, by our clock
+}
+
+// Slots returns all slots in their order. It creates nothing.
+func (m *MultiNonBlockingLease) Slots(ctx context.Context) ([]Slot, error) {
+	list := make([]Slot, 0, len(m.slots))
+	for _, l := range m.slots {
+		r, taken, err := l.Holder(ctx)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, Slot{Path: l.path, Record: r, Taken: taken})
+	}
+	return list, nil
+}
