@@ -1,0 +1,169 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/kielgo/kiel/session"
+)
+
+const (
+	// DefaultPriority is kazoo's.
+	DefaultPriority = 100
+
+	maxPriority = 999
+	prefix      = "entry-"
+
+	// firstRefused is the sequence number after which a handle puts no more: 2^20 before the
+	// server's counter sticks.
+	firstRefused = 1<<31 - 1<<20
+)
+
+// Options of a queue. The zero value works.
+type Options struct {
+	// Logger is told what can't be returned as an error. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// directory is where entries are.
+type directory struct {
+	session   *session.Session
+	path      string // of the queue, for errors
+	entries   string
+	exhausted atomic.Bool
+}
+
+func check(s *session.Session, path string) error {
+	if s == nil {
+		return errors.New("queue: no session")
+	}
+	if err := session.CheckPath(path); err != nil {
+		return fmt.Errorf("queue: %w", err)
+	}
+	return nil
+}
+
+func (d *directory) wrap(op string, err error) error {
+	if _, ok := errors.AsType[*BlockedError](err); ok {
+		return err
+	}
+	return fmt.Errorf("queue: %s %s: %w", op, d.path, err)
+}
+
+// put makes entries, all in one transaction.
+func (d *directory) put(ctx context.Context, values [][]byte, priority int) ([]string, error) {
+	if priority < 0 || priority > maxPriority {
+		return nil, fmt.Errorf("%w: %d", ErrPriority, priority)
+	}
+	if len(values) == 0 {
+		return nil, nil
+	}
+	ops := make([]session.Op, len(values))
+	for i, value := range values {
+		ops[i] = session.CreateOp(fmt.Sprintf("%s/%s%03d-", strings.TrimSuffix(d.entries, "/"), prefix, priority), value, session.PersistentSequential)
+	}
+	for {
+		if d.exhausted.Load() {
+			return nil, ErrSequenceExhausted
+		}
+		inc, err := d.session.Incarnation(ctx)
+		if err != nil {
+			return nil, err
+		}
+		results, err := inc.Multi(ctx, ops...)
+		switch {
+		case err == nil:
+			paths := make([]string, len(results))
+			for i, r := range results {
+				paths[i] = r.Path
+				d.watchNumber(r.Path)
+			}
+			return paths, nil
+		case errors.Is(err, session.ErrUncertain) || ctx.Err() != nil:
+			return nil, err
+		case errors.Is(err, session.ErrNodeExists): // a number was given twice
+			d.exhausted.Store(true)
+		case errors.Is(err, session.ErrNoNode):
+			if err := d.ensure(ctx, inc, d.entries); err != nil {
+				return nil, err
+			}
+		case !errors.Is(err, session.ErrSessionExpired):
+			return nil, err
+		}
+	}
+}
+
+// watchNumber notes when numbers come to their end. The entry that shows it is in order.
+func (d *directory) watchNumber(path string) {
+	_, number, _ := strings.Cut(path[strings.LastIndexByte(path, '/')+1+len(prefix):], "-")
+	if n, err := strconv.ParseInt(number, 10, 64); err == nil && (n < 0 || n >= firstRefused) {
+		d.exhausted.Store(true)
+	}
+}
+
+// ensure makes a directory. Nil says that it stands, or that its end is worth another try.
+func (d *directory) ensure(ctx context.Context, inc *session.Incarnation, path string) error {
+	err := inc.EnsurePath(ctx, path)
+	if errors.Is(err, session.ErrUncertain) {
+		return context.Cause(ctx) // if that has not ended, the next request shows it
+	}
+	if errors.Is(err, session.ErrSessionExpired) && ctx.Err() == nil {
+		return nil
+	}
+	return err
+}
+
+// length returns how many children the directory has.
+func (d *directory) length(ctx context.Context) (int, error) {
+	for {
+		inc, err := d.session.Incarnation(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if err = inc.Sync(ctx, d.entries); errors.Is(err, session.ErrNoNode) {
+			err = nil
+		}
+		var exists bool
+		var stat session.Stat
+		if err == nil {
+			exists, stat, err = inc.Exists(ctx, d.entries)
+		}
+		switch {
+		case err == nil && !exists:
+			return 0, nil
+		case err == nil:
+			return int(stat.NumChildren), nil
+		case !errors.Is(err, session.ErrSessionExpired) || ctx.Err() != nil:
+			return 0, err
+		}
+	}
+}
+
+// list returns the names of the entries, those that come first in front, and a watch.
+// It makes the directory when it is missing.
+func (d *directory) list(ctx context.Context, inc *session.Incarnation, path string) ([]string, *session.Watch, error) {
+	for {
+		names, _, watch, err := inc.ChildrenW(ctx, path)
+		if errors.Is(err, session.ErrNoNode) {
+			if err := d.ensure(ctx, inc, path); err != nil {
+				return nil, nil, err
+			}
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		entries := names[:0]
+		for _, name := range names {
+			if strings.HasPrefix(name, prefix) {
+				entries = append(entries, name)
+			}
+		}
+		return entries, watch, nil
+	}
+}

@@ -1,0 +1,49 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/kielgo/kiel/internal/seqnode"
+)
+
+var (
+	// ErrEmpty says that TryGet found nothing to take.
+	ErrEmpty = errors.New("queue: empty")
+
+	// ErrPriority says that a priority is not between 0 and 999. Nothing was put.
+	ErrPriority = errors.New("queue: priority out of range")
+
+	// ErrLost is the cause of a hold that somebody else ended by removing its znode, and is
+	// wrapped by the error of a Consume that came too late for it or for the end of its
+	// session. The entry may be worked on by another already: stop.
+	ErrLost = errors.New("queue: hold on the entry was lost")
+
+	// ErrConsumed is the cause of a hold after Consume was called.
+	ErrConsumed = errors.New("queue: consumed")
+
+	// ErrReleased is the cause of a hold after Release was called.
+	ErrReleased = errors.New("queue: released")
+
+	// ErrSequenceExhausted says that the queue's directory has seen nearly 2^31 entries,
+	// after which their numbers order nothing. Nothing was put. Delete the directory while
+	// nobody uses it, and take a new handle.
+	ErrSequenceExhausted = seqnode.ErrSequenceExhausted
+)
+
+// BlockedError says which znode was in the way when waiting for an entry of a
+// [LockingQueue] ended. It wraps the cause of that end, or ErrEmpty.
+type BlockedError struct {
+	Path    string // the queue's path
+	Blocker string // the path of the znode that says that the first entry is taken
+	Taken   int    // how many entries were taken
+	Err     error
+}
+
+// Error names the znode in the way.
+func (e *BlockedError) Error() string {
+	return fmt.Sprintf("queue: %s: %d entries are taken, the first by %s: %v", e.Path, e.Taken, e.Blocker, e.Err)
+}
+
+// Unwrap returns what ended the waiting.
+func (e *BlockedError) Unwrap() error { return e.Err }

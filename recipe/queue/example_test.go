@@ -1,0 +1,125 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kielgo/kiel/recipe/queue"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// startZooKeeper runs an in-memory server and a session on it, for the examples.
+func startZooKeeper() (s *session.Session, stop func()) {
+	server, network := zktest.NewServer(zktest.Options{}), zktest.NewNetwork()
+	listener, err := network.Listen("zk:2181")
+	if err != nil {
+		panic(err)
+	}
+	s, err = session.New([]string{"zk:2181"}, session.Options{Dial: network.Dial})
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served, ran := make(chan error, 1), make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	go func() { ran <- s.Run(ctx) }()
+	return s, func() {
+		cancel()
+		if err := errors.Join(<-ran, server.Close(), <-served); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// Values come out in the order of their priorities, then in the order in which they were put.
+func ExampleQueue() {
+	s, stop := startZooKeeper()
+	defer stop()
+	ctx := context.Background()
+	q, err := queue.New(s, "/app/queue", queue.Options{})
+	if err != nil {
+		panic(err)
+	}
+	if _, err := q.Put(ctx, []byte("later"), queue.DefaultPriority); err != nil {
+		panic(err)
+	}
+	path, err := q.Put(ctx, []byte("first"), 10)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(path)
+	for {
+		value, err := q.TryGet(ctx)
+		if errors.Is(err, queue.ErrEmpty) {
+			break
+		}
+		if err != nil {
+			panic(err)
+		}
+		fmt.Printf("%s\n", value)
+	}
+	// Output:
+	// /app/queue/entry-010-0000000001
+	// first
+	// later
+}
+
+// An entry is held while it is worked on, and consumed when that is done.
+func ExampleLockingQueue_Get() {
+	s, stop := startZooKeeper()
+	defer stop()
+	ctx := context.Background()
+	q, err := queue.NewLocking(s, "/app/locking", queue.Options{})
+	if err != nil {
+		panic(err)
+	}
+	if _, err := q.Put(ctx, []byte("job"), queue.DefaultPriority); err != nil {
+		panic(err)
+	}
+	held, err := q.Get(ctx)
+	if err != nil {
+		panic(err)
+	}
+	work := func(ctx context.Context, job []byte) { fmt.Printf("%s, lost: %v\n", job, ctx.Err() != nil) }
+	work(held.Context(), held.Value())
+	if err := held.Consume(ctx); err != nil {
+		panic(err)
+	}
+	n, err := q.Len(ctx)
+	fmt.Println("left:", n, err)
+	// Output:
+	// job, lost: false
+	// left: 0 <nil>
+}
+
+// A loop that consumes each entry at the end of its body, and gives back the one at which it
+// is left.
+func ExampleLockingQueue_All() {
+	s, stop := startZooKeeper()
+	defer stop()
+	ctx := context.Background()
+	q, err := queue.NewLocking(s, "/app/locking", queue.Options{})
+	if err != nil {
+		panic(err)
+	}
+	if _, err := q.PutAll(ctx, [][]byte{[]byte("one"), []byte("two"), []byte("stop")}, queue.DefaultPriority); err != nil {
+		panic(err)
+	}
+	for held, err := range q.All(ctx) {
+		if err != nil {
+			panic(err)
+		}
+		if string(held.Value()) == "stop" {
+			break
+		}
+		fmt.Printf("%s\n", held.Value())
+	}
+	n, err := q.Len(ctx)
+	fmt.Println("left:", n, err)
+	// Output:
+	// one
+	// two
+	// left: 1 <nil>
+}

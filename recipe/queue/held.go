@@ -1,0 +1,187 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/kielgo/kiel/session"
+)
+
+// Held is an entry that is ours to work on, until its context ends.
+type Held struct {
+	node  *node
+	data  []byte
+	entry session.Stat
+	ctx   context.Context //nolint:containedctx // a hold is a lifetime
+	end   context.CancelCauseFunc
+	letGo func() // lets the session close
+
+	once    sync.Once
+	begun   atomic.Bool   // one of the two was called
+	consume bool          // which of them was first
+	done    chan struct{} // closed when the outcome is known
+	err     error         // the outcome
+}
+
+// hold makes a hold of a znode that was made. It returns nil when the incarnation is not
+// trusted any more, or the znode is gone.
+func hold(ctx context.Context, n *node, data []byte, entry session.Stat) (*Held, error) {
+	id, stat, watch, err := n.inc.GetW(ctx, n.path)
+	if errors.Is(err, session.ErrNoNode) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if string(id) != n.id || !n.inc.Trusted() {
+		watch.Stop()
+		return nil, nil
+	}
+	n.czxid = stat.Czxid
+	h := &Held{node: n, data: data, entry: entry, letGo: n.queue.dir.session.Hold(), done: make(chan struct{})}
+	h.ctx, h.end = context.WithCancelCause(n.inc.Context())
+	go h.guard(watch)
+	return h, nil
+}
+
+// guard ends the hold when its znode disappears.
+func (h *Held) guard(watch *session.Watch) {
+	for {
+		select {
+		case <-watch.C():
+		case <-h.ctx.Done():
+			watch.Stop()
+			return
+		}
+		_, stat, next, err := h.node.inc.GetW(h.ctx, h.node.path)
+		switch {
+		case h.ctx.Err() != nil:
+			if err == nil {
+				next.Stop()
+			}
+			return
+		case errors.Is(err, session.ErrNoNode):
+			h.end(fmt.Errorf("%w: %s", ErrLost, h.node.path))
+			return
+		case err != nil:
+			h.end(fmt.Errorf("%w: can't look after %s: %w", ErrLost, h.node.path, err))
+			return
+		case stat.Czxid != h.node.czxid:
+			next.Stop()
+			h.end(fmt.Errorf("%w: %s", ErrLost, h.node.path))
+			return
+		}
+		watch = next
+	}
+}
+
+// Value returns the entry's value. It is the caller's.
+func (h *Held) Value() []byte { return append([]byte{}, h.data...) }
+
+// Path returns the path of the entry.
+func (h *Held) Path() string { return h.node.entry }
+
+// Node returns the path of the znode that says that the entry is held. A write that must
+// not happen after another got the entry carries session.CheckOp(Node(), -1) in its Multi.
+func (h *Held) Node() string { return h.node.path }
+
+// Token returns a number that is larger than that of every hold on the entry before: the
+// czxid of the hold's znode.
+func (h *Held) Token() int64 { return h.node.czxid }
+
+// Incarnation returns the incarnation in which the entry is held.
+func (h *Held) Incarnation() *session.Incarnation { return h.node.inc }
+
+// Context is the hold: it ends when the entry can't be trusted to be ours any more. Its
+// cause is ErrLost, ErrConsumed, ErrReleased, or that of the incarnation. It is not derived
+// from Get's context.
+func (h *Held) Context() context.Context { return h.ctx }
+
+// Holds asks whether the entry is held still: it is ours, and neither Consume nor Release
+// was called.
+func (h *Held) Holds(ctx context.Context) (bool, error) {
+	select {
+	case <-h.ctx.Done():
+		return false, nil
+	default:
+	}
+	stands, err := h.node.stands(ctx)
+	if err != nil && !errors.Is(err, session.ErrSessionExpired) {
+		return false, fmt.Errorf("queue: look after %s: %w", h.node.path, err)
+	}
+	return err == nil && stands && h.ctx.Err() == nil, nil
+}
+
+// Consume takes the entry off the queue, if it is held still. An error that wraps ErrLost says
+// that it is not, and that the entry was not consumed by this; session.ErrUncertain that it
+// may have been. When ctx ends first the error wraps ErrUncertain and the cause, and Consume goes
+// on in the background; another call waits for it. After Release the error wraps ErrReleased.
+func (h *Held) Consume(ctx context.Context) error {
+	h.finish(ctx, true)
+	select {
+	case <-h.done:
+	default:
+		select {
+		case <-h.done:
+		case <-ctx.Done():
+			return fmt.Errorf("queue: consume %s: %w: %w", h.node.entry, session.ErrUncertain, context.Cause(ctx))
+		}
+	}
+	switch {
+	case !h.consume:
+		return fmt.Errorf("queue: consume %s: %w", h.node.entry, ErrReleased)
+	case h.err != nil:
+		return fmt.Errorf("queue: consume %s: %w", h.node.entry, h.err)
+	}
+	return nil
+}
+
+// Release gives the entry back, for others to get. It returns nil when the entry is not
+// held by us any more. When ctx ends first, the error wraps the cause and Release goes on in the
+// background; another call waits for it. After Consume the error wraps ErrConsumed.
+func (h *Held) Release(ctx context.Context) error {
+	h.finish(ctx, false)
+	select {
+	case <-h.done:
+	default:
+		select {
+		case <-h.done:
+		case <-ctx.Done():
+			return fmt.Errorf("queue: release %s: %w", h.node.entry, context.Cause(ctx))
+		}
+	}
+	if h.consume {
+		return fmt.Errorf("queue: release %s: %w", h.node.entry, ErrConsumed)
+	}
+	return nil
+}
+
+// finish begins to consume or release, which of them comes first.
+func (h *Held) finish(ctx context.Context, consume bool) {
+	h.once.Do(func() {
+		h.consume = consume
+		h.begun.Store(true)
+		lost := context.Cause(h.ctx)
+		life := context.WithoutCancel(ctx)
+		if consume {
+			h.end(ErrConsumed)
+		} else {
+			h.end(ErrReleased)
+		}
+		go func() {
+			defer close(h.done)
+			defer h.letGo()
+			switch {
+			case !consume:
+				h.node.removeAll(life)
+			case errors.Is(lost, ErrLost): // what stands there may be another's
+				h.err = lost
+			default:
+				h.err = h.node.consume(life, h.entry)
+			}
+		}()
+	})
+}

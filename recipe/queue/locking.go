@@ -1,0 +1,216 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"log/slog"
+
+	"github.com/kielgo/kiel/internal/seqnode"
+	"github.com/kielgo/kiel/session"
+)
+
+// LockingQueue is a handle on one queue whose entries are held while they are worked on.
+// It may be used by several goroutines; each Get holds an entry of its own.
+type LockingQueue struct {
+	dir   directory
+	taken string
+	log   *slog.Logger
+}
+
+// NewLocking returns a handle on the locking queue at path. It checks its arguments and
+// does no I/O. The session must be running for the methods to succeed.
+func NewLocking(s *session.Session, path string, opts Options) (*LockingQueue, error) {
+	if err := check(s, path); err != nil {
+		return nil, err
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &LockingQueue{
+		dir:   directory{session: s, path: path, entries: session.Join(path, "entries")},
+		taken: session.Join(path, "taken"),
+		log:   opts.Logger,
+	}, nil
+}
+
+// Put puts a value into the queue; see [Queue.Put].
+func (q *LockingQueue) Put(ctx context.Context, value []byte, priority int) (string, error) {
+	paths, err := q.dir.put(ctx, [][]byte{value}, priority)
+	if err != nil {
+		return "", q.dir.wrap("put", err)
+	}
+	return paths[0], nil
+}
+
+// PutAll puts values in their order, all of them or none; see [Queue.PutAll].
+func (q *LockingQueue) PutAll(ctx context.Context, values [][]byte, priority int) ([]string, error) {
+	paths, err := q.dir.put(ctx, values, priority)
+	if err != nil {
+		return nil, q.dir.wrap("put", err)
+	}
+	return paths, nil
+}
+
+// Len returns how many entries there are, those that are held included.
+func (q *LockingQueue) Len(ctx context.Context) (int, error) {
+	n, err := q.dir.length(ctx)
+	if err != nil {
+		return 0, q.dir.wrap("len", err)
+	}
+	return n, nil
+}
+
+// Get holds the first entry that nobody holds; it waits until there is one. When ctx ends
+// the error is a [*BlockedError] if all entries are held. Whatever the error, nothing is
+// held; what may have been is given back in the background.
+func (q *LockingQueue) Get(ctx context.Context) (*Held, error) {
+	return q.get(ctx, "get", true)
+}
+
+// TryGet is Get without waiting. If there is nothing to take, the error wraps ErrEmpty, and is
+// a [*BlockedError] if all entries are held.
+func (q *LockingQueue) TryGet(ctx context.Context) (*Held, error) {
+	return q.get(ctx, "try get", false)
+}
+
+// All gets entry after entry until ctx ends or Get fails; the last step has that error. An
+// entry is consumed when the body of the loop has come to its end, by continue too; it is
+// given back when the body is left by break, return or panic. A body that has called
+// Consume or Release itself has decided. A step whose entry could not be consumed is
+// followed by one with the same entry and the error; the loop goes on after it.
+func (q *LockingQueue) All(ctx context.Context) iter.Seq2[*Held, error] {
+	return func(yield func(*Held, error) bool) {
+		for {
+			h, err := q.Get(ctx)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !q.step(ctx, h, yield) {
+				return
+			}
+			if h.begun.Load() {
+				continue
+			}
+			if err := h.Consume(ctx); err != nil && !yield(h, err) {
+				return
+			}
+		}
+	}
+}
+
+// step runs the loop's body, and gives the entry back unless that comes to its end.
+func (q *LockingQueue) step(ctx context.Context, h *Held, yield func(*Held, error) bool) (goOn bool) {
+	defer func() {
+		if !goOn {
+			_ = h.Release(ctx) // at once when ctx has ended: then it goes on in the background
+		}
+	}()
+	return yield(h, nil)
+}
+
+func (q *LockingQueue) get(ctx context.Context, op string, wait bool) (*Held, error) {
+	for synced := wait; ; {
+		h, err := q.once(ctx, wait)
+		switch {
+		case err == nil:
+			return h, nil
+		case ctx.Err() != nil:
+			return nil, q.dir.wrap(op, err)
+		case errors.Is(err, errAgain), errors.Is(err, session.ErrSessionExpired):
+		case errors.Is(err, ErrEmpty) && !synced:
+			synced = true
+			if inc := q.dir.session.Current(); inc != nil {
+				_ = inc.Sync(ctx, q.dir.path) // if it fails, so does the next look
+			}
+		default:
+			return nil, q.dir.wrap(op, err)
+		}
+	}
+}
+
+// once lists the entries and holds the first that is free.
+func (q *LockingQueue) once(ctx context.Context, wait bool) (*Held, error) {
+	inc, err := q.dir.session.Incarnation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names, entriesWatch, err := q.dir.list(ctx, inc, q.dir.entries)
+	if err != nil {
+		return nil, err
+	}
+	defer entriesWatch.Stop()
+	takenNames, takenWatch, err := q.dir.list(ctx, inc, q.taken)
+	if err != nil {
+		return nil, err
+	}
+	defer takenWatch.Stop()
+	taken := make(map[string]bool, len(takenNames))
+	for _, name := range takenNames {
+		taken[name] = true
+	}
+	first, count := "", 0
+	for _, name := range names {
+		if taken[name] {
+			if count++; count == 1 {
+				first = session.Join(q.taken, name)
+			}
+			continue
+		}
+		h, err := q.take(ctx, inc, name)
+		if h != nil || err != nil {
+			return h, err
+		}
+	}
+	blocked := func(err error) error {
+		if count == 0 {
+			return err
+		}
+		return &BlockedError{Path: q.dir.path, Blocker: first, Taken: count, Err: err}
+	}
+	if count < len(names) {
+		return nil, errAgain // others were quicker; there may be more behind
+	}
+	if !wait {
+		return nil, blocked(ErrEmpty)
+	}
+	select {
+	case <-entriesWatch.C():
+		return nil, errAgain
+	case <-takenWatch.C():
+		return nil, errAgain
+	case <-ctx.Done():
+		return nil, blocked(context.Cause(ctx))
+	}
+}
+
+// take holds an entry. It returns nil if another does, or the entry is gone.
+func (q *LockingQueue) take(ctx context.Context, inc *session.Incarnation, name string) (*Held, error) {
+	data, stat, err := inc.Get(ctx, session.Join(q.dir.entries, name))
+	if errors.Is(err, session.ErrNoNode) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	n := &node{
+		queue: q,
+		inc:   inc,
+		entry: session.Join(q.dir.entries, name),
+		path:  session.Join(q.taken, name),
+		id:    seqnode.NewGUID(),
+	}
+	made, err := n.create(ctx, stat)
+	if err != nil || !made {
+		return nil, err
+	}
+	h, err := hold(ctx, n, append([]byte{}, data...), stat)
+	if h == nil {
+		n.abandon(ctx)
+		if err == nil {
+			err = errAgain // trust has ended, or somebody removed it
+		}
+	}
+	return h, err
+}

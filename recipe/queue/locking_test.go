@@ -1,0 +1,550 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/recipe/queue"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// The cases of kazoo's test_queue.py, for LockingQueue. Its validation is in
+// TestQueueValidation.
+
+const (
+	entry = path + "/entries/entry-100-0000000000"
+	taken = path + "/taken/entry-100-0000000000"
+)
+
+func TestEmptyLockingQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		q := w.locking(w.session("a"))
+		w.wantLen(q, 0)
+		if _, err := q.TryGet(t.Context()); !errors.Is(err, queue.ErrEmpty) {
+			t.Error(err)
+		}
+		w.wantLen(q, 0)
+	})
+}
+
+func TestLockingQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.session("a")
+		q := w.locking(s)
+		w.put(q, "one")
+		if _, err := q.PutAll(t.Context(), [][]byte{[]byte("two"), []byte("three")}, 100); err != nil {
+			t.Fatal(err)
+		}
+		w.wantLen(q, 3)
+		for _, want := range []string{"one", "two", "three"} {
+			h := w.take(q, want)
+			w.wantHolds(h, true)
+			if string(h.Value()) != want {
+				t.Errorf("a second time: %q", h.Value())
+			}
+			w.consume(h)
+			w.wantHolds(h, false)
+			w.ended(h, queue.ErrConsumed)
+			w.consume(h) // a second time: the same outcome
+		}
+		w.wantLen(q, 0)
+		if n := len(w.srv.Children(path + "/taken")); n != 0 {
+			t.Errorf("%d are taken", n)
+		}
+	})
+}
+
+func TestConsume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.session("a")
+		q := w.locking(s)
+		w.put(q, "one")
+		h := w.take(q, "one")
+		id, stat, _ := w.srv.Get(taken)
+		if !regexp.MustCompile(`^[0-9a-f]{32}$`).Match(id) || stat.EphemeralOwner != w.id(s) || h.Token() != stat.Czxid || h.Node() != taken || h.Path() != entry {
+			t.Errorf("%s: %q, %+v; %s", h.Node(), id, stat, h.Path())
+		}
+		w.release(h)
+		again := w.take(q, "one")
+		if other, _, _ := w.srv.Get(taken); string(other) == string(id) || again.Token() <= h.Token() {
+			t.Errorf("id %q after %q, token %d after %d", other, id, again.Token(), h.Token())
+		}
+		w.consume(again)
+		if err := again.Release(t.Context()); !errors.Is(err, queue.ErrConsumed) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		q := w.locking(w.session("a"))
+		w.put(q, "one")
+		h := w.take(q, "one")
+		w.wantHolds(h, true)
+		w.release(h)
+		w.wantHolds(h, false)
+		w.ended(h, queue.ErrReleased)
+		if err := h.Consume(t.Context()); !errors.Is(err, queue.ErrReleased) {
+			t.Error(err)
+		}
+		w.release(h)
+		w.consume(w.take(q, "one"))
+		w.wantLen(q, 0)
+	})
+}
+
+func TestHoldsLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.session("a")
+		q := w.locking(s)
+		w.put(q, "one")
+		h := w.take(q, "one")
+		w.wantHolds(h, true)
+		w.srv.KillSession(w.id(s))
+		w.ended(h, session.ErrSessionExpired)
+		w.wantHolds(h, false)
+	})
+}
+
+func TestLockingPriority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		q := w.locking(w.session("a"))
+		putFour(w, q)
+		for _, want := range []string{"one", "two", "three", "four"} {
+			w.consume(w.take(q, want))
+		}
+	})
+}
+
+func TestConcurrentExecution(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		results := make(chan error, 3)
+		for _, name := range []string{"a", "b", "c"} {
+			q := w.locking(w.session(name))
+			go func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				h, err := q.Get(ctx)
+				if err == nil {
+					defer func() { _ = h.Release(t.Context()) }()
+					time.Sleep(10 * time.Second)
+				}
+				results <- err
+			}()
+		}
+		w.put(w.locking(w.session("d")), "one")
+		count := 0
+		for range 3 {
+			err := <-results
+			if err == nil {
+				count++
+				continue
+			}
+			blocked, ok := errors.AsType[*queue.BlockedError](err)
+			if !ok || blocked.Blocker != taken || blocked.Taken != 1 || !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		}
+		if count != 1 {
+			t.Errorf("%d got it", count)
+		}
+	})
+}
+
+// Several are held at once, each by one; what is given back is got by who waits.
+func TestTheNextFreeOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.locking(w.session("a")), w.locking(w.session("b"))
+		w.put(a, "one", "two")
+		first, second := w.take(a, "one"), w.take(b, "two")
+		if _, err := b.TryGet(t.Context()); !errors.Is(err, queue.ErrEmpty) {
+			t.Error(err)
+		}
+		got := make(chan *queue.Held)
+		go func() { got <- w.take(b, "one") }()
+		time.Sleep(20 * time.Second)
+		w.release(first)
+		w.consume(<-got)
+		w.consume(second)
+		w.wantLen(a, 0)
+	})
+}
+
+// Another takes the first entry just before: the next one is tried.
+func TestTakenJustBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		q := w.locking(w.session("a"))
+		w.put(q, "one", "two")
+		w.once(isMulti, func(r *zktest.Request) zktest.Action {
+			if err := w.srv.Create(r.Ops[1].Path, nil); err != nil {
+				t.Error(err)
+			}
+			return zktest.Action{}
+		})
+		h, err := q.TryGet(t.Context())
+		if err != nil || string(h.Value()) != "two" {
+			t.Fatal(err)
+		}
+		w.release(h)
+	})
+}
+
+// Another consumes the entry between the look and the take: nothing is left of the take.
+func TestConsumedJustBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		q := w.locking(w.session("a"))
+		w.put(q, "one")
+		w.once(isMulti, func(*zktest.Request) zktest.Action {
+			if err := w.srv.Delete(entry); err != nil {
+				t.Error(err)
+			}
+			return zktest.Action{}
+		})
+		if _, err := q.TryGet(t.Context()); !errors.Is(err, queue.ErrEmpty) {
+			t.Error(err)
+		}
+		if left := w.srv.Children(path + "/taken"); len(left) != 0 {
+			t.Errorf("left: %q", left)
+		}
+	})
+}
+
+// The reply to a take, a release or a consume is lost, or the request. All come to their end,
+// and nothing is left.
+func TestLostReplies(t *testing.T) {
+	for what, match := range map[string]func(zktest.Request) bool{
+		"take":    func(r zktest.Request) bool { return isMulti(r) && r.Ops[1].Op == zktest.OpCreate },
+		"release": is(zktest.OpDelete),
+		"consume": func(r zktest.Request) bool { return isMulti(r) && r.Ops[1].Op == zktest.OpDelete },
+	} {
+		for _, lost := range []zktest.Action{{LoseReply: true}, {Cut: true}} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				q := w.locking(w.session("a"))
+				w.put(q, "one")
+				w.once(match, func(*zktest.Request) zktest.Action { return lost })
+				w.release(w.take(q, "one"))
+				if left := w.srv.Children(path + "/taken"); len(left) != 0 {
+					t.Errorf("%s: left: %q", what, left)
+				}
+				w.consume(w.take(q, "one"))
+				w.wantLen(q, 0)
+				if left := w.srv.Children(path + "/taken"); len(left) != 0 {
+					t.Errorf("%s: left: %q", what, left)
+				}
+			})
+		}
+	}
+}
+
+// A's delete of its hold was done, its reply is lost, and B takes the entry under the same
+// name. A must not delete that.
+func TestTakenByAnotherBeforeTheRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		q := w.locking(w.session("a"))
+		w.put(q, "one")
+		h := w.take(q, "one")
+		w.once(is(zktest.OpDelete), func(*zktest.Request) zktest.Action {
+			w.once(is(zktest.OpSync), func(*zktest.Request) zktest.Action {
+				if err := w.srv.Create(taken, []byte("b's id")); err != nil {
+					t.Error(err)
+				}
+				return zktest.Action{}
+			})
+			return zktest.Action{LoseReply: true}
+		})
+		w.release(h)
+		time.Sleep(10 * time.Second)
+		if data, _, ok := w.srv.Get(taken); !ok || string(data) != "b's id" {
+			t.Errorf("b has lost it: %q, %v", data, ok)
+		}
+	})
+}
+
+// The same with consume, on a queue that was purged and gave the names again.
+func TestNamesGivenAgainBeforeTheRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		q := w.locking(w.session("a"))
+		w.put(q, "one")
+		h := w.take(q, "one")
+		w.once(isMulti, func(*zktest.Request) zktest.Action {
+			w.once(is(zktest.OpSync), func(*zktest.Request) zktest.Action {
+				if err := errors.Join(w.srv.Delete(path), w.srv.Create(entry, []byte("new")), w.srv.Create(taken, []byte("b's id"))); err != nil {
+					t.Error(err)
+				}
+				return zktest.Action{}
+			})
+			return zktest.Action{LoseReply: true}
+		})
+		w.consume(h)
+		time.Sleep(10 * time.Second)
+		data, _, ok := w.srv.Get(taken)
+		if _, _, there := w.srv.Get(entry); !ok || !there || string(data) != "b's id" {
+			t.Errorf("b has lost it:\n%s", w.srv.Dump())
+		}
+	})
+}
+
+// Two handles in one session: the request of one was lost, the znode that is there is the
+// other's, of the same session.
+func TestTwoHandlesInOneSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		q := w.locking(w.session("a"))
+		w.put(q, "one")
+		w.once(isMulti, func(r *zktest.Request) zktest.Action {
+			r.Ops[1].Data = []byte("the other's id")
+			return zktest.Action{LoseReply: true}
+		})
+		if h, err := q.TryGet(t.Context()); !errors.Is(err, queue.ErrEmpty) {
+			t.Errorf("got %v, %v", h, err)
+		}
+		time.Sleep(10 * time.Second)
+		if data, _, _ := w.srv.Get(taken); string(data) != "the other's id" {
+			t.Errorf("the other has lost it: %q", data)
+		}
+	})
+}
+
+// Somebody removes the hold, and another takes the entry. The first can neither consume it
+// nor remove the other's hold.
+func TestHoldRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.locking(w.session("a")), w.locking(w.session("b"))
+		w.put(a, "one")
+		h := w.take(a, "one")
+		if err := w.srv.Delete(taken); err != nil {
+			t.Fatal(err)
+		}
+		w.ended(h, queue.ErrLost)
+		other := w.take(b, "one")
+		w.wantHolds(h, false)
+		if err := h.Consume(t.Context()); !errors.Is(err, queue.ErrLost) {
+			t.Error(err)
+		}
+		w.wantHolds(other, true)
+		w.consume(other)
+	})
+}
+
+// Somebody removes the entry: it can't be consumed, and the hold does not stay.
+func TestEntryRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		q := w.locking(w.session("a"))
+		w.put(q, "one")
+		h := w.take(q, "one")
+		if err := w.srv.Delete(entry); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Consume(t.Context()); !errors.Is(err, queue.ErrLost) || !errors.Is(err, session.ErrNoNode) {
+			t.Error(err)
+		}
+		if left := w.srv.Children(path + "/taken"); len(left) != 0 {
+			t.Errorf("left: %q", left)
+		}
+	})
+}
+
+// The session expires under a holder: the entry is free, and can't be consumed by it. If
+// the request was under way, nobody knows.
+func TestSessionKilledWhileHolding(t *testing.T) {
+	for _, underWay := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			s := w.session("a")
+			q := w.locking(s)
+			w.put(q, "one")
+			h := w.take(q, "one")
+			id := w.id(s)
+			want := queue.ErrLost
+			if underWay {
+				want = session.ErrUncertain
+				w.once(isMulti, func(*zktest.Request) zktest.Action {
+					w.srv.KillSession(id)
+					return zktest.Action{Cut: true}
+				})
+			} else {
+				w.srv.KillSession(id)
+				w.ended(h, session.ErrSessionExpired)
+			}
+			if err := h.Consume(t.Context()); !errors.Is(err, want) {
+				t.Errorf("got %v, want %v", err, want)
+			}
+			w.consume(w.take(q, "one"))
+		})
+	}
+}
+
+// Trust ends: the hold's context does, and nothing else. The entry is not got by others, and
+// can be consumed.
+func TestEndOfTrustGivesNothingAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.locking(w.session("a")), w.locking(w.session("b"))
+		w.put(a, "one")
+		h := w.take(a, "one")
+		w.nw.Client("a").BlackHole(zktest.Both)
+		w.ended(h, session.ErrTrustLost)
+		w.nw.Client("a").Heal()
+		time.Sleep(5 * time.Second)
+		if _, err := b.TryGet(t.Context()); !errors.Is(err, queue.ErrEmpty) {
+			t.Error(err)
+		}
+		w.consume(h)
+		w.wantLen(b, 0)
+	})
+}
+
+// The caller of Get gives up while its take is under way: nothing stays taken.
+func TestGivingUp(t *testing.T) {
+	for _, dir := range []zktest.Direction{zktest.ToServer, zktest.ToClient} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			q := w.locking(w.session("a"))
+			w.put(q, "one")
+			match := isMulti
+			if dir == zktest.ToServer {
+				match = is(zktest.OpGetData)
+			}
+			w.once(match, func(*zktest.Request) zktest.Action {
+				w.nw.Client("a").BlackHole(dir)
+				return zktest.Action{}
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := q.Get(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			w.nw.Client("a").Heal()
+			time.Sleep(5 * time.Second)
+			if left := w.srv.Children(path + "/taken"); len(left) != 0 {
+				t.Errorf("left: %q", left)
+			}
+			// And of Consume.
+			h := w.take(q, "one")
+			w.once(isMulti, func(*zktest.Request) zktest.Action {
+				w.nw.Client("a").BlackHole(zktest.ToClient)
+				return zktest.Action{}
+			})
+			ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if err := h.Consume(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, session.ErrUncertain) {
+				t.Error(err)
+			}
+			w.nw.Client("a").Heal()
+			w.consume(h)
+			w.wantLen(q, 0)
+		})
+	}
+}
+
+// All consumes what its body has come to the end with, and gives back the others.
+func TestAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.session("a")
+		q := w.locking(s)
+		w.put(q, "a", "b", "c", "d", "e")
+		var got []string
+		note := func(h *queue.Held) string {
+			got = append(got, string(h.Value()))
+			return got[len(got)-1]
+		}
+		for h, err := range q.All(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch note(h) {
+			case "a":
+				continue
+			case "b": // decides itself: the first time to give it back
+				if len(got) == 2 {
+					w.release(h)
+				} else {
+					w.consume(h)
+				}
+				continue
+			}
+			w.wantLen(q, 3)
+			break
+		}
+		func() {
+			defer func() { _ = recover() }()
+			for h := range q.All(t.Context()) {
+				note(h)
+				panic("enough")
+			}
+		}()
+		if left := w.srv.Children(path + "/taken"); len(left) != 0 {
+			t.Errorf("left: %q", left)
+		}
+		// A hold that is lost meanwhile: the step is followed by one with the error.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var errs []error
+		for h, err := range q.All(ctx) {
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			if note(h) == "d" && len(errs) == 0 {
+				w.srv.KillSession(w.id(s))
+				w.ended(h, session.ErrSessionExpired)
+			}
+		}
+		if !slices.Equal(got, []string{"a", "b", "b", "c", "c", "c", "d", "d", "e"}) {
+			t.Errorf("got %q", got)
+		}
+		if len(errs) != 2 || !errors.Is(errs[0], queue.ErrLost) || !errors.Is(errs[1], context.DeadlineExceeded) {
+			t.Errorf("errors %v", errs)
+		}
+		w.wantLen(q, 0)
+	})
+}
+
+// A hold keeps the session open until it is released.
+func TestSessionWaitsForTheHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := must[*session.Session](w)(session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Dial}))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Run(ctx) }()
+		q := w.locking(s)
+		w.put(q, "one")
+		h := w.take(q, "one")
+		cancel()
+		time.Sleep(5 * time.Second)
+		if h.Context().Err() != nil {
+			t.Error(context.Cause(h.Context()))
+		}
+		w.consume(h)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if left := w.srv.Children(path + "/entries"); len(left) != 0 {
+			t.Errorf("left: %q", left)
+		}
+	})
+}

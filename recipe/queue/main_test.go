@@ -1,0 +1,184 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel/recipe/queue"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const path = "/app/queue"
+
+// world is a server on a virtual network and the sessions of a test.
+type world struct {
+	*testing.T
+	srv *zktest.Server
+	nw  *zktest.Network
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	srv, nw := zktest.StartVirtual(t, zktest.Options{})
+	return &world{T: t, srv: srv, nw: nw}
+}
+
+// session runs a session that connects as the named client, until the test ends.
+func (w *world) session(name string) *session.Session {
+	w.Helper()
+	s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Client(name).Dial})
+	if err != nil {
+		w.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	w.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.Errorf("session: %v", err)
+		}
+	})
+	return s
+}
+
+// id returns the ZooKeeper session id of a session.
+func (w *world) id(s *session.Session) int64 {
+	w.Helper()
+	inc, err := s.Incarnation(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return inc.SessionID()
+}
+
+func is(op zktest.Op) func(zktest.Request) bool {
+	return func(r zktest.Request) bool { return r.Op == op }
+}
+
+// isMulti matches multis of more than one operation: proofs of life have one.
+func isMulti(r zktest.Request) bool { return r.Op == zktest.OpMulti && len(r.Ops) > 1 }
+
+// once has the first request that matches shown to do.
+func (w *world) once(match func(zktest.Request) bool, do func(r *zktest.Request) zktest.Action) {
+	done := false
+	w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		if done || !match(*r) {
+			return zktest.Action{}
+		}
+		done = true
+		return do(r)
+	})
+	w.Cleanup(func() {
+		if !done {
+			w.Error("the hook was not used")
+		}
+	})
+}
+
+func (w *world) queue(s *session.Session) *queue.Queue {
+	w.Helper()
+	return must[*queue.Queue](w)(queue.New(s, path, queue.Options{}))
+}
+
+func (w *world) locking(s *session.Session) *queue.LockingQueue {
+	w.Helper()
+	return must[*queue.LockingQueue](w)(queue.NewLocking(s, path, queue.Options{}))
+}
+
+type putter interface {
+	Put(ctx context.Context, value []byte, priority int) (string, error)
+	PutAll(ctx context.Context, values [][]byte, priority int) ([]string, error)
+	Len(ctx context.Context) (int, error)
+}
+
+func (w *world) put(q putter, values ...string) {
+	w.Helper()
+	for _, v := range values {
+		if _, err := q.Put(w.Context(), []byte(v), queue.DefaultPriority); err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
+func (w *world) wantLen(q putter, want int) {
+	w.Helper()
+	if n, err := q.Len(w.Context()); err != nil || n != want {
+		w.Errorf("length %d, %v, want %d", n, err, want)
+	}
+}
+
+// wantValue checks what a Get of a Queue returned.
+func (w *world) wantValue(value []byte, err error, want string, wantErr error) {
+	w.Helper()
+	if string(value) != want || !errors.Is(err, wantErr) {
+		w.Errorf("got %q, %v, want %q, %v", value, err, want, wantErr)
+	}
+}
+
+// take gets an entry of a LockingQueue.
+func (w *world) take(q *queue.LockingQueue, want string) *queue.Held {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+	defer cancel()
+	h, err := q.Get(ctx)
+	if err != nil {
+		w.Fatalf("get: %v; znodes:\n%s", err, w.srv.Dump())
+	}
+	if string(h.Value()) != want {
+		w.Errorf("got %q, want %q", h.Value(), want)
+	}
+	w.Cleanup(func() { _ = h.Release(context.WithoutCancel(w.Context())) })
+	return h
+}
+
+func (w *world) consume(h *queue.Held) {
+	w.Helper()
+	if err := h.Consume(w.Context()); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) release(h *queue.Held) {
+	w.Helper()
+	if err := h.Release(w.Context()); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) wantHolds(h *queue.Held, want bool) {
+	w.Helper()
+	if got, err := h.Holds(w.Context()); err != nil || got != want {
+		w.Errorf("holds: %v, %v, want %v", got, err, want)
+	}
+}
+
+// ended waits until a hold ends and checks its cause.
+func (w *world) ended(h *queue.Held, want error) {
+	w.Helper()
+	select {
+	case <-h.Context().Done():
+	case <-time.After(time.Minute):
+		w.Fatal("the hold goes on")
+	}
+	if cause := context.Cause(h.Context()); !errors.Is(cause, want) {
+		w.Errorf("the hold ended with %v, want %v", cause, want)
+	}
+}
+
+func must[T any](w *world) func(T, error) T {
+	return func(v T, err error) T {
+		w.Helper()
+		if err != nil {
+			w.Fatal(err)
+		}
+		return v
+	}
+}

@@ -1,0 +1,174 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kielgo/kiel/session"
+)
+
+// The pause between two tries to remove a znode that can't be removed.
+const (
+	minPause = 100 * time.Millisecond
+	maxPause = time.Second
+)
+
+// node is the znode of one take. Its name is the entry's, so others make znodes of
+// the same name, before and after.
+type node struct {
+	queue *LockingQueue
+	inc   *session.Incarnation // of the session that owns it
+	entry string               // path of the entry
+	path  string
+	id    string // new for each take: the data
+	czxid int64  // 0 until it is known
+}
+
+// create makes the znode, if the entry is there as it was seen and nobody else has taken it.
+// The request does not end with ctx, because one that was given up may still be carried
+// out: it goes on in the background, and what it has made is removed there.
+func (n *node) create(ctx context.Context, entry session.Stat) (bool, error) {
+	type result struct {
+		made bool
+		err  error
+	}
+	results := make(chan result)
+	life := context.WithoutCancel(ctx)
+	go func() {
+		made, err := n.make(life, ctx, entry)
+		select {
+		case results <- result{made, err}:
+		case <-ctx.Done():
+			if made {
+				n.removeAll(life)
+			}
+		}
+	}()
+	select {
+	case r := <-results:
+		return r.made, r.err
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+}
+
+// make asks with life and tries again only while ctx lasts. If it returns false, no
+// znode stands, as far as the server lets us see.
+func (n *node) make(life, ctx context.Context, entry session.Stat) (bool, error) {
+	for {
+		_, err := n.inc.Multi(life,
+			session.CheckOp(n.entry, entry.Version),
+			session.CreateOp(n.path, []byte(n.id), session.Ephemeral))
+		refused, isRefused := errors.AsType[*session.MultiError](err)
+		switch {
+		case err == nil:
+			return true, nil
+		case errors.Is(err, session.ErrNodeExists):
+			return false, nil
+		case isRefused && refused.Index == 0 && errors.Is(err, session.ErrBadVersion):
+			return false, nil // somebody wrote it: it is read anew
+		case isRefused && refused.Index == 0 && errors.Is(err, session.ErrNoNode):
+			return false, nil
+		case errors.Is(err, session.ErrNoNode):
+			if err := n.inc.EnsurePath(life, n.queue.taken); err != nil && !errors.Is(err, session.ErrUncertain) {
+				return false, err
+			}
+		case errors.Is(err, session.ErrUncertain):
+			stands, err := n.stands(life)
+			if stands || err != nil {
+				return stands, err
+			}
+		default:
+			return false, err
+		}
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+	}
+}
+
+// stands reports whether the znode of this take stands. The requests before have
+// returned, and the Sync is behind them: what is not seen now does not appear later.
+func (n *node) stands(ctx context.Context) (bool, error) {
+	if err := n.inc.Sync(ctx, n.queue.dir.path); err != nil && !errors.Is(err, session.ErrNoNode) {
+		return false, err
+	}
+	data, stat, err := n.inc.Get(ctx, n.path)
+	if errors.Is(err, session.ErrNoNode) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return string(data) == n.id && stat.EphemeralOwner == n.inc.SessionID() && (n.czxid == 0 || stat.Czxid == n.czxid), nil
+}
+
+// abandon begins to delete the znode in the background.
+func (n *node) abandon(ctx context.Context) {
+	go n.removeAll(context.WithoutCancel(ctx))
+}
+
+// removeAll deletes the znode until it is gone or its session is over. After a lost reply
+// another's may stand under the name: the delete is repeated only if it is ours.
+func (n *node) removeAll(life context.Context) {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		stands, err := n.stands(life)
+		if err == nil && stands {
+			err = n.inc.Delete(life, n.path, -1)
+			if errors.Is(err, session.ErrUncertain) {
+				continue // look again
+			}
+			stands = err != nil
+		}
+		if err == nil && !stands || errors.Is(err, session.ErrNoNode) || over(err) {
+			return
+		}
+		n.queue.log.WarnContext(life, "hold not removed yet", "path", n.path, "error", err)
+		<-time.After(pause)
+	}
+}
+
+// consume deletes the entry and the znode, until that is done or can't be.
+func (n *node) consume(life context.Context, entry session.Stat) error {
+	for {
+		_, err := n.inc.Multi(life, session.DeleteOp(n.entry, -1), session.DeleteOp(n.path, -1))
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, session.ErrUncertain):
+			stands, lookErr := n.stands(life)
+			if lookErr == nil && stands {
+				continue // it was not done
+			}
+			if lookErr == nil {
+				var exists bool
+				var now session.Stat
+				exists, now, lookErr = n.inc.Exists(life, n.entry)
+				if lookErr == nil && (!exists || now.Czxid != entry.Czxid) {
+					return nil // as long as ours stood, nobody else could consume it
+				}
+				if lookErr == nil {
+					return fmt.Errorf("%w: %s", ErrLost, n.path)
+				}
+			}
+			return err // the session is over; another may have taken and consumed it since
+		case errors.Is(err, session.ErrNoNode):
+			n.removeAll(life) // if only the entry is gone
+			return fmt.Errorf("%w: %w", ErrLost, err)
+		case over(err):
+			return fmt.Errorf("%w: %w", ErrLost, err)
+		default:
+			n.removeAll(life)
+			return err
+		}
+	}
+}
+
+// over reports whether err says that the session of an incarnation has ended, and its
+// ephemeral znodes with it.
+func over(err error) bool {
+	return errors.Is(err, session.ErrSessionExpired) || errors.Is(err, session.ErrClosed) ||
+		errors.Is(err, session.ErrAuthFailed)
+}

@@ -1,0 +1,167 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kielgo/kiel/session"
+)
+
+// Queue is a handle on one queue. It may be used by several goroutines.
+type Queue struct {
+	dir directory
+}
+
+// New returns a handle on the queue at path. It checks its arguments and does no I/O.
+// The session must be running for the methods to succeed.
+func New(s *session.Session, path string, _ Options) (*Queue, error) {
+	if err := check(s, path); err != nil {
+		return nil, err
+	}
+	return &Queue{dir: directory{session: s, path: path, entries: path}}, nil
+}
+
+// Put puts a value at the end of those with the same priority, which is between 0 and 999;
+// lower ones are taken first. It returns the path of the entry. If the error wraps
+// [session.ErrUncertain] the value may or may not be in the queue; otherwise it is not.
+func (q *Queue) Put(ctx context.Context, value []byte, priority int) (string, error) {
+	paths, err := q.dir.put(ctx, [][]byte{value}, priority)
+	if err != nil {
+		return "", q.dir.wrap("put", err)
+	}
+	return paths[0], nil
+}
+
+// PutAll puts values in their order, all of them or none. They must fit one request.
+// Errors are those of Put.
+func (q *Queue) PutAll(ctx context.Context, values [][]byte, priority int) ([]string, error) {
+	paths, err := q.dir.put(ctx, values, priority)
+	if err != nil {
+		return nil, q.dir.wrap("put", err)
+	}
+	return paths, nil
+}
+
+// Len returns how many entries there are. A queue whose znode is missing has none.
+func (q *Queue) Len(ctx context.Context) (int, error) {
+	n, err := q.dir.length(ctx)
+	if err != nil {
+		return 0, q.dir.wrap("len", err)
+	}
+	return n, nil
+}
+
+// Get takes the first value off the queue; it waits until there is one. If the error
+// wraps [session.ErrUncertain] the value is returned with it: whether it was taken off is
+// not known, so another may get it too. When ctx ends while the removal is under way, Get
+// waits for its outcome as long as the session is trusted.
+func (q *Queue) Get(ctx context.Context) ([]byte, error) {
+	return q.get(ctx, "get", true)
+}
+
+// TryGet is Get without waiting. The error wraps ErrEmpty if there is nothing.
+func (q *Queue) TryGet(ctx context.Context) ([]byte, error) {
+	return q.get(ctx, "try get", false)
+}
+
+func (q *Queue) get(ctx context.Context, op string, wait bool) ([]byte, error) {
+	for synced := wait; ; {
+		value, err := q.once(ctx, wait)
+		switch {
+		case err == nil:
+			return value, nil
+		case value != nil || ctx.Err() != nil:
+			return value, q.dir.wrap(op, err)
+		case errors.Is(err, errAgain), errors.Is(err, session.ErrSessionExpired):
+		case errors.Is(err, ErrEmpty) && !synced:
+			synced = true
+			if inc := q.dir.session.Current(); inc != nil {
+				_ = inc.Sync(ctx, q.dir.path) // if it fails, so does the next look
+			}
+		default:
+			return nil, q.dir.wrap(op, err)
+		}
+	}
+}
+
+// errAgain says that it is time to look again.
+var errAgain = errors.New("queue: look again")
+
+// once lists the entries and takes the first that nobody else takes before.
+func (q *Queue) once(ctx context.Context, wait bool) ([]byte, error) {
+	inc, err := q.dir.session.Incarnation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names, watch, err := q.dir.list(ctx, inc, q.dir.entries)
+	if err != nil {
+		return nil, err
+	}
+	defer watch.Stop()
+	for _, name := range names {
+		path := session.Join(q.dir.entries, name)
+		data, stat, err := inc.Get(ctx, path)
+		if errors.Is(err, session.ErrNoNode) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		switch taken, err := q.remove(ctx, inc, path, stat); {
+		case taken:
+			return append([]byte{}, data...), err
+		case err != nil:
+			return nil, err
+		}
+	}
+	if len(names) > 0 {
+		return nil, errAgain // others were quicker; there may be more behind
+	}
+	if !wait {
+		return nil, ErrEmpty
+	}
+	select {
+	case <-watch.C():
+		return nil, errAgain
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// remove deletes an entry. It reports true if that was done, or may have been: then the
+// error wraps session.ErrUncertain.
+func (q *Queue) remove(ctx context.Context, inc *session.Incarnation, path string, seen session.Stat) (bool, error) {
+	results := make(chan error, 1)
+	go func() { results <- inc.Delete(context.WithoutCancel(ctx), path, -1) }()
+	var err error
+	select {
+	case err = <-results:
+	case <-ctx.Done(): // a caller that gives up now may still have taken it
+		select {
+		case err = <-results:
+		case <-inc.Context().Done():
+			return true, fmt.Errorf("%w: %w", session.ErrUncertain, context.Cause(ctx))
+		}
+	}
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, session.ErrNoNode):
+		return false, nil
+	case !errors.Is(err, session.ErrUncertain):
+		return false, err
+	}
+	if ctx.Err() != nil {
+		return true, fmt.Errorf("%w: %w", err, context.Cause(ctx))
+	}
+	// The request has returned: after a Sync it is seen whether it was done.
+	if syncErr := inc.Sync(ctx, q.dir.path); syncErr != nil {
+		return true, err
+	}
+	exists, now, lookErr := inc.Exists(ctx, path)
+	if lookErr != nil || !exists || now.Czxid != seen.Czxid {
+		return true, err // by us, or by another who has got it now
+	}
+	return false, errAgain
+}
