@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -181,11 +182,11 @@ func TestClockCannotBeCompared(t *testing.T) {
 func TestRenewComparesClocks(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l := w.lease("a")
-		off := time.Duration(0)
-		lease.SetClock(l, func() time.Time { return time.Now().Add(off) })
+		var off atomic.Int64
+		lease.SetClock(l, func() time.Time { return time.Now().Add(time.Duration(off.Load())) })
 		h := w.obtain(l)
 		record := w.record()
-		off = -10 * time.Second
+		off.Store(int64(-10 * time.Second))
 		if err := h.Renew(w.Context()); !errors.Is(err, lease.ErrClockSkew) || w.record() != record {
 			w.Errorf("got %v, record %s", err, w.record())
 		}

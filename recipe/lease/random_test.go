@@ -70,7 +70,7 @@ func TestRandomFaults(t *testing.T) {
 func randomFaults(w *world, seed uint64) *holders {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	o := &holders{live: map[*lease.Held]string{}}
-	faulty, stop := context.WithTimeout(w.Context(), 15*time.Minute)
+	faulty, stop := context.WithTimeout(w.Context(), 8*time.Minute)
 	defer stop()
 	names := []string{"a", "b", "c"}
 	var wg sync.WaitGroup

@@ -168,6 +168,7 @@ func TestPersistentCreateThatComesLate(t *testing.T) {
 		})
 		a := w.acquireLater(w.Context(), l)
 		time.Sleep(5 * time.Second)
+		synctest.Wait()
 		if late == "" {
 			w.Fatal("nothing was tested")
 		}
