@@ -26,6 +26,7 @@
 //   - A persistent contender is looked for and removed in later sessions, too, until Run
 //     ends. When its session ends before it is known whether it was made, its GUID is looked
 //     for during two session timeouts, and nothing is made through this [Dir] meanwhile.
+//     A removal keeps the session open ([session.Session.Hold]).
 //   - A contender keeps its place for the life of its session, also across a lost
 //     connection and an end of trust; a persistent one beyond that.
 //   - A waiter watches one node, the nearest one in front of it. It also looks again

@@ -46,7 +46,9 @@ func (n *Node) create(ctx context.Context) error {
 		err  error
 	}
 	results := make(chan result)
+	letGo := n.keepSession()
 	go func() {
+		defer letGo()
 		life := context.WithoutCancel(ctx)
 		path, err := n.make(life, ctx)
 		select {
@@ -208,6 +210,11 @@ func (n *Node) Remove(ctx context.Context) error {
 	case <-n.gone:
 		return n.stays
 	case <-ctx.Done():
+	}
+	select {
+	case <-n.gone: // known, though late
+		return n.stays
+	default:
 		return context.Cause(ctx)
 	}
 }
@@ -217,11 +224,22 @@ func (n *Node) Remove(ctx context.Context) error {
 func (n *Node) Abandon(ctx context.Context) {
 	n.remove.Do(func() {
 		n.dir.addLeaving(n)
+		letGo := n.keepSession()
 		go func() {
 			defer close(n.gone)
+			defer letGo()
 			n.stays = n.removeAll(context.WithoutCancel(ctx), n.path)
 		}()
 	})
+}
+
+// keepSession keeps Run from ending, for as long as it waits for anybody, before a persistent
+// node is removed. One that is not goes with the session.
+func (n *Node) keepSession() (letGo func()) {
+	if n.dir.opts.Persistent {
+		return n.dir.session.Hold()
+	}
+	return func() {}
 }
 
 // removeAll deletes path until it is gone or its session is over. If path is persistent

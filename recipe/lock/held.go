@@ -122,15 +122,8 @@ func (h *Held) Incarnation() *session.Incarnation { return h.inc }
 func (h *Held) Release(ctx context.Context) error {
 	h.release.Do(func() {
 		h.end(ErrReleased)
-		h.node.Abandon(ctx)
-		if !h.lasting {
-			h.letGo() // what is left goes with the session
-			return
-		}
-		go func() {
-			defer h.letGo()
-			_ = h.node.Remove(context.WithoutCancel(ctx))
-		}()
+		h.node.Abandon(ctx) // keeps the session itself where that matters
+		h.letGo()
 	})
 	if err := h.node.Remove(ctx); err != nil {
 		return fmt.Errorf("lock: release %s: %w", h.node.Path(), err)

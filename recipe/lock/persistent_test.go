@@ -186,3 +186,37 @@ func TestPersistentCreateThatComesLate(t *testing.T) {
 		w.release(a.held)
 	})
 }
+
+// A persistent contender is given up, and the session shall end, while there is no link: the
+// session waits until the contender could be removed.
+func TestSessionWaitsForThePersistentContenderToGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.acquire(w.lock("holder"))
+		client := w.nw.Client("a")
+		s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: client.Dial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := w.run(s)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		a := w.acquireLater(ctx, w.persistent(s, "a"))
+		time.Sleep(time.Second)
+		w.wantContenders(2)
+		client.Refuse()
+		client.Cut()
+		cancel()
+		<-a.done
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			stop()
+		}()
+		time.Sleep(2 * time.Second)
+		client.Heal()
+		<-stopped
+		w.wantContenders(1)
+		w.release(h)
+	})
+}
