@@ -20,17 +20,17 @@
 //	<path>/ready     persistent, empty: made by the member that completes the number,
 //	                 deleted by each that begins to leave
 //
-// The GUID is one for each [DoubleBarrier], as it is with kazoo. Every child but ready is
-// a member, whatever its name.
+// The GUID is new for each Enter; kazoo takes one for each of its objects. Every child but
+// ready is a member, whatever its name.
 //
 // # Guarantees
 //
 //   - Wait returns nil only when the barrier that it saw is gone, or none stood after it
 //     was called. One that is removed and set up again between two looks counts as gone.
-//   - Enter returns nil only when as many members as asked for stood at the same time, the
-//     caller among them, or when ready was seen. It does not wait for ever because members
-//     that came and left were too quick for it: where what happened between two looks can't
-//     be told, the error is [session.ErrUncertain].
+//   - Enter returns nil only when ready was seen or made, or certainly came and went while the
+//     caller's znode stood. The one that completes the number makes it, and all others wait for
+//     that, as kazoo's do. Nobody waits for ever because others came and left too quickly to be
+//     seen: where what happened between two looks can't be told, the error is [session.ErrUncertain].
 //   - A member of ours leaves only when it calls Leave, or with its session. The end of
 //     trust ends its context and nothing else.
 //   - Leave returns nil when all members with which the caller entered have left. It does not
@@ -50,6 +50,11 @@
 //   - kazoo takes a ready that was left behind by a crash for a member and for the signal. Enter
 //     removes it if no member stands; a Python process that comes in at the same moment
 //     may take it for the signal all the same, or wait for one that never comes.
+//   - That Enter is never uncertain: with three members or more, when all is over for some before
+//     the look of another, which takes some round trips, that one can't tell.
+//   - A Python process that enters again and again with one object uses its name again. Others
+//     that are slow to leave may take it for the one that has not left yet: give each round a
+//     path of its own.
 //   - kazoo's leave ends early when the first of the leavers is killed.
 //   - Remove reports a barrier that another removes at the same moment as its own.
 //

@@ -28,11 +28,11 @@ type DoubleBarrier struct {
 	session *session.Session
 	path    string
 	clients int
-	name    string
 	data    []byte
 	log     *slog.Logger
 
 	mu     sync.Mutex
+	name   string  // of our znode, new after each
 	busy   bool    // entering, entered or leaving
 	member *Member // entered and not left
 	last   *node   // the latest znode; another is not made before it is gone
@@ -71,8 +71,12 @@ func NewDouble(s *session.Session, path string, clients int, opts DoubleOptions)
 // Clients returns how many members enter together.
 func (d *DoubleBarrier) Clients() int { return d.clients }
 
-// Node returns the path of our znode, which stands from Enter to Leave.
-func (d *DoubleBarrier) Node() string { return session.Join(d.path, d.name) }
+// Node returns the path of our znode, from Enter to Leave; else, that of the next Enter.
+func (d *DoubleBarrier) Node() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return session.Join(d.path, d.name)
+}
 
 // Participating reports whether the barrier was entered and not left yet, and whether
 // that is still sure.
@@ -95,9 +99,9 @@ func (d *DoubleBarrier) Enter(ctx context.Context) (*Member, error) {
 	}
 	d.busy = true
 	last := d.last
+	e := &entering{d: d, ctx: ctx, name: d.name}
 	d.mu.Unlock()
 
-	e := &entering{d: d, ctx: ctx}
 	var m *Member
 	var err error
 	if last != nil {
@@ -119,7 +123,7 @@ func (d *DoubleBarrier) Enter(ctx context.Context) (*Member, error) {
 	if e.node != nil {
 		e.node.abandon(ctx)
 	}
-	d.busy = false
+	d.busy, d.name = false, seqnode.NewGUID()
 	if _, ok := errors.AsType[*BlockedError](err); ok {
 		return nil, err
 	}
@@ -138,6 +142,6 @@ func (d *DoubleBarrier) left(m *Member) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.member == m {
-		d.member, d.busy = nil, false
+		d.member, d.busy, d.name = nil, false, seqnode.NewGUID()
 	}
 }

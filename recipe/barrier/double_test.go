@@ -3,6 +3,9 @@ package barrier_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -208,13 +211,17 @@ func TestUndecided(t *testing.T) {
 		want error // nil: it goes on
 	}{
 		"two, perhaps at once": {func(w *world) {
-			w.make(lowest, highest)
-			w.remove(lowest, highest)
+			w.make(lowest, highest, "ready")
+			w.remove("ready", lowest, highest)
 		}, session.ErrUncertain},
 		"one and ready": {func(w *world) {
 			w.make(lowest, highest, "ready")
 			w.remove("ready", highest)
 		}, session.ErrUncertain},
+		"two, and nobody was told": {func(w *world) {
+			w.make(lowest, highest)
+			w.remove(lowest, highest)
+		}, nil},
 		"one": {func(w *world) {
 			w.make(lowest)
 			w.remove(lowest)
@@ -243,6 +250,95 @@ func TestUndecided(t *testing.T) {
 			if _, _, ok := w.srv.Get(d.Node()); ok {
 				t.Errorf("%s: it stands still", what)
 			}
+		})
+	}
+}
+
+// One of those who wait goes and comes again under its name while nobody looks, and the
+// number is complete: that is no sign that anybody was told.
+func TestNameUsedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		d := w.double(w.session("a"), 3, "")
+		c := w.enter(t.Context(), d)
+		w.goesOn(c)
+		w.make(highest)
+		w.goesOn(c)
+		w.nw.Client("a").Refuse()
+		w.nw.Client("a").Cut()
+		w.remove(highest)
+		w.make(highest, lowest)
+		w.nw.Client("a").Heal()
+		w.goesOn(c)
+		w.make("ready")
+		m := w.in(c)
+		w.remove(lowest, highest)
+		w.ended(w.leave(t.Context(), m), nil)
+	})
+}
+
+// Round after round on one path, while links are slow and break for those who leave: nobody enters a round before all have left the one before.
+func TestRounds(t *testing.T) {
+	for n := 2; n <= 4; n++ {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			const rounds = 30
+			var begun, left atomic.Int64
+			var wg sync.WaitGroup
+			stop := make(chan struct{})
+			for i := range n {
+				name := string(rune('a' + i))
+				s := w.session(name)
+				d := w.double(s, n, name)
+				random := rand.New(rand.NewPCG(uint64(n), uint64(i)))
+				wg.Go(func() {
+					for round := range int64(rounds) {
+						time.Sleep(time.Duration(random.IntN(3)) * time.Millisecond)
+						begun.Add(1)
+						m, err := d.Enter(t.Context())
+						if err != nil {
+							t.Errorf("%s: round %d: %v", name, round, err)
+							return
+						}
+						if b, l := begun.Load(), left.Load(); b < int64(n)*(round+1) || l < int64(n)*round {
+							t.Errorf("%s: in round %d when %d had begun and %d had left", name, round, b, l)
+						}
+						time.Sleep(time.Duration(100+random.IntN(3)) * time.Millisecond) // longer than some round trips
+						left.Add(1)
+						if err := m.Leave(t.Context()); err != nil {
+							t.Errorf("%s: round %d: %v", name, round, err)
+							return
+						}
+						if l := left.Load(); l < int64(n)*(round+1) {
+							t.Errorf("%s: left round %d when %d had left", name, round, l)
+						}
+					}
+				})
+			}
+			wg.Go(func() {
+				random := rand.New(rand.NewPCG(uint64(n), 99))
+				for {
+					select {
+					case <-stop:
+						return
+					case <-time.After(time.Duration(random.IntN(60)) * time.Millisecond):
+					}
+					if random.IntN(3) == 0 {
+						w.srv.LoseReply(1, is(zktest.OpDelete))
+					} else {
+						w.nw.Client(string(rune('a' + random.IntN(n)))).Delay(time.Duration(random.IntN(5)) * time.Millisecond)
+					}
+				}
+			})
+			start := time.Now()
+			for left.Load() < int64(n*rounds) && time.Since(start) < 10*time.Minute && !t.Failed() {
+				time.Sleep(time.Second)
+			}
+			close(stop)
+			if left.Load() < int64(n*rounds) {
+				t.Fatalf("%d of %d; znodes:\n%s", left.Load(), n*rounds, w.srv.Dump())
+			}
+			wg.Wait()
 		})
 	}
 }
@@ -278,7 +374,7 @@ func TestSessionKilledWhileWaiting(t *testing.T) {
 				t.Fatal("the session is the same")
 			}
 			w.wantChildren(nameOf(d))
-			w.make(highest)
+			w.make(highest, "ready")
 			m := w.in(c)
 			w.remove(highest)
 			w.ended(w.leave(t.Context(), m), nil)
@@ -379,9 +475,10 @@ func TestReadyAndTheOrderOfLeaving(t *testing.T) {
 		c := w.enter(t.Context(), d)
 		w.goesOn(c)
 		w.make(highest)
+		w.goesOn(c) // until the other has looked, and says so
+		w.make("ready")
 		m = w.in(c)
 		w.goesOn(w.later(func() error { <-m.Context().Done(); return nil }))
-		w.make("ready")
 		l = w.leave(t.Context(), m)
 		w.goesOn(l)
 		w.wantChildren(nameOf(d), highest)
@@ -391,13 +488,19 @@ func TestReadyAndTheOrderOfLeaving(t *testing.T) {
 		if made != 0 {
 			t.Errorf("ready was made %d times", made)
 		}
-		// The third of two does not make ready again.
+		// The third of two does not make ready again. It is the second when another has gone.
 		w.make(lowest, highest)
-		m = w.in(w.enter(t.Context(), d))
+		c = w.enter(t.Context(), d)
+		w.goesOn(c)
 		if made != 0 {
 			t.Errorf("ready was made %d times", made)
 		}
-		w.remove(lowest, highest)
+		w.remove(lowest)
+		m = w.in(c)
+		if made != 1 {
+			t.Errorf("ready was made %d times", made)
+		}
+		w.remove(highest)
 		w.ended(w.leave(t.Context(), m), nil)
 	})
 }
@@ -449,7 +552,7 @@ func TestGivingUp(t *testing.T) {
 			w.wantChildren()
 			c := w.enter(t.Context(), d)
 			w.goesOn(c)
-			w.make(highest)
+			w.make(highest, "ready")
 			m := w.in(c)
 			// And while it leaves.
 			ctx, cancel = context.WithTimeout(t.Context(), time.Second)

@@ -12,9 +12,11 @@ import (
 type entering struct {
 	d    *DoubleBarrier
 	ctx  context.Context //nolint:containedctx // an Enter is a call: it ends with it
+	name string          // of our znode
 	node *node           // ours, nil while none stands
 	seen *view           // the latest look
-	new  bool            // nothing was decided yet since node is ours
+	new  bool            // there was no look yet since node is ours
+	peer []string        // the members at the first look after that: all who are older, and maybe others
 }
 
 // errAgain says that the directory is to be looked at again.
@@ -54,39 +56,53 @@ func (e *entering) once() (*Member, error) {
 	if watch != nil {
 		defer watch.Stop()
 	}
-	if e.node != nil && (e.node.inc.SessionID() != inc.SessionID() || !now.has(e.d.name)) {
+	if e.node != nil && (e.node.inc.SessionID() != inc.SessionID() || !now.has(e.name)) {
 		e.node = nil // gone with its session, or removed by somebody
 	}
 	if e.node == nil {
 		return nil, e.prepare(inc, now, watch)
 	}
-	before := e.seen
 	v, err := e.judge(inc, now)
 	if err != nil {
 		return nil, err
 	}
-	first := e.new
-	e.seen, e.new = now, false
+	e.seen = now
+	if e.new {
+		e.new, e.peer = false, now.members
+	}
 	switch v {
 	case complete:
-		return e.complete(inc, before, now, first)
+		return e.member(inc, now)
 	case undecided:
 		return nil, fmt.Errorf("%w: members came and went unseen", session.ErrUncertain)
 	case waiting:
+	}
+	last, err := e.completes(inc, now)
+	if err != nil {
+		return nil, err
+	}
+	if last {
+		if err := e.makeReady(inc, now); err != nil {
+			return nil, err
+		}
+		return e.member(inc, now)
 	}
 	return nil, e.pause(watch)
 }
 
 func (e *entering) judge(inc *session.Incarnation, now *view) (verdict, error) {
 	before := e.seen
-	return judge(before, now, e.d.clients, e.d.name, func(names []string) (int, error) {
+	return judge(before, now, e.d.clients, e.name, func(names []string) (int, error) {
 		stood := 0
 		for _, name := range names {
 			exists, stat, err := inc.Exists(e.ctx, session.Join(e.d.path, name))
 			if err != nil {
 				return 0, err
 			}
-			if exists && (stat.Czxid <= before.zxid) {
+			if !exists {
+				return 0, errAgain // it went since that look: the next one knows
+			}
+			if stat.Czxid <= before.zxid {
 				stood++
 			}
 		}
@@ -96,7 +112,7 @@ func (e *entering) judge(inc *session.Incarnation, now *view) (verdict, error) {
 
 // prepare makes our znode, once nothing is in its way. It returns errAgain.
 func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.Watch) error {
-	if before := e.seen; before != nil && before.has(e.d.name) && !now.ready && len(now.members) < e.d.clients {
+	if before := e.seen; before != nil && before.has(e.name) && !now.ready {
 		// Ours stood, and went. Did the others enter with it?
 		v, err := e.judge(inc, now)
 		if err != nil {
@@ -110,8 +126,8 @@ func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.W
 	if now.ready && len(now.members) == 0 {
 		return e.removeStale(inc)
 	}
-	n := &node{inc: inc, path: e.d.Node(), data: e.d.data, log: e.d.log, gone: make(chan struct{})}
-	if now.has(e.d.name) {
+	n := &node{inc: inc, path: session.Join(e.d.path, e.name), data: e.d.data, log: e.d.log, gone: make(chan struct{})}
+	if now.has(e.name) {
 		// Of an earlier session, or made by somebody for us.
 		mine, err := n.look(e.ctx)
 		switch {
@@ -152,26 +168,14 @@ func (e *entering) removeStale(inc *session.Incarnation) error {
 	return errAgain
 }
 
-// complete makes ready, if that is for us to do, and the member.
-func (e *entering) complete(inc *session.Incarnation, before, now *view, first bool) (*Member, error) {
-	if !now.ready && first {
-		last, err := e.completes(inc, before, now)
-		if err != nil {
-			return nil, err
-		}
-		if last {
-			if err := e.makeReady(inc, now); err != nil {
-				return nil, err
-			}
-		}
-	}
+// member makes the member, now that the others have entered with us.
+func (e *entering) member(inc *session.Incarnation, now *view) (*Member, error) {
 	for {
-		m, err := newMember(e.ctx, e.d, e.node, inc, now.zxid)
+		m, err := newMember(e.ctx, e.d, e.name, e.node, inc, now.zxid)
 		if m != nil || err != nil {
 			return m, err
 		}
-		// Trust has ended just now. The others have entered with us, so all that is
-		// missing is trust in the same session.
+		// Trust has ended just now. All that is missing is trust in the same session.
 		if inc, err = e.d.session.Incarnation(e.ctx); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrLost, err)
 		}
@@ -181,10 +185,20 @@ func (e *entering) complete(inc *session.Incarnation, before, now *view, first b
 	}
 }
 
-// completes reports whether ours is the one that made the number complete: as many as
-// are missing stood before it. Only at the first look after it was made can that be so;
-// members of the look before that, if ours was not among them, are older.
-func (e *entering) completes(inc *session.Incarnation, before, now *view) (bool, error) {
+// completes reports whether ours is the one that makes the number complete: all the others
+// that count stood before it. It is the one to make ready, and the others wait for that, even
+// if they see the number: would they go on and leave, a Python process that completes it
+// might look too late and wait for ever.
+func (e *entering) completes(inc *session.Incarnation, now *view) (bool, error) {
+	var peers []string
+	for _, name := range e.peer {
+		if name != e.name && now.has(name) {
+			peers = append(peers, name)
+		}
+	}
+	if len(peers) < e.d.clients-1 {
+		return false, nil
+	}
 	exists, self, err := inc.Exists(e.ctx, e.node.path)
 	if err != nil {
 		return false, err
@@ -193,14 +207,7 @@ func (e *entering) completes(inc *session.Incarnation, before, now *view) (bool,
 		return false, errAgain
 	}
 	older := 0
-	for _, name := range now.members {
-		if name == e.d.name {
-			continue
-		}
-		if before.has(name) && !before.has(e.d.name) {
-			older++
-			continue
-		}
+	for _, name := range peers {
 		exists, stat, err := inc.Exists(e.ctx, session.Join(e.d.path, name))
 		if err != nil {
 			return false, err

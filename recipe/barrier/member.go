@@ -13,6 +13,7 @@ import (
 // Member is our membership of a double barrier that was entered.
 type Member struct {
 	d     *DoubleBarrier
+	name  string // of our znode
 	node  *node
 	token int64
 	round int64 // those with which we entered have no larger czxid
@@ -23,7 +24,7 @@ type Member struct {
 }
 
 // newMember makes a membership of a znode. It returns nil when inc is not trusted any more.
-func newMember(ctx context.Context, d *DoubleBarrier, n *node, inc *session.Incarnation, round int64) (*Member, error) {
+func newMember(ctx context.Context, d *DoubleBarrier, name string, n *node, inc *session.Incarnation, round int64) (*Member, error) {
 	exists, stat, watch, err := inc.ExistsW(ctx, n.path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrLost, err)
@@ -36,7 +37,7 @@ func newMember(ctx context.Context, d *DoubleBarrier, n *node, inc *session.Inca
 		watch.Stop()
 		return nil, nil
 	}
-	m := &Member{d: d, node: n, token: stat.Czxid, round: round, inc: inc, letGo: sync.OnceFunc(d.session.Hold())}
+	m := &Member{d: d, name: name, node: n, token: stat.Czxid, round: round, inc: inc, letGo: sync.OnceFunc(d.session.Hold())}
 	m.ctx, m.end = context.WithCancelCause(inc.Context())
 	go m.guard(watch)
 	return m, nil
@@ -162,7 +163,7 @@ func (m *Member) step(ctx context.Context, inc *session.Incarnation) (done bool,
 	}
 	wait := lowest
 	if mine && m.standing(inc) {
-		if lowest.name != "" && m.d.name < lowest.name {
+		if lowest.name != "" && m.name < lowest.name {
 			slices.Reverse(others)
 			if wait, err = m.firstOfRound(ctx, inc, others); err != nil {
 				return false, err
@@ -196,7 +197,7 @@ func (m *Member) others(ctx context.Context, inc *session.Incarnation) (list []s
 	for _, name := range names {
 		switch name {
 		case readyName:
-		case m.d.name:
+		case m.name:
 			mine = true
 		default:
 			list = append(list, name)

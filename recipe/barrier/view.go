@@ -55,42 +55,50 @@ func (v *view) has(name string) bool {
 type verdict int
 
 const (
-	waiting   verdict = iota // there were never enough
-	complete                 // there were enough at once
-	undecided                // there may have been
+	waiting   verdict = iota // the number was never complete, or nobody was told
+	complete                 // it was, and who waited was told
+	undecided                // that may have been
 )
 
-// judge tells whether n members stood at once at some time between two looks, own being
-// one of them. It looks after single members only when it must.
+// judge tells whether ready stood at some time between two looks. Nobody has entered before
+// that, and it is made only when n members stand, own being one of them. It looks after
+// single members only when it must.
 func judge(before, now *view, n int, own string, throughout func(names []string) (int, error)) (verdict, error) {
-	if now.ready || len(now.members) >= n {
+	if now.ready {
 		return complete, nil
 	}
 	if before.dir != 0 && before.dir != now.dir {
 		return undecided, nil // the directory was made anew
 	}
-	made := now.creates - before.creates
-	went := now.deletes - before.deletes
-	if before.has(own) && !now.has(own) {
-		went-- // our own
-	}
-	if len(before.members)+int(made) < n || went <= 0 {
-		return waiting, nil
-	}
-	// Those who stood at both looks, and were not made in between, stood together with
-	// each that was made in between, even if that is gone.
+	made := int(now.creates - before.creates)
+	hidden := made
 	var both []string
-	for _, name := range before.members {
-		if now.has(name) {
+	for _, name := range now.members {
+		if before.has(name) {
 			both = append(both, name)
+		} else {
+			hidden--
 		}
 	}
-	if len(both) < n-1 || made-before.own < 1 || !now.has(own) {
-		return undecided, nil
+	if hidden <= 0 { // all that came still stands
+		return waiting, nil
 	}
 	stood, err := throughout(both)
-	if err != nil || stood < n-1 {
+	if err != nil {
 		return undecided, err
 	}
+	hidden -= len(both) - stood // these went and came again under their names
+	switch {
+	case hidden <= 0:
+		return waiting, nil
+	case len(now.members) >= n:
+		return complete, nil
+	case len(before.members)+made-1 < n: // too few, should one of them have been ready
+		return waiting, nil
+	case stood < n-1 || made-int(before.own) < 1 || !now.has(own):
+		return undecided, nil
+	}
+	// Those who stood all the time stood together with each that was made in between, even
+	// if that is gone.
 	return complete, nil
 }
