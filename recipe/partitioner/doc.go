@@ -1,0 +1,80 @@
+// Package partitioner is kazoo's SetPartitioner: members of a party divide a fixed set of
+// items, and a lock for each item sees to it that no two work on one. Python and Go
+// processes can divide a set together.
+//
+// # Overview
+//
+// [SetPartitioner.Run] calls a function with the items that are ours, under a context that
+// ends when they are to be given up, and again with other items when the members have
+// changed:
+//
+//	err := p.Run(ctx, func(ctx context.Context, items []string) error { … })
+//
+// Who ports code from kazoo finds its four states instead: [SetPartitioner.Start], then
+// WaitForAcquire, Allocation, ReleaseSet, Finish.
+//
+// # State
+//
+//	<path>, <path>/party, <path>/locks   persistent, empty, made when missing, never deleted
+//	<path>/party/<guid>-<identifier>     a member: ephemeral, data: the identifier
+//	<path>/locks/<item>                  persistent, the directory of an item's lock
+//	<path>/locks/<item>/<guid>__lock__<sequence>
+//	                                     its contenders: ephemeral, empty
+//
+// The set itself is not in ZooKeeper: all members must be given the same.
+//
+//	ALLOCATING ──all locks are ours──► ACQUIRED ──members changed, trust or a lock lost──► RELEASE
+//	    ▲                                  │                                                  │
+//	    └──────────────────────────── ReleaseSet ─────────────────────────────────────────────┘
+//	any of them ──session expired, Finish──► FAILURE
+//
+// While ALLOCATING nothing happens until the members have not changed for the time boundary.
+// Then each member sorts items and members, the function picks its share, and it waits for
+// the locks of these. If the members change meanwhile it gives back what it has and starts
+// again.
+//
+// # Guarantees
+//
+//   - No two processes of both languages have an item with a context that has not ended, as
+//     long as nobody else deletes contenders. It is the lock of the item that says so, not
+//     what members think of each other.
+//   - An allocation's context ends with the cause: [ErrMembersChanged], what ended the hold of
+//     one of its locks, [ErrReleased] or [ErrFinished]. Its locks stay ours until ReleaseSet or Finish is
+//     called, or Run's function has returned, so that nobody follows while the work stops.
+//   - With all members running, with the same set, function and boundary, and different
+//     identifiers, each item belongs to exactly one after the time boundary of quiet, as soon
+//     as those who had it have given it up.
+//   - The same identifier twice is an error, not items that nobody has: [ErrDuplicate] goes to
+//     the member that came later, once the other has outlived what a dead member's znode
+//     could. Until then both count, as in kazoo.
+//   - When Finish or Run has returned without an error, our znodes are gone, or went with
+//     their session.
+//
+// # Not guaranteed
+//
+//   - Progress while members come and go faster than the time boundary: each change makes all
+//     of them give up everything and wait anew.
+//   - That members who were given different sets, functions or orders notice. Integers are
+//     sorted as numbers by Python if they are int there, and as text if they are str: see
+//     [Options].Order.
+//   - A Python member with our identifier that came later never learns of it.
+//   - Items are not escaped unless [Options].Escape says so: a/b makes two levels, as in kazoo.
+//     kazoo does not escape. Items that are one path after kazoo's normalisation, empty ones,
+//     and those that look like a lock's contender are refused.
+//   - Directories of locks are never deleted.
+//   - A process that checks the context and is stopped before its next step can act after
+//     another has the item. A sink that must not see that compares [Allocation.Token].
+//
+// # Where it differs from kazoo
+//
+// A lost connection that comes back while the session is trusted changes nothing; RELEASE
+// comes with the end of trust. While ALLOCATING the end of trust starts the allocation anew.
+// A share is there only while ACQUIRED, and the partition function's failure is FAILURE.
+// MaxPartitionTime is ours.
+//
+// # Concurrency
+//
+// All methods may be called from any goroutine. One goroutine, from Start to Finish or in
+// Run, does all the work; it calls the partition function, which must not block. Run calls
+// its function on a goroutine of its own and waits for it.
+package partitioner

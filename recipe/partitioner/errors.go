@@ -1,0 +1,54 @@
+package partitioner
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrMembersChanged is the cause of an allocation that ended because a member came or
+	// went: stop, then ReleaseSet.
+	ErrMembersChanged = errors.New("partitioner: members changed")
+
+	// ErrReleased is the cause of an allocation that ReleaseSet gave back.
+	ErrReleased = errors.New("partitioner: released")
+
+	// ErrFinished is why the state is FAILURE after Finish, and the cause of an allocation
+	// that was given back so.
+	ErrFinished = errors.New("partitioner: finished")
+
+	// ErrDuplicate says that an older member has our identifier. Identifiers must differ.
+	ErrDuplicate = errors.New("partitioner: another member has our identifier")
+
+	// ErrPartitionTime says that no allocation was had within Options.MaxPartitionTime.
+	ErrPartitionTime = errors.New("partitioner: no allocation within MaxPartitionTime")
+
+	// ErrFunction says that the partition function failed, or picked what is no item.
+	ErrFunction = errors.New("partitioner: partition function failed")
+
+	// ErrMustRelease says that the state is RELEASE: nothing goes on before ReleaseSet.
+	ErrMustRelease = errors.New("partitioner: the set must be released")
+
+	// ErrNotStarted says that Start was not called.
+	ErrNotStarted = errors.New("partitioner: not started")
+
+	// ErrStarted says that Start or Run was called before, and has not ended.
+	ErrStarted = errors.New("partitioner: started before")
+
+	// ErrWaitTimeout says that WaitForAcquire, called without a deadline, gave up.
+	ErrWaitTimeout = errors.New("partitioner: no allocation within 30 s")
+)
+
+// FailedError says why the state is FAILURE.
+type FailedError struct {
+	Path string // the partitioner's path
+	Err  error
+}
+
+// Error tells the reason.
+func (e *FailedError) Error() string {
+	return fmt.Sprintf("partitioner: %s failed: %v", e.Path, e.Err)
+}
+
+// Unwrap returns the reason.
+func (e *FailedError) Unwrap() error { return e.Err }

@@ -1,0 +1,342 @@
+package partitioner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/recipe/lock"
+	"github.com/kielgo/kiel/recipe/partitioner"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// Members that come and go start the time boundary anew; hints that nothing comes of do not,
+// or a boundary longer than the session timeout would never pass.
+func TestTimeBoundary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.member("p0", []string{"0"}, partitioner.Options{TimeBoundary: 40 * time.Second})
+		start := time.Now()
+		m.start()
+		time.Sleep(10 * time.Second)
+		w.nw.Client("p0").Cut()
+		time.Sleep(20 * time.Second)
+		guest := path + "/party/514e5a831836450cb1a56c741e990fd8-guest"
+		if err := errors.Join(w.srv.Create(guest, nil), w.srv.Delete(guest)); err != nil {
+			t.Fatal(err)
+		}
+		m.wait(partitioner.Acquired)
+		if d := time.Since(start); d < 70*time.Second || d > 71*time.Second {
+			t.Errorf("acquired after %v", d)
+		}
+	})
+}
+
+// Another with our identifier: the one that came later fails, after as long as what a dead
+// member leaves can stay. The other keeps everything.
+func TestDuplicateIdentifier(t *testing.T) {
+	for _, at := range []time.Duration{0, 30 * time.Second} { // while the first is allocating, and when it has acquired
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			set := []string{"a", "b", "c", "d"}
+			first := w.join("same", set...)
+			time.Sleep(at)
+			start := time.Now()
+			second := w.memberIn(w.session("other"), "same", set, partitioner.Options{})
+			second.start()
+			if at > 0 {
+				first.wait(partitioner.Release)
+				first.releaseSet()
+			}
+			for !second.Failed() {
+				if first.MustRelease() {
+					first.releaseSet()
+				}
+				if second.MustRelease() {
+					second.releaseSet()
+				}
+				if time.Since(start) > time.Minute {
+					t.Fatalf("%v and %v", first.State(), second.State())
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			second.failed(partitioner.ErrDuplicate)
+			if d := time.Since(start); d < 10*time.Second || d > 20*time.Second {
+				t.Errorf("failed after %v", d)
+			}
+			time.Sleep(time.Second)
+			if first.MustRelease() {
+				first.releaseSet()
+			}
+			first.wantItems(set...)
+		})
+	}
+}
+
+// A member is restarted while its old znode, and its old locks, still stand: it is no
+// duplicate of itself.
+func TestRestartBesideItsOldSelf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		old, err := w.session("old").Incarnation(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := old.EnsurePath(t.Context(), path+"/party"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := old.Create(t.Context(), path+"/party/514e5a831836450cb1a56c741e990fd8-same", nil, session.Ephemeral); err != nil {
+			t.Fatal(err)
+		}
+		l, err := lock.New(w.session("old lock"), path+"/locks/0", lock.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		held, err := l.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.nw.Client("old").BlackHole(zktest.Both) // it dies
+		m := w.join("same", "0", "1")
+		time.Sleep(time.Second)
+		if !m.Allocating() {
+			t.Fatal(m.State())
+		}
+		if err := held.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i < 30 && len(m.Items()) != 2; i++ {
+			time.Sleep(time.Second)
+			if m.MustRelease() {
+				m.releaseSet()
+			}
+		}
+		m.wantItems("0", "1")
+	})
+}
+
+// Somebody removes a lock that we hold.
+func TestLockLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.join("p0", "0", "1")
+		m.wantItems("0", "1")
+		a := m.Allocation()
+		if err := w.srv.Delete(a.Node("1")); err != nil {
+			t.Fatal(err)
+		}
+		m.wait(partitioner.Release)
+		if cause := context.Cause(a.Context()); !errors.Is(cause, lock.ErrLost) {
+			t.Errorf("the allocation ended with %v", cause)
+		}
+		if len(w.contenders()) != 1 {
+			t.Errorf("locks were given away: %q", w.contenders())
+		}
+		m.releaseSet()
+		m.wantItems("0", "1")
+	})
+}
+
+// All that is in ZooKeeper is deleted.
+func TestEverythingDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.join("p0", "0", "1")
+		m.wantItems("0", "1")
+		if err := w.srv.Delete("/app"); err != nil {
+			t.Fatal(err)
+		}
+		m.wait(partitioner.Release)
+		m.releaseSet()
+		m.wantItems("0", "1")
+	})
+}
+
+// Trust ends while the set is being divided: nobody works yet, so it starts again by itself.
+func TestTrustLostWhileAllocating(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		blocker := path + "/locks/1/514e5a831836450cb1a56c741e990fd8__lock__0000000000"
+		if err := w.srv.Create(blocker, nil); err != nil {
+			t.Fatal(err)
+		}
+		m := w.join("p0", "0", "1")
+		time.Sleep(time.Second)
+		inc, err := m.session.Incarnation(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.loseTrust("p0", inc)
+		time.Sleep(time.Second)
+		if !m.Allocating() {
+			t.Fatal(m.State())
+		}
+		if err := w.srv.Delete(blocker); err != nil {
+			t.Fatal(err)
+		}
+		m.wantItems("0", "1")
+	})
+}
+
+// The session expires while the set is being divided, and in RELEASE.
+func TestSessionExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.member("p0", []string{"0"}, partitioner.Options{TimeBoundary: time.Minute})
+		m.start()
+		w.kill(m.session)
+		m.failed(session.ErrSessionExpired)
+		m.finish()
+		m.start()
+		w.nw.Client("p0").BlackHole(zktest.Both)
+		time.Sleep(20 * time.Second)
+		w.nw.Client("p0").Heal()
+		m.failed(session.ErrSessionExpired)
+		m.finish()
+
+		one, two := w.join("p1", "0", "1"), w.join("p2", "0", "1")
+		one.wantItems("0")
+		two.finish()
+		one.wait(partitioner.Release)
+		w.kill(one.session)
+		time.Sleep(5 * time.Second)
+		if err := one.ReleaseSet(t.Context()); err != nil && !errors.Is(err, session.ErrSessionExpired) {
+			t.Error(err)
+		}
+		one.failed(session.ErrSessionExpired)
+		one.finish()
+		w.clean()
+	})
+}
+
+// Replies and requests are lost.
+func TestLostRequestsAndReplies(t *testing.T) {
+	for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpDelete} {
+		for _, executed := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				n := 0
+				w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+					if r.Op != op {
+						return zktest.Action{}
+					}
+					n++
+					return zktest.Action{LoseReply: executed && n%2 == 1, Cut: !executed && n%2 == 1}
+				})
+				m := w.join("p0", "0", "1")
+				m.wantItems("0", "1")
+				m.releaseSet()
+				m.wantItems("0", "1")
+				m.finish()
+				w.clean()
+				if n < 3 {
+					t.Errorf("%v: %d requests", op, n)
+				}
+			})
+		}
+	}
+}
+
+// Start is given up without a link: nothing is left, and it may be called again.
+func TestStartGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.member("p0", []string{"0"}, partitioner.Options{})
+		client := w.nw.Client("p0")
+		client.Refuse()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := m.Start(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		client.Heal()
+		time.Sleep(10 * time.Second)
+		w.clean()
+		m.start()
+		if err := m.Start(t.Context()); !errors.Is(err, partitioner.ErrStarted) {
+			t.Errorf("a second time: %v", err)
+		}
+		if err := m.Run(t.Context(), nil); !errors.Is(err, partitioner.ErrStarted) {
+			t.Errorf("Run: %v", err)
+		}
+		m.wantItems("0")
+	})
+}
+
+// Finish and ReleaseSet without a link: the caller is not kept, and it is done later.
+func TestFinishWithoutALink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.join("p0", "0", "1")
+		m.wantItems("0", "1")
+		client := w.nw.Client("p0")
+		client.Refuse()
+		client.Cut()
+		for i, call := range []func(context.Context) error{m.ReleaseSet, m.Finish} {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%d: %v", i, err)
+			}
+			cancel()
+		}
+		client.Heal()
+		m.finish()
+		w.clean()
+	})
+}
+
+// The session is closed under a partitioner.
+func TestSessionClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s, stop := w.sessionWith("p0")
+		m := w.memberIn(s, "p0", []string{"0"}, partitioner.Options{})
+		m.start()
+		m.wantItems("0")
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			stop()
+		}()
+		time.Sleep(5 * time.Second)
+		if !m.Acquired() {
+			t.Errorf("the session did not wait: %v", m.State())
+		}
+		m.finish()
+		<-stopped
+		if err := m.Start(t.Context()); !errors.Is(err, session.ErrClosed) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// While the locks are had one after the other, none is given out before all are ours, and
+// those that were had are given back when the members change.
+func TestMembersChangeWhileWaitingForLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		blocker := path + "/locks/2/514e5a831836450cb1a56c741e990fd8__lock__0000000000"
+		if err := w.srv.Create(blocker, nil); err != nil {
+			t.Fatal(err)
+		}
+		one := w.join("p0", "0", "1", "2")
+		time.Sleep(time.Second)
+		if list := w.contenders(); len(list) != 4 || !one.Allocating() {
+			t.Fatalf("%v, %q", one.State(), list)
+		}
+		var others []*member
+		for i := range 2 {
+			others = append(others, w.join(fmt.Sprint("p", i+1), "0", "1", "2"))
+		}
+		one.wantItems("0")
+		others[0].wantItems("1")
+		if err := w.srv.Delete(blocker); err != nil {
+			t.Fatal(err)
+		}
+		others[1].wantItems("2")
+	})
+}

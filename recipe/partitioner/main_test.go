@@ -1,0 +1,202 @@
+package partitioner_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel/recipe/partitioner"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	path     = "/app/set"
+	boundary = 200 * time.Millisecond
+)
+
+// world is a server on a virtual network and the sessions of a test.
+type world struct {
+	*testing.T
+	srv *zktest.Server
+	nw  *zktest.Network
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	srv, nw := zktest.StartVirtual(t, zktest.Options{})
+	return &world{T: t, srv: srv, nw: nw}
+}
+
+// session runs a session that connects as the named client, until the test ends.
+func (w *world) session(name string) *session.Session {
+	w.Helper()
+	s, _ := w.sessionWith(name)
+	return s
+}
+
+func (w *world) sessionWith(name string) (*session.Session, func()) {
+	w.Helper()
+	s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Client(name).Dial})
+	if err != nil {
+		w.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	stop := func() {
+		cancel()
+		for err := range done {
+			if err != nil {
+				w.Errorf("session: %v", err)
+			}
+			close(done)
+		}
+	}
+	w.Cleanup(stop)
+	return s, stop
+}
+
+// member is a partitioner in a session of its own, which bears its identifier.
+type member struct {
+	*partitioner.SetPartitioner
+	w       *world
+	session *session.Session
+}
+
+// member returns a member that was not started.
+func (w *world) member(name string, items []string, opts partitioner.Options) *member {
+	w.Helper()
+	return w.memberIn(w.session(name), name, items, opts)
+}
+
+func (w *world) memberIn(s *session.Session, name string, items []string, opts partitioner.Options) *member {
+	w.Helper()
+	opts.Identifier = name
+	if opts.TimeBoundary == 0 {
+		opts.TimeBoundary = boundary
+	}
+	p, err := partitioner.New(s, path, items, opts)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return &member{SetPartitioner: p, w: w, session: s}
+}
+
+// join returns a member that was started.
+func (w *world) join(name string, items ...string) *member {
+	w.Helper()
+	m := w.member(name, items, partitioner.Options{})
+	m.start()
+	return m
+}
+
+func (m *member) start() {
+	m.w.Helper()
+	if err := m.Start(m.w.Context()); err != nil {
+		m.w.Fatal(err)
+	}
+	m.w.Cleanup(m.finish)
+}
+
+func (m *member) finish() {
+	m.w.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.w.Context()), time.Minute)
+	defer cancel()
+	if err := m.Finish(ctx); err != nil {
+		m.w.Errorf("finish: %v", err)
+	}
+}
+
+func (m *member) releaseSet() {
+	m.w.Helper()
+	ctx, cancel := context.WithTimeout(m.w.Context(), time.Minute)
+	defer cancel()
+	if err := m.ReleaseSet(ctx); err != nil {
+		m.w.Fatalf("%s: %v", m.Identifier(), err)
+	}
+}
+
+// wait waits until the state is as wanted.
+func (m *member) wait(want partitioner.State) {
+	m.w.Helper()
+	limit := time.After(time.Minute)
+	for {
+		now := m.Snapshot()
+		if now.State == want {
+			return
+		}
+		select {
+		case <-now.Changed():
+		case <-limit:
+			m.w.Fatalf("%s: state %v (%v), want %v\n%s", m.Identifier(), now.State, now.Err, want, m.w.srv.Dump())
+		}
+	}
+}
+
+// wantItems waits until the member has acquired exactly these.
+func (m *member) wantItems(items ...string) {
+	m.w.Helper()
+	m.wait(partitioner.Acquired)
+	if got := m.Items(); !slices.Equal(got, items) {
+		m.w.Fatalf("%s has %q, want %q", m.Identifier(), got, items)
+	}
+}
+
+// failed waits for FAILURE and checks its reason.
+func (m *member) failed(want error) {
+	m.w.Helper()
+	m.wait(partitioner.Failure)
+	if err := m.Snapshot().Err; !errors.Is(err, want) {
+		m.w.Errorf("%s failed with %v, want %v", m.Identifier(), err, want)
+	}
+}
+
+// contenders returns whose contenders stand in the locks' directories.
+func (w *world) contenders() []string {
+	var list []string
+	for line := range strings.Lines(w.srv.Dump()) {
+		if strings.Contains(line, "__lock__0") {
+			list = append(list, line)
+		}
+	}
+	return list
+}
+
+// clean checks that no znode of anybody is left.
+func (w *world) clean() {
+	w.Helper()
+	if list := append(w.contenders(), w.srv.Children(path+"/party")...); len(list) != 0 {
+		w.Errorf("left: %q", list)
+	}
+}
+
+// kill ends a member's ZooKeeper session.
+func (w *world) kill(s *session.Session) {
+	w.Helper()
+	inc, err := s.Incarnation(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.srv.KillSession(inc.SessionID())
+}
+
+// loseTrust breaks the client's link until trust ends, and heals it before the session
+// expires.
+func (w *world) loseTrust(name string, inc *session.Incarnation) {
+	w.Helper()
+	c := w.nw.Client(name)
+	c.BlackHole(zktest.Both)
+	<-inc.Context().Done()
+	if cause := context.Cause(inc.Context()); !errors.Is(cause, session.ErrTrustLost) {
+		w.Fatalf("the incarnation ended with %v", cause)
+	}
+	c.Heal()
+}

@@ -1,0 +1,303 @@
+package partitioner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kielgo/kiel/party"
+	"github.com/kielgo/kiel/recipe/lock"
+	"github.com/kielgo/kiel/session"
+)
+
+// State is one of kazoo's four states.
+type State int
+
+// The states.
+const (
+	// Allocating: the set is being divided.
+	Allocating State = iota
+	// Acquired: the items of [SetPartitioner.Allocation] are ours.
+	Acquired
+	// Release: stop working on the items, then call ReleaseSet.
+	Release
+	// Failure: nothing is ours and nothing will be. Start anew, or not.
+	Failure
+)
+
+// String returns kazoo's name of the state.
+func (s State) String() string {
+	switch s {
+	case Allocating:
+		return "ALLOCATING"
+	case Acquired:
+		return "ACQUIRED"
+	case Release:
+		return "RELEASE"
+	case Failure:
+		return "FAILURE"
+	default:
+		return fmt.Sprintf("state %d", int(s))
+	}
+}
+
+// SetPartitioner is one member of those who divide a set. Several may be used in one
+// process, with different identifiers.
+type SetPartitioner struct {
+	sess  *session.Session
+	path  string
+	opts  Options
+	items []string // in their order
+	locks map[string]*lock.Lock
+
+	latest  atomic.Pointer[Snapshot]
+	running atomic.Bool
+
+	mu sync.Mutex
+	m  *machine // started by Start
+
+	// Of the machine that runs. They outlive it, or one that begins anew more often than
+	// a double can be told from what a dead member leaves would never find out.
+	doubles    map[string]time.Time // since when other members have our identifier, by their znode
+	reconnects uint64               // how often the session had reconnected then
+}
+
+// Snapshot is a state and what belongs to it. It never changes.
+type Snapshot struct {
+	State State
+	ID    uint64        // grows by one with each transition
+	Err   error         // why, in FAILURE
+	next  chan struct{} // closed at the next transition
+	alloc *Allocation
+}
+
+// Changed is closed when another state has come. Read it before acting on the state, and
+// no transition is missed.
+func (s *Snapshot) Changed() <-chan struct{} { return s.next }
+
+// Allocation returns what is ours in the state ACQUIRED, nil in others.
+func (s *Snapshot) Allocation() *Allocation { return s.alloc }
+
+// Allocation is a share of the set that is ours until its context ends.
+type Allocation struct {
+	items []string
+	held  map[string]*lock.Held
+	ctx   context.Context //nolint:containedctx // an allocation is a lifetime
+	end   context.CancelCauseFunc
+}
+
+// Items returns the items, in the order in which the partition function gave them. There may
+// be none: more members than items.
+func (a *Allocation) Items() []string { return slices.Clone(a.items) }
+
+// Context is the allocation: it ends when one of the items can't be trusted to be ours any
+// more, or all are to be given up.
+func (a *Allocation) Context() context.Context { return a.ctx }
+
+// Token returns a number that is larger than that of every holder of the item before; 0 when
+// the item is not ours.
+func (a *Allocation) Token(item string) int64 {
+	if h := a.held[item]; h != nil {
+		return h.Token()
+	}
+	return 0
+}
+
+// Node returns the path of our contender for the item, "" when it is not ours. A write that
+// must not happen after the item went to another carries session.CheckOp(Node(item), -1) in
+// its Multi.
+func (a *Allocation) Node(item string) string {
+	if h := a.held[item]; h != nil {
+		return h.Node()
+	}
+	return ""
+}
+
+// New returns a member of those who divide items at path. It checks its arguments and does
+// no I/O; Start or Run begins.
+func New(s *session.Session, path string, items []string, opts Options) (*SetPartitioner, error) {
+	if s == nil {
+		return nil, errors.New("partitioner: no session")
+	}
+	if err := session.CheckPath(path); err != nil {
+		return nil, fmt.Errorf("partitioner: %w", err)
+	}
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	p := &SetPartitioner{sess: s, path: path, opts: opts, locks: make(map[string]*lock.Lock, len(items)), doubles: make(map[string]time.Time)}
+	if p.items, err = sorted(items, opts.Order); err != nil {
+		return nil, err
+	}
+	paths, err := lockPaths(session.Join(path, "locks"), items, opts.Escape)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.newParty(); err != nil { // checks the identifier
+		return nil, fmt.Errorf("partitioner: %w", err)
+	}
+	for _, item := range slices.Sorted(maps.Keys(paths)) {
+		if p.locks[item], err = lock.New(s, paths[item], lock.Options{Logger: opts.Logger}); err != nil {
+			return nil, fmt.Errorf("partitioner: item %q: %w", item, err)
+		}
+	}
+	p.latest.Store(&Snapshot{next: make(chan struct{})})
+	return p, nil
+}
+
+func (p *SetPartitioner) newParty() (*party.ShallowParty, error) {
+	return party.NewShallowParty(p.sess, session.Join(p.path, "party"), party.KazooOptions{Identifier: p.opts.Identifier, Logger: p.opts.Logger})
+}
+
+// Identifier returns our name among the members.
+func (p *SetPartitioner) Identifier() string { return p.opts.Identifier }
+
+// Snapshot returns the present state. It never blocks.
+func (p *SetPartitioner) Snapshot() *Snapshot { return p.latest.Load() }
+
+// State returns the present state.
+func (p *SetPartitioner) State() State { return p.Snapshot().State }
+
+// Allocating reports whether the set is being divided: WaitForAcquire.
+func (p *SetPartitioner) Allocating() bool { return p.State() == Allocating }
+
+// Acquired reports whether there are items to work on: Allocation.
+func (p *SetPartitioner) Acquired() bool { return p.State() == Acquired }
+
+// MustRelease reports whether the items must be given back: ReleaseSet.
+func (p *SetPartitioner) MustRelease() bool { return p.State() == Release }
+
+// Failed reports whether this is over: see Snapshot().Err.
+func (p *SetPartitioner) Failed() bool { return p.State() == Failure }
+
+// Allocation returns what is ours, nil in every state but ACQUIRED.
+func (p *SetPartitioner) Allocation() *Allocation { return p.Snapshot().Allocation() }
+
+// Items returns the items that are ours, none in every state but ACQUIRED.
+func (p *SetPartitioner) Items() []string {
+	if a := p.Allocation(); a != nil {
+		return a.Items()
+	}
+	return nil
+}
+
+// publish makes a new state known. Only the goroutine of a machine calls it.
+func (p *SetPartitioner) publish(state State, alloc *Allocation, err error) {
+	old := p.latest.Load()
+	p.latest.Store(&Snapshot{State: state, ID: old.ID + 1, Err: err, alloc: alloc, next: make(chan struct{})})
+	close(old.next)
+	p.opts.Logger.Debug("state of set partitioner", "path", p.path, "state", state.String(), "error", err)
+}
+
+// Start joins the party and begins to divide the set, in the background, until Finish. It
+// returns when we have joined. When ctx ends first, all is undone in the background and the
+// error wraps the cause. After FAILURE it may be called again, which begins anew.
+func (p *SetPartitioner) Start(ctx context.Context) error {
+	if p.running.Swap(true) {
+		return fmt.Errorf("partitioner: start %s: %w", p.path, ErrStarted)
+	}
+	m, err := newMachine(ctx, p)
+	if err != nil {
+		p.running.Store(false)
+		return fmt.Errorf("partitioner: start %s: %w", p.path, err)
+	}
+	p.mu.Lock()
+	p.m = m
+	p.mu.Unlock()
+	go func() {
+		m.run()
+		p.running.Store(false)
+		close(m.done)
+	}()
+	select {
+	case <-m.joined:
+		return nil
+	case <-m.done:
+		return p.failure("start", m.err)
+	case <-ctx.Done():
+		m.stop(context.Cause(ctx))
+		return fmt.Errorf("partitioner: start %s: %w", p.path, context.Cause(ctx))
+	}
+}
+
+func (p *SetPartitioner) failure(op string, err error) error {
+	return fmt.Errorf("partitioner: %s: %w", op, &FailedError{Path: p.path, Err: err})
+}
+
+// started returns the machine that Start made.
+func (p *SetPartitioner) started(op string) (*machine, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.m == nil {
+		return nil, fmt.Errorf("partitioner: %s %s: %w", op, p.path, ErrNotStarted)
+	}
+	return p.m, nil
+}
+
+// WaitForAcquire waits until the state is ACQUIRED. When ctx ends first, the error wraps its
+// cause; without a deadline of its own it waits for 30 s, as kazoo does, and then returns
+// ErrWaitTimeout. In the states RELEASE and FAILURE there is nothing to wait for: it returns
+// ErrMustRelease, or a [*FailedError].
+func (p *SetPartitioner) WaitForAcquire(ctx context.Context) error {
+	if _, ok := ctx.Deadline(); !ok {
+		limited, cancel := context.WithTimeoutCause(ctx, defaultWait, ErrWaitTimeout)
+		defer cancel()
+		ctx = limited
+	}
+	for {
+		now := p.Snapshot()
+		switch now.State {
+		case Acquired:
+			return nil
+		case Release:
+			return fmt.Errorf("partitioner: wait for %s: %w", p.path, ErrMustRelease)
+		case Failure:
+			return p.failure("wait", now.Err)
+		default:
+		}
+		select {
+		case <-now.next:
+		case <-ctx.Done():
+			return fmt.Errorf("partitioner: wait for %s: %w", p.path, context.Cause(ctx))
+		}
+	}
+}
+
+// ReleaseSet gives back the locks of our items and has the set divided again. Call it once
+// the work under the allocation's context has returned. It returns when the state is
+// ALLOCATING again; at once, when it is so already. After FAILURE it returns a
+// [*FailedError]. When ctx ends first, the error wraps the cause and it goes on in the
+// background.
+func (p *SetPartitioner) ReleaseSet(ctx context.Context) error {
+	m, err := p.started("release")
+	if err != nil {
+		return err
+	}
+	if err := m.release(ctx); err != nil {
+		return fmt.Errorf("partitioner: release %s: %w", p.path, err)
+	}
+	return nil
+}
+
+// Finish gives back what we have, leaves the party, and sets the state to FAILURE. Call it
+// once the work under the allocation's context has returned. When ctx ends before all is
+// done, the error wraps the cause and it goes on in the background.
+func (p *SetPartitioner) Finish(ctx context.Context) error {
+	m, err := p.started("finish")
+	if err != nil {
+		return err
+	}
+	m.stop(ErrFinished)
+	select {
+	case <-m.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("partitioner: finish %s: %w", p.path, context.Cause(ctx))
+	}
+}

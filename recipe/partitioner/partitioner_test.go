@@ -1,0 +1,455 @@
+package partitioner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/recipe/partitioner"
+	"github.com/kielgo/kiel/session"
+)
+
+func TestNewRefuses(t *testing.T) {
+	s, err := session.New([]string{"zk:2181"}, session.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		path  string
+		items []string
+		opts  partitioner.Options
+		want  string
+	}{
+		"path":             {"app", nil, partitioner.Options{}, "app"},
+		"identifier":       {path, nil, partitioner.Options{Identifier: "a/b"}, `"a/b"`},
+		"identifier UTF-8": {path, nil, partitioner.Options{Identifier: "\xff"}, "UTF-8"},
+		"boundary":         {path, nil, partitioner.Options{TimeBoundary: -1}, "TimeBoundary"},
+		"reaction":         {path, nil, partitioner.Options{MaxReactionTime: -1}, "MaxReactionTime"},
+		"partition time":   {path, nil, partitioner.Options{MaxPartitionTime: -1}, "MaxPartitionTime"},
+		"order":            {path, nil, partitioner.Options{Order: 7}, "Order 7"},
+		"no number":        {path, []string{"1", "x"}, partitioner.Options{Order: partitioner.OrderNumeric}, `"x"`},
+		"unsaid order":     {path, []string{"9", "10"}, partitioner.Options{}, "Options.Order"},
+		"twice":            {path, []string{"a", "b", "a"}, partitioner.Options{}, `"a"`},
+		"one path":         {path, []string{"a//b", "a/b/"}, partitioner.Options{}, `"a//b"`},
+		"empty":            {path, []string{""}, partitioner.Options{}, "empty"},
+		"slashes":          {path, []string{"//"}, partitioner.Options{}, "empty"},
+		"climbs":           {path, []string{"a/../b"}, partitioner.Options{}, `"a/../b"`},
+		"contender":        {path, []string{"a__lock__0000000001"}, partitioner.Options{}, "contender"},
+		"contender below":  {path, []string{"a", "a/b__lock__0000000001"}, partitioner.Options{}, "contender"},
+		"escaped, empty":   {path, []string{""}, partitioner.Options{Escape: true}, "empty"},
+	}
+	for what, tt := range tests {
+		if _, err := partitioner.New(s, tt.path, tt.items, tt.opts); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, want an error with %q", what, err, tt.want)
+		}
+	}
+	if _, err := partitioner.New(nil, path, nil, partitioner.Options{}); err == nil {
+		t.Error("no session")
+	}
+	p, err := partitioner.New(s, path, []string{"a", "a/b", "é"}, partitioner.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !regexp.MustCompile(`^.+-\d+$`).MatchString(p.Identifier()) {
+		t.Errorf("default identifier %q", p.Identifier())
+	}
+	for _, err := range []error{p.ReleaseSet(t.Context()), p.Finish(t.Context())} {
+		if !errors.Is(err, partitioner.ErrNotStarted) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+// The vectors of kazoo's tests, and the orders.
+func TestEveryNth(t *testing.T) {
+	tests := []struct {
+		id             string
+		members, items []string
+		want           []string
+	}{
+		{"0", []string{"0", "1"}, []string{"0", "1", "2"}, []string{"0", "2"}},
+		{"1", []string{"0", "1"}, []string{"0", "1", "2"}, []string{"1"}},
+		{"2", []string{"0", "1", "2"}, []string{"0", "1", "2"}, []string{"2"}},
+		{"0", []string{"0", "1"}, []string{"0"}, []string{"0"}},
+		{"1", []string{"0", "1"}, []string{"0"}, nil},
+		{"b", []string{"a", "b", "b"}, []string{"0", "1", "2", "3", "4"}, []string{"1", "4"}},
+	}
+	for _, tt := range tests {
+		if got, err := partitioner.EveryNth(tt.id, tt.members, tt.items); err != nil || !slices.Equal(got, tt.want) {
+			t.Errorf("%s of %q: %q, %v, want %q", tt.id, tt.members, got, err, tt.want)
+		}
+	}
+	if _, err := partitioner.EveryNth("x", []string{"a"}, nil); err == nil {
+		t.Error("no error for who is no member")
+	}
+}
+
+// kazoo's test_party_of_one.
+func TestPartyOfOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		start := time.Now()
+		m := w.join("one", "0", "1", "2")
+		if !m.Allocating() || m.Items() != nil || m.Allocation() != nil {
+			t.Errorf("state %v, items %q", m.State(), m.Items())
+		}
+		if err := m.WaitForAcquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(start); d < boundary {
+			t.Errorf("acquired after %v", d)
+		}
+		m.wantItems("0", "1", "2")
+		id := m.Snapshot().ID
+		a := m.Allocation()
+		m.finish()
+		if cause := context.Cause(a.Context()); !errors.Is(cause, partitioner.ErrFinished) {
+			t.Errorf("the allocation ended with %v", cause)
+		}
+		if !m.Failed() || m.Items() != nil || m.Snapshot().ID <= id {
+			t.Errorf("state %v, items %q", m.State(), m.Items())
+		}
+		w.clean()
+	})
+}
+
+// kazoo's test_party_of_two.
+func TestPartyOfTwo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		one, two := w.join("p0", "0", "1"), w.join("p1", "0", "1")
+		one.wantItems("0")
+		two.wantItems("1")
+		one.finish()
+		two.wait(partitioner.Release)
+		if two.Items() != nil || !two.MustRelease() {
+			t.Errorf("items %q", two.Items())
+		}
+		if err := two.WaitForAcquire(t.Context()); !errors.Is(err, partitioner.ErrMustRelease) {
+			t.Errorf("got %v", err)
+		}
+		two.releaseSet()
+		two.wantItems("0", "1")
+	})
+}
+
+// kazoo's test_party_expansion.
+func TestPartyExpansion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		set := []string{"0", "1", "2"}
+		one, two := w.join("p0", set...), w.join("p1", set...)
+		one.wantItems("0", "2")
+		two.wantItems("1")
+		a := one.Allocation()
+		three := w.join("p2", set...)
+		one.wait(partitioner.Release)
+		two.wait(partitioner.Release)
+		if cause := context.Cause(a.Context()); !errors.Is(cause, partitioner.ErrMembersChanged) {
+			t.Errorf("the allocation ended with %v", cause)
+		}
+		// Nobody follows while the first is still at work.
+		two.releaseSet()
+		time.Sleep(time.Minute)
+		if three.Acquired() {
+			t.Fatalf("three has %q while one has not released", three.Items())
+		}
+		two.wantItems("1")
+		one.releaseSet()
+		one.wantItems("0")
+		three.wantItems("2")
+		if token := three.Allocation().Token("2"); token <= a.Token("2") || a.Token("1") != 0 {
+			t.Errorf("token %d after %d", token, a.Token("2"))
+		}
+	})
+}
+
+// kazoo's test_more_members_than_set_items.
+func TestMoreMembersThanSetItems(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		one, two := w.join("p0", "0"), w.join("p1", "0")
+		one.wantItems("0")
+		two.wantItems()
+	})
+}
+
+// kazoo's test_party_session_failure.
+func TestPartySessionFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.join("p0", "0", "1")
+		m.wantItems("0", "1")
+		a := m.Allocation()
+		w.kill(m.session)
+		m.failed(session.ErrSessionExpired)
+		if cause := context.Cause(a.Context()); !errors.Is(cause, session.ErrSessionExpired) || m.Items() != nil {
+			t.Errorf("the allocation ended with %v", cause)
+		}
+		failed := &partitioner.FailedError{}
+		if err := m.ReleaseSet(t.Context()); !errors.As(err, &failed) || !m.Failed() {
+			t.Errorf("got %v, state %v", err, m.State())
+		}
+		if err := m.WaitForAcquire(t.Context()); !errors.As(err, &failed) || failed.Path != path {
+			t.Errorf("got %v", err)
+		}
+		time.Sleep(5 * time.Second)
+		w.clean()
+		m.start() // anew
+		m.wantItems("0", "1")
+	})
+}
+
+// kazoo's test_connection_loss. A connection that comes back in time changes nothing here;
+// what kazoo does then, the end of trust does.
+func TestConnectionLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		set := []string{"0", "1", "2"}
+		one, two := w.join("p0", set...), w.join("p1", set...)
+		one.wantItems("0", "2")
+		two.wantItems("1")
+		w.nw.Cut()
+		time.Sleep(5 * time.Second)
+		if !one.Acquired() || !two.Acquired() {
+			t.Errorf("states %v and %v after a short break", one.State(), two.State())
+		}
+		for name, m := range map[string]*member{"p0": one, "p1": two} {
+			inc, err := m.session.Incarnation(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := m.Allocation()
+			w.loseTrust(name, inc)
+			m.wait(partitioner.Release)
+			if cause := context.Cause(a.Context()); !errors.Is(cause, session.ErrTrustLost) {
+				t.Errorf("the allocation ended with %v", cause)
+			}
+			if len(w.contenders()) != 3 {
+				t.Errorf("locks were given away: %q", w.contenders())
+			}
+		}
+		one.releaseSet()
+		two.releaseSet()
+		one.wantItems("0", "2")
+		two.wantItems("1")
+		three := w.join("p2", set...)
+		one.wait(partitioner.Release)
+		two.wait(partitioner.Release)
+		one.releaseSet()
+		two.releaseSet()
+		one.wantItems("0")
+		two.wantItems("1")
+		three.wantItems("2")
+	})
+}
+
+// kazoo's test_race_condition_new_partitioner_during_the_lock: a member joins while another
+// is acquiring slowly.
+func TestRaceConditionNewPartitionerDuringTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.nw.Client("p0").Delay(300 * time.Millisecond)
+		one := w.join("p0", "0", "1")
+		for len(w.contenders()) == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		two := w.join("p1", "0", "1")
+		one.wantItems("0")
+		two.wantItems("1")
+	})
+}
+
+// kazoo's test_race_condition_new_partitioner_steals_the_lock: another holds the lock that
+// the first has not acquired yet.
+func TestRaceConditionNewPartitionerStealsTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		stolen := path + "/locks/1/514e5a831836450cb1a56c741e990fd8__lock__0000000000"
+		if err := w.srv.Create(stolen, nil); err != nil {
+			t.Fatal(err)
+		}
+		one := w.join("p0", "0", "1")
+		time.Sleep(5 * time.Second)
+		if list := w.contenders(); !one.Allocating() || len(list) != 3 {
+			t.Fatalf("%v, %q", one.State(), list)
+		}
+		two := w.join("p1", "0", "1")
+		one.wantItems("0")
+		if err := w.srv.Delete(stolen); err != nil {
+			t.Fatal(err)
+		}
+		two.wantItems("1")
+	})
+}
+
+// The znodes are kazoo's.
+func TestZnodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.join("host-1", "a", "q//2", "é")
+		m.wantItems("a", "q//2", "é")
+		guid := regexp.MustCompile(`[0-9a-f]{32}`)
+		owner := regexp.MustCompile(` owner=0x[0-9a-f]+`)
+		got := owner.ReplaceAllString(guid.ReplaceAllString(w.srv.Dump(), "G"), " ephemeral")
+		want := `/app ""
+/app/set ""
+/app/set/locks ""
+/app/set/locks/a ""
+/app/set/locks/a/G__lock__0000000000 "" ephemeral
+/app/set/locks/q ""
+/app/set/locks/q/2 ""
+/app/set/locks/q/2/G__lock__0000000000 "" ephemeral
+/app/set/locks/é ""
+/app/set/locks/é/G__lock__0000000000 "" ephemeral
+/app/set/party ""
+/app/set/party/G-host-1 "host-1" ephemeral
+`
+		if got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+		if node := m.Allocation().Node("q//2"); !strings.HasPrefix(node, "/app/set/locks/q/2/") || m.Allocation().Node("b") != "" {
+			t.Errorf("node %q", node)
+		}
+	})
+}
+
+func TestEscape(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		items := []string{"..", "a/b", "a%2Fb", "a\n\xff"}
+		m := w.member("p0", items, partitioner.Options{Escape: true})
+		m.start()
+		m.wait(partitioner.Acquired)
+		if got := w.srv.Children(path + "/locks"); !slices.Equal(got, []string{"%2E%2E", "a%0A%FF", "a%252Fb", "a%2Fb"}) {
+			t.Errorf("locks %q", got)
+		}
+		got := m.Items()
+		slices.Sort(items)
+		if !slices.Equal(got, items) {
+			t.Errorf("items %q", got)
+		}
+	})
+}
+
+// Eleven items that are integers, for two members, as Python divides int and str.
+func TestOrder(t *testing.T) {
+	var items []string
+	for i := range 11 {
+		items = append(items, fmt.Sprint(i))
+	}
+	for order, want := range map[partitioner.Order][]string{
+		partitioner.OrderNumeric: {"0", "2", "4", "6", "8", "10"},
+		partitioner.OrderText:    {"0", "10", "3", "5", "7", "9"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			one, two := w.member("p0", items, partitioner.Options{Order: order}), w.member("p1", items, partitioner.Options{Order: order})
+			one.start()
+			two.start()
+			one.wantItems(want...)
+			two.wait(partitioner.Acquired)
+			if all := append(one.Items(), two.Items()...); len(all) != 11 {
+				t.Errorf("divided %q", all)
+			}
+		})
+	}
+}
+
+// What a partition function does wrong is FAILURE, not an allocation that never ends.
+func TestPartitionFunctionFails(t *testing.T) {
+	fault := errors.New("a fault")
+	for what, f := range map[string]partitioner.PartitionFunc{
+		"error":   func(string, []string, []string) ([]string, error) { return nil, fault },
+		"panic":   func(string, []string, []string) ([]string, error) { panic(fault) },
+		"no item": func(string, []string, []string) ([]string, error) { return []string{"0", "x"}, nil },
+		"twice":   func(string, []string, []string) ([]string, error) { return []string{"0", "0"}, nil },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			m := w.member("p0", []string{"0"}, partitioner.Options{Func: f})
+			m.start()
+			m.failed(partitioner.ErrFunction)
+			if what == "error" && !errors.Is(m.Snapshot().Err, fault) {
+				t.Error(m.Snapshot().Err)
+			}
+			m.finish()
+			w.clean()
+			err := m.Run(t.Context(), func(context.Context, []string) error { return nil })
+			if !errors.Is(err, partitioner.ErrFunction) {
+				t.Errorf("%s: Run returned %v", what, err)
+			}
+		})
+	}
+}
+
+// A partition function of one's own.
+func TestPartitionFunction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var gotID string
+		var gotMembers, gotItems []string
+		f := func(identifier string, members, items []string) ([]string, error) {
+			gotID, gotMembers, gotItems = identifier, slices.Clone(members), slices.Clone(items)
+			items[0] = "spoilt"
+			return []string{"c", "a"}, nil
+		}
+		if err := w.srv.Create(path+"/party/514e5a831836450cb1a56c741e990fd8-a-b", nil); err != nil {
+			t.Fatal(err)
+		}
+		m := w.member("p0", []string{"c", "b", "a"}, partitioner.Options{Func: f})
+		m.start()
+		m.wantItems("c", "a")
+		if gotID != "p0" || !slices.Equal(gotMembers, []string{"a-b", "p0"}) || !slices.Equal(gotItems, []string{"a", "b", "c"}) {
+			t.Errorf("called with %q, %q, %q", gotID, gotMembers, gotItems)
+		}
+	})
+}
+
+func TestWaitForAcquire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.member("p0", []string{"0"}, partitioner.Options{TimeBoundary: time.Minute})
+		m.start()
+		start := time.Now()
+		if err := m.WaitForAcquire(context.WithoutCancel(t.Context())); !errors.Is(err, partitioner.ErrWaitTimeout) || time.Since(start) != 30*time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := m.WaitForAcquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		m.releaseSet() // there is nothing to release
+		if err := m.WaitForAcquire(t.Context()); err != nil || time.Since(start) < 59*time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
+}
+
+// Past MaxPartitionTime the state is FAILURE.
+func TestMaxPartitionTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		if err := w.srv.Create(path+"/locks/1/514e5a831836450cb1a56c741e990fd8__lock__0000000000", nil); err != nil {
+			t.Fatal(err)
+		}
+		m := w.member("p0", []string{"0", "1"}, partitioner.Options{MaxPartitionTime: 20 * time.Second})
+		start := time.Now()
+		m.start()
+		m.failed(partitioner.ErrPartitionTime)
+		if d := time.Since(start); d != 20*time.Second {
+			t.Errorf("after %v", d)
+		}
+		m.finish()
+		if list := w.contenders(); len(list) != 1 {
+			t.Errorf("left: %q", list)
+		}
+	})
+}

@@ -1,0 +1,318 @@
+package partitioner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/recipe/partitioner"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// running is a member in Run, whose function waits for the end of its context.
+type running struct {
+	*member
+	cancel context.CancelFunc
+	done   chan error
+	calls  chan []string
+	causes chan error
+}
+
+func (w *world) run(m *member, fn func(ctx context.Context, items []string) error) *running {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
+	r := &running{member: m, cancel: cancel, done: make(chan error, 1), calls: make(chan []string, 100), causes: make(chan error, 100)}
+	if fn == nil {
+		fn = func(ctx context.Context, items []string) error {
+			r.calls <- items
+			<-ctx.Done()
+			r.causes <- context.Cause(ctx)
+			return ctx.Err()
+		}
+	}
+	go func() { r.done <- m.Run(ctx, fn) }()
+	w.Cleanup(cancel)
+	return r
+}
+
+func (r *running) wantCall(items ...string) {
+	r.w.Helper()
+	select {
+	case got := <-r.calls:
+		if !slices.Equal(got, items) {
+			r.w.Fatalf("%s: called with %q, want %q", r.Identifier(), got, items)
+		}
+	case err := <-r.done:
+		r.w.Fatalf("%s: Run has returned: %v", r.Identifier(), err)
+	case <-time.After(time.Minute):
+		r.w.Fatalf("%s: not called, state %v", r.Identifier(), r.State())
+	}
+}
+
+func (r *running) wantCause(want error) {
+	r.w.Helper()
+	if got := <-r.causes; !errors.Is(got, want) {
+		r.w.Errorf("%s: the context ended with %v, want %v", r.Identifier(), got, want)
+	}
+}
+
+// stop ends Run.
+func (r *running) stop() {
+	r.w.Helper()
+	r.cancel()
+	if err := <-r.done; err != nil {
+		r.w.Errorf("%s: %v", r.Identifier(), err)
+	}
+}
+
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		set := []string{"0", "1", "2"}
+		one := w.run(w.member("p0", set, partitioner.Options{}), nil)
+		one.wantCall("0", "1", "2")
+		two := w.run(w.member("p1", set, partitioner.Options{}), nil)
+		one.wantCause(partitioner.ErrMembersChanged)
+		one.wantCall("0", "2")
+		two.wantCall("1")
+		w.kill(two.session)
+		two.wantCause(session.ErrSessionExpired)
+		one.wantCause(partitioner.ErrMembersChanged)
+		one.wantCall("0", "2")
+		two.wantCall("1") // by itself, in a new session
+		two.stop()
+		two.wantCause(context.Canceled)
+		one.wantCause(partitioner.ErrMembersChanged)
+		one.wantCall("0", "1", "2")
+		one.stop()
+		if !one.Failed() || !errors.Is(one.Snapshot().Err, partitioner.ErrFinished) {
+			t.Errorf("%v, %v", one.State(), one.Snapshot().Err)
+		}
+		w.clean()
+	})
+}
+
+// The function's error ends Run; a function that returns early keeps its items until the set
+// is divided anew.
+func TestRunFunctionReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var calls atomic.Int64
+		one := w.run(w.member("p0", []string{"0"}, partitioner.Options{}), func(context.Context, []string) error {
+			calls.Add(1)
+			return nil
+		})
+		time.Sleep(time.Minute)
+		if calls.Load() != 1 || !one.Acquired() {
+			t.Errorf("%d calls, state %v", calls.Load(), one.State())
+		}
+		fault := errors.New("a fault")
+		two := w.run(w.member("p1", []string{"0"}, partitioner.Options{}), func(context.Context, []string) error { return fault })
+		if err := <-two.done; !errors.Is(err, fault) {
+			t.Errorf("got %v", err)
+		}
+		one.stop()
+		w.clean()
+		three := w.run(w.member("p2", []string{"0"}, partitioner.Options{}), func(ctx context.Context, _ []string) error {
+			<-ctx.Done()
+			return fault // after its context has ended, too
+		})
+		three.wait(partitioner.Acquired)
+		three.cancel()
+		if err := <-three.done; !errors.Is(err, fault) {
+			t.Errorf("got %v", err)
+		}
+		w.clean()
+	})
+}
+
+// The items are given back when the function has returned, not when its context ends.
+func TestRunWaitsForTheFunction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		finish := make(chan struct{})
+		one := w.run(w.member("p0", []string{"0"}, partitioner.Options{}), func(ctx context.Context, _ []string) error {
+			<-ctx.Done()
+			<-finish
+			return nil
+		})
+		one.wait(partitioner.Acquired)
+		two := w.run(w.member("o", []string{"0"}, partitioner.Options{}), nil)
+		time.Sleep(time.Minute)
+		one.cancel()
+		time.Sleep(time.Minute)
+		if len(two.calls) != 0 {
+			t.Error("two have the item")
+		}
+		close(finish)
+		two.wantCall("0")
+		if err := <-one.done; err != nil {
+			t.Error(err)
+		}
+		two.stop()
+		w.clean()
+	})
+}
+
+func TestRunPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.member("p0", []string{"0"}, partitioner.Options{})
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic was swallowed")
+				}
+			}()
+			_ = m.Run(t.Context(), func(context.Context, []string) error { panic("a fault") })
+		}()
+		w.clean()
+	})
+}
+
+// Run leaves FAILURE after MaxPartitionTime and begins anew; a duplicate identifier ends it.
+func TestRunAfterFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		blocker := path + "/locks/0/514e5a831836450cb1a56c741e990fd8__lock__0000000000"
+		if err := w.srv.Create(blocker, nil); err != nil {
+			t.Fatal(err)
+		}
+		one := w.run(w.member("same", []string{"0"}, partitioner.Options{MaxPartitionTime: 5 * time.Second}), nil)
+		time.Sleep(12 * time.Second)
+		if id := one.Snapshot().ID; id < 3 || id > 8 {
+			t.Errorf("state %d", id)
+		}
+		if err := w.srv.Delete(blocker); err != nil {
+			t.Fatal(err)
+		}
+		one.wantCall("0")
+		two := w.run(w.memberIn(w.session("other"), "same", []string{"0"}, partitioner.Options{}), nil)
+		// Who came later is told, also when the first begins anew meanwhile and is the later
+		// one then.
+		var err error
+		last := one
+		select {
+		case err = <-two.done:
+		case err = <-one.done:
+			last = two
+		case <-time.After(2 * time.Minute):
+		}
+		var failed *partitioner.FailedError
+		if !errors.Is(err, partitioner.ErrDuplicate) || !errors.As(err, &failed) {
+			t.Errorf("got %v", err)
+		}
+		last.stop()
+		w.clean()
+	})
+}
+
+// Members join, leave, lose links, replies and sessions at random: never two work on an item,
+// and after quiet each item has exactly one.
+func TestRandomFaults(t *testing.T) {
+	total := 0
+	for seed := range uint64(4) {
+		synctest.Test(t, func(t *testing.T) { total += randomFaults(newWorld(t), seed) })
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	t.Logf("%d shares", total)
+	if total < 100 {
+		t.Errorf("only %d shares", total)
+	}
+}
+
+func randomFaults(w *world, seed uint64) int {
+	const clients = 4
+	var (
+		set   []string
+		mu    sync.Mutex
+		owner = map[string]func() error{} // of the context under which an item was had last
+		count int
+	)
+	for i := range 11 {
+		set = append(set, fmt.Sprint("item-", i))
+	}
+	fn := func(ctx context.Context, items []string) error {
+		mu.Lock()
+		for _, item := range items {
+			if other := owner[item]; other != nil && other() == nil {
+				w.Errorf("two have %s", item)
+			}
+			owner[item] = ctx.Err
+		}
+		count++
+		mu.Unlock()
+		<-ctx.Done()
+		time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
+		return nil
+	}
+	members := make([]*member, clients)
+	runs := make([]*running, clients)
+	for i := range clients {
+		members[i] = w.member(fmt.Sprint(i), set, partitioner.Options{TimeBoundary: 500 * time.Millisecond, MaxPartitionTime: 30 * time.Second})
+	}
+	heal := func() {
+		for i := range clients {
+			w.nw.Client(fmt.Sprint(i)).Heal()
+		}
+	}
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	for range 100 {
+		time.Sleep(time.Duration(rnd.IntN(4000)) * time.Millisecond)
+		i := rnd.IntN(clients)
+		client := w.nw.Client(fmt.Sprint(i))
+		switch rnd.IntN(7) {
+		case 0:
+			client.Cut()
+		case 1:
+			client.BlackHole([]zktest.Direction{zktest.ToServer, zktest.ToClient, zktest.Both}[rnd.IntN(3)])
+		case 2:
+			heal()
+		case 3:
+			op := []zktest.Op{zktest.OpCreate, zktest.OpDelete}[rnd.IntN(2)]
+			w.srv.LoseReply(rnd.IntN(3)+1, func(r zktest.Request) bool { return r.Op == op })
+		case 4, 5:
+			if runs[i] == nil {
+				runs[i] = w.run(members[i], fn)
+			}
+		case 6:
+			if runs[i] != nil {
+				client.Heal()
+				runs[i].stop()
+				runs[i] = nil
+			}
+		}
+	}
+	w.srv.LoseReply(0, nil)
+	heal()
+	for i := range clients {
+		if runs[i] == nil {
+			runs[i] = w.run(members[i], fn)
+		}
+	}
+	time.Sleep(time.Minute)
+	var all []string
+	for _, m := range members {
+		all = append(all, m.Items()...)
+	}
+	slices.Sort(all)
+	slices.Sort(set)
+	if !slices.Equal(all, set) {
+		w.Errorf("after quiet owned: %q", all)
+	}
+	for _, r := range runs {
+		r.stop()
+	}
+	time.Sleep(20 * time.Second)
+	w.clean()
+	return count
+}
