@@ -1,0 +1,72 @@
+"""Objects of kazoo's recipes, driven by lines of JSON.
+
+    python recipes.py ZOOKEEPER
+
+connects, says {} when it has, and then answers each request on standard input with a line on standard output:
+
+    {"object": "c", "make": "Counter", "args": ["/path"], "kwargs": {...}}  -> {}
+    {"object": "c", "call": "__add__", "args": [1]}                         -> {"value": ...}
+    {"object": "c", "get": "value"}                                         -> {"value": ...}
+    {"object": "c", "list": true}                                           -> {"value": [...]}: what iterating yields
+    {"object": "q", "call": "get", "text": true}                            -> bytes as text
+    {"object": "q", "call": "put", "bytes": "x", "args": [...]}             -> with these bytes as the first argument
+
+or with {"error": "..."}. Values that JSON does not know come as their repr.
+"""
+
+import datetime
+import json
+import sys
+
+from kazoo.client import KazooClient
+from kazoo.retry import KazooRetry
+
+
+def plain(value):
+    if isinstance(value, bytes):
+        return value.decode("utf-8")
+    try:
+        json.dumps(value)
+        return value
+    except (TypeError, ValueError):
+        return repr(value)
+
+
+def answer(client, objects, request):
+    name = request["object"]
+    args = list(request.get("args") or [])
+    kwargs = dict(request.get("kwargs") or {})
+    if "bytes" in request:
+        args.insert(0, request["bytes"].encode("utf-8"))
+    if "make" in request:
+        if "seconds" in request:
+            args.append(datetime.timedelta(seconds=request["seconds"]))
+        objects[name] = getattr(client, request["make"])(*args, **kwargs)
+        return {}
+    subject = objects[name]
+    if "call" in request:
+        return {"value": plain(getattr(subject, request["call"])(*args, **kwargs))}
+    if "get" in request:
+        return {"value": plain(getattr(subject, request["get"]))}
+    if request.get("list"):
+        return {"value": [plain(v) for v in subject]}
+    if request.get("truth"):
+        return {"value": bool(subject)}
+    raise ValueError("nothing to do: %r" % request)
+
+
+def main():
+    # kazoo's own retries would double up to an hour.
+    client = KazooClient(sys.argv[1], timeout=4, command_retry=KazooRetry(max_tries=-1, max_delay=0.5))
+    client.start()
+    objects = {}
+    print("{}", flush=True)
+    for line in sys.stdin:
+        try:
+            reply = answer(client, objects, json.loads(line))
+        except Exception as e:
+            reply = {"error": repr(e)}
+        print(json.dumps(reply), flush=True)
+
+
+main()
