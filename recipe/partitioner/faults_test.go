@@ -192,10 +192,15 @@ func TestSessionExpires(t *testing.T) {
 		m.failed(session.ErrSessionExpired)
 		m.finish()
 		m.start()
+		time.Sleep(time.Second)
 		w.nw.Client("p0").BlackHole(zktest.Both)
 		time.Sleep(20 * time.Second)
 		w.nw.Client("p0").Heal()
+		healed := time.Now()
 		m.failed(session.ErrSessionExpired)
+		if d := time.Since(healed); d > 10*time.Second {
+			t.Errorf("failed %v after the next session", d)
+		}
 		m.finish()
 
 		one, two := w.join("p1", "0", "1"), w.join("p2", "0", "1")
