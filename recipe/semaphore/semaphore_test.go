@@ -38,7 +38,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// The znodes are kazoo's. What the inner lock's contenders hold was printed by Python.
+// The znodes are kazoo's; test/interop/recipes compares them with what Python writes.
 func TestZnodes(t *testing.T) {
 	printed := map[string]string{
 		"":                         "",

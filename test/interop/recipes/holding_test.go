@@ -50,11 +50,57 @@ func TestSemaphore(t *testing.T) {
 	r.must(held.Release(ctx))
 	r.py.do(request{Object: "third", Call: "release"})
 
+	for i, identifier := range []string{"", "gö\n\x7f", `it's`, `it's "it"`, `a\b`} {
+		ours, theirs := fmt.Sprintf("/named/go%d", i), fmt.Sprintf("/named/py%d", i)
+		s, err := semaphore.New(r.s, ours, semaphore.Options{Identifier: identifier})
+		r.must(err)
+		held, err := s.Acquire(ctx)
+		r.must(err)
+		blocked, err := r.contend(ours, identifier)
+		r.must(err)
+		r.py.do(request{Object: "named", Make: "Semaphore", Args: []any{theirs, identifier}})
+		r.want(r.py.do(request{Object: "named", Call: "acquire"}), "true")
+		other := r.python("waits")
+		other.do(request{Object: "named", Make: "Semaphore", Args: []any{theirs, identifier}})
+		if err := other.in.Encode(request{Object: "named", Call: "acquire"}); err != nil {
+			t.Fatal(err)
+		}
+		const inner = "-__lock__"
+		wait.Until(t, 20*time.Second, func() bool {
+			return r.tree(theirs+inner) == r.tree(ours+inner) && strings.Contains(r.tree(ours+inner), "/")
+		}, func() string {
+			return fmt.Sprintf("both wait with the same inner contender:\n%s\n%s", r.tree(ours+inner), r.tree(theirs+inner))
+		})
+		other.Kill()
+		blocked()
+		r.must(held.Release(ctx))
+	}
+
 	wrong, err := semaphore.New(r.s, ours, semaphore.Options{MaxLeases: 3})
 	r.must(err)
 	if _, err := wrong.TryAcquire(ctx); err == nil {
 		t.Error("three leases of a semaphore that has two")
 	}
+}
+
+// contend waits for a lease until the returned function is called.
+func (r *rig) contend(path, identifier string) (stop func(), err error) {
+	s, err := semaphore.New(r.session(), path, semaphore.Options{Identifier: identifier})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if _, err := s.Acquire(ctx); !errors.Is(err, context.Canceled) {
+			r.Errorf("a second lease of one: %v", err)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}, nil
 }
 
 // What one language has put in a queue the other takes out, by priority and in order.
