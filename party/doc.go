@@ -8,6 +8,9 @@
 // ZooKeeper session and whenever somebody deleted its znode, and leaves when
 // Run's context ends. Without a name it only observes.
 //
+// [KazooParty] and [ShallowParty] are kazoo's recipes of these names, with znodes
+// of their own kind; what follows is about Party.
+//
 // # State
 //
 //	<path>           persistent, empty; made when missing, parents too

@@ -182,16 +182,20 @@ func TestLease(t *testing.T) {
 	r.must(err)
 	held, err := l.Obtain(ctx)
 	r.must(err)
-	r.py.do(request{Object: "theirs", Make: "NonBlockingLease", Args: []any{theirs}, Seconds: 60,
-		Kwargs: map[string]any{"identifier": "gö \U0001F600\u007f<&>"}})
+	r.py.do(request{
+		Object: "theirs", Make: "NonBlockingLease", Args: []any{theirs}, Seconds: 60,
+		Kwargs: map[string]any{"identifier": "gö \U0001F600\u007f<&>"},
+	})
 	r.want(r.py.do(request{Object: "theirs", Truth: true}), "true")
 	ends := func(tree string) string { return timestamp.ReplaceAllString(tree, "<end>") }
 	if a, b := ends(r.tree(ours)), ends(r.tree(theirs)); a != b {
 		t.Errorf("Go wrote\n%s\nPython wrote\n%s", a, b)
 	}
 	obtain := func(path, identifier string) string {
-		r.py.do(request{Object: "lease", Make: "NonBlockingLease", Args: []any{path}, Seconds: 60,
-			Kwargs: map[string]any{"identifier": identifier}})
+		r.py.do(request{
+			Object: "lease", Make: "NonBlockingLease", Args: []any{path}, Seconds: 60,
+			Kwargs: map[string]any{"identifier": identifier},
+		})
 		return r.py.do(request{Object: "lease", Truth: true})
 	}
 	r.want(obtain(ours, "python"), "false")
@@ -208,14 +212,18 @@ func TestLease(t *testing.T) {
 
 	many, err := lease.NewMulti(r.s, "/many", 2, lease.Options{Identifier: "go", Duration: time.Minute})
 	r.must(err)
-	r.py.do(request{Object: "many", Make: "MultiNonBlockingLease", Args: []any{2, "/many"}, Seconds: 60,
-		Kwargs: map[string]any{"identifier": "python"}})
+	r.py.do(request{
+		Object: "many", Make: "MultiNonBlockingLease", Args: []any{2, "/many"}, Seconds: 60,
+		Kwargs: map[string]any{"identifier": "python"},
+	})
 	r.want(r.py.do(request{Object: "many", Truth: true}), "true")
 	other, err := many.ObtainAny(ctx)
 	r.must(err)
 	defer func() { r.must(other.Release(ctx)) }()
-	r.py.do(request{Object: "more", Make: "MultiNonBlockingLease", Args: []any{2, "/many"}, Seconds: 60,
-		Kwargs: map[string]any{"identifier": "another"}})
+	r.py.do(request{
+		Object: "more", Make: "MultiNonBlockingLease", Args: []any{2, "/many"}, Seconds: 60,
+		Kwargs: map[string]any{"identifier": "another"},
+	})
 	r.want(r.py.do(request{Object: "more", Truth: true}), "false")
 }
 
@@ -257,8 +265,10 @@ func TestSetPartitioner(t *testing.T) {
 	snake := func(name string) {
 		p := r.python(name)
 		pythons[name] = p
-		p.do(request{Object: "p", Make: "SetPartitioner", Args: []any{path, items},
-			Kwargs: map[string]any{"identifier": name, "time_boundary": boundary.Seconds(), "max_reaction_time": 0.5}})
+		p.do(request{
+			Object: "p", Make: "SetPartitioner", Args: []any{path, items},
+			Kwargs: map[string]any{"identifier": name, "time_boundary": boundary.Seconds(), "max_reaction_time": 0.5},
+		})
 		owners[name] = func() []string {
 			switch p.do(request{Object: "p", Get: "state"}) {
 			case "RELEASE":
