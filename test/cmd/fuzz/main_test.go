@@ -104,3 +104,15 @@ func TestArguments(t *testing.T) {
 		}
 	}
 }
+
+func TestCutShort(t *testing.T) {
+	for text, want := range map[string]bool{
+		"--- FAIL: FuzzX (20.33s)\n    context deadline exceeded\n":                                   true,
+		"--- FAIL: FuzzX (0.1s)\n    Failing input written to testdata/x\n context deadline exceeded": false,
+		"--- FAIL: FuzzX (0.1s)\n    panic\n":                                                         false,
+	} {
+		if got := cutShort([]byte(text)); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
