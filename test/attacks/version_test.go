@@ -1,9 +1,11 @@
 package attacks_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -23,12 +25,18 @@ type store struct {
 	compare bool // and only over what the writer has read or written last
 
 	mu       sync.Mutex
-	highest  int64
+	written  []commit       // what was accepted, in the order in which the answers came
 	accepted map[string]int // by member
 	refused  map[string]int
 	compared int       // how many were refused by the comparison alone: the epoch's version was the right one
 	newest   time.Time // when a commit was accepted last
-	harm     string
+}
+
+// commit is one that was accepted, and the version that it gave the znode.
+type commit struct {
+	name    string
+	offset  int64
+	version int32
 }
 
 func newStore(path string, compare bool) *store {
@@ -61,34 +69,48 @@ func (s *store) handler(m *member) ownership.Handler {
 			}
 			results, err := c.Incarnation().Multi(context.WithoutCancel(ctx), // what came of it is to be known in any case
 				session.CheckOp(c.EpochPath(), c.EpochVersion()), session.SetOp(s.path, []byte(fmt.Sprint(offset+1)), version))
-			if s.note(m.name, offset+1, err) {
-				offset++
-				version = results[1].Stat.Version
+			if err != nil {
+				s.refuse(m.name, err)
+				continue
 			}
+			offset++
+			version = results[1].Stat.Version
+			s.accept(commit{m.name, offset, version})
 		}
 	}
 }
 
-// note notes what became of a commit, and whether it was done.
-func (s *store) note(name string, offset int64, err error) bool {
+func (s *store) accept(c commit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case err == nil:
-		if offset < s.highest && s.harm == "" {
-			s.harm = fmt.Sprintf("%s has written %d over %d", name, offset, s.highest)
-		}
-		s.highest = max(s.highest, offset)
-		s.accepted[name]++
-		s.newest = time.Now()
-		return true
-	case errors.Is(err, session.ErrBadVersion):
-		s.refused[name]++
-		if refusal, ok := errors.AsType[*session.MultiError](err); ok && refusal.Index == 1 {
-			s.compared++
+	s.written = append(s.written, c)
+	s.accepted[c.name]++
+	s.newest = time.Now()
+}
+
+func (s *store) refuse(name string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !errors.Is(err, session.ErrBadVersion) {
+		return
+	}
+	s.refused[name]++
+	if refusal, ok := errors.AsType[*session.MultiError](err); ok && refusal.Index == 1 {
+		s.compared++
+	}
+}
+
+// harm says which commit went back behind an earlier one. The server's order counts: an answer may be held up for long.
+func (s *store) harm() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slices.SortFunc(s.written, func(a, b commit) int { return cmp.Compare(a.version, b.version) })
+	for i := 1; i < len(s.written); i++ {
+		if old, c := s.written[i-1], s.written[i]; c.offset < old.offset {
+			return fmt.Sprintf("%s has written %d over %s's %d", c.name, c.offset, old.name, old.offset)
 		}
 	}
-	return false
+	return ""
 }
 
 func (s *store) count(name string) (accepted, refused int) {
@@ -145,8 +167,8 @@ func oldCommit(t *testing.T, g *group, p place, compare bool) *outcome {
 	o := p.close()
 	o.forgive(overlap) // the operator's doing
 	o.figure("refused-by-comparison", s.compared)
-	if s.harm != "" {
-		o.harmed(overwritten, "%s", s.harm)
+	if harm := s.harm(); harm != "" {
+		o.harmed(overwritten, "%s", harm)
 	} else if s.compared == 0 {
 		t.Error("no commit of the old owner had the right version of the epoch, so this shows nothing")
 	}
