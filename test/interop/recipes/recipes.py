@@ -10,6 +10,9 @@ connects, says {} when it has, and then answers each request on standard input w
     {"object": "c", "list": true}                                           -> {"value": [...]}: what iterating yields
     {"object": "q", "call": "get", "text": true}                            -> bytes as text
     {"object": "q", "call": "put", "bytes": "x", "args": [...]}             -> with these bytes as the first argument
+    {"object": "q", "call": "put_all", "list_of_bytes": ["x", "y"]}         -> with a list of them
+    {"object": "e", "call": "run", "function": "sleep", "args": [3600]}     -> with a function of module time
+    {..., "thread": true}                                                   -> {}: the call goes on in the background
 
 or with {"error": "..."}. Values that JSON does not know come as their repr.
 """
@@ -17,6 +20,8 @@ or with {"error": "..."}. Values that JSON does not know come as their repr.
 import datetime
 import json
 import sys
+import threading
+import time
 
 from kazoo.client import KazooClient
 from kazoo.retry import KazooRetry
@@ -38,12 +43,19 @@ def answer(client, objects, request):
     kwargs = dict(request.get("kwargs") or {})
     if "bytes" in request:
         args.insert(0, request["bytes"].encode("utf-8"))
+    if "list_of_bytes" in request:
+        args.insert(0, [value.encode("utf-8") for value in request["list_of_bytes"]])
+    if "function" in request:
+        args.insert(0, getattr(time, request["function"]))
     if "make" in request:
         if "seconds" in request:
             args.append(datetime.timedelta(seconds=request["seconds"]))
         objects[name] = getattr(client, request["make"])(*args, **kwargs)
         return {}
     subject = objects[name]
+    if request.get("thread"):
+        threading.Thread(target=getattr(subject, request["call"]), args=args, kwargs=kwargs, daemon=True).start()
+        return {}
     if "call" in request:
         return {"value": plain(getattr(subject, request["call"])(*args, **kwargs))}
     if "get" in request:

@@ -74,13 +74,18 @@ type python struct {
 }
 
 type request struct {
-	Object  string         `json:"object"`
-	Make    string         `json:"make,omitempty"`
-	Call    string         `json:"call,omitempty"`
-	Get     string         `json:"get,omitempty"`
-	List    bool           `json:"list,omitempty"`
-	Truth   bool           `json:"truth,omitempty"`
-	Bytes   string         `json:"bytes,omitempty"`
+	Object string `json:"object"`
+	Make   string `json:"make,omitempty"`
+	Call   string `json:"call,omitempty"`
+	Get    string `json:"get,omitempty"`
+	List   bool   `json:"list,omitempty"`
+	Truth  bool   `json:"truth,omitempty"`
+	Bytes  string `json:"bytes,omitempty"`
+
+	ListOfBytes []string `json:"list_of_bytes,omitempty"`
+	Function    string   `json:"function,omitempty"`
+	Thread      bool     `json:"thread,omitempty"`
+
 	Args    []any          `json:"args,omitempty"`
 	Kwargs  map[string]any `json:"kwargs,omitempty"`
 	Seconds float64        `json:"seconds,omitempty"`
