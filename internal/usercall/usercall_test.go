@@ -1,0 +1,98 @@
+package usercall_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel/internal/usercall"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func fine()    {}
+func panics()  { panic("ouch") }
+func goexits() { runtime.Goexit() }
+
+// What becomes of a call is told once, when it is over; a failure is logged, and where it was.
+func TestCall(t *testing.T) {
+	for name, test := range map[string]struct {
+		f         func()
+		told, log string
+		where     string
+	}{
+		"returns": {f: fine, told: "[<nil>]"},
+		"panics":  {f: panics, told: "[file does not exist: it: ouch]", log: "callback panicked", where: "test.panics"},
+		"ends its goroutine": {
+			f: goexits, told: "[file does not exist: it: runtime.Goexit was called]",
+			log: "callback ended its goroutine", where: "test.goexits",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			guard := usercall.Guard{Err: os.ErrNotExist, Log: slog.New(slog.NewTextHandler(&log, nil))}
+			var told []error
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				guard.Call("it", test.f, func(failure error) { told = append(told, failure) })
+			}()
+			<-ended
+			if got := fmt.Sprint(told); got != test.told {
+				t.Errorf("told %s, want %s", got, test.told)
+			}
+			if got := log.String(); !strings.Contains(got, test.log) || !strings.Contains(got, test.where) || (got == "") != (test.log == "") {
+				t.Errorf("logged %s", got)
+			}
+		})
+	}
+}
+
+// A call is said to be stuck a second after its limit, and again for as long as that is asked for and it lasts.
+func TestWatch(t *testing.T) {
+	const limit = 10 * time.Second
+	said := []time.Duration{limit + time.Second, 2*limit + time.Second, 3*limit + time.Second}
+	for name, test := range map[string]struct {
+		lasts time.Duration
+		asked int // to say so
+		want  []time.Duration
+	}{
+		"in time":          {lasts: limit - 1, asked: 9},
+		"returned late":    {lasts: limit + time.Second - 1, asked: 9},
+		"stuck":            {lasts: time.Hour, asked: 1, want: said[:1]},
+		"stuck, asked on":  {lasts: time.Hour, asked: 3, want: said},
+		"stuck for a time": {lasts: 25 * time.Second, asked: 9, want: said[:2]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var got []time.Duration
+				returned := usercall.Watch(limit, func(since time.Duration) bool {
+					got = append(got, since)
+					return len(got) < test.asked
+				})
+				time.Sleep(test.lasts)
+				returned()
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if !slices.Equal(got, test.want) {
+					t.Errorf("said to be stuck after %v, want %v", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+func TestLimit(t *testing.T) {
+	if short, long := usercall.Limit(time.Second), usercall.Limit(time.Minute); short != 5*time.Second || long != time.Minute {
+		t.Errorf("%v and %v", short, long)
+	}
+}
