@@ -346,28 +346,6 @@ kiel_rebalances_failed_total{group="g",stage="revoke"} 0
 	}
 }
 
-// A process that was stopped for long finds that the time of a callback is over, and that it has returned.
-func TestCallbackInAFrozenProcess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
-		w.assign(map[string]string{"a": "t:0"})
-		a := w.join("a", memberOptions{Options: ownership.Options{
-			RebalanceTimeout: 5 * time.Second,
-			Observer: func(e ownership.Event) {
-				if e.Kind == ownership.Claimed {
-					time.Sleep(5*time.Second + time.Millisecond)
-				}
-			},
-		}})
-		a.owns(20*time.Second, "t:0")
-		time.Sleep(10 * time.Second)
-		if a.owned() != "t:0" || len(a.errors()) > 0 {
-			t.Errorf("owns %q, errors %v", a.owned(), a.errors())
-		}
-	})
-}
-
 // However little time handlers have, a callback that is merely slow is not stuck.
 func TestSlowCallbackWithAShortRebalanceTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
