@@ -2,16 +2,15 @@ package allocator
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/usercall"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -145,35 +144,21 @@ func (d *delivery) rebalance(life, stopping context.Context, r Rebalance) {
 // call runs a callback and reports its panic, that it ended its goroutine, and
 // that it does not return.
 func (d *delivery) call(ctx context.Context, name string, f func()) {
-	var ended atomic.Bool
-	stuck := func() {
-		if !ended.Load() {
-			d.metrics.failed.WithLabelValues(stageCallback).Inc()
-			d.log.ErrorContext(ctx, "callback has not returned", "callback", name, "after", callbackTimeout)
-		}
-	}
-	// Looked at twice: when the process was stopped for long, the time and the
-	// call are over at once.
-	timer := time.AfterFunc(callbackTimeout, func() { time.AfterFunc(time.Second, stuck) })
-	defer timer.Stop()
-	returned := false
-	defer func() {
-		ended.Store(true)
-		v := recover()
-		if v == nil && returned {
+	returned := usercall.Watch(callbackTimeout, func(time.Duration) bool {
+		d.metrics.failed.WithLabelValues(stageCallback).Inc()
+		d.log.ErrorContext(ctx, "callback has not returned", "callback", name, "after", callbackTimeout)
+		return false
+	})
+	usercall.Guard{Err: ErrCallback, Log: d.log}.Call(name, f, func(failure error) {
+		returned()
+		if failure == nil {
 			return
 		}
-		if v == nil {
-			v = "runtime.Goexit was called"
-		}
 		d.metrics.failed.WithLabelValues(stageCallback).Inc()
-		d.log.ErrorContext(ctx, "callback panicked", "callback", name, "panic", v, "stack", string(debug.Stack()))
 		if name != "OnError" { // which might panic for ever
-			d.error(fmt.Errorf("%w: %s: %v", ErrCallback, name, v))
+			d.error(failure)
 		}
-	}()
-	f()
-	returned = true
+	})
 }
 
 // within says whether it is called by a callback.
