@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/kielgo/kiel/internal/usercall"
 	"github.com/kielgo/kiel/ownership"
 )
 
@@ -24,20 +23,12 @@ const (
 	callCleanup     = "Cleanup"
 )
 
-// minCallbackLimit keeps a short RebalanceTimeout from making a call that is merely slow count as stuck.
-const minCallbackLimit = 5 * time.Second
-
-// callbackLimit is how long a call may take before it counts as stuck; ownership has the same.
-func callbackLimit(rebalanceTimeout time.Duration) time.Duration {
-	return max(rebalanceTimeout, minCallbackLimit)
-}
-
 // callbacks calls what the user gave, each call on a goroutine of its own. So
 // whatever happens there, a panic, runtime.Goexit or nothing at all, happens to
 // the call; who made it decides how long to wait for it.
 type callbacks struct {
+	guard  usercall.Guard
 	limit  time.Duration // after which a call is said to be stuck
-	log    *slog.Logger
 	report func(error)
 	leave  context.CancelCauseFunc // ends the session
 	calls  calls                   // those under way, but for ConsumeClaim
@@ -49,7 +40,10 @@ type callbacks struct {
 }
 
 func newCallbacks(limit time.Duration, log *slog.Logger, report func(error), leave context.CancelCauseFunc) *callbacks {
-	return &callbacks{limit: limit, log: log, report: report, leave: leave, names: map[string]int{}}
+	return &callbacks{
+		guard: usercall.Guard{Err: ownership.ErrCallback, Log: log},
+		limit: limit, report: report, leave: leave, names: map[string]int{},
+	}
 }
 
 // callback is one call. A nil one has returned nil.
@@ -75,38 +69,19 @@ func (c *callback) result() error {
 	return c.err
 }
 
-// guard calls f, and returns its panic as an error: it ends the call, not the process.
-func (u *callbacks) guard(name string, f func() error) (err error) {
-	returned := false
-	defer func() {
-		r := recover()
-		switch {
-		case r != nil:
-			u.log.Error("callback panicked", "callback", name, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-			err = fmt.Errorf("%w: %s: %v", ownership.ErrCallback, name, r)
-		case !returned: // nothing stops that
-			u.log.Error("callback ended its goroutine", "callback", name, "stack", string(debug.Stack()))
-		}
-	}()
-	err = f()
-	returned = true
-	return err
-}
-
 // apart calls f on a goroutine of its own, and then, if that is not nil, then
 // with the outcome. A panic is an error, and so is the end of the goroutine.
 func (u *callbacks) apart(name string, f func() error, then func(error)) *callback {
 	c := &callback{done: make(chan struct{})}
-	go func() {
-		c.err = fmt.Errorf("%w: %s: runtime.Goexit was called", ownership.ErrCallback, name)
-		defer func() {
-			if then != nil {
-				then(c.err)
-			}
-			close(c.done)
-		}()
-		c.err = u.guard(name, f)
-	}()
+	go u.guard.Call(name, func() { c.err = f() }, func(failure error) {
+		if failure != nil {
+			c.err = failure
+		}
+		if then != nil {
+			then(c.err)
+		}
+		close(c.done)
+	})
 	return c
 }
 
@@ -120,7 +95,7 @@ func (u *callbacks) call(name string, f func() error, then func(error)) *callbac
 	}
 	u.names[name]++
 	u.calls.begin()
-	returned := u.watch(name)
+	returned := usercall.Watch(u.limit, func(since time.Duration) bool { return u.sayStuck(name, since) })
 	return u.apart(name, f, func(err error) {
 		returned()
 		if then != nil {
@@ -133,28 +108,6 @@ func (u *callbacks) call(name string, f func() error, then func(error)) *callbac
 		u.mu.Unlock()
 		u.calls.left()
 	})
-}
-
-// watch says that a call takes too long, until it has returned. It looks twice:
-// after a process was stopped for long both are over at once, the time and the call.
-func (u *callbacks) watch(name string) (returned func()) {
-	var over atomic.Bool
-	began := time.Now()
-	var say func()
-	say = func() {
-		if !over.Load() && u.sayStuck(name, time.Since(began)) {
-			time.AfterFunc(u.limit, say)
-		}
-	}
-	timer := time.AfterFunc(u.limit, func() {
-		if !over.Load() {
-			time.AfterFunc(min(time.Second, u.limit), say)
-		}
-	})
-	return func() {
-		over.Store(true)
-		timer.Stop()
-	}
 }
 
 // sayStuck says that a call does not return, unless all is over. Without the
@@ -170,7 +123,7 @@ func (u *callbacks) sayStuck(name string, since time.Duration) bool {
 	if over {
 		return false
 	}
-	u.log.Error("callback has not returned", "callback", name, "after", since)
+	u.guard.Log.Error("callback has not returned", "callback", name, "after", since)
 	u.report(err)
 	if first {
 		u.leave(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/usercall"
 	"github.com/kielgo/kiel/ownership"
 )
 
@@ -181,7 +182,7 @@ func (g *Group) newConsumption(
 		queueLimit:   int(g.settings.config.Consumer.Fetch.Default),
 		interceptors: g.settings.config.Consumer.Interceptors,
 		observer:     g.settings.Observer,
-		users:        newCallbacks(callbackLimit(g.settings.RebalanceTimeout), g.settings.log, g.report, leave),
+		users:        newCallbacks(usercall.Limit(g.settings.RebalanceTimeout), g.settings.log, g.report, leave),
 	}
 	c.ledger = newLedger(ledgerOptions{
 		store:    k.offsets,

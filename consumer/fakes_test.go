@@ -13,6 +13,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/usercall"
 )
 
 func tp(topic string, id int32) allocfn.Partition { return allocfn.Partition{Topic: topic, ID: id} }
@@ -327,7 +328,7 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 		metrics: m, pauses: &g.pauses, log: slog.New(slog.DiscardHandler), ready: make(chan struct{}),
 		from: set.From, resetInvalid: set.config.Consumer.Group.ResetInvalidOffsets,
 		queueLimit: int(set.config.Consumer.Fetch.Default), interceptors: set.config.Consumer.Interceptors,
-		users: newCallbacks(callbackLimit(set.RebalanceTimeout), slog.New(slog.DiscardHandler), g.report, func(error) {}),
+		users: newCallbacks(usercall.Limit(set.RebalanceTimeout), slog.New(slog.DiscardHandler), g.report, func(error) {}),
 		observer: func(e Event) {
 			r.evMu.Lock()
 			defer r.evMu.Unlock()

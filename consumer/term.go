@@ -254,7 +254,7 @@ func (t *term) pump(cl *claim) *pump {
 func (c *consumption) intercept(m *sarama.ConsumerMessage) *callback {
 	return c.users.call(callInterceptor, func() error {
 		for _, i := range c.interceptors {
-			_ = c.users.guard(callInterceptor, func() error { i.OnConsume(m); return nil })
+			c.users.guard.Call(callInterceptor, func() { i.OnConsume(m) }, func(error) {})
 		}
 		return nil
 	}, nil)
