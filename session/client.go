@@ -2,11 +2,9 @@ package session
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,9 +18,7 @@ const (
 	maxCalls     = 512 // requests in flight, with those whose caller has given up
 	maxProofs    = 8   // proofs in flight
 	closeLimit   = 5 * time.Second
-	shortCap     = time.Second      // of a handshake
-	warnEvery    = 10 * time.Second // of connections that fail, at the most
-	bufferMargin = 4 << 10          // of go-zookeeper's send buffer above the largest request
+	bufferMargin = 4 << 10 // of go-zookeeper's send buffer above the largest request
 )
 
 var (
@@ -140,99 +136,6 @@ func (c *client) refused() error {
 		return ErrSessionExpired
 	}
 	return nil
-}
-
-// dial is go-zookeeper's dialer.
-func (c *client) dial(string, string, time.Duration) (net.Conn, error) {
-	if err := c.refused(); err != nil {
-		return nil, err
-	}
-	t, err := c.hosts.next(c.ctx)
-	c.trying()
-	if err != nil {
-		return nil, err
-	}
-	limit := c.handshakeCap()
-	ctx, cancel := context.WithTimeout(c.ctx, limit)
-	defer cancel()
-	raw, err := c.dialTarget(ctx, t)
-	if err != nil {
-		c.attemptFailed(t.address, err)
-		return nil, err
-	}
-	c.hosts.accepted = true
-	n := newNetConn(c, raw, t.address, limit)
-	c.mu.Lock()
-	c.conn = n
-	c.mu.Unlock()
-	if err := c.refused(); err != nil {
-		_ = n.Close() // it always succeeds
-		return nil, err
-	}
-	return n, nil
-}
-
-// trying notes that go-zookeeper is at work on a connection: it does not hang.
-func (c *client) trying() {
-	c.mu.Lock()
-	c.tried = c.s.now()
-	c.mu.Unlock()
-}
-
-func (c *client) dialTarget(ctx context.Context, t target) (net.Conn, error) {
-	dial := c.opts.Dial
-	if dial == nil {
-		dial = new(net.Dialer).DialContext
-	}
-	raw, err := dial(ctx, "tcp", t.address)
-	if err != nil || c.opts.TLS == nil {
-		return raw, err
-	}
-	config := c.opts.TLS.Clone()
-	if config.ServerName == "" {
-		config.ServerName = t.host
-	}
-	secure := tls.Client(raw, config)
-	if err := secure.HandshakeContext(ctx); err != nil {
-		_ = raw.Close() // the handshake's error is the one that matters
-		return nil, fmt.Errorf("tls to %s: %w", t.address, err)
-	}
-	return secure, nil
-}
-
-// handshakeCap is how long a server may take to accept the connection, and then once more to answer the handshake: long
-// enough for a slow path, short enough to try several servers before trust ends. When there is no trust to lose any more it
-// may be longer, or a path that is slow, but not too slow for a session, would never be long enough.
-func (c *client) handshakeCap() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.off.Off(sabotage.HandshakeCap) {
-		return c.trust.timeout * 2 / 3 * 10
-	}
-	most := c.trust.timeout / 4
-	if c.inc == nil {
-		most = c.trust.timeout * 2 / 3
-	}
-	return min(c.hosts.patience(max(shortCap, 2*c.rtt)), most)
-}
-
-// attemptFailed notes why a connection could not be had.
-func (c *client) attemptFailed(address string, err error) {
-	if isTimeout(err) {
-		c.hosts.timeouts.Add(1)
-	} else {
-		c.hosts.timeouts.Store(0) // the path is not slow, only this server is
-	}
-	c.s.note(err)
-	level := slog.LevelDebug
-	now := c.s.now()
-	c.mu.Lock()
-	if c.warnAt.reached(now) {
-		level = slog.LevelWarn // once in a while, so that silence means all is well
-		c.warnAt = now.add(warnEvery)
-	}
-	c.mu.Unlock()
-	c.log.Log(c.ctx, level, "connection failed", keyServer, address, keyError, err)
 }
 
 // connectWriting notes that a connect request is about to be written. It returns when that is, and whether the request is to
@@ -520,9 +423,4 @@ type zkLogger struct{ log *slog.Logger }
 // Printf logs.
 func (l zkLogger) Printf(format string, args ...any) {
 	l.log.Debug("go-zookeeper", keyText, fmt.Sprintf(format, args...))
-}
-
-func isTimeout(err error) bool {
-	var timeout interface{ Timeout() bool }
-	return errors.As(err, &timeout) && timeout.Timeout()
 }
