@@ -84,8 +84,10 @@ func (d *directory) put(ctx context.Context, values [][]byte, priority int) ([]s
 				d.watchNumber(r.Path)
 			}
 			return paths, nil
-		case errors.Is(err, session.ErrUncertain) || ctx.Err() != nil:
+		case errors.Is(err, session.ErrUncertain):
 			return nil, err
+		case ctx.Err() != nil && (errors.Is(err, session.ErrNoNode) || errors.Is(err, session.ErrSessionExpired)):
+			return nil, context.Cause(ctx)
 		case errors.Is(err, session.ErrNodeExists): // a number was given twice
 			d.exhausted.Store(true)
 		case errors.Is(err, session.ErrNoNode):

@@ -116,10 +116,11 @@ func (q *LockingQueue) get(ctx context.Context, op string, wait bool) (*Held, er
 		switch {
 		case err == nil:
 			return h, nil
-		case ctx.Err() != nil:
-			return nil, q.dir.wrap(op, err)
 		case errors.Is(err, errAgain), errors.Is(err, session.ErrSessionExpired):
-		case errors.Is(err, ErrEmpty) && !synced:
+			if ctx.Err() != nil {
+				return nil, q.dir.wrap(op, context.Cause(ctx))
+			}
+		case errors.Is(err, ErrEmpty) && !synced && ctx.Err() == nil:
 			synced = true
 			if inc := q.dir.session.Current(); inc != nil {
 				_ = inc.Sync(ctx, q.dir.path) // if it fails, so does the next look
