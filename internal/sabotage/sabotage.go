@@ -39,6 +39,92 @@ const (
 	SameFunction
 	// ByCzxid, of party and allocator: a member that came back under its name is another member. Off: names are compared.
 	ByCzxid
+
+	// SequenceEnd, of seqnode: a contender that got one of the last sequence numbers is refused. Off: it queues up.
+	SequenceEnd
+	// EqualNumbers, of seqnode: of two contenders with one number the older is in front. Off: neither is.
+	EqualNumbers
+	// NegativeNumbers, of seqnode: a negative number is in front. Off: who has one is no contender.
+	NegativeNumbers
+	// FindByGUID, of seqnode: after a lost reply a contender is looked for. Off: it is made again.
+	FindByGUID
+	// SyncBeforeLook, of seqnode: a Sync comes before that look. Off: it does not.
+	SyncBeforeLook
+	// OneOfGUID, of seqnode: of two contenders of one attempt the second is removed. Off: it stays.
+	OneOfGUID
+	// FreshGUID, of seqnode, semaphore and barrier: each attempt has a GUID of its own. Off: all have the same.
+	FreshGUID
+	// OwnSession, of seqnode and party: a znode of another session is not taken for ours. Off: its name is enough.
+	OwnSession
+	// EarlierGone, of seqnode and semaphore: a handle waits until what it had before is gone. Off: it does not.
+	EarlierGone
+	// KeepPlace, of seqnode and semaphore: a waiter keeps its contender when trust ends. Off: it makes another.
+	KeepPlace
+	// KeepUntilReleased, of lock and semaphore: the end of trust deletes nothing. Off: it deletes the contender, the lease.
+	KeepUntilReleased
+	// ContenderChecked, of semaphore and lease: a write under the inner lock checks our contender. Off: it does not.
+	ContenderChecked
+	// NumberWithNode, of semaphore: the znode is made with its number. Off: the number is written afterwards.
+	NumberWithNode
+	// NumberIfEmpty, of semaphore: the number is written if the znode is still empty. Off: over whatever is there.
+	NumberIfEmpty
+	// NumberChecked, of semaphore: a lease is made if the number is the one that was read. Off: it is not looked at again.
+	NumberChecked
+	// NumberWatched, of semaphore: a lease ends when another number is written. Off: it goes on.
+	NumberWatched
+	// RecordByZxid, of lease: a record is known by its zxids. Off: by its version.
+	RecordByZxid
+	// RecordWatched, of lease: a hold ends when the record is another's. Off: the record is not looked at.
+	RecordWatched
+	// RecordSet, of lease: a record is set, and made with a version above 0, in one request. Off: it is deleted and made.
+	RecordSet
+	// TryRemoved, of lease: the record of a try that was given up is removed. Off: it stays.
+	TryRemoved
+	// TryByBytes, of lease: only the record that the try has written is removed. Off: whatever is there.
+	TryByBytes
+	// EndAsWritten, of lease: a hold ends by the skew before the written end. Off: when its duration has passed.
+	EndAsWritten
+	// EndMonotonic, of lease: a hold ends by the monotonic clock, too. Off: by the wall clock alone.
+	EndMonotonic
+	// ClocksCompared, of lease: nobody obtains whose clock differs from the servers'. Off: clocks are not compared.
+	ClocksCompared
+	// LeaseOutlivesTrust, of lease: a hold does not end with trust. Off: it does.
+	LeaseOutlivesTrust
+
+	// SetUpAgain, of barrier: a barrier that was removed and set up again has opened. Off: it has not.
+	SetUpAgain
+	// CameAndWent, of barrier: what came and went between two looks counts. Off: only what a look shows.
+	CameAndWent
+	// WaitForReady, of barrier: who enters waits for ready. Off: that the number stands is enough.
+	WaitForReady
+	// ReadyFirst, of barrier: who leaves deletes ready first. Off: ready is left to the others.
+	ReadyFirst
+	// ReadyOnce, of barrier: who completes the number makes ready. Off: so does whoever sees the number without it.
+	ReadyOnce
+	// ReadyAlone, of barrier: ready counts as left behind if nobody stands. Off: if fewer than the number do.
+	ReadyAlone
+	// TakeID, of queue: a take is known by its id. Off: by its session.
+	TakeID
+	// TakeLookedAt, of queue: a request is repeated if the take's znode still stands. Off: in any case.
+	TakeLookedAt
+	// TakeChecksEntry, of queue: an entry is taken if it still is there. Off: it is not looked at again.
+	TakeChecksEntry
+	// ConsumeIsOne, of queue: entry and hold are deleted in one transaction. Off: one after the other.
+	ConsumeIsOne
+	// GetOutlives, of queue: Get waits for the answer to its delete. Off: it ends with its context.
+	GetOutlives
+	// PutOnce, of queue: a put is never repeated. Off: it is, after a lost reply.
+	PutOnce
+	// SetIfUnchanged, of counter: a write is repeated if nobody wrote since. Off: one's own number there is taken for it.
+	SetIfUnchanged
+	// ResetSets, of counter: a reset writes the default. Off: it deletes the znode.
+	ResetSets
+	// EnsureAgain, of barrier, counter, queue and party: a directory that is missing is made again. Off: that is an error.
+	EnsureAgain
+	// GhostsGo, of partitioner: a namesake counts once it has outlived what the dead leave. Off: at once.
+	GhostsGo
+	// LaterGoes, of partitioner: of two namesakes the later one fails. Off: each that sees the other.
+	LaterGoes
 )
 
 type key struct{}

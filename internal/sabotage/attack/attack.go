@@ -1,0 +1,62 @@
+// Package attack runs executions that break recipes: with all rules they must do no harm, and with the rule switched off
+// that answers them (package sabotage) they must do the harm that it is there to prevent, or they show nothing.
+package attack
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/kielgo/kiel/internal/sabotage"
+)
+
+// Attack is one run of an execution. Its Context has rules switched off; the T's own has not.
+type Attack struct {
+	*testing.T
+
+	off   []sabotage.Rule
+	harms map[string]string
+}
+
+// Context is for what is attacked: the rules of this run are off in it.
+func (a *Attack) Context() context.Context { return sabotage.Off(a.T.Context(), a.off...) }
+
+// Harmed notes a harm, and how it came about the first time.
+func (a *Attack) Harmed(harm, format string, args ...any) {
+	if a.harms[harm] == "" {
+		a.harms[harm] = fmt.Sprintf(format, args...)
+	}
+}
+
+// Run runs an execution in bubbles: with all rules, and then it must do no harm; and with the rules off, and then it must
+// do this harm and no other. Of several rules each is enough: with one of them off it must do no harm either.
+func Run(t *testing.T, harm string, execution func(a *Attack), rules ...sabotage.Rule) {
+	t.Helper()
+	run(t, "on", "", execution)
+	if len(rules) > 1 {
+		for i, r := range rules {
+			run(t, fmt.Sprintf("one off %d", i), "", execution, r)
+		}
+	}
+	run(t, "off", harm, execution, rules...)
+}
+
+// run runs an execution once. Want is the harm that it must do, or nothing.
+func run(t *testing.T, name, want string, execution func(a *Attack), off ...sabotage.Rule) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			a := &Attack{T: t, off: off, harms: map[string]string{}}
+			execution(a)
+			for harm, how := range a.harms {
+				if harm != want {
+					t.Errorf("%s: %s", harm, how)
+				}
+			}
+			if want != "" && a.harms[want] == "" {
+				t.Errorf("the rule is off and there was no %q, so this execution shows nothing", want)
+			}
+		})
+	})
+}
