@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/barrier"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -35,35 +36,16 @@ func newWorld(t *testing.T) *world {
 // session runs a session that connects as the named client, until the test ends.
 func (w *world) session(name string) *session.Session {
 	w.Helper()
-	s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Client(name).Dial})
-	if err != nil {
-		w.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	w.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			w.Errorf("session: %v", err)
-		}
-	})
-	return s
+	return recipetest.Session(w, w.nw, name)
 }
 
 // id returns the ZooKeeper session id of a session.
 func (w *world) id(s *session.Session) int64 {
 	w.Helper()
-	inc, err := s.Incarnation(w.Context())
-	if err != nil {
-		w.Fatal(err)
-	}
-	return inc.SessionID()
+	return recipetest.ID(w, s)
 }
 
-func is(op zktest.Op) func(zktest.Request) bool {
-	return func(r zktest.Request) bool { return r.Op == op }
-}
+func is(op zktest.Op) func(zktest.Request) bool { return recipetest.Is(op) }
 
 func (w *world) barrier(s *session.Session) *barrier.Barrier {
 	w.Helper()

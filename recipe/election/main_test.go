@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/election"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -36,39 +37,18 @@ func inWorld(t *testing.T, test func(w *world)) {
 // session runs a session that connects as the named client, until the test ends.
 func (w *world) session(name string) *session.Session {
 	w.Helper()
-	s, _ := w.stoppable(name)
-	return s
+	return recipetest.Session(w, w.nw, name)
 }
 
 func (w *world) stoppable(name string) (s *session.Session, stop func()) {
 	w.Helper()
-	s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Client(name).Dial})
-	if err != nil {
-		w.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	stop = func() {
-		cancel()
-		for err := range done {
-			if err != nil {
-				w.Errorf("session: %v", err)
-			}
-			close(done)
-		}
-	}
-	w.Cleanup(stop)
-	return s, stop
+	return recipetest.Stoppable(w, w.nw, name, session.Options{})
 }
 
+// id returns the ZooKeeper session id of a session.
 func (w *world) id(s *session.Session) int64 {
 	w.Helper()
-	inc, err := s.Incarnation(w.Context())
-	if err != nil {
-		w.Fatal(err)
-	}
-	return inc.SessionID()
+	return recipetest.ID(w, s)
 }
 
 func (w *world) election(s *session.Session, identifier string) *election.Election {

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/lease"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -49,33 +50,13 @@ func (w *world) session(name string) *session.Session {
 
 func (w *world) stoppable(name string) (s *session.Session, stop func()) {
 	w.Helper()
-	s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Client(name).Dial, StopTimeout: 5 * time.Second})
-	if err != nil {
-		w.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	stop = func() {
-		cancel()
-		for err := range done {
-			if err != nil {
-				w.Errorf("session: %v", err)
-			}
-			close(done)
-		}
-	}
-	w.Cleanup(stop)
-	return s, stop
+	return recipetest.Stoppable(w, w.nw, name, session.Options{StopTimeout: 5 * time.Second})
 }
 
+// id returns the ZooKeeper session id of a session.
 func (w *world) id(s *session.Session) int64 {
 	w.Helper()
-	inc, err := s.Incarnation(w.Context())
-	if err != nil {
-		w.Fatal(err)
-	}
-	return inc.SessionID()
+	return recipetest.ID(w, s)
 }
 
 // lease returns a handle for a minute's lease in a session of its own.
@@ -97,6 +78,11 @@ func (w *world) leaseIn(s *session.Session, opts lease.Options) *lease.NonBlocki
 type obtainer interface {
 	Obtain(ctx context.Context) (*lease.Held, error)
 }
+
+// anySlot obtains one of some slots.
+type anySlot struct{ *lease.MultiNonBlockingLease }
+
+func (m anySlot) Obtain(ctx context.Context) (*lease.Held, error) { return m.ObtainAny(ctx) }
 
 func (w *world) obtain(l obtainer) *lease.Held {
 	w.Helper()
@@ -130,14 +116,7 @@ func (w *world) release(h *lease.Held) {
 // ended waits until a hold ends and checks its cause.
 func (w *world) ended(h *lease.Held, want error) {
 	w.Helper()
-	select {
-	case <-h.Context().Done():
-	case <-time.After(time.Hour):
-		w.Fatal("the hold goes on")
-	}
-	if cause := context.Cause(h.Context()); !errors.Is(cause, want) {
-		w.Errorf("the hold ended with %v, want %v", cause, want)
-	}
+	recipetest.Ended(w, h, time.Hour, want)
 }
 
 // record returns the bytes of the lease's znode, "" when there is none.
@@ -178,9 +157,7 @@ func (c *mockClock) forward(seconds int) {
 	c.now = c.now.Add(time.Duration(seconds) * time.Second)
 }
 
-func is(op zktest.Op) func(zktest.Request) bool {
-	return func(r zktest.Request) bool { return r.Op == op }
-}
+func is(op zktest.Op) func(zktest.Request) bool { return recipetest.Is(op) }
 
 // isRecord matches what writes the record.
 func isRecord(r zktest.Request) bool { return r.Op == zktest.OpMulti && len(r.Ops) > 1 }

@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -33,33 +35,25 @@ func newWorld(t *testing.T) *world {
 	return &world{T: t, srv: srv, nw: nw}
 }
 
+// inSession runs a test in a bubble.
+func inSession(t *testing.T, test func(w *world, s *session.Session)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		test(w, w.session("client"))
+	})
+}
+
 // session runs a session that connects as the named client, until the test ends.
 func (w *world) session(name string) *session.Session {
 	w.Helper()
-	s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Client(name).Dial})
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.run(s)
-	return s
+	return recipetest.Session(w, w.nw, name)
 }
 
 // run runs a session and returns how to end it.
 func (w *world) run(s *session.Session) (stop func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	stop = func() {
-		cancel()
-		for err := range done {
-			if err != nil {
-				w.Errorf("session: %v", err)
-			}
-			close(done)
-		}
-	}
-	w.Cleanup(stop)
-	return stop
+	w.Helper()
+	return recipetest.Run(w, s)
 }
 
 // lock returns a handle on the test's lock in a session of its own.
@@ -75,6 +69,30 @@ func (w *world) lockIn(s *session.Session, identifier string) *lock.Lock {
 		w.Fatal(err)
 	}
 	return l
+}
+
+type newLock = func(*session.Session, string, lock.Options) (*lock.Lock, error)
+
+func (w *world) make(create newLock, s *session.Session, opts lock.Options) *lock.Lock {
+	w.Helper()
+	l, err := create(s, path, opts)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return l
+}
+
+// try returns the hold, or nil when others are in front.
+func (w *world) try(l *lock.Lock) *lock.Held {
+	w.Helper()
+	h, err := l.TryAcquire(w.Context())
+	if err != nil && !errors.Is(err, lock.ErrNotAcquired) {
+		w.Fatal(err)
+	}
+	if h != nil {
+		w.Cleanup(func() { _ = h.Release(context.WithoutCancel(w.Context())) })
+	}
+	return h
 }
 
 func (w *world) acquire(l *lock.Lock) *lock.Held {
@@ -151,26 +169,13 @@ func (w *world) wantContenders(n int) []string {
 // id returns the ZooKeeper session id of a session.
 func (w *world) id(s *session.Session) int64 {
 	w.Helper()
-	inc, err := s.Incarnation(w.Context())
-	if err != nil {
-		w.Fatal(err)
-	}
-	return inc.SessionID()
+	return recipetest.ID(w, s)
 }
 
 // ended waits until a hold ends and checks its cause.
 func (w *world) ended(h *lock.Held, want error) {
 	w.Helper()
-	select {
-	case <-h.Context().Done():
-	case <-time.After(time.Minute):
-		w.Fatal("the hold goes on")
-	}
-	if cause := context.Cause(h.Context()); !errors.Is(cause, want) {
-		w.Errorf("the hold ended with %v, want %v", cause, want)
-	}
+	recipetest.Ended(w, h, time.Minute, want)
 }
 
-func is(op zktest.Op) func(zktest.Request) bool {
-	return func(r zktest.Request) bool { return r.Op == op }
-}
+func is(op zktest.Op) func(zktest.Request) bool { return recipetest.Is(op) }

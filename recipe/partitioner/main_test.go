@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/partitioner"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -38,30 +39,12 @@ func newWorld(t *testing.T) *world {
 // session runs a session that connects as the named client, until the test ends.
 func (w *world) session(name string) *session.Session {
 	w.Helper()
-	s, _ := w.sessionWith(name)
-	return s
+	return recipetest.Session(w, w.nw, name)
 }
 
 func (w *world) sessionWith(name string) (*session.Session, func()) {
 	w.Helper()
-	s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Client(name).Dial})
-	if err != nil {
-		w.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	stop := func() {
-		cancel()
-		for err := range done {
-			if err != nil {
-				w.Errorf("session: %v", err)
-			}
-			close(done)
-		}
-	}
-	w.Cleanup(stop)
-	return s, stop
+	return recipetest.Stoppable(w, w.nw, name, session.Options{})
 }
 
 // member is a partitioner in a session of its own, which bears its identifier.
@@ -181,11 +164,7 @@ func (w *world) clean() {
 // kill ends a member's ZooKeeper session.
 func (w *world) kill(s *session.Session) {
 	w.Helper()
-	inc, err := s.Incarnation(w.Context())
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.srv.KillSession(inc.SessionID())
+	w.srv.KillSession(recipetest.ID(w, s))
 }
 
 // loseTrust breaks the client's link until trust ends, and heals it before the session

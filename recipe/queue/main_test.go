@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/queue"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -33,35 +34,16 @@ func newWorld(t *testing.T) *world {
 // session runs a session that connects as the named client, until the test ends.
 func (w *world) session(name string) *session.Session {
 	w.Helper()
-	s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Client(name).Dial})
-	if err != nil {
-		w.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	w.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			w.Errorf("session: %v", err)
-		}
-	})
-	return s
+	return recipetest.Session(w, w.nw, name)
 }
 
 // id returns the ZooKeeper session id of a session.
 func (w *world) id(s *session.Session) int64 {
 	w.Helper()
-	inc, err := s.Incarnation(w.Context())
-	if err != nil {
-		w.Fatal(err)
-	}
-	return inc.SessionID()
+	return recipetest.ID(w, s)
 }
 
-func is(op zktest.Op) func(zktest.Request) bool {
-	return func(r zktest.Request) bool { return r.Op == op }
-}
+func is(op zktest.Op) func(zktest.Request) bool { return recipetest.Is(op) }
 
 // isMulti matches multis of more than one operation: proofs of life have one.
 func isMulti(r zktest.Request) bool { return r.Op == zktest.OpMulti && len(r.Ops) > 1 }
@@ -163,22 +145,7 @@ func (w *world) wantHolds(h *queue.Held, want bool) {
 // ended waits until a hold ends and checks its cause.
 func (w *world) ended(h *queue.Held, want error) {
 	w.Helper()
-	select {
-	case <-h.Context().Done():
-	case <-time.After(time.Minute):
-		w.Fatal("the hold goes on")
-	}
-	if cause := context.Cause(h.Context()); !errors.Is(cause, want) {
-		w.Errorf("the hold ended with %v, want %v", cause, want)
-	}
+	recipetest.Ended(w, h, time.Minute, want)
 }
 
-func must[T any](w *world) func(T, error) T {
-	return func(v T, err error) T {
-		w.Helper()
-		if err != nil {
-			w.Fatal(err)
-		}
-		return v
-	}
-}
+func must[T any](w *world) func(T, error) T { return recipetest.Must[T](w) }

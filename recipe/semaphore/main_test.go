@@ -2,13 +2,13 @@ package semaphore_test
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/semaphore"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -37,20 +37,7 @@ func newWorld(t *testing.T) *world {
 // session runs a session that connects as the named client, until the test ends.
 func (w *world) session(name string) *session.Session {
 	w.Helper()
-	s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Client(name).Dial})
-	if err != nil {
-		w.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	w.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			w.Errorf("session: %v", err)
-		}
-	})
-	return s
+	return recipetest.Session(w, w.nw, name)
 }
 
 // semaphore returns a handle on the test's semaphore in a session of its own.
@@ -144,29 +131,16 @@ func (w *world) holders(sem *semaphore.Semaphore) string {
 // id returns the ZooKeeper session id of a session.
 func (w *world) id(s *session.Session) int64 {
 	w.Helper()
-	inc, err := s.Incarnation(w.Context())
-	if err != nil {
-		w.Fatal(err)
-	}
-	return inc.SessionID()
+	return recipetest.ID(w, s)
 }
 
 // ended waits until a hold ends and checks its cause.
 func (w *world) ended(h *semaphore.Held, want error) {
 	w.Helper()
-	select {
-	case <-h.Context().Done():
-	case <-time.After(time.Minute):
-		w.Fatal("the hold goes on")
-	}
-	if cause := context.Cause(h.Context()); !errors.Is(cause, want) {
-		w.Errorf("the hold ended with %v, want %v", cause, want)
-	}
+	recipetest.Ended(w, h, time.Minute, want)
 }
 
-func is(op zktest.Op) func(zktest.Request) bool {
-	return func(r zktest.Request) bool { return r.Op == op }
-}
+func is(op zktest.Op) func(zktest.Request) bool { return recipetest.Is(op) }
 
 // makesLease tells the transaction that makes a lease from the session's proofs of life.
 func makesLease(r zktest.Request) bool { return r.Op == zktest.OpMulti && len(r.Ops) > 1 }

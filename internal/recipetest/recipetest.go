@@ -1,0 +1,94 @@
+package recipetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// Session runs a session that connects as the named client of a virtual network, until the test ends.
+func Session(tb testing.TB, nw *zktest.Network, name string) *session.Session {
+	tb.Helper()
+	s, _ := Stoppable(tb, nw, name, session.Options{})
+	return s
+}
+
+// Stoppable is Session with options, of which it sets Dial, for a session that may be stopped before the test ends.
+func Stoppable(tb testing.TB, nw *zktest.Network, name string, opts session.Options) (s *session.Session, stop func()) {
+	tb.Helper()
+	opts.Dial = nw.Client(name).Dial
+	s, err := session.New([]string{zktest.VirtualAddress}, opts)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s, Run(tb, s)
+}
+
+// Run runs a session until stop is called or the test ends. Stop waits until the session has ended; an error of its Run
+// fails the test.
+func Run(tb testing.TB, s *session.Session) (stop func()) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	stop = func() {
+		cancel()
+		for err := range done { // a second call waits, too: without a mutex, for the sake of virtual time
+			if err != nil {
+				tb.Errorf("session: %v", err)
+			}
+			close(done)
+		}
+	}
+	tb.Cleanup(stop)
+	return stop
+}
+
+// ID returns the id of a session's present ZooKeeper session; it waits for one.
+func ID(tb testing.TB, s *session.Session) int64 {
+	tb.Helper()
+	inc, err := s.Incarnation(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return inc.SessionID()
+}
+
+// Hold is what is held in all recipes, until its context ends.
+type Hold interface{ Context() context.Context }
+
+// Ended waits until a hold ends, at most so long, and checks its cause.
+func Ended(tb testing.TB, h Hold, within time.Duration, want error) {
+	tb.Helper()
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-h.Context().Done():
+	case <-timer.C:
+		tb.Fatal("the hold goes on")
+	}
+	if cause := context.Cause(h.Context()); !errors.Is(cause, want) {
+		tb.Errorf("the hold ended with %v, want %v", cause, want)
+	}
+}
+
+// Must returns what makes a value of a value and an error, or ends the test.
+func Must[T any](tb testing.TB) func(T, error) T {
+	tb.Helper()
+	return func(v T, err error) T {
+		tb.Helper()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return v
+	}
+}
+
+// Is matches the requests of one operation.
+func Is(op zktest.Op) func(zktest.Request) bool {
+	return func(r zktest.Request) bool { return r.Op == op }
+}

@@ -1,0 +1,97 @@
+package recipetest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A session is stopped by several at once, of which the first lets time pass: all wait for its end.
+func TestStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, nw := zktest.StartVirtual(t, zktest.Options{})
+		s, stop := recipetest.Stoppable(t, nw, "a", session.Options{StopTimeout: time.Second})
+		if id := recipetest.ID(t, s); len(srv.Sessions()) != 1 || id != srv.Sessions()[0].ID {
+			t.Errorf("id %#x, sessions %+v", id, srv.Sessions())
+		}
+		defer s.Hold()()
+		start := time.Now()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			stop()
+		}()
+		stop()
+		if d := time.Since(start); d != time.Second || len(srv.Sessions()) != 0 {
+			t.Errorf("stopped after %v, sessions %+v", d, srv.Sessions())
+		}
+		<-done
+		stop()
+	})
+}
+
+func TestEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		why := errors.New("why")
+		ctx, end := context.WithCancelCause(t.Context())
+		end(why)
+		for want, failed := range map[error]bool{why: false, errors.ErrUnsupported: true} {
+			noted := &noting{TB: t}
+			recipetest.Ended(noted, hold{ctx}, time.Minute, want)
+			if noted.failed != failed {
+				t.Errorf("%v failed: %v", want, noted.failed)
+			}
+		}
+		func() {
+			defer func() { _ = recover() }()
+			noted, start := &noting{TB: t}, time.Now()
+			defer func() {
+				if d := time.Since(start); d != time.Minute || !noted.failed {
+					t.Errorf("after %v failed: %v", d, noted.failed)
+				}
+			}()
+			recipetest.Ended(noted, t, time.Minute, why)
+		}()
+	})
+}
+
+type hold struct{ ctx context.Context }
+
+func (h hold) Context() context.Context { return h.ctx }
+
+func TestMust(t *testing.T) {
+	if v := recipetest.Must[int](t)(7, nil); v != 7 {
+		t.Errorf("got %d", v)
+	}
+	noted := &noting{TB: t}
+	func() {
+		defer func() { _ = recover() }()
+		recipetest.Must[int](noted)(0, errors.ErrUnsupported)
+	}()
+	if !noted.failed {
+		t.Error("an error did not end the test")
+	}
+}
+
+// noting notes failures.
+type noting struct {
+	testing.TB
+	failed bool
+}
+
+func (n *noting) Errorf(string, ...any) { n.failed = true }
+
+func (n *noting) Fatal(...any) {
+	n.failed = true
+	panic("failed")
+}
