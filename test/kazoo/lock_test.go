@@ -278,9 +278,9 @@ func TestLock_Timeout(t *testing.T) {
 	both(t, func(w *world) {
 		h := acquire(w, w.lock(w.client("client"), "one").Acquire)
 		const patience = 3 * time.Second
+		start := time.Now()
 		ctx, cancel := context.WithTimeout(w.Context(), patience)
 		defer cancel()
-		start := time.Now()
 		_, err := w.lock(w.client("client2"), "two").Acquire(ctx)
 		w.want(err, context.DeadlineExceeded)
 		if d := time.Since(start); d < patience {

@@ -177,7 +177,7 @@ func TestPartitioner_PartySessionFailure(t *testing.T) {
 // A connection that comes back in time changes nothing here; what kazoo does then, the end of trust does.
 func TestPartitioner_ConnectionLoss(t *testing.T) {
 	both(t, func(w *world) {
-		ps := w.partitioners(3, func(opts *session.Options) { opts.Timeout = 10 * time.Second }) // 2/3 of it is waited for
+		ps := w.partitioners(3, func(opts *session.Options) { opts.Timeout = 20 * time.Second }) // 2/3 of it is waited for
 		ps.start("0", "1")
 		ps.settle([]string{"0", "2"}, []string{"1"})
 		allocations := []*partitioner.Allocation{ps.all[0].Allocation(), ps.all[1].Allocation()}

@@ -214,9 +214,9 @@ func TestSemaphore_Timeout(t *testing.T) {
 	both(t, func(w *world) {
 		h := acquire(w, w.semaphore(w.client("client"), semaphore.Options{Identifier: "one"}).Acquire)
 		const patience = 3 * time.Second
+		start := time.Now()
 		ctx, cancel := context.WithTimeout(w.Context(), patience)
 		defer cancel()
-		start := time.Now()
 		_, err := w.semaphore(w.client("client2"), semaphore.Options{Identifier: "two"}).Acquire(ctx)
 		w.want(err, context.DeadlineExceeded)
 		if d := time.Since(start); d < patience {

@@ -7,12 +7,12 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/test/proxy"
 	"github.com/kielgo/kiel/test/wait"
@@ -132,16 +132,7 @@ func (w *world) client(name string, change ...func(*session.Options)) *client {
 	var err error
 	c.Session, err = session.New(c.addrs, opts)
 	w.must(err)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
-	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
-	c.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			w.Errorf("session of %s: %v", name, err)
-		}
-	})
-	w.Cleanup(c.stop)
+	c.stop = recipetest.Run(w, c.Session)
 	return c
 }
 
@@ -252,13 +243,7 @@ func (w *world) must(err error) {
 	}
 }
 
-func must[T any](w *world) func(T, error) T {
-	return func(v T, err error) T {
-		w.Helper()
-		w.must(err)
-		return v
-	}
-}
+func must[T any](w *world) func(T, error) T { return recipetest.Must[T](w) }
 
 func (w *world) want(err, want error) {
 	w.Helper()
