@@ -119,7 +119,7 @@ const (
 	SetIfUnchanged
 	// ResetSets, of counter: a reset writes the default. Off: it deletes the znode.
 	ResetSets
-	// EnsureAgain, of barrier, counter, queue and party: a directory that is missing is made again. Off: that is an error.
+	// EnsureAgain, of barrier, queue and party: a directory that is missing is made again. Off: that is an error.
 	EnsureAgain
 	// GhostsGo, of partitioner: a namesake counts once it has outlived what the dead leave. Off: at once.
 	GhostsGo
