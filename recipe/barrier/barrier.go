@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -195,7 +196,7 @@ func awaitGone(ctx context.Context, s *session.Session, barrier, path string, se
 		if *seen == 0 {
 			*seen = stat.Czxid
 		}
-		if *seen != stat.Czxid {
+		if *seen != stat.Czxid && !sabotage.Of(ctx).Off(sabotage.SetUpAgain) {
 			watch.Stop()
 			return true, nil
 		}

@@ -104,25 +104,6 @@ func TestWaitersAndFaults(t *testing.T) {
 	})
 }
 
-// The barrier is removed and set up again before a waiter has looked: it went.
-func TestSetUpAgainBeforeTheLook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		if err := w.srv.Create(path, nil); err != nil {
-			t.Fatal(err)
-		}
-		c := w.later(func() error { return w.barrier(w.session("a")).Wait(t.Context()) })
-		time.Sleep(time.Second)
-		client := w.nw.Client("a")
-		client.BlackHole(zktest.ToClient)
-		if err := errors.Join(w.srv.Delete(path), w.srv.Create(path, nil)); err != nil {
-			t.Fatal(err)
-		}
-		client.Heal()
-		w.ended(c, nil)
-	})
-}
-
 // Set up while the reply to Create is missing.
 func TestLostCreate(t *testing.T) {
 	for what, tt := range map[string]struct {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
@@ -123,7 +124,7 @@ func (d *DoubleBarrier) Enter(ctx context.Context) (*Member, error) {
 	if e.node != nil {
 		e.node.abandon(ctx)
 	}
-	d.busy, d.name = false, seqnode.NewGUID()
+	d.busy, d.name = false, d.next(ctx)
 	if _, ok := errors.AsType[*BlockedError](err); ok {
 		return nil, err
 	}
@@ -138,10 +139,19 @@ func (d *DoubleBarrier) made(n *node) {
 }
 
 // left says that m is over.
-func (d *DoubleBarrier) left(m *Member) {
+func (d *DoubleBarrier) left(ctx context.Context, m *Member) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.member == m {
-		d.member, d.busy, d.name = nil, false, seqnode.NewGUID()
+		d.member, d.busy, d.name = nil, false, d.next(ctx)
 	}
+}
+
+// next returns the name of the next znode. A Python process that is slow to leave may look for
+// the last one's name: it must not find another there, or it waits for that.
+func (d *DoubleBarrier) next(ctx context.Context) string {
+	if sabotage.Of(ctx).Off(sabotage.FreshGUID) {
+		return d.name
+	}
+	return seqnode.NewGUID()
 }

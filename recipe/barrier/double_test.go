@@ -167,42 +167,6 @@ func (w *world) atNextLook(client string, do func()) {
 	})
 }
 
-// Two: one waits; the other comes, makes ready, and leaves at once. The first was told, but
-// when it looks nothing of that is there.
-func TestReadyCameAndWent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		d := w.double(w.session("a"), 2, "")
-		c := w.enter(t.Context(), d)
-		w.goesOn(c)
-		w.atNextLook("a", func() {
-			w.make("ready")
-			w.remove("ready", highest)
-		})
-		w.make(highest)
-		w.in(c)
-		w.ended(w.leave(t.Context(), c.m), nil)
-	})
-}
-
-// The same while the first one has no connection.
-func TestReadyCameAndWentWhileAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		d := w.double(w.session("a"), 2, "")
-		c := w.enter(t.Context(), d)
-		w.goesOn(c)
-		w.nw.Client("a").Refuse()
-		w.nw.Client("a").Cut()
-		time.Sleep(time.Second)
-		w.make(highest, "ready")
-		w.remove("ready", highest)
-		w.nw.Client("a").Heal()
-		w.in(c)
-		w.ended(w.leave(t.Context(), c.m), nil)
-	})
-}
-
 // Three: what happened while one was away may have been that all stood, or that two came and
 // left one after the other. And what can't have been that is waited through.
 func TestUndecided(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -59,8 +60,16 @@ func (e *entering) once() (*Member, error) {
 	if e.node != nil && (e.node.inc.SessionID() != inc.SessionID() || !now.has(e.name)) {
 		e.node = nil // gone with its session, or removed by somebody
 	}
+	if e.stale(now) {
+		e.seen = now
+		return nil, e.removeStale(inc)
+	}
 	if e.node == nil {
 		return nil, e.prepare(inc, now, watch)
+	}
+	if e.off(sabotage.ReadyOnce) && len(now.members) >= e.d.clients && !now.ready {
+		_ = e.makeReady(inc, now)
+		return nil, errAgain
 	}
 	v, err := e.judge(inc, now)
 	if err != nil {
@@ -91,6 +100,12 @@ func (e *entering) once() (*Member, error) {
 }
 
 func (e *entering) judge(inc *session.Incarnation, now *view) (verdict, error) {
+	switch {
+	case e.off(sabotage.WaitForReady) && len(now.members) >= e.d.clients:
+		return complete, nil
+	case e.off(sabotage.CameAndWent) && !now.ready:
+		return waiting, nil
+	}
 	before := e.seen
 	return judge(before, now, e.d.clients, e.name, func(names []string) (int, error) {
 		stood := 0
@@ -123,9 +138,6 @@ func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.W
 		}
 	}
 	e.seen = now
-	if now.ready && len(now.members) == 0 {
-		return e.removeStale(inc)
-	}
 	n := &node{inc: inc, path: session.Join(e.d.path, e.name), data: e.d.data, log: e.d.log, gone: make(chan struct{})}
 	if now.has(e.name) {
 		// Of an earlier session, or made by somebody for us.
@@ -154,6 +166,18 @@ func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.W
 	e.node, e.new = n, true
 	return errAgain
 }
+
+// stale reports whether ready was left behind: nobody stands, us included. Later it may be too
+// late to remove it: a Python process that has come has used up its only watch then.
+func (e *entering) stale(now *view) bool {
+	if e.off(sabotage.ReadyAlone) {
+		return now.ready && e.node != nil && len(now.members) < e.d.clients
+	}
+	return now.ready && len(now.members) == 0
+}
+
+// off reports whether a rule is off.
+func (e *entering) off(r sabotage.Rule) bool { return sabotage.Of(e.ctx).Off(r) }
 
 // removeStale removes a ready that nobody stands beside. What is looked at before the
 // delete is repeated is that it is the same.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -88,7 +89,7 @@ func (m *Member) Incarnation() *session.Incarnation { return m.inc }
 // our znode is removed in the background. After the first call, calls only wait.
 func (m *Member) Leave(ctx context.Context) error {
 	m.end(ErrLeft)
-	defer m.d.left(m)
+	defer m.d.left(ctx, m)
 	defer m.letGo()
 	err := m.await(ctx)
 	m.abandon(ctx)
@@ -107,12 +108,21 @@ func (m *Member) abandon(ctx context.Context) {
 		life := context.WithoutCancel(ctx)
 		go func() {
 			defer close(m.node.gone)
-			if err := removeReady(life, m.node.inc, m.d.path); err != nil && !over(err) {
+			if err := m.clear(life, m.node.inc); err != nil && !over(err) {
 				m.d.log.WarnContext(life, "ready not removed", "path", m.d.path, "error", err)
 			}
 			m.node.removeAll(life)
 		}()
 	})
+}
+
+// clear deletes ready. It comes before the own znode goes: kazoo takes a ready that it finds
+// while it leaves for a member, and waits for it.
+func (m *Member) clear(ctx context.Context, inc *session.Incarnation) error {
+	if sabotage.Of(ctx).Off(sabotage.ReadyFirst) {
+		return nil
+	}
+	return removeReady(ctx, inc, m.d.path)
 }
 
 // await follows kazoo's order: the member with the lowest name stays until the others
@@ -122,7 +132,7 @@ func (m *Member) await(ctx context.Context) error {
 	for {
 		inc, err := m.d.session.Incarnation(ctx)
 		if err == nil && !cleared && m.standing(inc) {
-			err = removeReady(ctx, inc, m.d.path)
+			err = m.clear(ctx, inc)
 			cleared = err == nil
 		}
 		var done bool

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -70,7 +71,7 @@ func (n *node) make(life, ctx context.Context) error {
 			if mine || err != nil {
 				return err
 			}
-		case errors.Is(err, session.ErrNoNode):
+		case errors.Is(err, session.ErrNoNode) && !sabotage.Of(life).Off(sabotage.EnsureAgain):
 			err := n.inc.EnsurePath(life, parentOf(n.path))
 			if err != nil && !errors.Is(err, session.ErrUncertain) { // if uncertain, the next create shows it
 				return err
