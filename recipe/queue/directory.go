@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -84,6 +85,7 @@ func (d *directory) put(ctx context.Context, values [][]byte, priority int) ([]s
 				d.watchNumber(r.Path)
 			}
 			return paths, nil
+		case errors.Is(err, session.ErrUncertain) && sabotage.Of(ctx).Off(sabotage.PutOnce):
 		case errors.Is(err, session.ErrUncertain):
 			return nil, err
 		case ctx.Err() != nil && (errors.Is(err, session.ErrNoNode) || errors.Is(err, session.ErrSessionExpired)):
@@ -110,6 +112,9 @@ func (d *directory) watchNumber(path string) {
 
 // ensure makes a directory. Nil says that it stands, or that its end is worth another try.
 func (d *directory) ensure(ctx context.Context, inc *session.Incarnation, path string) error {
+	if sabotage.Of(ctx).Off(sabotage.EnsureAgain) {
+		return session.ErrNoNode
+	}
 	err := inc.EnsurePath(ctx, path)
 	if errors.Is(err, session.ErrUncertain) {
 		return context.Cause(ctx) // if that has not ended, the next request shows it

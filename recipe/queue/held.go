@@ -36,7 +36,7 @@ func hold(ctx context.Context, n *node, data []byte, entry session.Stat) (*Held,
 	if err != nil {
 		return nil, err
 	}
-	if string(id) != n.id || !n.inc.Trusted() {
+	if !n.made(ctx, id) || !n.inc.Trusted() {
 		watch.Stop()
 		return nil, nil
 	}

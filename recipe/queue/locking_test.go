@@ -205,27 +205,6 @@ func TestTakenJustBefore(t *testing.T) {
 	})
 }
 
-// Another consumes the entry between the look and the take: nothing is left of the take.
-func TestConsumedJustBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		q := w.locking(w.session("a"))
-		w.put(q, "one")
-		w.once(isMulti, func(*zktest.Request) zktest.Action {
-			if err := w.srv.Delete(entry); err != nil {
-				t.Error(err)
-			}
-			return zktest.Action{}
-		})
-		if _, err := q.TryGet(t.Context()); !errors.Is(err, queue.ErrEmpty) {
-			t.Error(err)
-		}
-		if left := w.srv.Children(path + "/taken"); len(left) != 0 {
-			t.Errorf("left: %q", left)
-		}
-	})
-}
-
 // The reply to a take, a release or a consume is lost, or the request. All come to their end,
 // and nothing is left.
 func TestLostReplies(t *testing.T) {
@@ -252,77 +231,6 @@ func TestLostReplies(t *testing.T) {
 			})
 		}
 	}
-}
-
-// A's delete of its hold was done, its reply is lost, and B takes the entry under the same
-// name. A must not delete that.
-func TestTakenByAnotherBeforeTheRetry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		q := w.locking(w.session("a"))
-		w.put(q, "one")
-		h := w.take(q, "one")
-		w.once(is(zktest.OpDelete), func(*zktest.Request) zktest.Action {
-			w.once(is(zktest.OpSync), func(*zktest.Request) zktest.Action {
-				if err := w.srv.Create(taken, []byte("b's id")); err != nil {
-					t.Error(err)
-				}
-				return zktest.Action{}
-			})
-			return zktest.Action{LoseReply: true}
-		})
-		w.release(h)
-		time.Sleep(10 * time.Second)
-		if data, _, ok := w.srv.Get(taken); !ok || string(data) != "b's id" {
-			t.Errorf("b has lost it: %q, %v", data, ok)
-		}
-	})
-}
-
-// The same with consume, on a queue that was purged and gave the names again.
-func TestNamesGivenAgainBeforeTheRetry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		q := w.locking(w.session("a"))
-		w.put(q, "one")
-		h := w.take(q, "one")
-		w.once(isMulti, func(*zktest.Request) zktest.Action {
-			w.once(is(zktest.OpSync), func(*zktest.Request) zktest.Action {
-				if err := errors.Join(w.srv.Delete(path), w.srv.Create(entry, []byte("new")), w.srv.Create(taken, []byte("b's id"))); err != nil {
-					t.Error(err)
-				}
-				return zktest.Action{}
-			})
-			return zktest.Action{LoseReply: true}
-		})
-		w.consume(h)
-		time.Sleep(10 * time.Second)
-		data, _, ok := w.srv.Get(taken)
-		if _, _, there := w.srv.Get(entry); !ok || !there || string(data) != "b's id" {
-			t.Errorf("b has lost it:\n%s", w.srv.Dump())
-		}
-	})
-}
-
-// Two handles in one session: the request of one was lost, the znode that is there is the
-// other's, of the same session.
-func TestTwoHandlesInOneSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		q := w.locking(w.session("a"))
-		w.put(q, "one")
-		w.once(isMulti, func(r *zktest.Request) zktest.Action {
-			r.Ops[1].Data = []byte("the other's id")
-			return zktest.Action{LoseReply: true}
-		})
-		if h, err := q.TryGet(t.Context()); !errors.Is(err, queue.ErrEmpty) {
-			t.Errorf("got %v, %v", h, err)
-		}
-		time.Sleep(10 * time.Second)
-		if data, _, _ := w.srv.Get(taken); string(data) != "the other's id" {
-			t.Errorf("the other has lost it: %q", data)
-		}
-	})
 }
 
 // Somebody removes the hold, and another takes the entry. The first can neither consume it

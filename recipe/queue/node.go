@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -58,9 +59,11 @@ func (n *node) create(ctx context.Context, entry session.Stat) (bool, error) {
 // znode stands, as far as the server lets us see.
 func (n *node) make(life, ctx context.Context, entry session.Stat) (bool, error) {
 	for {
-		_, err := n.inc.Multi(life,
-			session.CheckOp(n.entry, entry.Version),
-			session.CreateOp(n.path, []byte(n.id), session.Ephemeral))
+		ops := []session.Op{session.CheckOp(n.entry, entry.Version), session.CreateOp(n.path, []byte(n.id), session.Ephemeral)}
+		if sabotage.Of(life).Off(sabotage.TakeChecksEntry) {
+			ops = ops[1:]
+		}
+		_, err := n.inc.Multi(life, ops...)
 		refused, isRefused := errors.AsType[*session.MultiError](err)
 		switch {
 		case err == nil:
@@ -102,7 +105,21 @@ func (n *node) stands(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return string(data) == n.id && stat.EphemeralOwner == n.inc.SessionID() && (n.czxid == 0 || stat.Czxid == n.czxid), nil
+	return n.made(ctx, data) && stat.EphemeralOwner == n.inc.SessionID() && (n.czxid == 0 || stat.Czxid == n.czxid), nil
+}
+
+// made reports whether data is that of this take. Another handle's may stand there, too, of the same session.
+func (n *node) made(ctx context.Context, data []byte) bool {
+	return string(data) == n.id || sabotage.Of(ctx).Off(sabotage.TakeID)
+}
+
+// again reports whether a delete that had no answer is to be repeated: the znode of this take stands. Another's may stand
+// there by now, under the same name.
+func (n *node) again(life context.Context) (bool, error) {
+	if sabotage.Of(life).Off(sabotage.TakeLookedAt) {
+		return true, nil
+	}
+	return n.stands(life)
 }
 
 // abandon begins to delete the znode in the background.
@@ -110,11 +127,10 @@ func (n *node) abandon(ctx context.Context) {
 	go n.removeAll(context.WithoutCancel(ctx))
 }
 
-// removeAll deletes the znode until it is gone or its session is over. After a lost reply
-// another's may stand under the name: the delete is repeated only if it is ours.
+// removeAll deletes the znode until it is gone or its session is over.
 func (n *node) removeAll(life context.Context) {
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
-		stands, err := n.stands(life)
+		stands, err := n.again(life)
 		if err == nil && stands {
 			err = n.inc.Delete(life, n.path, -1)
 			if errors.Is(err, session.ErrUncertain) {
@@ -133,12 +149,12 @@ func (n *node) removeAll(life context.Context) {
 // consume deletes the entry and the znode, until that is done or can't be.
 func (n *node) consume(life context.Context, entry session.Stat) error {
 	for {
-		_, err := n.inc.Multi(life, session.DeleteOp(n.entry, -1), session.DeleteOp(n.path, -1))
+		err := n.deleteBoth(life)
 		switch {
 		case err == nil:
 			return nil
 		case errors.Is(err, session.ErrUncertain):
-			stands, lookErr := n.stands(life)
+			stands, lookErr := n.again(life)
 			if lookErr == nil && stands {
 				continue // it was not done
 			}
@@ -164,6 +180,18 @@ func (n *node) consume(life context.Context, entry session.Stat) error {
 			return err
 		}
 	}
+}
+
+// deleteBoth deletes the entry and the znode together: nobody may take an entry that was worked on.
+func (n *node) deleteBoth(life context.Context) error {
+	if sabotage.Of(life).Off(sabotage.ConsumeIsOne) {
+		if err := n.inc.Delete(life, n.path, -1); err != nil {
+			return err
+		}
+		return n.inc.Delete(life, n.entry, -1)
+	}
+	_, err := n.inc.Multi(life, session.DeleteOp(n.entry, -1), session.DeleteOp(n.path, -1))
+	return err
 }
 
 // over reports whether err says that the session of an incarnation has ended, and its

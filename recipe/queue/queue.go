@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -141,6 +142,9 @@ func (q *Queue) remove(ctx context.Context, inc *session.Incarnation, path strin
 	select {
 	case err = <-results:
 	case <-ctx.Done(): // a caller that gives up now may still have taken it
+		if sabotage.Of(ctx).Off(sabotage.GetOutlives) {
+			return false, context.Cause(ctx)
+		}
 		select {
 		case err = <-results:
 		case <-inc.Context().Done():

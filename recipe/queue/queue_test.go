@@ -277,39 +277,6 @@ func TestLostRemoval(t *testing.T) {
 	}
 }
 
-// The context of a Get ends after its removal was sent: the value is not lost with it.
-func TestContextEndsDuringTheRemoval(t *testing.T) {
-	for _, answered := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			q := w.queue(w.session("a"))
-			w.put(q, "x")
-			w.once(is(zktest.OpDelete), func(*zktest.Request) zktest.Action {
-				w.nw.Client("a").BlackHole(zktest.ToClient)
-				return zktest.Action{}
-			})
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			defer cancel()
-			if answered {
-				time.AfterFunc(time.Second, w.nw.Client("a").Heal)
-			}
-			start := time.Now()
-			value, err := q.Get(ctx)
-			took := time.Since(start)
-			if answered {
-				w.wantValue(value, err, "x", nil)
-			} else {
-				w.wantValue(value, err, "x", session.ErrUncertain)
-				w.wantValue(value, err, "x", context.DeadlineExceeded)
-			}
-			if took < time.Second || took > 10*time.Second {
-				t.Errorf("answered %v: took %v", answered, took)
-			}
-			w.nw.Client("a").Heal()
-		})
-	}
-}
-
 // Without a connection every call ends with its context.
 func TestCallsEndWithTheirContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

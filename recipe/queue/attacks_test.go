@@ -1,0 +1,323 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/internal/sabotage/attack"
+	"github.com/kielgo/kiel/recipe/queue"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// The harms that executions here do.
+const (
+	twoConsumers = "two work on one entry"
+	lostEntry    = "an entry is gone and nobody has it"
+	twoEntries   = "one put made two entries"
+	pythonFails  = "Python's put fails"
+)
+
+// execution is a run of an execution: G is a process of ours, on the network as "g", the other is Python.
+type execution struct {
+	*world
+	a *attack.Attack
+	g *session.Session
+	p *session.Incarnation
+}
+
+func newExecution(a *attack.Attack) *execution {
+	x := &execution{world: newWorld(a.T), a: a}
+	x.g = x.session("g")
+	x.p = must[*session.Incarnation](x.world)(x.session("python").Incarnation(a.T.Context()))
+	return x
+}
+
+const pythonID = "0123456789abcdef0123456789abcdef"
+
+// pythonTakes is kazoo's _take: it reports whether Python has the entry now.
+func (x *execution) pythonTakes() bool {
+	if _, err := x.p.Create(x.Context(), taken, []byte(pythonID), session.Ephemeral); err != nil {
+		return false
+	}
+	if _, _, err := x.p.Get(x.Context(), entry); err != nil {
+		_ = x.p.Delete(x.Context(), taken, -1)
+		return false
+	}
+	return true
+}
+
+// pythonConsumes is kazoo's consume.
+func (x *execution) pythonConsumes() {
+	if _, err := x.p.Multi(x.Context(), session.DeleteOp(entry, -1), session.DeleteOp(taken, -1)); err != nil {
+		x.Error(err)
+	}
+}
+
+// pythonStillHolds looks whether the entry and Python's hold, which it has, still are there.
+func (x *execution) pythonStillHolds() {
+	x.Helper()
+	_, _, there := x.srv.Get(entry)
+	if id, _, _ := x.srv.Get(taken); string(id) != pythonID || !there {
+		x.a.Harmed(twoConsumers, "Python has lost it; znodes:\n%s", x.srv.Dump())
+	}
+}
+
+// steps shows the requests of g, one after the other, to the steps: the first to the first until that answers yes, then those
+// that come to the second, and so on.
+func (x *execution) steps(list ...func(r *zktest.Request) (bool, zktest.Action)) {
+	x.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		if r.Client != "g" || len(list) == 0 {
+			return zktest.Action{}
+		}
+		yes, action := list[0](r)
+		if yes {
+			list = list[1:]
+		}
+		return action
+	})
+	x.Cleanup(func() {
+		if len(list) > 0 {
+			x.Errorf("%d steps were not taken", len(list))
+		}
+	})
+}
+
+// losesReply is a step: the reply to a request is lost.
+func losesReply(match func(r zktest.Request) bool) func(r *zktest.Request) (bool, zktest.Action) {
+	return func(r *zktest.Request) (bool, zktest.Action) {
+		if match(*r) {
+			return true, zktest.Action{LoseReply: true}
+		}
+		return false, zktest.Action{}
+	}
+}
+
+// atNext is a step: something is done before g's next request.
+func atNext(do func()) func(r *zktest.Request) (bool, zktest.Action) {
+	return func(*zktest.Request) (bool, zktest.Action) {
+		do()
+		return true, zktest.Action{}
+	}
+}
+
+// recipe-attacks.md §7 (a): G gives an entry back, the reply is lost, Python takes the entry under the same name, and G's
+// delete is sent again.
+func TestTakenByAnotherBeforeTheRetry(t *testing.T) {
+	attack.Run(t, twoConsumers, func(a *attack.Attack) {
+		x := newExecution(a)
+		q := x.locking(x.g)
+		x.put(q, "one")
+		h := must[*queue.Held](x.world)(q.Get(a.Context()))
+		x.steps(losesReply(is(zktest.OpDelete)), atNext(func() {
+			if !x.pythonTakes() {
+				x.Error("Python did not get it")
+			}
+		}))
+		if err := h.Release(a.Context()); err != nil {
+			x.Error(err)
+		}
+		time.Sleep(10 * time.Second)
+		x.pythonStillHolds()
+	}, sabotage.TakeLookedAt)
+}
+
+// recipe-attacks.md §7 (b): two handles in one session. The first one's request is lost, the second one takes the entry. What
+// the first one finds then is of its own session.
+func TestTwoHandlesInOneSession(t *testing.T) {
+	attack.Run(t, twoConsumers, func(a *attack.Attack) {
+		x := newExecution(a)
+		first, second := x.locking(x.g), x.locking(x.g)
+		x.put(first, "one")
+		x.steps(func(r *zktest.Request) (bool, zktest.Action) {
+			lost := isMulti(*r) && r.Ops[1].Op == zktest.OpCreate
+			return lost, zktest.Action{Ignore: lost}
+		})
+		got := make(chan *queue.Held)
+		go func() {
+			h, err := first.TryGet(a.Context())
+			if err != nil && !errors.Is(err, queue.ErrEmpty) {
+				x.Error(err)
+			}
+			got <- h
+		}()
+		time.Sleep(time.Millisecond)
+		h := must[*queue.Held](x.world)(second.TryGet(a.Context()))
+		x.nw.Client("g").Cut()
+		if other := <-got; other != nil {
+			if other.Context().Err() == nil && h.Context().Err() == nil {
+				a.Harmed(twoConsumers, "both handles hold %s", h.Path())
+			}
+			_ = other.Release(a.T.Context())
+		}
+		_ = h.Release(a.T.Context())
+	}, sabotage.TakeID)
+}
+
+// recipe-attacks.md §7 (c): G consumes an entry and the reply is lost. The queue is purged, and its names are given again.
+func TestNamesGivenAgainBeforeTheRetry(t *testing.T) {
+	attack.Run(t, twoConsumers, func(a *attack.Attack) {
+		x := newExecution(a)
+		q := x.locking(x.g)
+		x.put(q, "one")
+		h := must[*queue.Held](x.world)(q.Get(a.Context()))
+		x.steps(losesReply(isMulti), atNext(func() {
+			err := errors.Join(x.srv.Delete(path), x.srv.Create(entry, []byte("new")), x.srv.Create(path+"/taken", nil))
+			if err != nil || !x.pythonTakes() {
+				x.Errorf("Python did not get it: %v", err)
+			}
+		}))
+		if err := h.Consume(a.Context()); err != nil {
+			x.Error(err)
+		}
+		time.Sleep(10 * time.Second)
+		x.pythonStillHolds()
+	}, sabotage.TakeLookedAt)
+}
+
+// recipe-attacks.md §7, why a take checks the entry: between G's look and its take Python takes the entry and consumes it.
+func TestConsumedJustBefore(t *testing.T) {
+	attack.Run(t, twoConsumers, func(a *attack.Attack) {
+		x := newExecution(a)
+		q := x.locking(x.g)
+		x.put(q, "one")
+		x.steps(func(r *zktest.Request) (bool, zktest.Action) {
+			takes := r.Op == zktest.OpMulti && r.Ops[len(r.Ops)-1].Op == zktest.OpCreate
+			if takes {
+				if !x.pythonTakes() {
+					x.Error("Python did not get it")
+				}
+				x.pythonConsumes()
+			}
+			return takes, zktest.Action{}
+		})
+		h, err := q.TryGet(a.Context())
+		if h != nil {
+			a.Harmed(twoConsumers, "G holds what Python has consumed")
+			_ = h.Release(a.T.Context())
+		} else if !errors.Is(err, queue.ErrEmpty) {
+			x.Error(err)
+		}
+		if left := x.srv.Children(path + "/taken"); len(left) != 0 {
+			x.Errorf("left: %q", left)
+		}
+	}, sabotage.TakeChecksEntry)
+}
+
+// recipe-attacks.md §7, why a consume is one transaction: Python takes whatever is free at any moment.
+func TestTakenDuringTheConsume(t *testing.T) {
+	attack.Run(t, twoConsumers, func(a *attack.Attack) {
+		x := newExecution(a)
+		q := x.locking(x.g)
+		x.put(q, "one")
+		h := must[*queue.Held](x.world)(q.Get(a.Context()))
+		x.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Client == "g" && x.pythonTakes() {
+				a.Harmed(twoConsumers, "Python takes what G has worked on")
+			}
+			return zktest.Action{}
+		})
+		if err := h.Consume(a.Context()); err != nil {
+			x.Error(err)
+		}
+		x.wantLen(q, 0)
+	}, sabotage.ConsumeIsOne)
+}
+
+// recipe-attacks.md §11 (a): the context of a Get ends after its delete was sent.
+func TestContextEndsDuringTheRemoval(t *testing.T) {
+	for what, answered := range map[string]bool{"answered": true, "not answered": false} {
+		t.Run(what, func(t *testing.T) {
+			attack.Run(t, lostEntry, func(a *attack.Attack) {
+				x := newExecution(a)
+				q := x.queue(x.g)
+				x.put(q, "x")
+				link := x.nw.Client("g")
+				x.steps(func(r *zktest.Request) (bool, zktest.Action) {
+					if r.Op == zktest.OpDelete {
+						link.BlackHole(zktest.ToClient)
+					}
+					return r.Op == zktest.OpDelete, zktest.Action{}
+				})
+				ctx, cancel := context.WithTimeout(a.Context(), 100*time.Millisecond)
+				defer cancel()
+				if answered {
+					time.AfterFunc(time.Second, link.Heal)
+				}
+				value, err := q.Get(ctx)
+				if n := len(x.srv.Children(path)); n == 0 && value == nil {
+					a.Harmed(lostEntry, "it is gone, and Get has returned %v", err)
+				} else if answered {
+					x.wantValue(value, err, "x", nil)
+				} else {
+					x.wantValue(value, err, "x", session.ErrUncertain)
+					x.wantValue(value, err, "x", context.DeadlineExceeded)
+				}
+				link.Heal()
+			}, sabotage.GetOutlives)
+		})
+	}
+}
+
+// recipe-attacks.md §11 (b): the reply to a put is lost, and the name of an entry does not tell whose it is.
+func TestReplyToPutLost(t *testing.T) {
+	for what, values := range map[string]string{"one": "1", "two together": "1 2"} {
+		t.Run(what, func(t *testing.T) {
+			attack.Run(t, twoEntries, func(a *attack.Attack) {
+				x := newExecution(a)
+				q := x.queue(x.g)
+				if err := x.srv.Create(path, nil); err != nil {
+					x.Fatal(err)
+				}
+				x.steps(losesReply(func(r zktest.Request) bool {
+					return r.Op == zktest.OpMulti && len(r.Ops) > 0 && r.Ops[0].Op == zktest.OpCreate
+				}))
+				var list [][]byte
+				for v := range strings.FieldsSeq(values) {
+					list = append(list, []byte(v))
+				}
+				_, err := q.PutAll(a.Context(), list, queue.DefaultPriority)
+				if n := len(x.srv.Children(path)); n > len(list) {
+					a.Harmed(twoEntries, "%d entries of %d values: %v", n, len(list), err)
+				} else if !errors.Is(err, session.ErrUncertain) || n != len(list) {
+					x.Errorf("%d entries, %v", n, err)
+				}
+			}, sabotage.PutOnce)
+		})
+	}
+}
+
+// recipe-attacks.md §13: somebody deletes the queue's directory. A Python process that has made it once does not make it again:
+// its put works because G, who waits for an entry, has.
+func TestDirectoryDeleted(t *testing.T) {
+	attack.Run(t, pythonFails, func(a *attack.Attack) {
+		x := newExecution(a)
+		if err := x.srv.Create(path, nil); err != nil {
+			x.Fatal(err)
+		}
+		got := make(chan string, 1)
+		go func() {
+			value, err := x.queue(x.g).Get(a.Context())
+			if err != nil && !errors.Is(err, session.ErrNoNode) {
+				x.Error(err)
+			}
+			got <- string(value)
+		}()
+		time.Sleep(time.Second)
+		if err := x.srv.Delete(path); err != nil {
+			x.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		_, err := x.p.Create(x.Context(), path+"/entry-100-", []byte("x"), session.PersistentSequential)
+		switch value := <-got; {
+		case errors.Is(err, session.ErrNoNode):
+			a.Harmed(pythonFails, "%v", err)
+		case err != nil || value != "x":
+			x.Errorf("%v, got %q", err, value)
+		}
+	}, sabotage.EnsureAgain)
+}
