@@ -1,12 +1,14 @@
 package counter
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/big"
 	"sync"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -131,6 +133,13 @@ func (c *Counter[V]) Set(ctx context.Context, v V) error {
 // Reset makes the default the number. Like all changes it deletes nothing. Errors are
 // those of Add.
 func (c *Counter[V]) Reset(ctx context.Context) error {
+	if sabotage.Of(ctx).Off(sabotage.ResetSets) {
+		inc, err := c.session.Incarnation(ctx)
+		if err == nil {
+			err = inc.Delete(ctx, c.path, -1)
+		}
+		return err
+	}
 	_, err := c.change(ctx, "reset", c.to(c.initial))
 	return err
 }
@@ -240,6 +249,11 @@ func (c *Counter[V]) again(ctx context.Context, text []byte, seen session.Stat, 
 			exists, now, err = inc.Exists(ctx, c.path)
 		}
 		if err == nil && (!exists || now.Version != seen.Version || now.Mzxid != seen.Mzxid) {
+			if sabotage.Of(ctx).Off(sabotage.SetIfUnchanged) {
+				if data, _, err := inc.Get(ctx, c.path); err == nil && bytes.Equal(data, text) {
+					return nil
+				}
+			}
 			return lost
 		}
 		if err == nil {

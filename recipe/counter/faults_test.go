@@ -36,26 +36,6 @@ func (w *world) onSet(do func() zktest.Action) {
 	})
 }
 
-// The counter is at 5. A and B both write 6; A's connection breaks and B's write wins.
-// That the znode has A's number one version later does not say that it is A's.
-func TestAnotherWroteTheSameNumber(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.put("5")
-		c := w.counter(w.session("a"))
-		w.onSet(func() zktest.Action {
-			w.put("6")
-			return zktest.Action{Cut: true}
-		})
-		if v, err := c.Add(t.Context(), 1); !errors.Is(err, session.ErrUncertain) {
-			t.Errorf("got %d, %v", v, err)
-		}
-		if _, ok := c.Last(); ok || w.data() != "6" {
-			t.Errorf("%q", w.data())
-		}
-	})
-}
-
 // The write was not carried out, and nobody else wrote: it is repeated.
 func TestLostRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,0 +1,74 @@
+package counter_test
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+
+	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/internal/sabotage/attack"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// The harms that executions here do.
+const (
+	oneShort    = "an addition counts and is not in the sum"
+	pythonFails = "Python's counter fails"
+)
+
+// recipe-attacks.md §11 (c): the counter is at 5. Ours and Python's both write 6; our connection breaks and Python's write
+// wins. That the znode has our number, one version later, does not say that it is ours.
+func TestAnotherWroteTheSameNumber(t *testing.T) {
+	attack.Run(t, oneShort, func(a *attack.Attack) {
+		w := newWorld(a.T)
+		w.put("5")
+		c := w.counter(w.session("g"))
+		python := must[*session.Incarnation](w)(w.session("python").Incarnation(a.T.Context()))
+		var added int64
+		w.onSet(func() zktest.Action {
+			// kazoo's _inner_change
+			data, stat, err := python.Get(a.T.Context(), path)
+			if err == nil && string(data) == "5" {
+				_, err = python.Set(a.T.Context(), path, []byte("6"), stat.Version)
+			}
+			if err != nil {
+				a.Error(err)
+			}
+			added++
+			return zktest.Action{Cut: true}
+		})
+		v, err := c.Add(a.Context(), 1)
+		if err == nil {
+			added++
+		} else if _, ok := c.Last(); ok || !errors.Is(err, session.ErrUncertain) {
+			a.Errorf("got %d, %v", v, err)
+		}
+		if sum := must[int64](w)(strconv.ParseInt(w.data(), 10, 64)); sum < 5+added {
+			a.Harmed(oneShort, "%d additions to 5 have made %d", added, sum)
+		}
+	}, sabotage.SetIfUnchanged)
+}
+
+// recipe-attacks.md §13: a reset. Python's counter has made sure once that the znode is there, and does not look again.
+func TestResetKeepsTheZnode(t *testing.T) {
+	attack.Run(t, pythonFails, func(a *attack.Attack) {
+		w := newWorld(a.T)
+		c := w.counter(w.session("g"))
+		python := must[*session.Incarnation](w)(w.session("python").Incarnation(a.T.Context()))
+		if err := python.EnsurePath(a.T.Context(), path); err != nil {
+			a.Fatal(err)
+		}
+		must[int64](w)(c.Add(a.Context(), 7))
+		if err := c.Reset(a.Context()); err != nil {
+			a.Fatal(err)
+		}
+		data, _, err := python.Get(a.T.Context(), path)
+		switch {
+		case errors.Is(err, session.ErrNoNode):
+			a.Harmed(pythonFails, "%v", err)
+		case err != nil || string(data) != "0":
+			a.Errorf("got %q, %v", data, err)
+		}
+	}, sabotage.ResetSets)
+}
