@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -54,7 +56,11 @@ func (d *Dir) Create(ctx context.Context) (*Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		n := &Node{dir: d, inc: inc, path: session.Join(d.path, NewGUID()+d.opts.Word), gone: make(chan struct{})}
+		guid := NewGUID()
+		if sabotage.Of(ctx).Off(sabotage.FreshGUID) {
+			guid = strings.Repeat("0", guidLen)
+		}
+		n := &Node{dir: d, inc: inc, path: session.Join(d.path, guid+d.opts.Word), gone: make(chan struct{})}
 		err = n.create(ctx)
 		if errors.Is(err, session.ErrSessionExpired) {
 			continue // the next session is another try, when nothing can be left of this one
@@ -62,7 +68,7 @@ func (d *Dir) Create(ctx context.Context) (*Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		if n.self.Seq < 0 || n.self.Seq >= firstRefused {
+		if last := n.self.Seq < 0 || n.self.Seq >= firstRefused; last && !sabotage.Of(ctx).Off(sabotage.SequenceEnd) {
 			_ = n.Remove(ctx) // goes on in the background when ctx ends
 			return nil, fmt.Errorf("%w: %s got %d", ErrSequenceExhausted, d.path, n.self.Seq)
 		}
@@ -74,7 +80,7 @@ func (d *Dir) Create(ctx context.Context) (*Node, error) {
 func (d *Dir) settle(ctx context.Context) error {
 	for {
 		n := d.oldestLeaving()
-		if n == nil {
+		if n == nil || sabotage.Of(ctx).Off(sabotage.EarlierGone) {
 			return nil
 		}
 		select {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -122,8 +123,14 @@ func (n *Node) make(life, ctx context.Context) (string, error) {
 // behind it: what is not seen now will not appear later. Should there be several,
 // the first is ours and the others are removed.
 func (n *Node) find(life context.Context) (string, error) {
-	if err := n.inc.Sync(life, n.dir.path); err != nil {
-		return "", err
+	off := sabotage.Of(life)
+	if off.Off(sabotage.FindByGUID) {
+		return "", nil
+	}
+	if !off.Off(sabotage.SyncBeforeLook) {
+		if err := n.inc.Sync(life, n.dir.path); err != nil {
+			return "", err
+		}
 	}
 	children, _, err := n.inc.Children(life, n.dir.path)
 	if err != nil {
@@ -140,9 +147,10 @@ func (n *Node) find(life context.Context) (string, error) {
 		switch {
 		case err != nil:
 			return "", err // only when the session is over
-		case !exists || stat.EphemeralOwner != n.owner():
+		case !exists || stat.EphemeralOwner != n.owner() && !off.Off(sabotage.OwnSession):
 		case found == "":
 			found = path
+		case off.Off(sabotage.OneOfGUID):
 		default:
 			_ = n.removeAll(life, path)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -107,6 +108,9 @@ func (n *Node) incarnation(ctx context.Context) (*session.Incarnation, error) {
 	if !n.dir.opts.Persistent && inc.SessionID() != n.inc.SessionID() {
 		return nil, session.ErrSessionExpired
 	}
+	if inc != n.inc && sabotage.Of(ctx).Off(sabotage.KeepPlace) {
+		return nil, ErrGone
+	}
 	return inc, nil
 }
 
@@ -122,11 +126,12 @@ func (n *Node) front(ctx context.Context, inc *session.Incarnation, children []s
 	if !here {
 		return l, ErrGone
 	}
+	off := sabotage.Of(ctx)
 	for _, c := range Contenders(children, n.dir.opts.Rivals...) {
 		if c.Seq > n.self.Seq {
 			break
 		}
-		if c.Name == n.self.Name {
+		if c.Name == n.self.Name || c.Seq < 0 && off.Off(sabotage.NegativeNumbers) {
 			continue
 		}
 		path := session.Join(n.dir.path, c.Name)
@@ -135,7 +140,7 @@ func (n *Node) front(ctx context.Context, inc *session.Incarnation, children []s
 			if err != nil {
 				return l, err
 			}
-			if !older {
+			if !older || off.Off(sabotage.EqualNumbers) {
 				continue
 			}
 		}

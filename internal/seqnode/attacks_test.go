@@ -1,0 +1,111 @@
+package seqnode_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/internal/sabotage/attack"
+	"github.com/kielgo/kiel/internal/seqnode"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+var errBusy = errors.New("busy")
+
+// §4 of the attacks on recipes: the reply to the create is lost, and the server that we come to next lags behind: it does
+// not have what was made yet. A Sync makes it catch up, as does a write of ours: of those that the session makes by itself none
+// succeeds in time.
+func TestLostReplyAndALaggingServer(t *testing.T) {
+	const ownWay = "in its own way"
+	attack.Run(t, ownWay, func(a *attack.Attack) {
+		w := newWorld(a.T)
+		s := w.session()
+		if err := w.node(s, "").Remove(a.Context()); err != nil {
+			a.Fatal(err)
+		}
+		if err := w.srv.Create("/before", nil); err != nil { // the directory as the lagging server sees it
+			a.Fatal(err)
+		}
+		lost, lags, misled := false, false, false
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			switch {
+			case r.Op == zktest.OpCreate && !lost:
+				lost, lags = true, true
+				return zktest.Action{LoseReply: true}
+			case lags && r.Op == zktest.OpMulti: // the session's proof of life
+				return zktest.Action{Err: zktest.ErrThrottled}
+			case r.Op == zktest.OpSync || r.Op == zktest.OpCreate:
+				lags = false
+			case lags && r.Op == zktest.OpGetChildren2 && r.Path == "/d":
+				r.Path, misled = "/before", true
+			}
+			return zktest.Action{}
+		})
+		dir := seqnode.NewDir(s, "/d", seqnode.Options{Word: "-n-", Rivals: []string{"-n-"}, Data: []byte("ours")})
+		n, err := dir.Create(a.Context())
+		if err != nil {
+			a.Fatal(err)
+		}
+		_, err = n.First(a.Context(), errBusy)
+		if blocked, ok := errors.AsType[*seqnode.BlockedError](err); ok && string(blocked.Data) == "ours" {
+			a.Harmed(ownWay, "made twice; misled by the server: %v; %v", misled, err)
+		} else if err != nil {
+			a.Error(err)
+		}
+		if err := n.Remove(a.Context()); err != nil {
+			a.Error(err)
+		}
+	}, sabotage.SyncBeforeLook)
+}
+
+// §4 of the attacks on recipes: the session was given up, and the server does not know it yet. In the next one the reply to a
+// create is lost. Were the contender of the old session taken for the new one, it would go with that session while
+// we hold.
+func TestLostReplyBesideAnOldSession(t *testing.T) {
+	const twoFirst = "two are first"
+	attack.Run(t, twoFirst, func(a *attack.Attack) {
+		w := newWorld(a.T)
+		s := w.session()
+		dir := seqnode.NewDir(s, "/d", seqnode.Options{Word: "-n-", Rivals: []string{"-n-"}})
+		old, err := dir.Create(a.Context())
+		if err != nil {
+			a.Fatal(err)
+		}
+		inc := s.Current()
+		lost := false
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Op == zktest.OpCreate && !lost {
+				lost = true
+				return zktest.Action{LoseReply: true}
+			}
+			return zktest.Action{Cut: r.Op == zktest.OpCloseSession}
+		})
+		s.GiveUp(errors.New("test"))
+		<-inc.Context().Done()
+		n, err := dir.Create(a.Context())
+		if err != nil {
+			a.Fatal(err)
+		}
+		if _, _, ok := w.srv.Get(old.Path()); !ok || !lost {
+			a.Fatal("the old contender is gone already, or no reply was lost: nothing was tested")
+		}
+		if _, err := n.Wait(a.Context()); err != nil {
+			a.Fatal(err)
+		}
+		time.Sleep(30 * time.Second)
+		other := w.node(s, "other")
+		if _, err := other.First(w.Context(), errBusy); err == nil {
+			a.Harmed(twoFirst, "%s was, and now %s is", n.Path(), other.Path())
+		} else if !errors.Is(err, errBusy) {
+			a.Error(err)
+		}
+		for _, n := range []*seqnode.Node{old, n, other} {
+			if err := n.Remove(a.Context()); err != nil && !errors.Is(err, session.ErrSessionExpired) {
+				a.Error(err)
+			}
+		}
+		w.srv.SetHook(nil)
+	}, sabotage.FreshGUID, sabotage.OwnSession)
+}
