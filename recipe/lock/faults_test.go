@@ -14,22 +14,6 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The reply to a create is lost: the contender is found again, not made twice.
-func TestLostCreateReply(t *testing.T) {
-	for losses := 1; losses <= 3; losses++ {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			l := w.lock("a")
-			w.acquireAndRelease(l)
-			w.srv.LoseReply(losses, is(zktest.OpCreate))
-			h := w.acquire(l)
-			w.wantContenders(1)
-			w.release(h)
-			w.wantContenders(0)
-		})
-	}
-}
-
 // The create was not carried out, only its connection broke: it is made again.
 func TestLostCreateRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -43,39 +27,6 @@ func TestLostCreateRequest(t *testing.T) {
 			return zktest.Action{Cut: now}
 		})
 		h := w.acquire(l)
-		w.wantContenders(1)
-		w.release(h)
-		w.wantContenders(0)
-	})
-}
-
-// A contender that is found twice after a lost reply: the first is ours, the other
-// goes. (The hook makes the second one out of the Sync, in the same session.)
-func TestContenderFoundTwice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		l := w.lock("a")
-		w.acquireAndRelease(l)
-		var create *zktest.Request
-		doubled := false
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
-			switch {
-			case r.Op == zktest.OpCreate && create == nil:
-				create = new(*r)
-				return zktest.Action{LoseReply: true}
-			case r.Op == zktest.OpSync && r.Path == path && !doubled:
-				doubled = true
-				r.Op, r.Path, r.Data, r.Flags, r.ACL = create.Op, create.Path, create.Data, create.Flags, create.ACL
-			}
-			return zktest.Action{}
-		})
-		h := w.acquire(l)
-		if !doubled {
-			t.Fatal("the hook did nothing")
-		}
-		if !strings.HasSuffix(h.Node(), "1") {
-			t.Errorf("holds %s, want the first, 1", h.Node())
-		}
 		w.wantContenders(1)
 		w.release(h)
 		w.wantContenders(0)
@@ -322,34 +273,6 @@ func TestReleasedWhileTheWaiterIsDisconnected(t *testing.T) {
 	})
 }
 
-// A waiter keeps its place when trust ends and the session lives on.
-func TestWaiterKeepsItsPlaceWithoutTrust(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		h := w.acquire(w.lock("holder"))
-		s := w.session("a")
-		a := w.acquireLater(t.Context(), w.lockIn(s, "a"))
-		time.Sleep(time.Second)
-		list := w.wantContenders(2)
-		inc, err := s.Incarnation(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.loseTrust("a", inc)
-		w.acquireLater(t.Context(), w.lock("b"))
-		time.Sleep(time.Second)
-		if now := w.wantContenders(3); now[1] != list[1] {
-			t.Errorf("%q, before %q", now, list)
-		}
-		w.release(h)
-		<-a.done
-		if a.err != nil || a.held.Node() != path+"/"+list[1] || a.held.Incarnation() == inc {
-			t.Fatalf("%v, %v", a.held, a.err)
-		}
-		w.release(a.held)
-	})
-}
-
 // loseTrust breaks the client's link until trust ends, and heals it before the
 // session expires.
 func (w *world) loseTrust(client string, inc *session.Incarnation) {
@@ -362,38 +285,6 @@ func (w *world) loseTrust(client string, inc *session.Incarnation) {
 	}
 	c.Heal()
 	time.Sleep(5 * time.Second)
-}
-
-// A holder loses trust: its context ends, but its contender stands until it has
-// released, so that nobody follows while its work is still stopping.
-func TestEndOfTrustGivesNothingAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		s := w.session("a")
-		l := w.lockIn(s, "a")
-		h := w.acquire(l)
-		id := w.id(s)
-		b := w.acquireLater(t.Context(), w.lock("b"))
-		time.Sleep(time.Second)
-		w.loseTrust("a", h.Incarnation())
-		w.ended(h, session.ErrTrustLost)
-		if w.id(s) != id {
-			t.Fatal("the session is another")
-		}
-		if _, err := l.TryAcquire(t.Context()); !errors.Is(err, lock.ErrNotAcquired) {
-			t.Errorf("the handle got a second hold: %v", err)
-		}
-		time.Sleep(time.Minute)
-		if b.ended() {
-			t.Fatalf("b has the lock or gave up: %v", b.err)
-		}
-		w.release(h)
-		<-b.done
-		if b.err != nil {
-			t.Fatal(b.err)
-		}
-		w.release(b.held)
-	})
 }
 
 // Released with the link down: the caller is not kept, the contender goes as soon as

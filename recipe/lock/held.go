@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
@@ -44,6 +45,9 @@ func (l *Lock) hold(ctx context.Context, n *seqnode.Node, inc *session.Incarnati
 		life = context.WithoutCancel(ctx)
 	}
 	h.ctx, h.end = context.WithCancelCause(life)
+	if sabotage.Of(ctx).Off(sabotage.KeepUntilReleased) {
+		context.AfterFunc(life, func() { n.Abandon(ctx) })
+	}
 	go h.guard(watch)
 	return h, nil
 }

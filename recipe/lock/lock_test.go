@@ -254,24 +254,6 @@ func TestEqualNumbers(t *testing.T) {
 	})
 }
 
-// Contenders made after the counter ran over are in front, whatever they are.
-func TestNegativeNumbersAreInFront(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		for _, name := range []string{"x__lock__-2147483648", "x__lock__-000000001"} {
-			if err := w.srv.Create(path+"/"+name, nil); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := w.lock("a").TryAcquire(t.Context()); !errors.Is(err, lock.ErrNotAcquired) {
-				t.Errorf("beside %s: %v", name, err)
-			}
-			if err := w.srv.Delete(path + "/" + name); err != nil {
-				t.Fatal(err)
-			}
-		}
-	})
-}
-
 // Close to the end of the numbers nothing is acquired any more.
 func TestSequenceExhausted(t *testing.T) {
 	for seq, ok := range map[string]bool{"2146435071": true, "2146435072": false, "2147483647": false, "-2147483648": false, "-000000001": false} {

@@ -1,0 +1,364 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/internal/sabotage/attack"
+	"github.com/kielgo/kiel/internal/seqnode"
+	"github.com/kielgo/kiel/recipe/lock"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// The executions of the design's list of attacks on recipes that a lock must withstand; § is the number there. The
+// table in recipe/README.md has all.
+
+// What an execution can do.
+const (
+	twoHolders = "two holders"
+	twoAtWork  = "two at work"      // one of them in a hold that has ended, but was not released
+	ownWay     = "in its own way"   // a contender that nobody knows of any more is in front of its own handle
+	starved    = "starved"          // others who came later are served first
+	orphaned   = "orphaned"         // a contender stays that nobody uses
+	servedLate = "never served"     // it should have been
+	wrongError = "the wrong answer" // the handle does not say what is wrong
+)
+
+// attacked starts a server for one run of an execution.
+func attacked(a *attack.Attack) *world {
+	a.Helper()
+	return newWorld(a.T)
+}
+
+// python is a kazoo Lock, with the requests that kazoo sends.
+type python struct {
+	w    *world
+	inc  *session.Incarnation
+	node string // of its contender
+}
+
+func (w *world) python(name string) *python {
+	w.Helper()
+	inc, err := w.session(name).Incarnation(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	if err := inc.EnsurePath(w.Context(), path); err != nil {
+		w.Fatal(err)
+	}
+	return &python{w: w, inc: inc}
+}
+
+// contend makes a contender, and reports whether kazoo takes the lock for its own: no child has the same word and a number
+// that, as text, is smaller.
+func (p *python) contend() bool {
+	p.w.Helper()
+	node, err := p.inc.Create(p.w.Context(), path+"/"+seqnode.NewGUID()+"__lock__", []byte("python"), session.EphemeralSequential)
+	if err != nil {
+		p.w.Fatal(err)
+	}
+	p.node = node
+	_, own, _ := strings.Cut(node, "__lock__")
+	children, _, err := p.inc.Children(p.w.Context(), path)
+	if err != nil {
+		p.w.Fatal(err)
+	}
+	for _, name := range children {
+		if _, number, ok := strings.Cut(name, "__lock__"); ok && len(number) >= 10 && number < own {
+			return false
+		}
+	}
+	return true
+}
+
+// release does what kazoo's release does.
+func (p *python) release() {
+	p.w.Helper()
+	if err := p.inc.Delete(p.w.Context(), p.node, -1); err != nil {
+		p.w.Error(err)
+	}
+}
+
+// stick has the server's counter of the directory stand still: creates get these numbers in turn.
+func (w *world) stick(numbers ...string) {
+	var n atomic.Int64
+	w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		if r.Op == zktest.OpCreate && r.Flags == 3 {
+			r.Flags = 1
+			r.Path += numbers[int(n.Add(1)-1)%len(numbers)]
+		}
+		return zktest.Action{}
+	})
+}
+
+// §1: the directory has seen 2^31-1 creates, and each contender gets the number 2147483647 again; if creates come in
+// quick succession every other one gets -2147483648. Python has the lock; of ours the first two try.
+func TestSequenceSticks(t *testing.T) {
+	execution := func(numbers ...string) func(a *attack.Attack) {
+		return func(a *attack.Attack) {
+			w := attacked(a)
+			w.stick(numbers...)
+			p := w.python("python")
+			if !p.contend() {
+				a.Fatal("Python does not hold the lock")
+			}
+			ctx, cancel := context.WithTimeout(a.Context(), 10*time.Second)
+			defer cancel()
+			one := w.acquireLater(ctx, w.lock("one"))
+			time.Sleep(time.Second)
+			two := w.acquireLater(ctx, w.lock("two"))
+			time.Sleep(time.Second)
+			for _, other := range []*acquiring{one, two} {
+				switch {
+				case !other.ended(): // it waits
+				case other.err == nil:
+					a.Harmed(twoHolders, "Python holds %s, and ours %s", p.node, other.held.Node())
+				case !errors.Is(other.err, lock.ErrSequenceExhausted):
+					a.Harmed(wrongError, "%v", other.err)
+				}
+			}
+			<-ctx.Done()
+		}
+	}
+	t.Run("one number", func(t *testing.T) {
+		attack.Run(t, twoHolders, execution("2147483647"), sabotage.SequenceEnd, sabotage.EqualNumbers)
+	})
+	t.Run("two numbers", func(t *testing.T) {
+		attack.Run(t, twoHolders, execution("2147483647", "-2147483648"), sabotage.SequenceEnd)
+	})
+}
+
+// §1: who has waited since the directory was in order sees a negative number: that one holds the lock, as far as kazoo is
+// concerned, although it came later. (kazoo does not even see one of nine digits.)
+func TestNegativeNumberIsInFront(t *testing.T) {
+	for _, number := range []string{"-2147483648", "-000000001"} {
+		t.Run(number, func(t *testing.T) {
+			attack.Run(t, twoHolders, func(a *attack.Attack) {
+				w := attacked(a)
+				first, second := w.python("first"), w.python("second")
+				if !first.contend() {
+					a.Fatal("Python does not hold the lock")
+				}
+				ours := w.acquireLater(a.Context(), w.lock("ours"))
+				time.Sleep(time.Second)
+				w.stick(number)
+				if !second.contend() {
+					a.Fatal("Python waits")
+				}
+				first.release()
+				time.Sleep(time.Second)
+				if ours.ended() {
+					a.Harmed(twoHolders, "Python holds %s, and ours is through: %v", second.node, ours.err)
+				}
+				second.release()
+				<-ours.done
+				if ours.err != nil {
+					a.Harmed(servedLate, "%v", ours.err)
+				}
+			}, sabotage.NegativeNumbers)
+		})
+	}
+}
+
+// §4: the reply to the create is lost. The contender is looked for and found, not made twice: the second would wait for the
+// first, of which nobody knows.
+func TestLostCreateReply(t *testing.T) {
+	attack.Run(t, ownWay, func(a *attack.Attack) {
+		for losses := 1; losses <= 3; losses++ {
+			w := attacked(a)
+			l := w.lock("ours")
+			w.acquireAndRelease(l)
+			w.srv.LoseReply(losses, is(zktest.OpCreate))
+			ctx, cancel := context.WithTimeout(a.Context(), time.Minute)
+			defer cancel()
+			h, err := l.Acquire(ctx)
+			if blocked, ok := errors.AsType[*lock.BlockedError](err); ok && blocked.Identifier == "ours" {
+				a.Harmed(ownWay, "%v", err)
+				continue
+			}
+			if err != nil {
+				a.Fatal(err)
+			}
+			w.wantContenders(1)
+			w.release(h)
+			w.wantContenders(0)
+		}
+	}, sabotage.FindByGUID)
+}
+
+// §4: an attempt has two contenders, as when a create that was given up arrives after all. The first is ours, the other goes:
+// it would hold off everybody. (The hook makes it out of the Sync, in the same session.)
+func TestContenderFoundTwice(t *testing.T) {
+	attack.Run(t, orphaned, func(a *attack.Attack) {
+		w := attacked(a)
+		l := w.lock("ours")
+		w.acquireAndRelease(l)
+		var create *zktest.Request
+		doubled := false
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			switch {
+			case r.Op == zktest.OpCreate && create == nil:
+				create = new(*r)
+				return zktest.Action{LoseReply: true}
+			case r.Op == zktest.OpSync && r.Path == path && !doubled:
+				doubled = true
+				r.Op, r.Path, r.Data, r.Flags, r.ACL = create.Op, create.Path, create.Data, create.Flags, create.ACL
+			}
+			return zktest.Action{}
+		})
+		h, err := l.Acquire(a.Context())
+		if err != nil {
+			a.Fatal(err)
+		}
+		if !doubled {
+			a.Fatal("the hook did nothing")
+		}
+		if !strings.HasSuffix(h.Node(), "1") {
+			a.Errorf("holds %s, want the first, 1", h.Node())
+		}
+		w.release(h)
+		if left := w.contenders(); len(left) > 0 {
+			a.Harmed(orphaned, "%q", left)
+		}
+	}, sabotage.OneOfGUID)
+}
+
+// §8: the release can't remove the contender yet and goes on trying, the user acquires again, and the reply to that create
+// is lost. Were the old contender found and taken for the new one, the release would remove it under the new hold.
+func TestReacquireBesideTheRelease(t *testing.T) {
+	attack.Run(t, twoHolders, func(a *attack.Attack) {
+		w := attacked(a)
+		l, other := w.lock("ours"), w.lock("other")
+		h, err := l.Acquire(a.Context())
+		if err != nil {
+			a.Fatal(err)
+		}
+		lost := false
+		var busy atomic.Bool
+		busy.Store(true)
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			switch {
+			case r.Op == zktest.OpDelete && r.Path == h.Node() && busy.Load():
+				return zktest.Action{Err: zktest.ErrThrottled}
+			case r.Op == zktest.OpCreate && !lost:
+				lost = true
+				return zktest.Action{LoseReply: true}
+			}
+			return zktest.Action{}
+		})
+		ctx, cancel := context.WithTimeout(a.Context(), time.Second)
+		defer cancel()
+		if err := h.Release(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			a.Fatalf("released: %v", err)
+		}
+		again := w.acquireLater(a.Context(), l)
+		time.Sleep(5 * time.Second)
+		client := w.nw.Client("ours")
+		client.BlackHole(zktest.ToClient) // so that the hold does not learn of it
+		w.Cleanup(client.Heal)
+		busy.Store(false)
+		time.Sleep(2 * time.Second)
+		next, err := other.TryAcquire(w.Context())
+		if err != nil && !errors.Is(err, lock.ErrNotAcquired) {
+			a.Fatal(err)
+		}
+		if next != nil && again.ended() && again.err == nil && again.held.Valid() {
+			a.Harmed(twoHolders, "%s, and %s of the other", again.held.Node(), next.Node())
+		}
+		client.Heal()
+		if next != nil {
+			w.release(next)
+		}
+		<-again.done
+		if again.err != nil || !lost {
+			a.Fatalf("%v; create lost: %v", again.err, lost)
+		}
+		w.release(again.held)
+		w.wantContenders(0)
+	}, sabotage.FreshGUID, sabotage.EarlierGone)
+}
+
+// §9: a holder loses trust, and its work is still stopping. Its contender stands until it has released, so that nobody
+// follows, not even through its own handle.
+func TestEndOfTrustGivesNothingAway(t *testing.T) {
+	attack.Run(t, twoAtWork, func(a *attack.Attack) {
+		w := attacked(a)
+		s := w.session("ours")
+		l := w.lockIn(s, "ours")
+		h, err := l.Acquire(a.Context())
+		if err != nil {
+			a.Fatal(err)
+		}
+		id := w.id(s)
+		next := w.acquireLater(a.Context(), w.lock("next"))
+		time.Sleep(time.Second)
+		w.loseTrust("ours", h.Incarnation())
+		w.ended(h, session.ErrTrustLost)
+		if w.id(s) != id {
+			a.Fatal("the session is another: nothing was tested")
+		}
+		second, err := l.TryAcquire(a.Context())
+		if err == nil {
+			a.Harmed(twoAtWork, "the handle got a second hold")
+			w.release(second)
+		} else if !errors.Is(err, lock.ErrNotAcquired) {
+			a.Error(err)
+		}
+		time.Sleep(time.Minute)
+		if next.ended() {
+			a.Harmed(twoAtWork, "the next one has it: %v", next.err)
+		}
+		w.release(h)
+		<-next.done
+		if next.err != nil {
+			a.Fatal(next.err)
+		}
+		w.release(next.held)
+	}, sabotage.KeepUntilReleased)
+}
+
+// §9: the link of a waiter is bad: it loses trust again and again, and its session lives on. Each time another one comes.
+func TestWaiterKeepsItsPlaceWithoutTrust(t *testing.T) {
+	attack.Run(t, starved, func(a *attack.Attack) {
+		w := attacked(a)
+		s := w.session("ours")
+		id := w.id(s)
+		holder := w.acquire(w.lock("holder"))
+		ours := w.acquireLater(a.Context(), w.lockIn(s, "ours"))
+		time.Sleep(time.Second)
+		const rounds = 3
+		for range rounds {
+			next := w.acquireLater(w.Context(), w.lock("next"))
+			time.Sleep(time.Second)
+			inc := s.Current()
+			w.loseTrust("ours", inc)
+			w.release(holder)
+			time.Sleep(time.Second)
+			if ours.ended() {
+				break
+			}
+			if !next.ended() || next.err != nil {
+				a.Fatalf("nobody has it: %v", next.err)
+			}
+			holder = next.held
+		}
+		if w.id(s) != id {
+			a.Fatal("the session is another: nothing was tested")
+		}
+		if !ours.ended() {
+			a.Harmed(starved, "%d others who came later were served", rounds)
+			w.release(holder)
+			<-ours.done
+		}
+		if ours.err != nil {
+			a.Fatal(ours.err)
+		}
+		w.release(ours.held)
+	}, sabotage.KeepPlace)
+}
