@@ -1,0 +1,57 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/internal/sabotage/attack"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// §9 of the attacks on recipes: the link of the leader is dead for some time. Its function is told in time, and nobody
+// follows until it has returned, as the session lives.
+func TestNobodyFollowsWhileTheFunctionStops(t *testing.T) {
+	const twoLeaders = "two leaders"
+	attack.Run(t, twoLeaders, func(a *attack.Attack) {
+		srv, nw := zktest.StartVirtual(a.T, zktest.Options{})
+		w := &world{T: a.T, srv: srv, nw: nw}
+		s := w.session("one")
+		one := w.election(s, "one")
+		leads, stopped, done := make(chan context.Context, 1), make(chan struct{}), make(chan error, 1)
+		go func() {
+			done <- one.Run(a.Context(), func(ctx context.Context) error {
+				leads <- ctx
+				<-stopped
+				return nil
+			})
+		}()
+		ctx := <-leads
+		next := w.run(w.election(w.session("two"), "two"))
+		wait()
+		id := w.id(s)
+		client := w.nw.Client("one")
+		client.BlackHole(zktest.Both)
+		<-ctx.Done()
+		if cause := context.Cause(ctx); !errors.Is(cause, session.ErrTrustLost) {
+			a.Errorf("ended with %v", cause)
+		}
+		client.Heal()
+		time.Sleep(time.Minute)
+		if w.id(s) != id {
+			a.Fatal("the session expired: nothing was tested")
+		}
+		if len(next.leads) != 0 {
+			a.Harmed(twoLeaders, "the next one leads while the function of the first is running")
+		}
+		close(stopped)
+		if err := <-done; err != nil {
+			a.Error(err)
+		}
+		<-next.leads
+		next.answer <- nil
+	}, sabotage.KeepUntilReleased)
+}
