@@ -23,8 +23,8 @@ var update = flag.Bool("update", false, "have kazoo write testdata/golden.json")
 
 const goldenFile = "testdata/golden.json"
 
-// golden is what kazoo 2.11 wrote: for each scenario all znodes, with "e" if they are ephemeral and their data. GUIDs and the
-// ends of leases are masked, sequence numbers are not.
+// golden is what kazoo 2.11 wrote: for each scenario all znodes, with "e" if they are ephemeral, and their data. GUIDs and
+// the ends of leases are masked, sequence numbers are not.
 func golden(t *testing.T) map[string][]string {
 	t.Helper()
 	data, err := os.ReadFile(goldenFile)
@@ -44,7 +44,6 @@ type writer struct {
 	path    string           // where
 	s       *session.Session // who
 	another *session.Session // and somebody else
-	writes  []func(ctx context.Context) error
 	after   []func()
 }
 

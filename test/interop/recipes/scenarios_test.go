@@ -32,7 +32,10 @@ type scenario struct {
 
 func scenarios() []scenario {
 	var all []scenario
-	for _, list := range [][]scenario{lockScenarios(), semaphoreScenarios(), leaseScenarios(), queueScenarios(), barrierScenarios(), counterScenarios(), memberScenarios()} {
+	for _, list := range [][]scenario{
+		lockScenarios(), semaphoreScenarios(), leaseScenarios(), queueScenarios(), barrierScenarios(), counterScenarios(),
+		memberScenarios(),
+	} {
 		all = append(all, list...)
 	}
 	return all
@@ -133,7 +136,7 @@ func (w *writer) semaphore(s *session.Session, identifier string) *semaphore.Sem
 }
 
 func leaseScenarios() []scenario {
-	identifier := map[string]any{"identifier": who}
+	identifier, two := map[string]any{"identifier": who}, map[string]any{"identifier": "two"}
 	options := lease.Options{Identifier: who, Duration: time.Minute}
 	return []scenario{
 		{"lease", []request{
@@ -147,7 +150,7 @@ func leaseScenarios() []scenario {
 		}},
 		{"multi lease", []request{
 			{Object: "one", Make: "MultiNonBlockingLease", Args: []any{2, here}, Seconds: 60, Kwargs: identifier},
-			{Object: "two", Make: "MultiNonBlockingLease", Args: []any{2, here}, Seconds: 60, Kwargs: map[string]any{"identifier": "two"}},
+			{Object: "two", Make: "MultiNonBlockingLease", Args: []any{2, here}, Seconds: 60, Kwargs: two},
 		}, func(w *writer) {
 			for _, identifier := range []string{who, "two"} {
 				l, err := lease.NewMulti(w.s, w.path, 2, lease.Options{Identifier: identifier, Duration: time.Minute})
@@ -262,7 +265,8 @@ func counterScenarios() []scenario {
 		"counter of large floats": 1e16,
 		"counter of small floats": 1e-5,
 	} {
-		all = append(all, scenario{name, kazoo(pythonFloat(value), map[string]any{"default": pythonFloat(0)}), func(w *writer) {
+		floats := map[string]any{"default": pythonFloat(0)}
+		all = append(all, scenario{name, kazoo(pythonFloat(value), floats), func(w *writer) {
 			c, err := counter.NewFloat(w.s, w.path, counter.Options[float64]{})
 			w.must(err)
 			_, err = c.Add(w.Context(), value)
@@ -303,15 +307,17 @@ func memberScenarios() []scenario {
 		}
 	}
 	items := []string{"a", "b/c", "ä 1"}
+	options := map[string]any{"identifier": name, "time_boundary": 0.1}
 	return []scenario{
 		{"party", kazoo("Party", name), joined(deep, name)},
 		{"party without identifier", kazoo("Party", ""), joined(deep, "")},
 		{"shallow party", kazoo("ShallowParty", name), joined(shallow, name)},
 		{"shallow party without identifier", kazoo("ShallowParty", ""), joined(shallow, "")},
 		{"set partitioner", []request{
-			{Object: "s", Make: "SetPartitioner", Args: []any{here, items}, Kwargs: map[string]any{"identifier": name, "time_boundary": 0.1}},
+			{Object: "s", Make: "SetPartitioner", Args: []any{here, items}, Kwargs: options},
 		}, func(w *writer) {
-			p, err := partitioner.New(w.s, w.path, items, partitioner.Options{Identifier: name, TimeBoundary: 100 * time.Millisecond})
+			options := partitioner.Options{Identifier: name, TimeBoundary: 100 * time.Millisecond}
+			p, err := partitioner.New(w.s, w.path, items, options)
 			w.must(err)
 			w.must(p.Start(w.Context()))
 			w.finally(func() { w.must(p.Finish(context.WithoutCancel(w.Context()))) })
