@@ -32,7 +32,8 @@
 //     expires. Only the first waiter watches the leases.
 //   - A lease's context ends when trust in the session ends ([session.ErrTrustLost]), the
 //     session expires ([session.ErrSessionExpired]), the lease is removed by somebody
-//     ([ErrLost]), or it is released ([ErrReleased]).
+//     ([ErrLost]), another number of leases is written ([ErrMaxLeases]), or it is released
+//     ([ErrReleased]).
 //   - Losing a lease gives nothing away: its znode stays until Release, or until its session
 //     is over, so that nobody follows while the work is still stopping.
 //   - No lease and no contender is orphaned, whatever reply is lost and whenever a caller
@@ -42,7 +43,8 @@
 //
 //   - What Python members agreed on: kazoo makes the znode empty and writes the number
 //     later, over whatever stands there. A Go member that reads the new number refuses it,
-//     but a Python member may have gone by another meanwhile.
+//     and one that has a lease by another number loses it a moment later; a Python member is
+//     told nothing.
 //   - Every child of path counts as a lease, whoever made it, as in kazoo.
 //   - Data at path that is no number is left alone, as in kazoo: each handle then goes by
 //     its own number.

@@ -11,7 +11,8 @@ var (
 	ErrNotAcquired = errors.New("semaphore: not acquired")
 
 	// ErrMaxLeases says that the semaphore's znode holds another number of leases than
-	// Options.MaxLeases. All who use it must agree.
+	// Options.MaxLeases. All who use it must agree. It is the cause of a lease that was taken
+	// before the other number was written.
 	ErrMaxLeases = errors.New("semaphore: another number of leases was agreed on")
 
 	// ErrLost is the cause of a lease whose znode was removed by somebody else. Another

@@ -2,9 +2,11 @@ package semaphore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -22,51 +24,58 @@ type Held struct {
 // hold makes a hold of a lease. It returns nil when inc is not trusted any more, and
 // errAgain when the znode is not there.
 func hold(ctx context.Context, s *Semaphore, l *lease, inc *session.Incarnation) (*Held, error) {
-	exists, stat, watch, err := inc.ExistsW(ctx, l.path)
+	stat, w, err := l.look(ctx, inc)
+	if errors.Is(err, ErrLost) {
+		return nil, errAgain
+	}
 	if err != nil {
 		return nil, err
 	}
-	if !exists {
-		watch.Stop()
-		return nil, errAgain
-	}
 	if !inc.Trusted() {
-		watch.Stop()
+		w.stop()
 		return nil, nil
 	}
 	h := &Held{lease: l, inc: inc, token: stat.Czxid, letGo: s.session.Hold()}
 	h.ctx, h.end = context.WithCancelCause(inc.Context())
-	go h.guard(watch)
+	if l.off.Off(sabotage.KeepUntilReleased) {
+		context.AfterFunc(inc.Context(), func() { l.abandon(ctx) })
+	}
+	go h.guard(w)
 	return h, nil
 }
 
-// guard ends the hold when its znode disappears.
-func (h *Held) guard(watch *session.Watch) {
+// guard ends the hold when its znode disappears, or somebody changes the number of leases.
+func (h *Held) guard(w watches) {
 	for {
 		select {
-		case <-watch.C():
+		case <-w.lease.C():
+		case <-w.number.C():
 		case <-h.ctx.Done():
-			watch.Stop()
+		}
+		w.stop()
+		if h.ctx.Err() != nil {
 			return
 		}
-		exists, stat, next, err := h.inc.ExistsW(h.ctx, h.lease.path)
+		stat, next, err := h.lease.look(h.ctx, h.inc)
+		if err == nil && stat.Czxid != h.token {
+			next.stop()
+			err = fmt.Errorf("%w: %s is another's", ErrLost, h.lease.path)
+		}
 		switch {
-		case h.ctx.Err() != nil:
+		case err == nil:
+			w = next
+		case errors.Is(err, ErrLost) || errors.Is(err, ErrMaxLeases):
+			h.end(err)
 			return
-		case err != nil:
+		default: // also when the hold has ended
 			h.end(fmt.Errorf("%w: can't look after %s: %w", ErrLost, h.lease.path, err))
 			return
-		case !exists || stat.Czxid != h.token:
-			next.Stop()
-			h.end(fmt.Errorf("%w: %s", ErrLost, h.lease.path))
-			return
 		}
-		watch = next
 	}
 }
 
 // Context is the lease: it ends when it can't be trusted to be ours any more. Its cause is
-// ErrLost, ErrReleased, or that of the incarnation. It is not derived from Acquire's
+// ErrLost, ErrMaxLeases, ErrReleased, or that of the incarnation. It is not derived from Acquire's
 // context.
 func (h *Held) Context() context.Context { return h.ctx }
 

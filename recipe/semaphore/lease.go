@@ -3,9 +3,11 @@ package semaphore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -20,6 +22,7 @@ type lease struct {
 	semaphore *Semaphore
 	inc       *session.Incarnation // of the session that owns it; used for as long as that lives
 	path      string
+	off       sabotage.Rules
 
 	remove sync.Once
 	gone   chan struct{} // closed when it is proved that the znode does not exist
@@ -29,6 +32,12 @@ type lease struct {
 // does not.
 func (l *lease) make(life context.Context, contender string, version int32) (bool, error) {
 	s := l.semaphore
+	if l.off.Off(sabotage.NumberChecked) {
+		version = -1
+	}
+	if l.off.Off(sabotage.ContenderChecked) {
+		contender = s.path
+	}
 	_, err := l.inc.Multi(life,
 		session.CheckOp(s.path, version),
 		session.CheckOp(contender, -1),
@@ -58,6 +67,42 @@ func (l *lease) find(life context.Context) (bool, error) {
 	}
 	exists, stat, err := l.inc.Exists(life, l.path)
 	return exists && stat.EphemeralOwner == l.inc.SessionID(), err
+}
+
+// watches tell when to look at a lease again.
+type watches struct {
+	lease, number *session.Watch
+}
+
+func (w watches) stop() {
+	w.lease.Stop()
+	w.number.Stop()
+}
+
+// look reads the znode, and the number of leases, and sets a watch on each. The error is ErrLost when the znode is not
+// there, and ErrMaxLeases when the number is another than ours.
+func (l *lease) look(ctx context.Context, inc *session.Incarnation) (session.Stat, watches, error) {
+	exists, stat, watch, err := inc.ExistsW(ctx, l.path)
+	if err != nil {
+		return session.Stat{}, watches{}, err
+	}
+	if !exists {
+		watch.Stop()
+		return session.Stat{}, watches{}, fmt.Errorf("%w: %s", ErrLost, l.path)
+	}
+	data, _, number, err := inc.GetW(ctx, l.semaphore.path)
+	switch {
+	case errors.Is(err, session.ErrNoNode):
+		err = fmt.Errorf("%w: %s", ErrLost, l.semaphore.path)
+	case err == nil && l.semaphore.differs(data) && !l.off.Off(sabotage.NumberWatched):
+		number.Stop()
+		err = l.semaphore.disagree(data)
+	}
+	if err != nil {
+		watch.Stop()
+		return session.Stat{}, watches{}, err
+	}
+	return stat, watches{watch, number}, nil
 }
 
 // abandon begins to delete the znode in the background, also after ctx has ended.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
@@ -22,6 +23,9 @@ var errAgain = errors.New("semaphore: inner lock lost")
 func (s *Semaphore) take(ctx context.Context, inner *lock.Held, wait bool) (*Held, error) {
 	for {
 		inc, err := s.incarnation(ctx, inner.Incarnation().SessionID())
+		if err == nil && inc != inner.Incarnation() && sabotage.Of(ctx).Off(sabotage.KeepPlace) {
+			err = errAgain
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -113,22 +117,37 @@ func (s *Semaphore) agree(ctx context.Context, inc *session.Incarnation) (int32,
 		case err != nil:
 			return 0, err
 		case len(data) == 0:
+			if sabotage.Of(ctx).Off(sabotage.NumberIfEmpty) {
+				stat.Version = -1
+			}
 			_, err := inc.Set(ctx, s.path, number, stat.Version)
 			if err == nil || errors.Is(err, session.ErrBadVersion) || errors.Is(err, session.ErrNoNode) || s.unclear(ctx, inc, err) {
 				continue
 			}
 			return 0, err
 		}
-		agreed, err := strconv.Atoi(strings.TrimSpace(string(data)))
-		if err == nil && agreed != s.max || errors.Is(err, strconv.ErrRange) {
-			return 0, fmt.Errorf("%w: %s, Options.MaxLeases is %d", ErrMaxLeases, text(data, 64), s.max)
+		if s.differs(data) {
+			return 0, s.disagree(data)
 		}
 		return stat.Version, nil
 	}
 }
 
+// differs reports whether the data of the semaphore's znode is another number than ours.
+func (s *Semaphore) differs(data []byte) bool {
+	agreed, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	return err == nil && agreed != s.max || errors.Is(err, strconv.ErrRange)
+}
+
+func (s *Semaphore) disagree(data []byte) error {
+	return fmt.Errorf("%w: %s, Options.MaxLeases is %d", ErrMaxLeases, text(data, 64), s.max)
+}
+
 // make creates the semaphore's znode with its number, in one request.
 func (s *Semaphore) make(ctx context.Context, inc *session.Incarnation, number []byte) error {
+	if sabotage.Of(ctx).Off(sabotage.NumberWithNode) {
+		number = nil
+	}
 	_, err := inc.Create(ctx, s.path, number, session.Persistent)
 	if !errors.Is(err, session.ErrNoNode) {
 		return err
@@ -154,7 +173,7 @@ func (s *Semaphore) unclear(ctx context.Context, inc *session.Incarnation, err e
 // they were. It returns nil when they are not, or the znode is gone. The requests do not
 // end with ctx: what was given up may still be carried out, and is then removed.
 func (s *Semaphore) obtain(ctx context.Context, inc *session.Incarnation, contender string, version int32) (*lease, error) {
-	l := newLease(s, inc)
+	l := newLease(s, inc, sabotage.Of(ctx))
 	life := context.WithoutCancel(ctx)
 	type result struct {
 		made bool
@@ -215,11 +234,16 @@ func (s *Semaphore) hand(ctx context.Context, l *lease) (*Held, error) {
 }
 
 // newLease returns a lease that is to be made.
-func newLease(s *Semaphore, inc *session.Incarnation) *lease {
+func newLease(s *Semaphore, inc *session.Incarnation, off sabotage.Rules) *lease {
+	guid := seqnode.NewGUID()
+	if off.Off(sabotage.FreshGUID) {
+		guid = strings.Repeat("0", len(guid))
+	}
 	return &lease{
 		semaphore: s,
 		inc:       inc,
-		path:      session.Join(s.path, seqnode.NewGUID()),
+		path:      session.Join(s.path, guid),
+		off:       off,
 		gone:      make(chan struct{}),
 	}
 }

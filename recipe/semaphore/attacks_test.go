@@ -1,0 +1,393 @@
+package semaphore_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/internal/sabotage/attack"
+	"github.com/kielgo/kiel/internal/seqnode"
+	"github.com/kielgo/kiel/recipe/semaphore"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// The executions of the design's list of attacks on recipes that a semaphore must withstand; § is the number there. The
+// table in recipe/README.md has all.
+
+// What an execution can do.
+const (
+	tooMany   = "too many leases" // more than was agreed on
+	twoAtWork = "two at work"     // with one handle's lease: one that has ended, but was not released, and the next
+	starved   = "starved"         // others who came later are served first
+)
+
+// attacked starts a server for one run of an execution.
+func attacked(a *attack.Attack) *world {
+	a.Helper()
+	return newWorld(a.T)
+}
+
+// python is a kazoo Semaphore, with the requests that kazoo sends.
+type python struct {
+	w      *world
+	inc    *session.Incarnation
+	leases int
+	made   bool // it has made the znode
+	lease  string
+}
+
+func (w *world) python(leases int) *python {
+	w.Helper()
+	inc, err := w.session("python").Incarnation(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return &python{w: w, inc: inc, leases: leases}
+}
+
+// looks is how kazoo's acquire begins: it makes the znode, empty, or looks whether that has another number. kazoo
+// raises ValueError then.
+func (p *python) looks() (accepted bool) {
+	p.w.Helper()
+	data, _, err := p.inc.Get(p.w.Context(), path)
+	if errors.Is(err, session.ErrNoNode) {
+		p.must(p.inc.EnsurePath(p.w.Context(), path))
+		p.made = true
+		return true
+	}
+	p.must(err)
+	agreed, err := strconv.Atoi(string(data))
+	return err != nil || agreed == p.leases
+}
+
+// writes is the step after that: who has made the znode writes its number, whatever stands there.
+func (p *python) writes() {
+	p.w.Helper()
+	if p.made {
+		_, err := p.inc.Set(p.w.Context(), path, []byte(strconv.Itoa(p.leases)), -1)
+		p.must(err)
+	}
+}
+
+// takes takes a lease, if one is free; nobody else is at the inner lock.
+func (p *python) takes() bool {
+	p.w.Helper()
+	ctx := p.w.Context()
+	p.must(p.inc.EnsurePath(ctx, lockDir))
+	contender, err := p.inc.Create(ctx, lockDir+"/"+seqnode.NewGUID()+"__lock__", nil, session.EphemeralSequential)
+	p.must(err)
+	leases, _, err := p.inc.Children(ctx, path)
+	p.must(err)
+	taken := len(leases) < p.leases
+	if taken {
+		p.lease, err = p.inc.Create(ctx, path+"/"+seqnode.NewGUID(), []byte("python"), session.Ephemeral)
+		p.must(err)
+	}
+	p.must(p.inc.Delete(ctx, contender, -1))
+	return taken
+}
+
+func (p *python) must(err error) {
+	p.w.Helper()
+	if err != nil {
+		p.w.Fatal(err)
+	}
+}
+
+// §8: the release can't remove the lease yet and goes on trying, the user acquires again, and that reply is lost. Were the
+// old lease taken for the new one, as kazoo's are, which have one name, the release would remove it under the new hold.
+func TestReacquireBesideTheRelease(t *testing.T) {
+	attack.Run(t, tooMany, func(a *attack.Attack) {
+		w := attacked(a)
+		sem, others := w.semaphore("ours", 2), []*semaphore.Semaphore{w.semaphore("b", 2), w.semaphore("c", 2)}
+		h, err := sem.Acquire(a.Context())
+		if err != nil {
+			a.Fatal(err)
+		}
+		lost := false
+		var busy atomic.Bool
+		busy.Store(true)
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			switch {
+			case r.Op == zktest.OpDelete && r.Path == h.Node() && busy.Load():
+				return zktest.Action{Err: zktest.ErrThrottled}
+			case makesLease(*r) && !lost:
+				lost = true
+				return zktest.Action{LoseReply: true}
+			}
+			return zktest.Action{}
+		})
+		ctx, cancel := context.WithTimeout(a.Context(), time.Second)
+		defer cancel()
+		if err := h.Release(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			a.Fatalf("released: %v", err)
+		}
+		again := w.acquireLater(a.Context(), sem)
+		time.Sleep(5 * time.Second)
+		client := w.nw.Client("ours")
+		client.BlackHole(zktest.ToClient) // so that the hold does not learn of it
+		w.Cleanup(client.Heal)
+		busy.Store(false)
+		time.Sleep(2 * time.Second)
+		var holds []*semaphore.Held
+		for _, other := range others {
+			next, err := other.TryAcquire(w.Context())
+			if err == nil {
+				holds = append(holds, next)
+			} else if !errors.Is(err, semaphore.ErrNotAcquired) {
+				a.Fatal(err)
+			}
+		}
+		if again.ended() && again.err == nil && again.held.Context().Err() == nil && len(holds) == 2 {
+			a.Harmed(tooMany, "%s besides %s and %s", again.held.Node(), holds[0].Node(), holds[1].Node())
+		}
+		client.Heal()
+		for _, h := range holds {
+			w.release(h)
+		}
+		<-again.done
+		if again.err != nil || !lost {
+			a.Fatalf("%v; reply lost: %v", again.err, lost)
+		}
+		w.release(h)
+		w.release(again.held)
+		w.wantZnodes(0, 0)
+	}, sabotage.FreshGUID, sabotage.EarlierGone)
+}
+
+// §9: a holder loses trust, and its work is still stopping. Its lease stands until it has released, so that nobody follows.
+func TestEndOfTrustGivesNothingAway(t *testing.T) {
+	attack.Run(t, tooMany, func(a *attack.Attack) {
+		w := attacked(a)
+		s := w.session("ours")
+		sem := w.semaphoreIn(s, "ours", 2)
+		h, err := sem.Acquire(a.Context())
+		if err != nil {
+			a.Fatal(err)
+		}
+		id := w.id(s)
+		b := w.acquire(w.semaphore("b", 2))
+		c := w.acquireLater(a.Context(), w.semaphore("c", 2))
+		time.Sleep(time.Second)
+		w.loseTrust("ours", h.Incarnation())
+		w.ended(h, session.ErrTrustLost)
+		if w.id(s) != id {
+			a.Fatal("the session is another: nothing was tested")
+		}
+		time.Sleep(time.Minute)
+		if c.ended() {
+			a.Harmed(tooMany, "the next one has a lease: %v", c.err)
+		}
+		w.release(h)
+		<-c.done
+		if c.err != nil {
+			a.Fatal(c.err)
+		}
+		w.release(c.held)
+		w.release(b)
+		w.wantZnodes(0, 0)
+	}, sabotage.KeepUntilReleased)
+}
+
+// §9: the same, and the handle acquires again: it gets no second lease while the first is at work.
+func TestHandleGivesNoSecondLease(t *testing.T) {
+	attack.Run(t, twoAtWork, func(a *attack.Attack) {
+		w := attacked(a)
+		sem := w.semaphore("ours", 2)
+		h, err := sem.Acquire(a.Context())
+		if err != nil {
+			a.Fatal(err)
+		}
+		w.loseTrust("ours", h.Incarnation())
+		w.ended(h, session.ErrTrustLost)
+		ctx, cancel := context.WithTimeout(a.Context(), time.Minute)
+		defer cancel()
+		second, err := sem.Acquire(ctx)
+		if err == nil {
+			a.Harmed(twoAtWork, "the handle got another lease before the first was released")
+			w.release(second)
+		} else if blocked, ok := errors.AsType[*semaphore.BlockedError](err); !ok || blocked.Blocker != h.Node() {
+			a.Errorf("got %v", err)
+		}
+		w.release(h)
+		w.release(w.acquire(sem))
+		w.wantZnodes(0, 0)
+	}, sabotage.EarlierGone)
+}
+
+// §9: the first waiter loses trust, and its session lives on: it keeps its place.
+func TestWaiterKeepsItsPlaceWithoutTrust(t *testing.T) {
+	attack.Run(t, starved, func(a *attack.Attack) {
+		w := attacked(a)
+		h := w.acquire(w.semaphore("holder", 1))
+		s := w.session("ours")
+		ours := w.acquireLater(a.Context(), w.semaphoreIn(s, "ours", 1))
+		time.Sleep(time.Second)
+		id, inc := w.id(s), s.Current()
+		later := w.acquireLater(w.Context(), w.semaphore("later", 1))
+		time.Sleep(time.Second)
+		w.loseTrust("ours", inc)
+		time.Sleep(time.Minute)
+		w.release(h)
+		time.Sleep(time.Second)
+		if w.id(s) != id {
+			a.Fatal("the session is another: nothing was tested")
+		}
+		first, second := ours, later
+		if !ours.ended() {
+			a.Harmed(starved, "another who came later was served")
+			first, second = later, ours
+		}
+		for _, next := range []*acquiring{first, second} {
+			<-next.done
+			if next.err != nil {
+				a.Fatal(next.err)
+			}
+			w.release(next.held)
+		}
+		w.wantZnodes(0, 0)
+	}, sabotage.KeepPlace)
+}
+
+// §10: the one who makes the znode dies right after that. Whoever comes next must see its number, or is never checked: here
+// Python, with three leases, beside ours with one.
+func TestMakerDies(t *testing.T) {
+	attack.Run(t, tooMany, func(a *attack.Attack) {
+		w := attacked(a)
+		client := w.nw.Client("maker")
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if _, _, made := w.srv.Get(path); made && r.Client == "maker" {
+				client.Refuse()
+				return zktest.Action{Cut: true}
+			}
+			return zktest.Action{}
+		})
+		w.acquireLater(a.Context(), w.semaphore("maker", 1))
+		time.Sleep(20 * time.Second)
+		w.wantZnodes(0, 0) // its session has expired
+		p := w.python(3)
+		accepted := p.looks()
+		if p.made {
+			a.Fatal("the znode was not made: nothing was tested")
+		}
+		h, err := w.semaphore("ours", 1).Acquire(a.Context())
+		if err != nil {
+			a.Fatal(err)
+		}
+		if accepted && p.takes() && h.Context().Err() == nil {
+			data, _, _ := w.srv.Get(path)
+			a.Harmed(tooMany, "ours and Python's, and the znode says %s", data)
+		}
+		w.release(h)
+		w.srv.SetHook(nil)
+		client.Heal()
+	}, sabotage.NumberWithNode)
+}
+
+// §10: Python makes the znode, empty; ours finds it so and writes 1. In between Python has written 3.
+func TestNumberWrittenBeforeOurs(t *testing.T) {
+	attack.Run(t, tooMany, func(a *attack.Attack) {
+		beside(a, func(r *zktest.Request) bool { return r.Op == zktest.OpSetData })
+	}, sabotage.NumberIfEmpty)
+}
+
+// §10: the same, but ours has written 1, and Python writes 3 just before the lease is made.
+func TestNumberWrittenBeforeTheLease(t *testing.T) {
+	attack.Run(t, tooMany, func(a *attack.Attack) {
+		beside(a, func(r *zktest.Request) bool { return makesLease(*r) })
+	}, sabotage.NumberChecked, sabotage.NumberWatched)
+}
+
+// §10: the same, but Python writes 3 when ours has its lease.
+func TestNumberWrittenAfterTheLease(t *testing.T) {
+	attack.Run(t, tooMany, func(a *attack.Attack) { beside(a, nil) }, sabotage.NumberWatched)
+}
+
+// beside has Python make the znode and write 3 before a request of ours, which wants one lease, or after all of them.
+func beside(a *attack.Attack, before func(r *zktest.Request) bool) {
+	a.Helper()
+	w := attacked(a)
+	p := w.python(3)
+	if !p.looks() || !p.made {
+		a.Fatal("Python did not make the znode")
+	}
+	written := false
+	w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		if r.Client == "ours" && before != nil && before(r) && !written {
+			written = true
+			p.writes()
+		}
+		return zktest.Action{}
+	})
+	h, err := w.semaphore("ours", 1).Acquire(a.Context())
+	if err != nil && !errors.Is(err, semaphore.ErrMaxLeases) {
+		a.Fatal(err)
+	}
+	if !written {
+		if before != nil {
+			a.Fatal("nothing was tested")
+		}
+		p.writes()
+	}
+	if !p.takes() {
+		a.Fatal("Python gets no lease")
+	}
+	time.Sleep(time.Second)
+	switch {
+	case err != nil:
+	case h.Context().Err() == nil:
+		a.Harmed(tooMany, "two, and one was agreed on")
+		w.release(h)
+	default:
+		w.ended(h, semaphore.ErrMaxLeases)
+		w.release(h)
+	}
+	w.wantZnodes(1, 0) // Python's
+}
+
+// §10: somebody removes our contender of the inner lock just before the lease is made, and Python takes the last one.
+func TestInnerLockLostBeforeTheLease(t *testing.T) {
+	attack.Run(t, tooMany, func(a *attack.Attack) {
+		w := attacked(a)
+		p := w.python(1)
+		if !p.looks() {
+			a.Fatal("Python is refused")
+		}
+		p.writes()
+		overtaken, once := make(chan struct{}), false
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Client == "ours" && makesLease(*r) && !once {
+				once = true
+				defer close(overtaken)
+				for _, name := range w.srv.Children(lockDir) {
+					if err := w.srv.Delete(lockDir + "/" + name); err != nil || !strings.Contains(name, "__lock__") {
+						a.Errorf("%s: %v", name, err)
+					}
+				}
+				if !p.takes() {
+					a.Error("Python gets no lease")
+				}
+			}
+			return zktest.Action{}
+		})
+		ours := w.acquireLater(a.Context(), w.semaphore("ours", 1))
+		<-overtaken
+		time.Sleep(time.Second)
+		if ours.ended() {
+			a.Harmed(tooMany, "Python's and ours: %v", ours.err)
+		}
+		p.must(p.inc.Delete(w.Context(), p.lease, -1))
+		<-ours.done
+		if ours.err != nil {
+			a.Fatal(ours.err)
+		}
+		w.release(ours.held)
+		w.wantZnodes(0, 0)
+	}, sabotage.ContenderChecked)
+}
