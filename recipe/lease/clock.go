@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/recipe/lock"
+	"github.com/kielgo/kiel/session"
 )
 
 // now tells the time, in UTC.
@@ -18,35 +20,44 @@ func (l *NonBlockingLease) now() time.Time {
 
 // term is for how long a lease is held, and the znode that says so.
 type term struct {
-	now          time.Time // when it began
-	end          time.Time // as written
-	deadline     time.Time // on the monotonic clock
-	data         []byte    // the record
-	czxid, mzxid int64     // of the record, once it is written
+	now      time.Time    // when it began
+	end      time.Time    // as written
+	until    time.Time    // when we stop relying on it
+	deadline time.Time    // the same on the monotonic clock
+	data     []byte       // the record
+	stat     session.Stat // of the record, once it is written
 }
 
 // newTerm returns a term that begins now.
-func (l *NonBlockingLease) newTerm() (term, error) {
+func (l *NonBlockingLease) newTerm(ctx context.Context) (term, error) {
 	started := time.Now()
 	t := term{now: l.now()}
 	t.end = t.now.Add(l.opts.Duration).Truncate(time.Second)
 	if y := t.end.Year(); y < 1000 || y > 9999 {
 		return term{}, fmt.Errorf("the lease would end in the year %d, which Python can't read", y)
 	}
-	t.deadline = started.Add(t.end.Sub(t.now) - l.opts.Skew)
+	t.until = t.end.Add(-l.opts.Skew)
+	off := sabotage.Of(ctx)
+	if off.Off(sabotage.EndAsWritten) {
+		t.until = t.now.Add(l.opts.Duration)
+	}
+	t.deadline = started.Add(t.until.Sub(t.now))
+	if off.Off(sabotage.EndMonotonic) {
+		t.deadline = started.Add(365 * 24 * time.Hour)
+	}
 	t.data = Record{Version: version, Holder: l.opts.Identifier, End: t.end}.bytes()
 	return t, nil
 }
 
 // left is how long the term may still be relied on, by the clock that says less.
 func (t term) left(l *NonBlockingLease) time.Duration {
-	return min(time.Until(t.deadline), t.end.Add(-l.opts.Skew).Sub(l.now()))
+	return min(time.Until(t.deadline), t.until.Sub(l.now()))
 }
 
 // checkClock compares our clock with that of the leader of the servers, which tells the time
 // when it changes a znode: here our own contender, whose data stays what it is.
 func (l *NonBlockingLease) checkClock(ctx context.Context, inner *lock.Held) error {
-	if l.opts.Now != nil {
+	if l.opts.Now != nil || sabotage.Of(ctx).Off(sabotage.ClocksCompared) {
 		return nil
 	}
 	limit := l.opts.Skew / 2

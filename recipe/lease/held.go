@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 )
@@ -19,6 +20,7 @@ const lookAtClock = time.Second
 // Held is a lease that is ours, until its context ends.
 type Held struct {
 	lease *NonBlockingLease
+	off   sabotage.Rules
 	token int64
 	ctx   context.Context //nolint:containedctx // a hold is a lifetime
 	end   context.CancelCauseFunc
@@ -34,10 +36,16 @@ type Held struct {
 
 // hold makes a hold of a term.
 func (l *NonBlockingLease) hold(ctx context.Context, t term) *Held {
-	h := &Held{lease: l, token: t.mzxid, term: t, gone: make(chan struct{})}
-	h.ctx, h.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	h := &Held{lease: l, off: sabotage.Of(ctx), token: t.stat.Mzxid, term: t, gone: make(chan struct{})}
+	life := context.WithoutCancel(ctx)
+	if h.off.Off(sabotage.LeaseOutlivesTrust) {
+		life = l.session.Current().Context()
+	}
+	h.ctx, h.end = context.WithCancelCause(life)
 	go h.expire(l.session.Hold())
-	go h.guard()
+	if !h.off.Off(sabotage.RecordWatched) {
+		go h.guard()
+	}
 	return h
 }
 
@@ -128,7 +136,10 @@ func (h *Held) check() (*session.Watch, error) {
 func (h *Held) ours(data []byte, stat session.Stat) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if stat.Czxid == h.term.czxid && stat.Mzxid == h.term.mzxid {
+	if stat.Czxid == h.term.stat.Czxid && stat.Mzxid == h.term.stat.Mzxid {
+		return true
+	}
+	if h.off.Off(sabotage.RecordByZxid) && stat.Version == h.term.stat.Version {
 		return true
 	}
 	if h.pending == nil || !bytes.Equal(data, h.pending.data) {
@@ -140,7 +151,7 @@ func (h *Held) ours(data []byte, stat session.Stat) bool {
 
 // adopt goes over to a new term. It needs mu.
 func (h *Held) adopt(t term, stat session.Stat) {
-	t.czxid, t.mzxid = stat.Czxid, stat.Mzxid
+	t.stat = stat
 	h.term, h.pending = t, nil
 }
 
@@ -201,7 +212,7 @@ func (l *NonBlockingLease) renew(ctx context.Context, h *Held) error {
 			h.end(fmt.Errorf("%w: the record is not ours any more", ErrLost))
 			return context.Cause(h.ctx)
 		}
-		next, err := l.newTerm()
+		next, err := l.newTerm(ctx)
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 )
@@ -118,7 +119,7 @@ func (l *NonBlockingLease) Obtain(ctx context.Context) (*Held, error) {
 	var t try
 	err := l.locked(ctx, func(inner *lock.Held) error { return l.obtain(ctx, inner, &t) })
 	if err != nil {
-		if len(t.written) > 0 && !t.had {
+		if len(t.written) > 0 && !t.had && !sabotage.Of(ctx).Off(sabotage.TryRemoved) {
 			done = func() {}
 			l.cleanUp(ctx, t)
 		}
@@ -147,7 +148,7 @@ func (l *NonBlockingLease) obtain(ctx context.Context, inner *lock.Held, t *try)
 	if err != nil {
 		return err
 	}
-	next, err := l.newTerm()
+	next, err := l.newTerm(ctx)
 	if err != nil {
 		return err
 	}
@@ -163,7 +164,7 @@ func (l *NonBlockingLease) obtain(ctx context.Context, inner *lock.Held, t *try)
 	if err != nil {
 		return err
 	}
-	next.czxid, next.mzxid = stat.Czxid, stat.Mzxid
+	next.stat = stat
 	t.term = next
 	if next.left(l) <= 0 {
 		return fmt.Errorf("%w: the servers took longer than that", ErrExpired)
@@ -196,7 +197,10 @@ func (l *NonBlockingLease) read(ctx context.Context, inc *session.Incarnation) (
 // write puts a record in the place of old. A new znode is written twice, for its metadata:
 // so its version is none that Python's has, which creates it anew each time.
 func (l *NonBlockingLease) write(ctx context.Context, inner *lock.Held, old *stored, data []byte) (session.Stat, error) {
-	ops := []session.Op{session.CheckOp(inner.Node(), -1)}
+	if sabotage.Of(ctx).Off(sabotage.RecordSet) {
+		return l.writeAsKazoo(ctx, inner, old, data)
+	}
+	ops := []session.Op{session.CheckOp(l.checked(ctx, inner), -1)}
 	at := int32(0)
 	if old == nil {
 		ops = append(ops, session.CreateOp(l.node, data, session.Persistent))
@@ -212,7 +216,7 @@ func (l *NonBlockingLease) write(ctx context.Context, inner *lock.Held, old *sto
 
 // remove deletes the record's znode, as it was read.
 func (l *NonBlockingLease) remove(ctx context.Context, inner *lock.Held, old *stored) error {
-	_, err := inner.Incarnation().Multi(ctx, session.CheckOp(inner.Node(), -1), session.DeleteOp(l.node, old.Version))
+	_, err := inner.Incarnation().Multi(ctx, session.CheckOp(l.checked(ctx, inner), -1), session.DeleteOp(l.node, old.Version))
 	return err
 }
 
@@ -263,8 +267,12 @@ func (l *NonBlockingLease) cleanUp(ctx context.Context, t try) {
 		defer cancel()
 		err := l.locked(life, func(inner *lock.Held) error {
 			_, old, err := l.read(life, inner.Incarnation())
-			if err != nil || old == nil || !slices.ContainsFunc(t.written, func(b []byte) bool { return bytes.Equal(b, old.data) }) {
+			if err != nil || old == nil {
 				return err
+			}
+			ours := slices.ContainsFunc(t.written, func(b []byte) bool { return bytes.Equal(b, old.data) })
+			if !ours && !sabotage.Of(life).Off(sabotage.TryByBytes) {
+				return nil
 			}
 			return l.remove(life, inner, old)
 		})

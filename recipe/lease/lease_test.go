@@ -182,35 +182,6 @@ func TestDetach(t *testing.T) {
 	})
 }
 
-// A blip of the link must not end a job, nor the end of the session.
-func TestHoldOutlivesItsSession(t *testing.T) {
-	inWorld(t, func(w *world) {
-		s := w.session("a")
-		l := w.leaseIn(s, lease.Options{Identifier: "a", Duration: 70 * time.Minute})
-		h := w.obtain(l)
-		id := w.id(s)
-		client := w.nw.Client("a")
-		client.BlackHole(zktest.Both)
-		time.Sleep(7 * time.Second)
-		client.Heal()
-		time.Sleep(time.Minute)
-		w.srv.KillSession(w.id(s))
-		time.Sleep(time.Minute)
-		client.BlackHole(zktest.Both)
-		time.Sleep(30 * time.Minute)
-		client.Heal()
-		time.Sleep(time.Minute)
-		if w.id(s) == id || !h.Valid() {
-			w.Fatalf("same session: %v; the hold ended: %v", w.id(s) == id, context.Cause(h.Context()))
-		}
-		if err := h.Renew(w.Context()); err != nil {
-			w.Error(err)
-		}
-		w.release(h)
-		w.wantHolder("")
-	})
-}
-
 // Nobody can look after a lease when Run has ended.
 func TestSessionClosed(t *testing.T) {
 	inWorld(t, func(w *world) {

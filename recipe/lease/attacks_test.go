@@ -1,0 +1,332 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/internal/sabotage/attack"
+	"github.com/kielgo/kiel/internal/seqnode"
+	"github.com/kielgo/kiel/recipe/lease"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// The executions of the design's list of attacks on recipes that a lease must withstand; § is the number there. The table
+// in recipe/README.md has all. Those of §6 are in clocks_test.go.
+
+// What an execution can do.
+const (
+	twoHolders = "two holders"
+	robbed     = "robbed"    // the record of another was removed
+	nobodys    = "nobody's"  // a lease that nobody has, and nobody can obtain
+	cancelled  = "cancelled" // a hold ended though the lease did not
+)
+
+// attacked starts a server for one run of an execution.
+func attacked(a *attack.Attack) *world {
+	a.Helper()
+	srv, nw := zktest.StartVirtual(a.T, zktest.Options{})
+	return &world{T: a.T, srv: srv, nw: nw}
+}
+
+// obtainIn obtains for a run of an execution, with its rules.
+func (w *world) obtainIn(ctx context.Context, l obtainer) *lease.Held {
+	w.Helper()
+	h, err := l.Obtain(ctx)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(h.Detach)
+	return h
+}
+
+// python is a kazoo NonBlockingLease, with the requests that kazoo sends.
+type python struct {
+	w         *world
+	s         *session.Session
+	name      string
+	ahead     time.Duration // its clock is
+	contender string
+}
+
+func (w *world) python(name string) *python {
+	w.Helper()
+	return &python{w: w, s: w.session(name), name: name}
+}
+
+// inc is kazoo's client: after an expired session it goes on in the next.
+func (p *python) inc() *session.Incarnation {
+	p.w.Helper()
+	inc, err := p.s.Incarnation(p.w.Context())
+	if err != nil {
+		p.w.Fatal(err)
+	}
+	return inc
+}
+
+func (p *python) must(err error) {
+	p.w.Helper()
+	if err != nil {
+		p.w.Fatal(err)
+	}
+}
+
+// locks acquires the inner lock.
+func (p *python) locks() {
+	p.w.Helper()
+	ctx := p.w.Context()
+	p.must(p.inc().EnsurePath(ctx, path))
+	node, err := p.inc().Create(ctx, path+"/"+seqnode.NewGUID()+"__lock__", []byte(p.name), session.EphemeralSequential)
+	p.must(err)
+	p.contender = node
+	_, own, _ := strings.Cut(node, "__lock__")
+	for first := false; !first; time.Sleep(100 * time.Millisecond) {
+		children, _, err := p.inc().Children(ctx, path)
+		p.must(err)
+		first = true
+		for _, name := range children {
+			if _, number, ok := strings.Cut(name, "__lock__"); ok && number < own {
+				first = false
+			}
+		}
+	}
+}
+
+// mayTake reads the record.
+func (p *python) mayTake() bool {
+	p.w.Helper()
+	data, _, err := p.inc().Get(p.w.Context(), node)
+	if errors.Is(err, session.ErrNoNode) {
+		return true
+	}
+	p.must(err)
+	r, err := lease.Decode(data)
+	p.must(err)
+	return r.Holder == p.name || !time.Now().Add(p.ahead).Before(r.End)
+}
+
+// replaces writes the record.
+func (p *python) replaces(d time.Duration) {
+	p.w.Helper()
+	if err := p.inc().Delete(p.w.Context(), node, -1); err != nil && !errors.Is(err, session.ErrNoNode) {
+		p.w.Fatal(err)
+	}
+	r := lease.Record{Version: 1, Holder: p.name, End: time.Now().Add(p.ahead + d)}
+	_, err := p.inc().Create(p.w.Context(), node, lease.Encode(r), session.Persistent)
+	p.must(err)
+}
+
+func (p *python) unlocks() {
+	p.w.Helper()
+	p.must(p.inc().Delete(p.w.Context(), p.contender, -1))
+}
+
+// obtains is all of it.
+func (p *python) obtains(d time.Duration) bool {
+	p.w.Helper()
+	p.locks()
+	taken := p.mayTake()
+	if taken {
+		p.replaces(d)
+	}
+	p.unlocks()
+	return taken
+}
+
+// §5a: ours expires, Python takes over by deleting the record and making its own, and then comes our release: it must not
+// take that record for ours because its version is the same.
+func TestLateReleaseLeavesTheNextHolder(t *testing.T) {
+	attack.Run(t, twoHolders, func(a *attack.Attack) {
+		w := attacked(a)
+		h := w.obtainIn(a.Context(), w.lease("ours"))
+		time.Sleep(time.Minute)
+		w.ended(h, lease.ErrExpired)
+		if !w.python("python").obtains(time.Minute) {
+			a.Fatal("Python does not get the lease")
+		}
+		w.release(h)
+		if w.python("third").obtains(time.Minute) {
+			a.Harmed(twoHolders, "Python, and a third that came after our release")
+		}
+	}, sabotage.RecordByZxid, sabotage.RecordSet)
+}
+
+// §5a among ourselves: the record was set, removed and made again, and has the version that it had.
+func TestLateReleaseLeavesTheNextButOne(t *testing.T) {
+	attack.Run(t, robbed, func(a *attack.Attack) {
+		w := attacked(a)
+		h := w.obtainIn(a.Context(), w.lease("ours"))
+		time.Sleep(time.Minute)
+		w.ended(h, lease.ErrExpired)
+		w.release(w.obtain(w.lease("next")))
+		w.obtain(w.lease("next but one"))
+		record := w.record()
+		w.release(h)
+		if now := w.record(); now != record {
+			a.Harmed(robbed, "the record is %q, and was %q", now, record)
+		}
+	}, sabotage.RecordByZxid)
+}
+
+// §5b: Python is stalled between its look and its delete while its session expires, ours obtains the lease, and Python goes on.
+// It can't know; so our hold ends.
+func TestStalledPythonReplacesOurRecord(t *testing.T) {
+	attack.Run(t, twoHolders, func(a *attack.Attack) {
+		w := attacked(a)
+		if !w.python("before").obtains(2 * time.Second) {
+			a.Fatal("the lease is not free")
+		}
+		time.Sleep(3 * time.Second)
+		p := w.python("python")
+		p.locks()
+		if !p.mayTake() {
+			a.Fatal("the lease is not free")
+		}
+		inc := p.inc()
+		w.srv.KillSession(inc.SessionID())
+		<-inc.Context().Done() // kazoo goes on in another session
+		h := w.obtainIn(a.Context(), w.lease("ours"))
+		p.replaces(time.Minute)
+		time.Sleep(time.Second)
+		if h.Valid() {
+			a.Harmed(twoHolders, "ours, and Python, whose record stands: %s", w.record())
+		} else {
+			w.ended(h, lease.ErrLost)
+		}
+	}, sabotage.RecordWatched)
+}
+
+// §5c: a renewal is broken off by the link. Were it two requests, as kazoo's, only the first might be done, and the lease be
+// anybody's while we hold it.
+func TestRenewalLosesItsLink(t *testing.T) {
+	attack.Run(t, twoHolders, func(a *attack.Attack) {
+		w := attacked(a)
+		s := w.session("ours")
+		h := w.obtainIn(a.Context(), w.leaseIn(s, lease.Options{Identifier: "ours", Duration: time.Hour}))
+		time.Sleep(10 * time.Second)
+		client := w.nw.Client("ours")
+		lost := false
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Client == "ours" && (isRecord(*r) || r.Op == zktest.OpDelete && r.Path == node) {
+				lost = true
+				client.Refuse()
+				return zktest.Action{LoseReply: true}
+			}
+			return zktest.Action{}
+		})
+		ctx, cancel := context.WithTimeout(a.Context(), 5*time.Second)
+		defer cancel()
+		if err := h.Renew(ctx); err == nil || !lost {
+			a.Fatalf("renewed: %v", err)
+		}
+		if w.python("python").obtains(time.Minute) && h.Valid() { // when our contender is gone with our session
+			a.Harmed(twoHolders, "ours, and Python in the middle of our renewal")
+		}
+		w.srv.SetHook(nil)
+		client.Heal()
+	}, sabotage.RecordSet)
+}
+
+// §5: our contender of the inner lock is removed before the write arrives, and Python obtains the lease. The record has the
+// version that we saw: only the check of our contender tells.
+func TestWriteWithoutTheInnerLock(t *testing.T) {
+	attack.Run(t, twoHolders, func(a *attack.Attack) {
+		w := attacked(a)
+		if !w.python("before").obtains(2 * time.Second) {
+			a.Fatal("the lease is not free")
+		}
+		time.Sleep(3 * time.Second)
+		p := w.python("python")
+		raced := false
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Client == "ours" && isRecord(*r) && !raced {
+				raced = true
+				for _, name := range w.srv.Children(path) {
+					if strings.Contains(name, "__lock__") {
+						p.must(w.srv.Delete(path + "/" + name))
+					}
+				}
+				if !p.obtains(time.Minute) {
+					a.Error("Python does not get the lease")
+				}
+			}
+			return zktest.Action{}
+		})
+		h, err := w.lease("ours").Obtain(a.Context())
+		switch {
+		case !raced:
+			a.Fatal("nothing was tested")
+		case err == nil:
+			a.Harmed(twoHolders, "Python, and ours, whose record stands: %s", w.record())
+			h.Detach()
+		case !errors.Is(err, lease.ErrNotObtained):
+			a.Error(err)
+		default:
+			time.Sleep(time.Second) // our try is cleaned up in the background
+			w.wantHolder("python")
+		}
+	}, sabotage.ContenderChecked)
+}
+
+// §5: the caller gives up while the reply is under way. What was written is removed, or the lease is nobody's for an hour.
+func TestTryThatWasGivenUpLeavesNothing(t *testing.T) {
+	attack.Run(t, nobodys, func(a *attack.Attack) {
+		w := attacked(a)
+		client := w.nw.Client("ours")
+		w.tryAndGiveUp(a, func() zktest.Action {
+			client.BlackHole(zktest.ToClient)
+			return zktest.Action{}
+		})
+		if w.record() == "" {
+			a.Fatal("nothing was written: nothing was tested")
+		}
+		client.Heal()
+		time.Sleep(15 * time.Second)
+		if !w.python("python").obtains(time.Minute) {
+			a.Harmed(nobodys, "%s", w.record())
+		}
+	}, sabotage.TryRemoved)
+}
+
+// §5: the same, but the request did not arrive, and Python has obtained the lease before there is a link again: what stands now is
+// not ours.
+func TestTryThatWasGivenUpLeavesTheNextHolder(t *testing.T) {
+	attack.Run(t, twoHolders, func(a *attack.Attack) {
+		w := attacked(a)
+		client := w.nw.Client("ours")
+		w.tryAndGiveUp(a, func() zktest.Action {
+			client.Refuse()
+			return zktest.Action{Cut: true}
+		})
+		if !w.python("python").obtains(10 * time.Minute) {
+			a.Fatal("Python does not get the lease")
+		}
+		client.Heal()
+		time.Sleep(time.Minute)
+		if w.python("third").obtains(time.Minute) {
+			a.Harmed(twoHolders, "Python, and a third that came after our try")
+		}
+	}, sabotage.TryByBytes)
+}
+
+// tryAndGiveUp tries to obtain the lease for an hour, with something done to the request that writes the record.
+func (w *world) tryAndGiveUp(a *attack.Attack, fault func() zktest.Action) {
+	a.Helper()
+	w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		if r.Client == "ours" && isRecord(*r) {
+			return fault()
+		}
+		return zktest.Action{}
+	})
+	ctx, cancel := context.WithTimeout(a.Context(), 2*time.Second)
+	defer cancel()
+	_, err := w.leaseIn(w.session("ours"), lease.Options{Identifier: "ours", Duration: time.Hour}).Obtain(ctx)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		a.Fatalf("got %v", err)
+	}
+	w.srv.SetHook(nil)
+}
