@@ -5,6 +5,7 @@ go 1.26.0
 require github.com/kielgo/kiel v0.0.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/go-zookeeper/zk v1.0.4
 	go.uber.org/goleak v1.3.0
 )

@@ -1,0 +1,269 @@
+package history_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/kielgo/kiel/recipe/lease"
+)
+
+// The model of a lease is the record: whose it is and until when, by clocks that differ by as much as they may. Times are
+// those of the client's clock that acts.
+
+// obtain is an Obtain that returned a hold.
+type obtain struct {
+	hold, who int
+	token     int64
+	now       int64 // at its end
+	end       int64 // of the record
+}
+
+// relies is a hold that says that it is valid.
+type relies struct {
+	hold     int
+	now, end int64
+	skew     time.Duration
+}
+
+// renewed is a Renew that returned nil.
+type renewed struct {
+	hold int
+	end  int64
+}
+
+// released is a Release. It need not come to its end.
+type released struct{ hold int }
+
+// refused is an Obtain to which the lease was another's.
+type refused struct {
+	who, holder int
+	now         int64 // at its begin
+	end         int64 // of the record that was in the way
+}
+
+// attempt is an Obtain that failed in another way: a record may have been written, and removed some time later.
+type attempt struct{ who int }
+
+func (o obtain) String() string {
+	return fmt.Sprintf("client %d obtains → hold %d, token %d, until %s", o.who, o.hold, o.token, clock(o.end))
+}
+
+func (r relies) String() string {
+	return fmt.Sprintf("hold %d is valid at %s, until %s", r.hold, clock(r.now), clock(r.end))
+}
+
+func (r renewed) String() string {
+	return fmt.Sprintf("hold %d is renewed until %s", r.hold, clock(r.end))
+}
+func (r released) String() string { return fmt.Sprintf("hold %d is released", r.hold) }
+func (r refused) String() string {
+	return fmt.Sprintf("client %d is refused at %s: client %d has it until %s", r.who, clock(r.now), r.holder, clock(r.end))
+}
+
+func (a attempt) String() string { return fmt.Sprintf("client %d may have written a record", a.who) }
+
+func clock(t int64) string { return time.Unix(0, t).UTC().Format("15:04:05.000") }
+
+// leased is a state of a lease.
+type leased struct {
+	hold  int // 0 when it was released
+	who   int
+	end   int64 // no record that was written for the hold ends before
+	token int64
+	tried uint // clients that made attempts
+}
+
+func (s leased) step(in any) (bool, leased) {
+	switch in := in.(type) {
+	case obtain:
+		ok := in.token > s.token && (s.hold == 0 || s.who == in.who || s.end <= in.now)
+		return ok, leased{hold: in.hold, who: in.who, end: in.end, token: in.token, tried: s.tried}
+	case relies:
+		ok := s.hold == in.hold && in.now+int64(in.skew) < in.end
+		s.end = max(s.end, in.end)
+		return ok, s
+	case renewed:
+		ok := s.hold == in.hold
+		s.end = max(s.end, in.end)
+		return ok, s
+	case released:
+		if s.hold == in.hold {
+			s.hold = 0
+		}
+		return true, s
+	case refused:
+		written := s.hold != 0 && s.who == in.holder || s.tried&(1<<in.holder) != 0
+		return written && in.holder != in.who && in.now < in.end, s
+	case attempt:
+		s.tried |= 1 << in.who
+		return true, s
+	}
+	return false, s
+}
+
+func leaseModel() porcupine.Model {
+	return porcupine.Model{
+		Init:              func() any { return leased{} },
+		Step:              func(state, in, _ any) (bool, any) { return both(state.(leased).step(in)) },
+		DescribeOperation: describe,
+		DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state) },
+	}
+}
+
+// leases is one NonBlockingLease.
+type leases struct {
+	*run
+
+	hist     *history
+	skew     time.Duration
+	duration time.Duration
+	clients  []*lease.NonBlockingLease
+	clocks   []func() time.Time
+	tried    []bool
+}
+
+// newLeases gives the clients of every other run clocks that differ by as much as is tolerated.
+func newLeases(r *run) *subject {
+	l := &leases{run: r, hist: newHistory(), skew: 2 * time.Second, duration: 6 * time.Second}
+	if r.shorter > 1 {
+		l.skew, l.duration = time.Second, 3*time.Second
+	}
+	s := &subject{hist: l.hist, model: leaseModel(), settle: l.settle}
+	for i, one := range r.sessions {
+		opts := lease.Options{Identifier: fmt.Sprint(i), Duration: l.duration, Skew: l.skew}
+		now := time.Now
+		if r.seed%2 == 0 && r.shorter == 1 {
+			off := l.skew / 2 * time.Duration(i%3-1)
+			now = func() time.Time { return time.Now().Add(off) }
+			opts.Now = now
+		}
+		l.clients = append(l.clients, must(lease.New(one, r.path+"/lease", opts)))
+		l.clocks = append(l.clocks, now)
+		l.tried = append(l.tried, false)
+		s.steps = append(s.steps, func(ctx context.Context, rng *rand.Rand) { l.step(ctx, rng, i) })
+	}
+	return s
+}
+
+func (l *leases) now(client int) int64 { return l.clocks[client]().UnixNano() }
+
+// step tries to obtain the lease, keeps it for a while, and gives it up in some way.
+func (l *leases) step(ctx context.Context, rng *rand.Rand, client int) {
+	// Shorter than a record lasts, so that an Obtain is not refused after a record that it has written itself.
+	within, cancel := context.WithTimeout(ctx, min(l.upTo(rng, 6000), l.duration-l.skew-time.Second))
+	defer cancel()
+	held, h := l.obtain(within, client)
+	if h == nil {
+		l.pause(l.upTo(rng, 1500))
+		return
+	}
+	for rng.IntN(3) > 0 {
+		if l.sabotaged {
+			l.pause(l.duration) // it does not listen
+		} else {
+			l.pauseIn(held.Context(), l.upTo(rng, 4000))
+		}
+		l.hist.probe(h)
+		l.renew(ctx, rng, held, h)
+	}
+	switch cause := context.Cause(held.Context()); {
+	case errors.Is(cause, lease.ErrLost):
+		l.hist.fault("nobody takes it, but hold %d ended: %v", h.id, cause)
+	case errors.Is(cause, lease.ErrExpired):
+		l.hist.count("ended by itself")
+	}
+	if l.sabotaged {
+		l.hist.quiet(h)
+	}
+	switch rng.IntN(4) {
+	case 0:
+		held.Detach()
+		l.hist.left(h, nil)
+		return
+	case 1:
+		short, cancel := context.WithTimeout(ctx, l.upTo(rng, 1000))
+		defer cancel()
+		l.release(short, held, h)
+	default:
+		l.release(ctx, held, h)
+	}
+}
+
+// obtain returns a hold that was noted, or nil.
+func (l *leases) obtain(ctx context.Context, client int) (*lease.Held, *hold) {
+	call, began := l.hist.tick(), l.now(client)
+	held, err := l.clients[client].Obtain(ctx)
+	if taken, ok := errors.AsType[*lease.TakenError](err); ok {
+		var holder int
+		if _, err := fmt.Sscan(taken.Record.Holder, &holder); err != nil {
+			l.hist.fault("client %d: %v", client, taken)
+		}
+		l.hist.done(client, call, refused{who: client, holder: holder, now: began, end: taken.Record.End.UnixNano()})
+		l.hist.count("refused")
+		return nil, nil
+	}
+	if err != nil {
+		if !l.tried[client] {
+			l.tried[client] = true
+			l.hist.open(client, call, attempt{client})
+		}
+		l.hist.count("attempt")
+		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, lease.ErrClockSkew) && !errors.Is(err, lease.ErrExpired) {
+			l.hist.fault("client %d: %v", client, err)
+		}
+		return nil, nil
+	}
+	now := l.now(client)
+	return held, l.hist.acquired(client, call,
+		func(id int) any {
+			return obtain{hold: id, who: client, token: held.Token(), now: now, end: held.End().UnixNano()}
+		},
+		func(id int) any {
+			now := l.now(client)
+			if !held.Valid() && !l.sabotaged {
+				return nil
+			}
+			return relies{hold: id, now: now, end: held.End().UnixNano(), skew: l.skew}
+		})
+}
+
+func (l *leases) renew(ctx context.Context, rng *rand.Rand, held *lease.Held, h *hold) {
+	ctx, cancel := context.WithTimeout(ctx, l.upTo(rng, 3000))
+	defer cancel()
+	call := l.hist.tick()
+	if held.Renew(ctx) == nil {
+		l.hist.done(h.client, call, renewed{hold: h.id, end: held.End().UnixNano()})
+		l.hist.count("renewed")
+	}
+}
+
+func (l *leases) release(ctx context.Context, held *lease.Held, h *hold) {
+	if held.Release(ctx) == nil {
+		l.hist.finished(h, released{h.id})
+		return
+	}
+	l.hist.left(h, released{h.id})
+}
+
+// settle lets all obtain it once more.
+func (l *leases) settle(ctx context.Context) {
+	for i := range l.clients {
+		for try := 0; ; try++ {
+			held, h := l.obtain(ctx, i)
+			if h != nil {
+				l.release(ctx, held, h)
+				break
+			}
+			if try > int(2*l.duration/time.Second) || ctx.Err() != nil {
+				l.hist.fault("client %d can't obtain it when all is well", i)
+				break
+			}
+			l.pause(time.Second)
+		}
+	}
+}

@@ -1,0 +1,23 @@
+package history_test
+
+import (
+	"flag"
+	"runtime/debug"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+var (
+	flagRuns  = flag.Uint64("runs", 200, "runs on zktest")
+	flagOnly  = flag.String("only", "", "on zktest: this recipe alone")
+	flagFirst = flag.Uint64("first", 1, "the first seed")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// A bubble's garbage is small and comes fast.
+	debug.SetGCPercent(800)
+	debug.SetMemoryLimit(1 << 30)
+	goleak.VerifyTestMain(m)
+}

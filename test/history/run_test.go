@@ -1,0 +1,106 @@
+package history_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/kielgo/kiel/session"
+)
+
+// run is some clients that use some recipes, on servers that are in trouble.
+type run struct {
+	seed      uint64
+	path      string
+	sessions  []*session.Session
+	shorter   int  // by what pauses and patience are divided
+	follows   bool // reads may be answered by a server that is behind
+	sabotaged bool // the recipe is used, or works, as it should not
+	timeout   time.Duration
+}
+
+// subject is one thing that clients use, and what they did with it.
+type subject struct {
+	name   string
+	hist   *history
+	model  porcupine.Model
+	steps  []func(ctx context.Context, rng *rand.Rand) // one of each client: it does something with it
+	settle func(ctx context.Context)                   // when all is well again: all must work, and what is left is fetched
+
+	// resolve says what became of operations whose outcome was not known; see the package's documentation.
+	resolve func(ops []porcupine.Operation) []porcupine.Operation
+	// narrow returns a history that has an order only if the one it was made of has, and is sooner checked. Or nil.
+	narrow func(ops []porcupine.Operation) []porcupine.Operation
+}
+
+// recipe makes a subject.
+type recipe struct {
+	name string
+	make func(r *run) *subject
+
+	// What is held ends with its session: nobody may end that before its time, as an operator can. What is not so relies on
+	// reads, which a server that is cut off from the others answers as it knows no better.
+	ephemeral bool
+}
+
+// recipes are all there are.
+func recipes() []recipe {
+	return []recipe{
+		{"lock", newLocks, true},
+		{"read/write lock", newReadWriteLocks, true},
+		{"election", newElections, true},
+		{"semaphore", newSemaphores, true},
+		{"queue", newQueues, false},
+		{"queue with priorities", newPriorityQueues, false},
+		{"locking queue", newLockingQueues, true},
+		{"counter", newCounters, false},
+		{"lease", newLeases, false},
+	}
+}
+
+func recipeOf(name string) recipe {
+	all := recipes()
+	return all[slices.IndexFunc(all, func(r recipe) bool { return r.name == name })]
+}
+
+func (r recipe) of(run *run) *subject {
+	s := r.make(run)
+	s.name = r.name
+	return s
+}
+
+// upTo returns some time less than so many milliseconds.
+func (r *run) upTo(rng *rand.Rand, ms int) time.Duration {
+	return time.Duration(rng.IntN(ms)) * time.Millisecond / time.Duration(r.shorter)
+}
+
+// work returns for how long something is held: sometimes longer than a session lives without its servers.
+func (r *run) work(rng *rand.Rand) time.Duration {
+	if rng.IntN(6) == 0 {
+		return r.upTo(rng, int(1500*r.timeout/time.Second))
+	}
+	return r.upTo(rng, 600)
+}
+
+func (r *run) pause(d time.Duration) { <-time.After(d) }
+
+// pauseIn is pause, until ctx ends.
+func (r *run) pauseIn(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// must is for what can't fail, because its arguments are always the same.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
