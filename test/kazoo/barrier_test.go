@@ -40,9 +40,7 @@ func TestBarrier_Exists(t *testing.T) {
 		defer cancel()
 		w.want(b.Wait(ctx), context.DeadlineExceeded)
 		waiter := later(w, func() (struct{}, error) { return struct{}{}, w.barrier(c).Wait(w.Context()) })
-		if waiter.ended() {
-			w.Error("it does not wait")
-		}
+		w.goOn(waiter)
 		if !must[bool](w)(b.Remove(w.Context())) {
 			w.Error("there was none")
 		}
@@ -69,7 +67,7 @@ func together(t *testing.T, n int) {
 		var leaving []*call[struct{}]
 		for i := range n {
 			for j, d := range doubles {
-				if entering[j].ended() || d.Participating() {
+				if w.goOn(entering[j]); d.Participating() {
 					w.Errorf("%d of %d participate", i, n)
 				}
 			}
@@ -88,9 +86,7 @@ func together(t *testing.T, n int) {
 		}
 		for _, m := range members {
 			for _, l := range leaving {
-				if l.ended() {
-					w.Error("it left alone")
-				}
+				w.goOn(l) // nobody leaves alone
 			}
 			leaving = append(leaving, w.leaveBarrier(m))
 		}

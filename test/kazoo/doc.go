@@ -3,9 +3,9 @@
 //
 //	go test ./test/kazoo -run 'TestLock_Cancel/zookeeper'
 //
-// A case is the same function on both; it waits for conditions, never for time to pass, and judges by what the servers
-// say. All share one real server, and each has a path of its own. Where kazoo's tests expire a session, so do these:
-// somebody else who knows its password closes it.
+// A case is the same function on both; it waits for conditions, and judges by what the servers say. It lets time pass
+// only to see that something does not happen. All share one real server, and each has a path of its own. Where kazoo's
+// tests expire a session, so do these: somebody else who knows its password closes it.
 //
 // kazoo's threads are goroutines here, its acquire(blocking=False) is TryAcquire, its timeouts and cancels are those of
 // a context. Leases last ten times as long, by a clock that stands still.

@@ -100,9 +100,7 @@ func TestLock_Lock(t *testing.T) {
 		for line = line[1:]; len(line) > 0; line = line[1:] {
 			h := calls[line[0]].get(w)
 			for _, name := range line[1:] {
-				if calls[name].ended() {
-					w.Errorf("%s came in beside %s", name, line[0])
-				}
+				w.goOn(calls[name])
 			}
 			w.wantContenders(first, line...)
 			release(w, h)
@@ -352,22 +350,16 @@ func TestLock_RWLock(t *testing.T) {
 		w.untilContenders(2, first)
 		writer := acquireLater(w.Context(), w, w.lockBy(lock.NewWrite, c, lock.Options{Identifier: "writer"}).Acquire)
 		w.wantList("contenders", w.untilContenders(3, first), "test", "reader", "writer")
-		if reader.ended() || writer.ended() {
-			w.Fatal("somebody came in beside the writer")
-		}
+		w.goOn(reader, writer)
 		release(w, h)
 		h = reader.get(w)
-		if writer.ended() {
-			w.Fatal("a writer came in beside the reader")
-		}
+		w.goOn(writer)
 		w.wantContenders(first, "reader", "writer")
 		late := acquireLater(w.Context(), w, w.lockBy(lock.NewRead, c, lock.Options{Identifier: "late"}).Acquire)
 		w.wantList("contenders", w.untilContenders(3, first), "reader", "writer", "late")
 		release(w, h)
 		h = writer.get(w)
-		if late.ended() {
-			w.Error("a reader overtook a writer, or came in beside it")
-		}
+		w.goOn(late)
 		release(w, h)
 		release(w, late.get(w))
 	})
@@ -417,9 +409,7 @@ func TestSequence_GetPredecessorGo(t *testing.T) {
 		waiter := acquireLater(ctx, w, l.Acquire)
 		w.untilContenders(2, l)
 		w.wantNumber(l, "python")
-		if waiter.ended() {
-			w.Error("it does not wait for the node of go-zookeeper")
-		}
+		w.goOn(waiter)
 		cancel()
 		waiter.fails(w, context.Canceled)
 		_, err := l.TryAcquire(w.Context())

@@ -226,6 +226,11 @@ func TestLockingQueue_ConcurrentExecution(t *testing.T) {
 		}
 		w.put(w.lockingQueue(c), "one", queue.DefaultPriority)
 		w.until("somebody has it", func() bool { return calls[0].ended() || calls[1].ended() || calls[2].ended() })
+		for _, c := range calls {
+			if !c.ended() {
+				w.goOn(c)
+			}
+		}
 		cancel()
 		got := 0
 		for _, c := range calls {

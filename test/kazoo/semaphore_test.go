@@ -46,9 +46,7 @@ func TestSemaphore_LockOne(t *testing.T) {
 		h := acquire(w, w.semaphore(c, semaphore.Options{MaxLeases: 1}).Acquire)
 		two := acquireLater(w.Context(), w, w.semaphore(c, semaphore.Options{MaxLeases: 1}).Acquire)
 		w.untilChildren(1, w.innerLock())
-		if two.ended() {
-			w.Errorf("two leases, or none wanted: %v", two.err)
-		}
+		w.goOn(two)
 		release(w, h)
 		release(w, two.get(w))
 	})
@@ -108,9 +106,7 @@ func TestSemaphore_Cancel(t *testing.T) {
 		george := acquireLater(ctx, w, w.semaphore(c, semaphore.Options{Identifier: "george", MaxLeases: 1}).Acquire)
 		w.untilChildren(1, w.innerLock())
 		w.wantHolders(fred, "fred")
-		if george.ended() {
-			w.Errorf("it does not wait: %v", george.err)
-		}
+		w.goOn(george)
 		cancel()
 		george.fails(w, context.Canceled)
 		w.wantHolders(fred, "fred")
@@ -154,9 +150,7 @@ func TestSemaphore_HandleSessionLoss(t *testing.T) {
 			now := w.children(w.innerLock())
 			return len(now) == 1 && now[0] != before[0]
 		})
-		if waiter.ended() {
-			w.Fatalf("a second lease, or none wanted: %v", waiter.err)
-		}
+		w.goOn(waiter)
 		release(w, h)
 		got := waiter.get(w)
 		w.wantHolders(fred, "fred")

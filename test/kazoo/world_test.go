@@ -286,6 +286,17 @@ func (c *call[T]) ended() bool {
 	}
 }
 
+// goOn checks that calls don't end: as far as a moment can tell, in which they could.
+func (w *world) goOn(calls ...interface{ ended() bool }) {
+	w.Helper()
+	wait.Pass(w, 100*time.Millisecond)
+	for _, c := range calls {
+		if c.ended() {
+			w.Errorf("the call has ended: %+v", c)
+		}
+	}
+}
+
 // get waits for a call that must succeed.
 func (c *call[T]) get(w *world) T {
 	w.Helper()
