@@ -65,7 +65,8 @@ func wantMembers(t *testing.T, p crowd, want ...string) {
 	}
 }
 
-// kazoo's test_party: five join and leave, and all is told exactly.
+// Five join and leave, each twice, and all is told exactly; looking makes nothing, and nothing is deleted but znodes of
+// members. kazoo's own cases are in test/kazoo.
 func TestKazooParty(t *testing.T) {
 	bothKinds(t, func(t *testing.T, c *cluster, in func(*session.Session, string) crowd) {
 		s, _ := c.session("a")
@@ -106,7 +107,7 @@ func TestKazooParty(t *testing.T) {
 	})
 }
 
-// kazoo's test_party_reuse_node: a znode of our name that stands already is taken for ours.
+// A znode of our name that stands already is taken for ours.
 func TestKazooPartyReuseNode(t *testing.T) {
 	bothKinds(t, func(t *testing.T, c *cluster, in func(*session.Session, string) crowd) {
 		s, _ := c.session("a")
@@ -124,7 +125,7 @@ func TestKazooPartyReuseNode(t *testing.T) {
 	})
 }
 
-// kazoo's test_party_vanishing_node: somebody deletes our znode. kazoo does not notice; here
+// Somebody deletes our znode, and the directory. kazoo does not notice; here
 // it is made again.
 func TestKazooPartyVanishingNode(t *testing.T) {
 	bothKinds(t, func(t *testing.T, c *cluster, in func(*session.Session, string) crowd) {
