@@ -1,0 +1,119 @@
+package partitioner
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/party"
+	"github.com/kielgo/kiel/session"
+)
+
+// share returns the items that are ours, and until when that may stand should another member
+// have our identifier.
+func (m *machine) share(ctx context.Context, v view) (share []string, deadline time.Time, err error) {
+	deadline, err = m.double(ctx, v)
+	if err != nil {
+		return nil, deadline, err
+	}
+	var members []string
+	for _, name := range v.children {
+		members = append(members, party.ShallowIdentifier(name))
+	}
+	slices.Sort(members)
+	share, err = m.pick(members)
+	if err != nil {
+		return nil, deadline, fmt.Errorf("%w: %w", ErrFunction, err)
+	}
+	seen := make(map[string]bool, len(share))
+	for _, item := range share {
+		if m.p.locks[item] == nil {
+			return nil, deadline, fmt.Errorf("%w: %q is not in the set", ErrFunction, item)
+		}
+		if seen[item] {
+			return nil, deadline, fmt.Errorf("%w: %q twice", ErrFunction, item)
+		}
+		seen[item] = true
+	}
+	return share, deadline, nil
+}
+
+// pick calls the partition function.
+func (m *machine) pick(members []string) (share []string, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	share, err = m.p.opts.Func(m.p.opts.Identifier, members, slices.Clone(m.p.items))
+	return slices.Clone(share), err
+}
+
+// double looks whether we are in the party, and alone under our identifier. Another may be
+// what is left of one that died, us before a restart for instance, and goes within its
+// session's timeout and a tick of the servers, which we take for a third of ours. If it does
+// not, whoever came later has to go. Double returns when that will be known, zero if nothing
+// is to come.
+func (m *machine) double(ctx context.Context, v view) (time.Time, error) {
+	own := session.Join(m.p.path, "party") + "/"
+	here := false
+	var others []string
+	for _, name := range v.children {
+		switch {
+		case own+name == m.party.Node():
+			here = true
+		case party.ShallowIdentifier(name) == m.p.opts.Identifier:
+			others = append(others, name)
+		}
+	}
+	if !here {
+		// The party is about to make our znode again.
+		select {
+		case <-v.watch.C():
+		case <-ctx.Done():
+		}
+		return time.Time{}, ErrMembersChanged
+	}
+	if n := m.p.sess.Stats().Reconnects; n != m.p.reconnects || len(others) == 0 {
+		// It may be due to a new leader, who gives all sessions their time again.
+		clear(m.p.doubles)
+		m.p.reconnects = n
+	}
+	var deadline time.Time
+	off := sabotage.Of(ctx)
+	for _, name := range others {
+		later, err := m.later(ctx, v.inc, own+name)
+		if err != nil {
+			return time.Time{}, err
+		}
+		if !later && !off.Off(sabotage.LaterGoes) {
+			continue
+		}
+		if m.p.doubles[name].IsZero() {
+			m.p.doubles[name] = time.Now()
+		}
+		due := m.p.doubles[name].Add(v.inc.Timeout() + v.inc.Timeout()/3 + 500*time.Millisecond)
+		if !time.Now().Before(due) || off.Off(sabotage.GhostsGo) {
+			return time.Time{}, fmt.Errorf("%w: %q, in %s", ErrDuplicate, m.p.opts.Identifier, own+name)
+		}
+		if deadline.IsZero() || due.Before(deadline) {
+			deadline = due
+		}
+	}
+	return deadline, nil
+}
+
+// later reports whether our znode was made after the one at path.
+func (m *machine) later(ctx context.Context, inc *session.Incarnation, path string) (bool, error) {
+	exists, own, err := inc.Exists(ctx, m.party.Node())
+	if err != nil {
+		return false, err
+	}
+	if !exists {
+		return false, ErrMembersChanged
+	}
+	exists, other, err := inc.Exists(ctx, path)
+	return exists && other.Czxid < own.Czxid, err
+}
