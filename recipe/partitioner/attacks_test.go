@@ -1,0 +1,215 @@
+package partitioner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/internal/sabotage/attack"
+	"github.com/kielgo/kiel/recipe/lock"
+	"github.com/kielgo/kiel/recipe/partitioner"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// The harms that executions here do.
+const (
+	failsByItself = "a member fails beside what is left of itself"
+	olderFails    = "the older of two namesakes fails"
+)
+
+// startUnder starts a member under a context in which rules may be off.
+func (m *member) startUnder(ctx context.Context) {
+	m.w.Helper()
+	if err := m.Start(ctx); err != nil {
+		m.w.Fatal(err)
+	}
+	m.w.Cleanup(m.finish)
+}
+
+// recipe-attacks.md §15, ghosts: a member is restarted while its old znode, and its old locks, still stand.
+func TestRestartBesideItsOldSelf(t *testing.T) {
+	attack.Run(t, failsByItself, func(a *attack.Attack) {
+		w := newWorld(a.T)
+		old, err := w.session("old").Incarnation(w.Context())
+		if err != nil {
+			w.Fatal(err)
+		}
+		if err := old.EnsurePath(w.Context(), path+"/party"); err != nil {
+			w.Fatal(err)
+		}
+		if _, err := old.Create(w.Context(), path+"/party/514e5a831836450cb1a56c741e990fd8-same", nil, session.Ephemeral); err != nil {
+			w.Fatal(err)
+		}
+		l, err := lock.New(w.session("old lock"), path+"/locks/0", lock.Options{})
+		if err != nil {
+			w.Fatal(err)
+		}
+		held, err := l.Acquire(w.Context())
+		if err != nil {
+			w.Fatal(err)
+		}
+		w.nw.Client("old").BlackHole(zktest.Both) // it dies
+		m := w.member("same", []string{"0", "1"}, partitioner.Options{})
+		m.startUnder(a.Context())
+		time.Sleep(time.Second)
+		if err := held.Release(w.Context()); err != nil {
+			w.Fatal(err)
+		}
+		for i := 0; i < 30 && len(m.Items()) != 2 && !m.Failed(); i++ {
+			time.Sleep(time.Second)
+			if m.MustRelease() {
+				m.releaseSet()
+			}
+		}
+		if m.Failed() && errors.Is(m.Snapshot().Err, partitioner.ErrDuplicate) {
+			a.Harmed(failsByItself, "%v", m.Snapshot().Err)
+			return
+		}
+		m.wantItems("0", "1")
+	}, sabotage.GhostsGo)
+}
+
+// recipe-attacks.md §15: two with one identifier. The one that came later fails, after as long as what a dead member leaves
+// can stay. The other keeps everything.
+func TestDuplicateIdentifier(t *testing.T) {
+	attack.Run(t, olderFails, func(a *attack.Attack) {
+		first, second := namesakes(a.Context(), newWorld(a.T), 0)
+		if first.Failed() && errors.Is(first.Snapshot().Err, partitioner.ErrDuplicate) {
+			a.Harmed(olderFails, "%v", first.Snapshot().Err)
+			return
+		}
+		second.failed(partitioner.ErrDuplicate)
+		first.wantItems("a", "b", "c", "d")
+	}, sabotage.LaterGoes)
+}
+
+// The same, when the first one has had the items for long.
+func TestDuplicateOfOneThatHasAcquired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := namesakes(t.Context(), newWorld(t), 30*time.Second)
+		second.failed(partitioner.ErrDuplicate)
+		first.wantItems("a", "b", "c", "d")
+	})
+}
+
+// namesakes starts two with one identifier, the second so much later, and returns when what will become of them has. The
+// second has the longer boundary: it is the later one to notice, too.
+func namesakes(ctx context.Context, w *world, after time.Duration) (first, second *member) {
+	w.Helper()
+	set := []string{"a", "b", "c", "d"}
+	first, second = w.member("same", set, partitioner.Options{}), w.memberIn(w.session("other"), "same", set, partitioner.Options{TimeBoundary: time.Second})
+	first.startUnder(ctx)
+	time.Sleep(after)
+	start := time.Now()
+	second.startUnder(ctx)
+	for time.Since(start) < 30*time.Second {
+		for _, m := range []*member{first, second} {
+			if m.MustRelease() {
+				m.releaseSet()
+			}
+		}
+		if d := time.Since(start); second.Failed() && d < 10*time.Second {
+			w.Fatalf("failed after %v", d)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return first, second
+}
+
+// recipe-attacks.md §15, order: 11 items, which Python has as int. If ours is told to take them for text, four are wanted
+// by both, and four by nobody. It refuses to guess: see TestNewRefuses.
+func TestItemsInTheOrderOfPython(t *testing.T) {
+	// As text ours waits for an item of Python's for ever, and has none.
+	for order, want := range map[partitioner.Order]int{partitioner.OrderNumeric: 11, partitioner.OrderText: 5} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			python, err := w.session("python").Incarnation(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var items []string
+			for i := range 11 {
+				items = append(items, fmt.Sprint(i))
+			}
+			// kazoo's default function in Python, for the second of two members.
+			owned := map[string]bool{}
+			for i := 1; i < 11; i += 2 {
+				owned[items[i]] = true
+				dir := path + "/locks/" + items[i]
+				if err := python.EnsurePath(t.Context(), dir); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := python.Create(t.Context(), dir+"/0123456789abcdef0123456789abcdef__lock__", nil, session.EphemeralSequential); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := python.EnsurePath(t.Context(), path+"/party"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := python.Create(t.Context(), path+"/party/0123456789abcdef0123456789abcdef-python", nil, session.Ephemeral); err != nil {
+				t.Fatal(err)
+			}
+			m := w.member("g", items, partitioner.Options{Order: order})
+			m.start()
+			time.Sleep(time.Minute)
+			for _, item := range m.Items() {
+				if owned[item] {
+					t.Errorf("two have %s", item)
+				}
+				owned[item] = true
+			}
+			if len(owned) != want {
+				t.Errorf("order %d: %d items are owned, want %d", order, len(owned), want)
+			}
+		})
+	}
+}
+
+// recipe-attacks.md §15, churn: a member comes and goes every 0.45 s, and the boundary is 1 s. Nothing is promised then. After
+// a boundary of quiet every item belongs to exactly one.
+func TestChurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		set := []string{"0", "1", "2", "3", "4"}
+		opts := partitioner.Options{TimeBoundary: time.Second}
+		one, two := w.member("p0", set, opts), w.member("p1", set, opts)
+		one.start()
+		two.start()
+		one.wait(partitioner.Acquired)
+		two.wait(partitioner.Acquired)
+		owned := 0
+		for i := range 60 {
+			if err := w.srv.Create(guest, nil); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(225 * time.Millisecond)
+			if err := w.srv.Delete(guest); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(225 * time.Millisecond)
+			for _, m := range []*member{one, two} {
+				if m.MustRelease() {
+					m.releaseSet()
+				}
+				if i > 0 {
+					owned += len(m.Items())
+				}
+			}
+		}
+		if owned > 0 {
+			t.Errorf("%d were owned", owned)
+		}
+		time.Sleep(time.Second + 100*time.Millisecond)
+		all := append(one.Items(), two.Items()...)
+		slices.Sort(all)
+		if !slices.Equal(all, set) {
+			t.Errorf("owned: %q", all)
+		}
+	})
+}

@@ -1,0 +1,120 @@
+package partitioner_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/recipe/partitioner"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+const (
+	guest   = path + "/party/514e5a831836450cb1a56c741e990fd8-a" // another member, who is the first
+	blocker = path + "/locks/1/514e5a831836450cb1a56c741e990fd8__lock__0000000000"
+)
+
+// waiting returns a member that has the lock of one item and waits for that of the other, and the path of the contender
+// that waits.
+func (w *world) waiting() (m *member, contender string) {
+	w.Helper()
+	if err := w.srv.Create(blocker, nil); err != nil {
+		w.Fatal(err)
+	}
+	m = w.join("p0", "0", "1")
+	time.Sleep(time.Second)
+	for _, name := range w.srv.Children(path + "/locks/1") {
+		if p := path + "/locks/1/" + name; p != blocker {
+			contender = p
+		}
+	}
+	if len(w.contenders()) != 3 || contender == "" || !m.Allocating() {
+		w.Fatalf("%v, %q", m.State(), w.contenders())
+	}
+	return m, contender
+}
+
+// The server forgets who watches the party. A member that waits for locks notices within its reaction time all the same
+// that another has come, and gives back what it has.
+func TestReactionTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Path == path+"/party" {
+				r.Watch = false
+			}
+			return zktest.Action{}
+		})
+		w.waiting()
+		if err := w.srv.Create(guest, nil); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		for len(w.srv.Children(path+"/locks/0")) > 0 {
+			time.Sleep(time.Millisecond)
+		}
+		if d := time.Since(start); d > time.Second+10*time.Millisecond {
+			t.Errorf("after %v", d)
+		}
+	})
+}
+
+// The members change while the wait for a lock ends for another reason: somebody has removed the contender. Then the set is
+// divided anew; it is no failure.
+func TestMembersChangeWhenALockFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m, contender := w.waiting()
+		var looked atomic.Bool
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Op != zktest.OpDelete || r.Path != contender || looked.Swap(true) { // the member makes sure that it is gone
+				return zktest.Action{}
+			}
+			if err := w.srv.Create(guest, nil); err != nil {
+				t.Error(err)
+			}
+			return zktest.Action{Ignore: true}
+		})
+		if err := errors.Join(w.srv.Delete(contender), w.srv.Set(blocker, []byte("look"))); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if !m.Allocating() || !looked.Load() {
+			t.Fatalf("%v, %v", m.State(), m.Snapshot().Err)
+		}
+		w.nw.Client("p0").Cut() // the answer will never come
+		if err := w.srv.Delete(guest); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if err := w.srv.Delete(blocker); err != nil {
+			t.Fatal(err)
+		}
+		m.wantItems("0", "1")
+	})
+}
+
+// Trust ends during the time boundary, and then the session expires. That is FAILURE as soon as there is another session; it
+// does not take the boundary.
+func TestSessionExpiresWithoutTrust(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.member("p0", []string{"0"}, partitioner.Options{TimeBoundary: time.Hour})
+		m.start()
+		inc, err := m.session.Incarnation(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			return zktest.Action{Ignore: r.Op == zktest.OpMulti} // the proofs of life
+		})
+		<-inc.Context().Done()
+		time.Sleep(time.Second)
+		w.srv.KillSession(inc.SessionID())
+		w.srv.SetHook(nil)
+		m.failed(session.ErrSessionExpired)
+	})
+}
