@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -70,8 +71,14 @@ func (x *execution) pythonStillHolds() {
 // steps shows the requests of g, one after the other, to the steps: the first to the first until that answers yes, then those
 // that come to the second, and so on.
 func (x *execution) steps(list ...func(r *zktest.Request) (bool, zktest.Action)) {
+	var mu sync.Mutex // g's connections come one after the other
 	x.srv.SetHook(func(r *zktest.Request) zktest.Action {
-		if r.Client != "g" || len(list) == 0 {
+		if r.Client != "g" {
+			return zktest.Action{}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(list) == 0 {
 			return zktest.Action{}
 		}
 		yes, action := list[0](r)
@@ -81,6 +88,8 @@ func (x *execution) steps(list ...func(r *zktest.Request) (bool, zktest.Action))
 		return action
 	})
 	x.Cleanup(func() {
+		mu.Lock()
+		defer mu.Unlock()
 		if len(list) > 0 {
 			x.Errorf("%d steps were not taken", len(list))
 		}
