@@ -33,11 +33,11 @@ type ours struct {
 
 var value = bytes.Repeat([]byte("v"), 100)
 
-func newOurs(t *testing.T, zk []string) *ours {
+func newOurs(t *testing.T, zk string) *ours {
 	t.Helper()
 	o := &ours{t: t}
 	for range partitionMembers {
-		s, err := session.New(zk, session.Options{Timeout: 10 * time.Second})
+		s, err := session.New([]string{zk}, session.Options{Timeout: 10 * time.Second})
 		o.must(err)
 		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 		done := make(chan error, 1)

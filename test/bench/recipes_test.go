@@ -2,6 +2,7 @@ package bench_test
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/kielgo/kiel/test/proxy"
 	"github.com/kielgo/kiel/test/servers"
 	"github.com/kielgo/kiel/test/wait"
 )
@@ -20,22 +22,24 @@ import (
 // partitionMembers is how many divide a set, each with a session of its own; the other figures take the first session.
 const partitionMembers = 4
 
-// recipeFigures are what TestRecipes measures; n in a round, or a tenth of it if there is only one round.
+var latency = flag.Duration("latency", 0, "how long each request and each answer of recipes is under way, besides")
+
+// recipeFigures are what TestRecipes measures; n in a round, or a tenth of it if there is only one round or a latency.
 var recipeFigures = []struct {
 	name    string
 	prepare string // done before, and not counted
 	what    string
 	n       int
-	whole   bool // the figure is the whole round's, not that of one of n
+	whole   bool // n is milliseconds, and the figure is the whole round's, not that of one of n
 	watches int  // how many must have been set by prepare, for each of n
 }{
 	{name: "Lock: acquire and release, uncontended", what: "lock", n: 200},
-	{name: "Lock: from one of 100 waiting to the next", prepare: "queue_up", what: "hand_over", n: 100, watches: 1},
+	{name: "Lock: from one of n waiting to the next", prepare: "queue_up", what: "hand_over", n: 100, watches: 1},
 	{name: "Queue: put 100 bytes", what: "put", n: 200},
-	{name: "Queue: get, of 200 entries", prepare: "fill", what: "get", n: 200},
-	{name: "LockingQueue: get and consume, of 200 entries", prepare: "fill_locking", what: "consume", n: 200},
+	{name: "Queue: get, of n entries", prepare: "fill", what: "get", n: 200},
+	{name: "LockingQueue: get and consume, of n entries", prepare: "fill_locking", what: "consume", n: 200},
 	{name: "Counter: add", what: "count", n: 200},
-	{name: "SetPartitioner: start to ACQUIRED, 4 members, 11 items, boundary 1 s", what: "partition", n: 1000, whole: true},
+	{name: "SetPartitioner: start to ACQUIRED, 4 members, 11 items; n: time boundary", what: "partition", n: 1000, whole: true},
 }
 
 // side is one of the two implementations that are compared.
@@ -55,14 +59,21 @@ type result struct {
 func TestRecipes(t *testing.T) {
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{Heap: "256m"})
 	names := []string{"ours", "kazoo"}
-	sides := []side{newOurs(t, zk.Addrs()), newKazoo(t, zk.Addr())}
+	link := proxy.New(t, zk.Addr())
+	link.Slow(proxy.Both, proxy.Speed{Latency: *latency})
+	addr := zk.Addr()
+	if *latency > 0 {
+		addr = link.Addr()
+	}
+	sides := []side{newOurs(t, addr), newKazoo(t, addr)}
+	scale := 1
+	if *rounds == 1 || *latency > 0 {
+		scale = 10
+	}
 	results := make([][2]result, len(recipeFigures))
 	for round := range *rounds {
 		for i, f := range recipeFigures {
-			n := f.n
-			if *rounds == 1 {
-				n /= 10
-			}
+			n := f.n / scale
 			for k, s := range sides {
 				path := fmt.Sprintf("/%s/%s-%d", names[k], f.what, round)
 				if f.prepare != "" {
@@ -86,9 +97,9 @@ func TestRecipes(t *testing.T) {
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\tn\tours: median\tworst\trequests\tkazoo: median\tworst\trequests\tours/kazoo")
 	for i, f := range recipeFigures {
-		n := strconv.Itoa(f.n)
+		n := strconv.Itoa(f.n / scale)
 		if f.whole {
-			n = "1"
+			n += " ms"
 		}
 		ours, theirs := results[i][0], results[i][1]
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.2f\n", f.name, n, ours, theirs, float64(middle(ours.took))/float64(middle(theirs.took)))
@@ -97,10 +108,7 @@ func TestRecipes(t *testing.T) {
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if *rounds == 1 {
-		return // too few to be figures
-	}
-	t.Logf("%d rounds of n each, times per operation in a round; one server without fsync\n%s", *rounds, &table)
+	t.Logf("rounds: %d, times per operation in a round, one server without fsync, latency %v\n%s", *rounds, *latency, &table)
 }
 
 func (r result) String() string {
