@@ -22,6 +22,7 @@ SEED ?= 0
 SERVER_PACKAGES = $(shell go list -e -test -f '{{.ImportPath}} {{join .Deps " "}}' ./test/... \
 	| awk '$$1 ~ /\.test$$/ && /kiel\/test\/servers( |$$)/ { sub(/\.test$$/, "", $$1); print $$1 }')
 SIM = github.com/kielgo/kiel/test/sim
+HISTORY = github.com/kielgo/kiel/test/history
 UNIT_PACKAGES = $(filter-out $(SERVER_PACKAGES),$(shell go list -e $(ALL)))
 
 # Fuzz tests of what servers and other members send, which make test runs for 20 s each.
@@ -37,13 +38,14 @@ demo: ## a group at work, on embedded servers, in under a minute
 
 # The packages without servers run two at a time; the others one by one, each has two cores' worth of processes. Those in
 # which the race detector crashed (see test/cmd/results) run again, twice at most. It crashes most often in bubbles that live for
-# days, and makes them five times as slow: the simulation goes without.
+# days, and makes them five times as slow: the simulation and the histories go without.
 .PHONY: test
 test: setup vet ## all tests, on real servers, at most 25 minutes on 2 cores
 	@mkdir -p out; set +e; \
-	{ go test -json -race -shuffle=on -timeout=$(TIMEOUT) $(filter-out $(SIM),$(UNIT_PACKAGES)) || status=1; \
+	{ go test -json -race -shuffle=on -timeout=$(TIMEOUT) $(filter-out $(SIM) $(HISTORY),$(UNIT_PACKAGES)) || status=1; \
 	  go test -json -shuffle=on -timeout=$(TIMEOUT) $(SIM) -random=10 || status=1; \
-	  go test -json -race -shuffle=on -timeout=$(TIMEOUT) -p=1 $(SERVER_PACKAGES) || status=1; \
+	  go test -json -shuffle=on -timeout=$(TIMEOUT) $(HISTORY) || status=1; \
+	  go test -json -race -shuffle=on -timeout=$(TIMEOUT) -p=1 $(filter-out $(HISTORY),$(SERVER_PACKAGES)) || status=1; \
 	  go run ./test/cmd/fuzz -time=20s $(FUZZ_TESTS) || status=1; \
 	  exit $${status:-0}; } | go run ./test/cmd/results -again out/again.txt; \
 	ended=("$${PIPESTATUS[@]}"); \
@@ -59,8 +61,10 @@ test-unit: ## the tests that need no servers, in under 2 minutes
 	@go test -json -shuffle=on -timeout=$(TIMEOUT) $(UNIT_PACKAGES) | go run ./test/cmd/results
 
 .PHONY: soak
-soak: setup ## the tests on real servers, COUNT=10 times in random order
-	@go test -json -race -shuffle=on -count=$(COUNT) -timeout=0 -p=1 $(SERVER_PACKAGES) | go run ./test/cmd/results
+soak: setup ## the tests on real servers, COUNT=10 times in random order, and as many histories
+	@{ go test -json -race -shuffle=on -count=$(COUNT) -timeout=0 -p=1 $(filter-out $(HISTORY),$(SERVER_PACKAGES)) || status=1; \
+	  go test -json -timeout=0 $(HISTORY) -runs=$$((200 * $(COUNT))) -real=$$((10 * $(COUNT))) || status=1; \
+	  exit $${status:-0}; } | go run ./test/cmd/results
 
 .PHONY: chaos
 chaos: setup ## random faults on real processes and servers, for MINUTES=10; SEED=… takes the same steps

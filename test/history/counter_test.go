@@ -269,7 +269,7 @@ func (c *counters) get(ctx context.Context, client int) {
 
 // settle has all clients change it and look at it once more.
 func (c *counters) settle(ctx context.Context) {
-	c.pause(2 * c.timeout) // for requests that are on their way
+	c.quiet()
 	for i := range c.clients {
 		before := c.hist.len()
 		c.add(ctx, i, c.last.Add(1))

@@ -130,14 +130,14 @@ type leases struct {
 // newLeases gives the clients of every other run clocks that differ by as much as is tolerated.
 func newLeases(r *run) *subject {
 	l := &leases{run: r, hist: newHistory(), skew: 2 * time.Second, duration: 6 * time.Second}
-	if r.shorter > 1 {
+	if r.follows {
 		l.skew, l.duration = time.Second, 3*time.Second
 	}
 	s := &subject{hist: l.hist, model: leaseModel(), settle: l.settle}
 	for i, one := range r.sessions {
 		opts := lease.Options{Identifier: fmt.Sprint(i), Duration: l.duration, Skew: l.skew}
 		now := time.Now
-		if r.seed%2 == 0 && r.shorter == 1 {
+		if r.seed%2 == 0 && !r.follows {
 			off := l.skew / 2 * time.Duration(i%3-1)
 			now = func() time.Time { return time.Now().Add(off) }
 			opts.Now = now
@@ -263,7 +263,7 @@ func (l *leases) settle(ctx context.Context) {
 				l.hist.fault("client %d can't obtain it when all is well", i)
 				break
 			}
-			l.pause(time.Second)
+			<-time.After(time.Second)
 		}
 	}
 }

@@ -297,7 +297,7 @@ func (q *queues) get(ctx context.Context, client int, one func(context.Context) 
 
 // settle puts one more value and gets all that is there.
 func (q *queues) settle(ctx context.Context) {
-	q.pause(2 * q.timeout) // for requests that are on their way
+	q.quiet()
 	if err := q.put(ctx, q.clients[0], 0, rand.New(rand.NewPCG(q.seed, math.MaxUint64))); err != nil {
 		q.hist.fault("can't put when all is well: %v", err)
 	}

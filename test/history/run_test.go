@@ -17,9 +17,10 @@ type run struct {
 	path      string
 	sessions  []*session.Session
 	shorter   int  // by what pauses and patience are divided
-	follows   bool // reads may be answered by a server that is behind
+	follows   bool // it is on real servers: reads may be answered by one that is behind
 	sabotaged bool // the recipe is used, or works, as it should not
 	timeout   time.Duration
+	over      chan struct{} // nil, or closed when there will be no more faults: nobody pauses any more
 }
 
 // subject is one thing that clients use, and what they did with it.
@@ -80,20 +81,31 @@ func (r *run) upTo(rng *rand.Rand, ms int) time.Duration {
 // work returns for how long something is held: sometimes longer than a session lives without its servers.
 func (r *run) work(rng *rand.Rand) time.Duration {
 	if rng.IntN(6) == 0 {
-		return r.upTo(rng, int(1500*r.timeout/time.Second))
+		return time.Duration(rng.Int64N(int64(r.timeout * 3 / 2)))
 	}
 	return r.upTo(rng, 600)
 }
 
-func (r *run) pause(d time.Duration) { <-time.After(d) }
+// pause lets some time pass.
+func (r *run) pause(d time.Duration) { r.wait(nil, d) }
 
 // pauseIn is pause, until ctx ends.
-func (r *run) pauseIn(ctx context.Context, d time.Duration) {
+func (r *run) pauseIn(ctx context.Context, d time.Duration) { r.wait(ctx.Done(), d) }
+
+func (r *run) wait(done <-chan struct{}, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-ctx.Done():
+	case <-done:
+	case <-r.over:
+	}
+}
+
+// quiet lets all that is on its way arrive.
+func (r *run) quiet() {
+	if !r.follows {
+		r.pause(2 * r.timeout)
 	}
 }
 
