@@ -266,31 +266,6 @@ func TestKazooPartyComesBack(t *testing.T) {
 	})
 }
 
-// A znode of a session that is about to end bears our name: we wait for it to go.
-func TestKazooPartyWaitsForTheOldZnode(t *testing.T) {
-	bothKinds(t, func(t *testing.T, c *cluster, in func(*session.Session, string) crowd) {
-		s, _ := c.session("a")
-		p := in(s, "p1")
-		old, stopOld := c.session("old")
-		inc := incarnation(c, old)
-		must(t, inc.EnsurePath(t.Context(), kazooDir))
-		_, err := inc.Create(t.Context(), p.Node(), []byte("p1"), session.Ephemeral)
-		must(t, err)
-		go func() {
-			time.Sleep(5 * time.Second)
-			stopOld()
-		}()
-		start := time.Now()
-		must(t, p.Join(t.Context()))
-		if d := time.Since(start); d < 5*time.Second {
-			t.Errorf("joined after %v, over another session's znode", d)
-		}
-		if _, stat, _ := c.srv.Get(p.Node()); stat.EphemeralOwner != c.sessionOf("a") {
-			t.Errorf("owner %#x", stat.EphemeralOwner)
-		}
-	})
-}
-
 // Replies are lost: there is one znode, and none in the end.
 func TestKazooPartyLostReplies(t *testing.T) {
 	for losses := 1; losses <= 3; losses++ {

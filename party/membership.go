@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -176,7 +177,7 @@ func (p *presence) stay(life, wanted context.Context, inc *session.Incarnation) 
 				return err
 			}
 			continue
-		case stat.EphemeralOwner == inc.SessionID(), stat.EphemeralOwner == 0:
+		case stat.EphemeralOwner == inc.SessionID(), stat.EphemeralOwner == 0, sabotage.Of(life).Off(sabotage.OwnSession):
 			p.adopted = stat.EphemeralOwner == 0
 			p.seen.Store(inc)
 			if !p.joined() {
@@ -209,7 +210,7 @@ func (p *presence) create(life context.Context, inc *session.Incarnation) error 
 			return nil
 		}
 		return err
-	case errors.Is(err, session.ErrNoNode):
+	case errors.Is(err, session.ErrNoNode) && !sabotage.Of(life).Off(sabotage.EnsureAgain):
 		err = inc.EnsurePath(life, p.path)
 		if errors.Is(err, session.ErrUncertain) {
 			return nil
