@@ -100,6 +100,23 @@ func (s *Server) Delete(path string) error {
 	})
 }
 
+// SetCreates makes a znode as if it had seen so many creations of children: the number of the next sequential one. After
+// 2147483647 the number does not grow any more, as on a real server: every sequential child gets this one. (A real one gives
+// -2147483648 to every other create while the one before is still under way; this one never does.)
+func (s *Server) SetCreates(path string, creates int32) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.tree.get(path)
+	if n == nil {
+		return ErrNoNode
+	}
+	if creates < 0 {
+		return ErrBadArguments
+	}
+	n.creates = creates
+	return nil
+}
+
 // operate runs an operator's transaction.
 func (s *Server) operate(do func(t *txn) Error) error {
 	s.mu.Lock()

@@ -2,6 +2,8 @@ package zktest_test
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -580,6 +582,38 @@ func TestDirect(t *testing.T) {
 		}
 		if got := srv.Children("/"); !slices.Equal(got, []string{"zookeeper"}) {
 			t.Error(got)
+		}
+	})
+}
+
+// TestNumbersEnd: a directory that has seen 2^31-1 creations gives the same number for ever, and its cversion and pzxid
+// stand still. (By the source, DataTree.createNode: they are set only when the cversion is greater.)
+func TestNumbersEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server, _ *zktest.Network, a, _ *zk.Conn) {
+		must(t, srv.Create("/x", nil))
+		must(t, srv.SetCreates("/x", math.MaxInt32-1))
+		var pzxid int64
+		for i, want := range []string{"2147483646", "2147483647", "2147483647"} {
+			prefix := fmt.Sprintf("/x/%c-", 'a'+i)
+			got, err := a.Create(prefix, nil, zk.FlagSequence, open())
+			if must(t, err); got != prefix+want {
+				t.Errorf("%s, want %s%s", got, prefix, want)
+			}
+			_, stat, err := a.Get("/x")
+			if must(t, err); i == 0 {
+				pzxid = stat.Pzxid
+			} else if stat.Pzxid != pzxid {
+				t.Errorf("creation %d has changed the pzxid", i)
+			}
+		}
+		if _, err := a.Create("/x/c-", nil, zk.FlagSequence, open()); !errors.Is(err, zk.ErrNodeExists) {
+			t.Errorf("the same name again: %v", err)
+		}
+		if err := srv.SetCreates("/none", 1); !errors.Is(err, zktest.ErrNoNode) {
+			t.Error(err)
+		}
+		if err := srv.SetCreates("/x", -1); !errors.Is(err, zktest.ErrBadArguments) {
+			t.Error(err)
 		}
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"math"
+
 	"slices"
 )
 
@@ -211,8 +213,11 @@ func (t *txn) link(n, parent *node) {
 	})
 	t.tree[n.path] = n
 	parent.children[name] = struct{}{}
-	parent.creates++
-	parent.stat.Pzxid, parent.listing = t.zxid, nil
+	parent.listing = nil
+	if parent.creates < math.MaxInt32 { // it sticks there, and so does the Pzxid
+		parent.creates++
+		parent.stat.Pzxid = t.zxid
+	}
 	t.events = append(t.events,
 		event{kind: eventCreated, path: n.path, acl: n.acl, owner: n.stat.EphemeralOwner},
 		event{kind: eventChildren, path: parent.path, acl: parent.acl})
