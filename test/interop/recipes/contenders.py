@@ -199,12 +199,12 @@ class Contender:
             self.say("held", what=what, shared=False, began=holds.setdefault(node, now), until=now)
 
 
-def contend(me, hosts, plan, parent):
-    def end(*_):
-        global ending
-        ending = True
+def end(*_):
+    global ending
+    ending = True
 
-    signal.signal(signal.SIGTERM, end)
+
+def contend(me, hosts, plan, parent):
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: not without the parent
     if os.getppid() != parent:
@@ -219,6 +219,7 @@ def contend(me, hosts, plan, parent):
 
 def main():
     hosts, children = sys.argv[1], {}
+    signal.signal(signal.SIGTERM, end)  # for the children, from their first moment on
     for line in sys.stdin:
         request = json.loads(line)
         me, signame = request["id"], request.get("signal")

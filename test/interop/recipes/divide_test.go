@@ -90,9 +90,9 @@ func (s *schedule) partition() {
 // disturb does something to a member, which is deadly if that is wanted. It reports whether another has to join in its
 // place.
 func (s *schedule) disturb(m *member, d *divider, rng *rand.Rand, death bool) (again bool) {
-	f := s.drawFault(rng, m)
+	f := s.drawFault(rng, m, "")
 	for f.what == replyLost || death && !deadly(f.what) { // the moment of a lost reply would be a matter of chance
-		f = s.drawFault(rng, m)
+		f = s.drawFault(rng, m, "")
 	}
 	switch {
 	case !death && rng.IntN(3) == 0:
@@ -154,7 +154,7 @@ func (s *schedule) divided(members []*divider, shares map[string][]string) (bool
 }
 
 func (s *schedule) divideInGo(name string) (*divider, error) {
-	l, err := s.linked()
+	l, err := s.linked(s.timeout)
 	if err != nil {
 		return nil, err
 	}

@@ -83,7 +83,7 @@ func (s *schedule) python(m *member) {
 // begin has a process begin.
 func (s *schedule) begin(l *life, m *member, ops []op) error {
 	return l.send(map[string]any{"id": l.id, "plan": map[string]any{
-		"path": s.path, "name": m.Name, "timeout": sessionTimeout.Seconds(), "ops": ops, "items": items(),
+		"path": s.path, "name": m.Name, "timeout": s.timeout.Seconds(), "ops": ops, "items": items(),
 	}})
 }
 
@@ -103,6 +103,10 @@ func (s *schedule) live(m *member, ops []op) (left []op, err error) {
 		s.claims.kill(m.Name, at)
 		return err
 	}
+	reap := func() error { // what has ended; a lease that it has obtained goes on
+		_, err := l.signal("SIGKILL")
+		return err
+	}
 	for {
 		e, err := l.hear(s.Context(), silence)
 		if err != nil {
@@ -119,8 +123,7 @@ func (s *schedule) live(m *member, ops []op) (left []op, err error) {
 		i := slices.IndexFunc(m.faults, func(f fault) bool { return f.stage == e.Say && f.op == e.Op })
 		switch {
 		case over:
-			_, err := l.signal("SIGKILL")
-			return nil, err
+			return nil, reap()
 		case e.Say == "lost":
 			// Not by us: it was starved. What kazoo leaves behind may be in everybody's way from now on.
 			s.add("lost by itself", 1)
@@ -148,7 +151,10 @@ func (s *schedule) live(m *member, ops []op) (left []op, err error) {
 			return nil, err
 		}
 		for _, e := range append(said, more...) {
-			s.heard(m, l, e)
+			over = s.heard(m, l, e) || over
+		}
+		if over { // it was at its end when it was stopped
+			return nil, reap()
 		}
 		if l.sick.Load() {
 			wait.Pass(s, 500*time.Millisecond) // in which it goes on as if nothing had happened

@@ -17,7 +17,7 @@ import (
 	"github.com/kielgo/kiel/test/servers"
 )
 
-// sessionTimeout is that of all contenders of schedules, in both languages.
+// sessionTimeout is that of contenders of schedules, in both languages.
 const sessionTimeout = 3 * time.Second
 
 // silence is for how long a contender may say nothing before it counts as stuck.
@@ -197,9 +197,9 @@ type linked struct {
 	end    func() error
 }
 
-func (a *arena) linked() (*linked, error) {
+func (a *arena) linked(timeout time.Duration) (*linked, error) {
 	links := proxy.To(a, []string{a.zk})
-	s, err := session.New(links.Addrs(), session.Options{Timeout: sessionTimeout, MinSessionTimeout: time.Second})
+	s, err := session.New(links.Addrs(), session.Options{Timeout: timeout, MinSessionTimeout: time.Second})
 	if err != nil {
 		return nil, err
 	}

@@ -67,6 +67,10 @@ const (
 	sessionEnded = "session ended" // as an operator would
 )
 
+func allFaults() []string {
+	return []string{killed, stoppedShort, stoppedLong, cut, refused, silent, silentLong, replyLost, sessionEnded}
+}
+
 // deadly faults cost a contender its session.
 func deadly(what string) bool {
 	return what == killed || what == stoppedLong || what == silentLong || what == sessionEnded
@@ -104,18 +108,28 @@ func draw(seed uint64) *plan {
 		}
 		p.members = append(p.members, m)
 	}
-	for !slices.ContainsFunc(p.members, func(m *member) bool { return len(m.faults) > 0 }) {
-		m := p.members[rng.IntN(len(p.members))]
-		if f := p.drawFault(rng, m); deadly(f.what) {
-			m.meets(f, p.kind)
-		}
+	deaths := []string{killed, stoppedLong, silentLong, sessionEnded}
+	for !p.drawFor(rng, deaths[rng.IntN(len(deaths))]) {
+		continue
 	}
-	for range rng.IntN(3) {
-		if m := p.members[rng.IntN(len(p.members))]; len(m.faults) == 0 {
-			m.meets(p.drawFault(rng, m), p.kind)
-		}
+	p.drawFor(rng, allFaults()[seed/kinds%uint64(len(allFaults()))]) // so that each has its turn
+	if rng.IntN(2) == 0 {
+		p.drawFor(rng, "")
 	}
 	return p
+}
+
+// drawFor plans a fault, a certain one if what is not empty, for one to whom nothing
+// happens yet, and reports whether there is such a one.
+func (p *plan) drawFor(rng *rand.Rand, what string) bool {
+	for _, i := range rng.Perm(len(p.members)) {
+		m := p.members[i]
+		if len(m.faults) == 0 && (what == "" || slices.Contains(p.faultsOf(m), what)) {
+			m.meets(p.drawFault(rng, m, what), p.kind)
+			return true
+		}
+	}
+	return false
 }
 
 // meets plans that a fault happens to a contender, and that what it does then lasts long enough to be hit.
@@ -123,6 +137,12 @@ func (m *member) meets(f fault, kind int) {
 	o := &m.ops[f.op-1]
 	if kind == ofLockingQueue {
 		f.stage = "ask" // there may be nothing to be got
+		for i := range m.ops {
+			// A Python that was stopped in the middle gives back for whoever has got the entry since.
+			if f.what == stoppedLong && m.ops[i].Mode == "release" {
+				m.ops[i].Mode = "consume"
+			}
+		}
 	}
 	if f.stage == "got" {
 		hold := f.after + 200*time.Millisecond
@@ -165,22 +185,30 @@ func (p *plan) drawOp(rng *rand.Rand, m *member, n int) op {
 	return o
 }
 
-func (p *plan) drawFault(rng *rand.Rand, m *member) fault {
+// faultsOf are those that may happen to a contender.
+func (p *plan) faultsOf(m *member) []string {
+	switch {
+	case !m.python:
+		return []string{cut, refused, silent, silentLong, replyLost, sessionEnded}
+	case p.kind == ofLease: // a Python that was stopped in the middle takes the lease from whoever has got it since
+		return []string{killed}
+	default:
+		return []string{killed, stoppedShort, stoppedLong}
+	}
+}
+
+// drawFault draws a fault, a certain one if what is not empty.
+func (p *plan) drawFault(rng *rand.Rand, m *member, what string) fault {
+	of := p.faultsOf(m)
+	if what == "" {
+		what = of[rng.IntN(len(of))]
+	}
 	f := fault{
-		op: 1 + rng.IntN(len(m.ops)), stage: []string{"ask", "got", "got"}[rng.IntN(3)],
+		what: what, op: 1 + rng.IntN(len(m.ops)), stage: []string{"ask", "got", "got"}[rng.IntN(3)],
 		after: time.Duration(rng.IntN(40)) * time.Millisecond,
 		lasts: time.Duration(100+rng.IntN(900)) * time.Millisecond,
 	}
-	what := []string{cut, refused, silent, silentLong, replyLost, sessionEnded}
-	if m.python {
-		what = []string{killed, killed, stoppedShort, stoppedLong}
-	}
-	if m.python && p.kind == ofLease {
-		// A Python that was stopped in the middle takes the lease from whoever has got it since.
-		what = []string{killed}
-	}
-	f.what = what[rng.IntN(len(what))]
-	if f.what == stoppedLong || f.what == silentLong {
+	if what == stoppedLong || what == silentLong {
 		f.lasts += sessionTimeout + 500*time.Millisecond
 	}
 	return f

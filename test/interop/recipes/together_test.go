@@ -31,6 +31,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 		{ofSemaphore, "Semaphore", "-__lock__"},
 	} {
 		s := a.schedule(&plan{kind: thing.kind}, fmt.Sprintf("/order/%d", i))
+		s.timeout = 15 * time.Second // no place is lost
 		ctx := t.Context()
 		var held []*hold
 		standing := 1
