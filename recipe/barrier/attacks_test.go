@@ -3,15 +3,13 @@ package barrier_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/sabotage/attack"
-	"github.com/kielgo/kiel/recipe/barrier"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -21,178 +19,6 @@ const (
 	hang    = "somebody waits for ever"
 	refused = "nobody gets in"
 )
-
-// execution is a run of an execution: G is a process of ours, on the network as "g", the others are Python.
-type execution struct {
-	*world
-	a  *attack.Attack
-	wg sync.WaitGroup // of what Python does
-}
-
-func newExecution(a *attack.Attack) *execution {
-	x := &execution{world: newWorld(a.T), a: a}
-	a.Cleanup(x.wg.Wait) // the last but the server's: what it waits for was ended by others
-	return x
-}
-
-// enter has d entered in the background, until the test ends.
-func (x *execution) enter(d *barrier.DoubleBarrier) *call {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(x.a.Context()))
-	c := x.world.enter(ctx, d)
-	x.Cleanup(func() {
-		cancel()
-		<-c.done
-		if c.m != nil {
-			_ = c.m.Leave(ctx)
-		}
-	})
-	return c
-}
-
-// later does something in the background, under a context that ends with the test.
-func (x *execution) later(f func(ctx context.Context) error) *call {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(x.a.Context()))
-	c := x.world.later(func() error { return f(ctx) })
-	x.Cleanup(func() {
-		cancel()
-		<-c.done
-	})
-	return c
-}
-
-func (x *execution) leave(m *barrier.Member) *call { return x.later(m.Leave) }
-
-// ends waits for a call of ours. That it goes on is harm; another error than this is a failure.
-func (x *execution) ends(what string, c *call, want error) bool {
-	x.Helper()
-	select {
-	case <-c.done:
-	case <-time.After(time.Minute):
-		x.a.Harmed(hang, "%s goes on; znodes:\n%s", what, x.srv.Dump())
-		return false
-	}
-	if !errors.Is(c.err, want) {
-		x.Errorf("%s: got %v, want %v", what, c.err, want)
-	}
-	return true
-}
-
-// over waits for Python's calls.
-func (x *execution) over(what string, pythons ...*python) {
-	x.Helper()
-	for _, p := range pythons {
-		if !p.over(x.world, what) {
-			x.a.Harmed(hang, "%s: %s goes on; znodes:\n%s", p.node, what, x.srv.Dump())
-		}
-	}
-}
-
-// until waits for what comes with all rules and without.
-func (x *execution) until(what string, ok func() bool) {
-	x.Helper()
-	for range 60_000 {
-		if ok() {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	x.Fatalf("%s does not come; znodes:\n%s", what, x.srv.Dump())
-}
-
-// only reports whether these children stand and no others.
-func (x *execution) only(names ...string) func() bool {
-	return func() bool { return strings.Join(x.srv.Children(path), " ") == strings.Join(names, " ") }
-}
-
-func (x *execution) stands(name string) func() bool {
-	return func() bool { _, _, ok := x.srv.Get(path + "/" + name); return ok }
-}
-
-// gate is passed once it was opened.
-type gate struct {
-	once sync.Once
-	c    chan struct{}
-}
-
-func newGate() *gate  { return &gate{c: make(chan struct{})} }
-func (g *gate) open() { g.once.Do(func() { close(g.c) }) }
-func (g *gate) pass() { <-g.c }
-func (x *execution) gate() *gate {
-	g := newGate()
-	x.Cleanup(g.open)
-	return g
-}
-
-// hold keeps what g asks back at the server, if it is this, until the gate is open.
-func (x *execution) hold(g *gate, what func(r zktest.Request) bool) {
-	x.srv.SetHook(func(r *zktest.Request) zktest.Action {
-		if r.Client == "g" && what(*r) {
-			g.pass()
-		}
-		return zktest.Action{}
-	})
-}
-
-// looks matches a look at the directory.
-func looks(r zktest.Request) bool { return r.Op == zktest.OpGetChildren2 && r.Path == path }
-
-// crowd is n Python processes, each of which leaves as soon as it has entered. The first has the lowest name of all, or
-// else all have higher ones than ours.
-func (x *execution) crowd(n int, lowest bool) []*python {
-	x.Helper()
-	list := make([]*python, n)
-	for i := range list {
-		c := "f"
-		if i == 0 && lowest {
-			c = "0"
-		}
-		list[i] = x.python(strings.Repeat(c, 31) + fmt.Sprint(i))
-	}
-	return list
-}
-
-// goThrough has a Python process enter and leave.
-func (p *python) goThrough(clients int) {
-	entered := make(chan struct{})
-	p.begin("enter", func() error {
-		defer close(entered)
-		return p.enter(clients)
-	})
-	p.begin("leave", func() error {
-		<-entered
-		if p.ctx.Err() == nil {
-			return p.leave()
-		}
-		return nil
-	})
-}
-
-// stops has a Python process stop at the first request that is so called, and then do this.
-func (p *python) stops(at string, do func()) {
-	var once sync.Once
-	before := p.before
-	p.before = func(step string) {
-		before(step)
-		if step == at {
-			once.Do(do)
-		}
-	}
-}
-
-// awaits has a Python process wait for something.
-func (p *python) awaits(ok func() bool) {
-	for !ok() && p.ctx.Err() == nil {
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// numbers runs an execution for two and for three.
-func numbers(t *testing.T, f func(t *testing.T, n int)) {
-	t.Helper()
-	for n := 2; n <= 3; n++ {
-		t.Run(fmt.Sprintf("of %d", n), func(t *testing.T) { f(t, n) })
-	}
-}
 
 // recipe-attacks.md §2 (a) and (d): G waits; the others come, the last makes ready, and they leave at once. When G looks,
 // because it was told or because it is connected again, all of that is gone. Of two G knows what that was. Of three it may
@@ -464,4 +290,117 @@ func TestSetUpAgainBeforeTheLook(t *testing.T) {
 		link.Heal()
 		x.ends("wait", c, nil)
 	}, sabotage.SetUpAgain)
+}
+
+// What came and went need not have been ready: here it is a process that dies at once. Who completes the number has yet to
+// look, or is G itself.
+func TestAnotherCameAndWent(t *testing.T) {
+	for what, gFirst := range map[string]bool{"before the last one came": true, "before G came": false} {
+		t.Run(what, func(t *testing.T) {
+			numbers(t, func(t *testing.T, n int) {
+				synctest.Test(t, func(t *testing.T) {
+					x := newPlainExecution(t)
+					if err := x.srv.Create(path, nil); err != nil {
+						t.Fatal(err)
+					}
+					d := x.double(x.session("g"), n, "")
+					crowd := x.crowd(n-1, true)
+					for _, p := range crowd[1:] {
+						p.goThrough(n)
+					}
+					time.Sleep(time.Second)
+					guest := func() {
+						x.make("1")
+						x.remove("1")
+					}
+					var g *call
+					if gFirst {
+						g = x.enter(d)
+						time.Sleep(time.Second)
+						looked := x.gate()
+						x.hold(looked, looks)
+						guest()
+						crowd[0].stops("enter: children", func() {
+							looked.open()
+							time.Sleep(time.Second)
+						})
+						crowd[0].goThrough(n)
+					} else {
+						crowd[0].goThrough(n)
+						time.Sleep(time.Second)
+						var once sync.Once
+						x.srv.SetHook(func(r *zktest.Request) zktest.Action {
+							if r.Op == zktest.OpCreate && r.Client == "g" {
+								once.Do(guest)
+							}
+							return zktest.Action{}
+						})
+						g = x.enter(d)
+					}
+					left := x.later(func(ctx context.Context) error {
+						if <-g.done; g.m == nil {
+							return nil
+						}
+						return g.m.Leave(ctx)
+					})
+					x.ends("enter", g, nil)
+					x.over("enter", crowd...)
+					x.over("leave", crowd...)
+					x.ends("leave", left, nil)
+				})
+			})
+		})
+	}
+}
+
+// The others have entered and are leaving, and one has come for the next round, who completes the number with those that still
+// stand. Then they go. That G was meant can't be told, but G must not wait for the next round: they wait for G.
+func TestNextRoundBeginsBeforeTheLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newPlainExecution(t)
+		d := x.double(x.session("g"), 3, "")
+		g := x.enter(d)
+		x.until("our znode", x.stands(nameOf(d)))
+		crowd := x.crowd(3, false)
+		crowd[0].goThrough(3)
+		time.Sleep(time.Second)
+		looked := x.gate()
+		x.hold(looked, looks)
+		crowd[1].stops("leave: children", func() { time.Sleep(10 * time.Second) })
+		crowd[1].goThrough(3)
+		x.until("the first one's going", func() bool { return !x.stands(crowd[0].node)() })
+		crowd[2].stops("enter: children", func() {
+			looked.open()
+			time.Sleep(time.Minute)
+		})
+		crowd[2].goThrough(3)
+		x.ends("enter", g, session.ErrUncertain)
+		x.over("leave", crowd[:2]...)
+	})
+}
+
+// recipe-attacks.md §2: G has seen the number. When it looks again ready has come and gone, and the others with it.
+func TestNumberSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newPlainExecution(t)
+		d := x.double(x.session("g"), 3, "")
+		g := x.enter(d)
+		x.until("our znode", x.stands(nameOf(d)))
+		crowd := x.crowd(2, false)
+		crowd[1].goThrough(3)
+		time.Sleep(time.Second)
+		looked := x.gate()
+		crowd[0].stops("enter: children", func() {
+			time.Sleep(time.Second)
+			x.hold(looked, looks)
+		})
+		crowd[0].goThrough(3)
+		x.over("enter", crowd...)
+		x.until("their going", x.only(nameOf(d)))
+		looked.open()
+		if x.ends("enter", g, nil) && g.m != nil {
+			x.ends("leave", x.leave(g.m), nil)
+		}
+		x.over("leave", crowd...)
+	})
 }

@@ -27,9 +27,10 @@
 //
 //   - Wait returns nil only when the barrier that it saw is gone, or none stood after it
 //     was called. One that is removed and set up again between two looks counts as gone.
-//   - Enter returns nil only when ready was seen or made, or certainly came and went while the
-//     caller's znode stood. The one that completes the number makes it, and all others wait for
-//     that, as kazoo's do. Nobody waits for ever because others came and left too quickly to be
+//   - Enter returns nil only when ready was seen or made, or when the number stood, ours among it,
+//     and something came and went unseen since: that was ready. The one that completes the number
+//     makes it, and all others wait for that, as kazoo's do, even if they see the number: it may
+//     not have looked yet. Nobody waits for ever because others came and left too quickly to be
 //     seen: where what happened between two looks can't be told, the error is [session.ErrUncertain].
 //   - A member of ours leaves only when it calls Leave, or with its session. The end of
 //     trust ends its context and nothing else.
@@ -51,7 +52,10 @@
 //     removes it if no member stands; a Python process that comes in at the same moment
 //     may take it for the signal all the same, or wait for one that never comes.
 //   - That Enter is never uncertain: with three members or more, when all is over for some before
-//     the look of another, which takes some round trips, that one can't tell.
+//     the look of another, which takes some round trips, that one can't tell, unless it has seen
+//     the number before.
+//   - That what came and went unseen was ready. If a process dies that has come as well, after the
+//     number was complete and before ready was made, who looks at that moment takes it for ready.
 //   - A Python process that enters again and again with one object uses its name again. Others
 //     that are slow to leave may take it for the one that has not left yet: give each round a
 //     path of its own.

@@ -15,7 +15,9 @@ type entering struct {
 	ctx  context.Context //nolint:containedctx // an Enter is a call: it ends with it
 	name string          // of our znode
 	node *node           // ours, nil while none stands
-	seen *view           // the latest look
+	seen *view           // the look that the next is compared with: the latest that was not pending
+	full *view           // the latest look, if it was pending
+	here int             // how many members the latest look has shown, ours included
 	new  bool            // there was no look yet since node is ours
 	peer []string        // the members at the first look after that: all who are older, and maybe others
 }
@@ -34,7 +36,7 @@ func (e *entering) run() (*Member, error) {
 			return nil, err
 		case e.ctx.Err() != nil:
 			if e.seen != nil {
-				return nil, &BlockedError{Path: e.d.path, Members: len(e.seen.members), Clients: e.d.clients, Err: context.Cause(e.ctx)}
+				return nil, &BlockedError{Path: e.d.path, Members: e.here, Clients: e.d.clients, Err: context.Cause(e.ctx)}
 			}
 			return nil, err
 		case errors.Is(err, errAgain), errors.Is(err, session.ErrSessionExpired):
@@ -57,11 +59,12 @@ func (e *entering) once() (*Member, error) {
 	if watch != nil {
 		defer watch.Stop()
 	}
+	e.here = len(now.members)
 	if e.node != nil && (e.node.inc.SessionID() != inc.SessionID() || !now.has(e.name)) {
 		e.node = nil // gone with its session, or removed by somebody
 	}
 	if e.stale(now) {
-		e.seen = now
+		e.seen, e.full = now, nil
 		return nil, e.removeStale(inc)
 	}
 	if e.node == nil {
@@ -75,7 +78,11 @@ func (e *entering) once() (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.seen = now
+	if v == pending {
+		e.full = now
+	} else {
+		e.seen, e.full = now, nil
+	}
 	if e.new {
 		e.new, e.peer = false, now.members
 	}
@@ -84,7 +91,7 @@ func (e *entering) once() (*Member, error) {
 		return e.member(inc, now)
 	case undecided:
 		return nil, fmt.Errorf("%w: members came and went unseen", session.ErrUncertain)
-	case waiting:
+	case waiting, pending:
 	}
 	last, err := e.completes(inc, now)
 	if err != nil {
@@ -99,6 +106,7 @@ func (e *entering) once() (*Member, error) {
 	return nil, e.pause(watch)
 }
 
+// judge tells what has happened since the looks before.
 func (e *entering) judge(inc *session.Incarnation, now *view) (verdict, error) {
 	switch {
 	case e.off(sabotage.WaitForReady) && len(now.members) >= e.d.clients:
@@ -106,28 +114,31 @@ func (e *entering) judge(inc *session.Incarnation, now *view) (verdict, error) {
 	case e.off(sabotage.CameAndWent) && !now.ready:
 		return waiting, nil
 	}
-	before := e.seen
-	return judge(before, now, e.d.clients, e.name, func(names []string) (int, error) {
-		stood := 0
-		for _, name := range names {
+	czxids := func(names []string) ([]int64, error) {
+		czxids := make([]int64, len(names))
+		for i, name := range names {
 			exists, stat, err := inc.Exists(e.ctx, session.Join(e.d.path, name))
 			if err != nil {
-				return 0, err
+				return nil, err
 			}
 			if !exists {
-				return 0, errAgain // it went since that look: the next one knows
+				return nil, errAgain // it went since that look: the next one knows
 			}
-			if stat.Czxid <= before.zxid {
-				stood++
-			}
+			czxids[i] = stat.Czxid
 		}
-		return stood, nil
-	})
+		return czxids, nil
+	}
+	if e.full != nil {
+		if v, err := judge(e.full, now, e.d.clients, e.name, czxids); v == complete || err != nil {
+			return v, err
+		}
+	}
+	return judge(e.seen, now, e.d.clients, e.name, czxids)
 }
 
 // prepare makes our znode, once nothing is in its way. It returns errAgain.
 func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.Watch) error {
-	if before := e.seen; before != nil && before.has(e.name) && !now.ready {
+	if stood := e.full != nil || e.seen != nil && e.seen.has(e.name); stood && !now.ready {
 		// Ours stood, and went. Did the others enter with it?
 		v, err := e.judge(inc, now)
 		if err != nil {
@@ -137,7 +148,7 @@ func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.W
 			return fmt.Errorf("%w: our znode went, and members came and went unseen", session.ErrUncertain)
 		}
 	}
-	e.seen = now
+	e.seen, e.full = now, nil
 	n := &node{inc: inc, path: session.Join(e.d.path, e.name), data: e.d.data, log: e.d.log, gone: make(chan struct{})}
 	if now.has(e.name) {
 		// Of an earlier session, or made by somebody for us.

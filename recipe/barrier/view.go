@@ -58,12 +58,13 @@ const (
 	waiting   verdict = iota // the number was never complete, or nobody was told
 	complete                 // it was, and who waited was told
 	undecided                // that may have been
+	pending                  // that may have been, but now it is about to be: look again, and compare with before
 )
 
 // judge tells whether ready stood at some time between two looks. Nobody has entered before
-// that, and it is made only when n members stand, own being one of them. It looks after
-// single members only when it must.
-func judge(before, now *view, n int, own string, throughout func(names []string) (int, error)) (verdict, error) {
+// that, and it is made only when n members stand, own being one of them. It asks for the
+// czxids of single members only when it must.
+func judge(before, now *view, n int, own string, czxids func(names []string) ([]int64, error)) (verdict, error) {
 	if now.ready {
 		return complete, nil
 	}
@@ -72,26 +73,37 @@ func judge(before, now *view, n int, own string, throughout func(names []string)
 	}
 	made := int(now.creates - before.creates)
 	hidden := made
-	var both []string
 	for _, name := range now.members {
-		if before.has(name) {
-			both = append(both, name)
-		} else {
+		if !before.has(name) {
 			hidden--
 		}
 	}
 	if hidden <= 0 { // all that came still stands
 		return waiting, nil
 	}
-	stood, err := throughout(both)
+	born, err := czxids(now.members)
 	if err != nil {
 		return undecided, err
 	}
-	hidden -= len(both) - stood // these went and came again under their names
+	stood, last := 0, false
+	for i, name := range now.members {
+		last = last || born[i] == now.zxid
+		switch {
+		case !before.has(name):
+		case born[i] <= before.zxid:
+			stood++
+		default:
+			hidden-- // it went and came again under its name
+		}
+	}
 	switch {
 	case hidden <= 0:
 		return waiting, nil
-	case len(now.members) >= n:
+	case len(now.members) == n && last:
+		// The member that completes the number is the last that came: it has yet to make
+		// ready, whatever was hidden before.
+		return pending, nil
+	case len(now.members) >= n, len(before.members) >= n && before.has(own):
 		return complete, nil
 	case len(before.members)+made-1 < n: // too few, should one of them have been ready
 		return waiting, nil

@@ -1,0 +1,200 @@
+package barrier_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kielgo/kiel/internal/sabotage/attack"
+	"github.com/kielgo/kiel/recipe/barrier"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// execution is a run of an execution: G is a process of ours, on the network as "g", the others are Python.
+type execution struct {
+	*world
+	ctx    context.Context // rules may be off in it
+	harmed func(harm, format string, args ...any)
+	wg     sync.WaitGroup // of what Python does
+}
+
+// newExecution returns one that can be run with a rule off.
+func newExecution(a *attack.Attack) *execution {
+	x := newPlainExecution(a.T)
+	x.ctx, x.harmed = context.WithoutCancel(a.Context()), a.Harmed
+	return x
+}
+
+// newPlainExecution returns one in which a harm is a failure.
+func newPlainExecution(t *testing.T) *execution {
+	x := &execution{world: newWorld(t), ctx: context.WithoutCancel(t.Context())}
+	x.harmed = func(harm, format string, args ...any) {
+		t.Helper()
+		t.Errorf("%s: %s", harm, fmt.Sprintf(format, args...))
+	}
+	t.Cleanup(x.wg.Wait) // the last but the server's: what it waits for was ended by others
+	return x
+}
+
+// enter has d entered in the background, until the test ends.
+func (x *execution) enter(d *barrier.DoubleBarrier) *call {
+	ctx, cancel := context.WithCancel(x.ctx)
+	c := x.world.enter(ctx, d)
+	x.Cleanup(func() {
+		cancel()
+		<-c.done
+		if c.m != nil {
+			_ = c.m.Leave(ctx)
+		}
+	})
+	return c
+}
+
+// later does something in the background, under a context that ends with the test.
+func (x *execution) later(f func(ctx context.Context) error) *call {
+	ctx, cancel := context.WithCancel(x.ctx)
+	c := x.world.later(func() error { return f(ctx) })
+	x.Cleanup(func() {
+		cancel()
+		<-c.done
+	})
+	return c
+}
+
+func (x *execution) leave(m *barrier.Member) *call { return x.later(m.Leave) }
+
+// ends waits for a call of ours. That it goes on is harm; another error than this is a failure.
+func (x *execution) ends(what string, c *call, want error) bool {
+	x.Helper()
+	select {
+	case <-c.done:
+	case <-time.After(time.Minute):
+		x.harmed(hang, "%s goes on; znodes:\n%s", what, x.srv.Dump())
+		return false
+	}
+	if !errors.Is(c.err, want) {
+		x.Errorf("%s: got %v, want %v", what, c.err, want)
+	}
+	return true
+}
+
+// over waits for Python's calls.
+func (x *execution) over(what string, pythons ...*python) {
+	x.Helper()
+	for _, p := range pythons {
+		if !p.over(x.world, what) {
+			x.harmed(hang, "%s: %s goes on; znodes:\n%s", p.node, what, x.srv.Dump())
+		}
+	}
+}
+
+// until waits for what comes with all rules and without.
+func (x *execution) until(what string, ok func() bool) {
+	x.Helper()
+	for range 60_000 {
+		if ok() {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	x.Fatalf("%s does not come; znodes:\n%s", what, x.srv.Dump())
+}
+
+// only reports whether these children stand and no others.
+func (x *execution) only(names ...string) func() bool {
+	return func() bool { return strings.Join(x.srv.Children(path), " ") == strings.Join(names, " ") }
+}
+
+func (x *execution) stands(name string) func() bool {
+	return func() bool { _, _, ok := x.srv.Get(path + "/" + name); return ok }
+}
+
+// gate is passed once it was opened.
+type gate struct {
+	once sync.Once
+	c    chan struct{}
+}
+
+func newGate() *gate  { return &gate{c: make(chan struct{})} }
+func (g *gate) open() { g.once.Do(func() { close(g.c) }) }
+func (g *gate) pass() { <-g.c }
+func (x *execution) gate() *gate {
+	g := newGate()
+	x.Cleanup(g.open)
+	return g
+}
+
+// hold keeps what g asks back at the server, if it is this, until the gate is open.
+func (x *execution) hold(g *gate, what func(r zktest.Request) bool) {
+	x.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		if r.Client == "g" && what(*r) {
+			g.pass()
+		}
+		return zktest.Action{}
+	})
+}
+
+// looks matches a look at the directory.
+func looks(r zktest.Request) bool { return r.Op == zktest.OpGetChildren2 && r.Path == path }
+
+// crowd is n Python processes, each of which leaves as soon as it has entered. The first has the lowest name of all, or
+// else all have higher ones than ours.
+func (x *execution) crowd(n int, lowest bool) []*python {
+	x.Helper()
+	list := make([]*python, n)
+	for i := range list {
+		c := "f"
+		if i == 0 && lowest {
+			c = "0"
+		}
+		list[i] = x.python(strings.Repeat(c, 31) + fmt.Sprint(i))
+	}
+	return list
+}
+
+// goThrough has a Python process enter and leave.
+func (p *python) goThrough(clients int) {
+	entered := make(chan struct{})
+	p.begin("enter", func() error {
+		defer close(entered)
+		return p.enter(clients)
+	})
+	p.begin("leave", func() error {
+		<-entered
+		if p.ctx.Err() == nil {
+			return p.leave()
+		}
+		return nil
+	})
+}
+
+// stops has a Python process stop at the first request that is so called, and then do this.
+func (p *python) stops(at string, do func()) {
+	var once sync.Once
+	before := p.before
+	p.before = func(step string) {
+		before(step)
+		if step == at {
+			once.Do(do)
+		}
+	}
+}
+
+// awaits has a Python process wait for something.
+func (p *python) awaits(ok func() bool) {
+	for !ok() && p.ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// numbers runs an execution for two and for three.
+func numbers(t *testing.T, f func(t *testing.T, n int)) {
+	t.Helper()
+	for n := 2; n <= 3; n++ {
+		t.Run(fmt.Sprintf("of %d", n), func(t *testing.T) { f(t, n) })
+	}
+}
