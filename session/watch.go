@@ -20,6 +20,14 @@ type Watch struct {
 // the start.
 func (w *Watch) C() <-chan struct{} { return w.wait.c }
 
+// Deleted reports, when C is closed, whether that is because the server said that the znode was deleted. It may have been
+// made again since.
+func (w *Watch) Deleted() bool {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	return w.wait.deleted
+}
+
 // Stop says that nobody waits for this watch any more, and frees at once what otherwise the next hint frees. C may then
 // never be closed. It may be called any number of times.
 func (w *Watch) Stop() { w.once.Do(func() { w.hub.leave(w.wait) }) }
@@ -32,10 +40,11 @@ type watchKey struct {
 
 // wait is what all who wait for the same thing share. It ends with the first hint.
 type wait struct {
-	key   watchKey
-	c     chan struct{}
-	users int
-	timer *time.Timer
+	key     watchKey
+	c       chan struct{}
+	users   int
+	timer   *time.Timer
+	deleted bool // it ended because the znode was deleted
 }
 
 // hub holds what somebody waits for, on one client. As long as there is a wait, every read of the same kind and path
@@ -103,6 +112,7 @@ func (h *hub) event(kind zk.EventType, path string) {
 	defer h.mu.Unlock()
 	for _, op := range ops {
 		if w := h.waits[watchKey{op: op, path: path}]; w != nil {
+			w.deleted = kind == zk.EventNodeDeleted
 			h.wake(w)
 		}
 	}

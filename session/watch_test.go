@@ -49,6 +49,11 @@ func TestWatchWakesOnChange(t *testing.T) {
 			if got := [3]bool{!open(data.C()), !open(children.C()), !open(exists.C())}; got != [3]bool{c.data, c.children, c.exists} {
 				t.Errorf("%s: data, children and exists watch woke: %v", name, got)
 			}
+			for _, watch := range []*session.Watch{data, children, exists} {
+				if watch.Deleted() != (name == "delete") {
+					t.Errorf("%s: deleted: %v", name, watch.Deleted())
+				}
+			}
 			_ = w.srv.Delete("/a")
 			synctest.Wait()
 		}
@@ -90,6 +95,9 @@ func TestWatchWakesOnDisconnect(t *testing.T) {
 		for _, watch := range []*session.Watch{data, children, exists} {
 			if took := elapsed(t, "watch", watch.C(), time.Second); took > 0 {
 				t.Errorf("woken after %v", took)
+			}
+			if watch.Deleted() {
+				t.Error("a cut connection counts as a deletion")
 			}
 		}
 		if !inc.Trusted() {

@@ -76,6 +76,18 @@ func Ended(tb testing.TB, h Hold, within time.Duration, want error) {
 	}
 }
 
+// ReleaseLater releases a hold when the test ends. It does not wait long: a test that has failed may have left its links
+// cut.
+func ReleaseLater(tb testing.TB, h interface {
+	Release(ctx context.Context) error
+}) {
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), time.Minute)
+		defer cancel()
+		_ = h.Release(ctx)
+	})
+}
+
 // Must returns what makes a value of a value and an error, or ends the test.
 func Must[T any](tb testing.TB) func(T, error) T {
 	tb.Helper()

@@ -166,9 +166,9 @@ func (n *Node) olderThanSelf(ctx context.Context, inc *session.Incarnation, path
 	return exists && other.Czxid < self.Czxid, err
 }
 
-// await waits until the nearest node in front is gone. It looks at it again
-// whenever the watch says so: after a change, a lost connection, the end of an
-// incarnation, and once per session timeout.
+// await waits until the nearest node in front is gone. It looks at it again whenever the
+// watch says so: after a change, a lost connection, the end of an incarnation, and once
+// per session timeout. That it was deleted is believed.
 func (n *Node) await(ctx context.Context, inc *session.Incarnation, l line) error {
 	for again := false; ; again = true {
 		data, _, watch, err := inc.GetW(ctx, l.nearest)
@@ -180,6 +180,9 @@ func (n *Node) await(ctx context.Context, inc *session.Incarnation, l line) erro
 				err = pause(ctx, watch)
 			}
 			watch.Stop()
+			if err == nil && watch.Deleted() {
+				return nil // a round trip less until it is our turn
+			}
 		}
 		if err == nil && inc.Context().Err() != nil {
 			inc, err = n.incarnation(ctx)

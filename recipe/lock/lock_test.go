@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -146,6 +147,34 @@ func requests(w *world) int {
 }
 
 // Children that are no contenders of this lock are in nobody's way.
+// TestHandOverIsQuick: once the holder has gone, the next one asks who is left and has its own contender watched; a third
+// request would be a round trip more in each hand-over.
+func TestHandOverIsQuick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		first := w.acquire(w.lock("first"))
+		next := w.acquireLater(t.Context(), w.lock("next"))
+		synctest.Wait()
+		var asked []zktest.Op
+		gone := false
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			switch {
+			case r.Op == zktest.OpDelete:
+				gone = true
+			case gone && r.Op != zktest.OpPing:
+				asked = append(asked, r.Op)
+			}
+			return zktest.Action{}
+		})
+		w.release(first)
+		<-next.done
+		w.srv.SetHook(nil)
+		if next.err != nil || !slices.Equal(asked, []zktest.Op{zktest.OpGetChildren2, zktest.OpExists}) {
+			t.Errorf("%v after %v", next.err, asked)
+		}
+	})
+}
+
 func TestForeignChildrenAreIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -90,7 +90,7 @@ func (w *world) try(l *lock.Lock) *lock.Held {
 		w.Fatal(err)
 	}
 	if h != nil {
-		w.Cleanup(func() { _ = h.Release(context.WithoutCancel(w.Context())) })
+		recipetest.ReleaseLater(w, h)
 	}
 	return h
 }
@@ -103,7 +103,7 @@ func (w *world) acquire(l *lock.Lock) *lock.Held {
 	if err != nil {
 		w.Fatalf("acquire: %v", err)
 	}
-	w.Cleanup(func() { _ = h.Release(context.WithoutCancel(w.Context())) })
+	recipetest.ReleaseLater(w, h)
 	return h
 }
 
@@ -128,7 +128,7 @@ func (w *world) acquireLater(ctx context.Context, l *lock.Lock) *acquiring {
 	go func() {
 		defer close(a.done)
 		if a.held, a.err = l.Acquire(ctx); a.err == nil {
-			w.Cleanup(func() { _ = a.held.Release(context.WithoutCancel(w.Context())) })
+			recipetest.ReleaseLater(w, a.held)
 		}
 	}()
 	return a

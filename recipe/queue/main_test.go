@@ -117,7 +117,7 @@ func (w *world) take(q *queue.LockingQueue, want string) *queue.Held {
 	if string(h.Value()) != want {
 		w.Errorf("got %q, want %q", h.Value(), want)
 	}
-	w.Cleanup(func() { _ = h.Release(context.WithoutCancel(w.Context())) })
+	recipetest.ReleaseLater(w, h)
 	return h
 }
 

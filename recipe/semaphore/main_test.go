@@ -63,7 +63,7 @@ func (w *world) acquire(sem *semaphore.Semaphore) *semaphore.Held {
 	if err != nil {
 		w.Fatalf("acquire: %v", err)
 	}
-	w.Cleanup(func() { _ = h.Release(context.WithoutCancel(w.Context())) })
+	recipetest.ReleaseLater(w, h)
 	return h
 }
 
@@ -88,7 +88,7 @@ func (w *world) acquireLater(ctx context.Context, sem *semaphore.Semaphore) *acq
 	go func() {
 		defer close(a.done)
 		if a.held, a.err = sem.Acquire(ctx); a.err == nil {
-			w.Cleanup(func() { _ = a.held.Release(context.WithoutCancel(w.Context())) })
+			recipetest.ReleaseLater(w, a.held)
 		}
 	}()
 	return a
