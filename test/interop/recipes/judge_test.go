@@ -85,10 +85,11 @@ func (cs *claims) judge(limit int) []string {
 	for _, list := range byWhat {
 		slices.SortFunc(list, func(a, b claim) int { return int(a.began - b.began) })
 		for i, c := range list {
-			beside := []string{c.String()}
-			readers := c.shared
+			beside, readers := []string{c.String()}, c.shared
+			counted := map[string]bool{c.who: true}
 			for _, other := range list[:i] {
-				if other.who != c.who && other.last > c.began {
+				if !counted[other.who] && other.last > c.began {
+					counted[other.who] = true
 					beside = append(beside, other.String())
 					readers = readers && other.shared
 				}
@@ -112,15 +113,16 @@ func TestJudge(t *testing.T) {
 		limit  int
 		wrong  int
 	}{
-		"one after the other": {[]claim{at("a", 1, 2), at("b", 2, 3), at("a", 3, 4)}, 1, 0},
-		"at one time":         {[]claim{at("a", 1, 3), at("b", 2, 3)}, 1, 1},
-		"within another":      {[]claim{at("b", 2, 3), at("a", 1, 4)}, 1, 1},
-		"twice by one":        {[]claim{at("a", 1, 3), at("a", 2, 4)}, 1, 0},
-		"two of two":          {[]claim{at("a", 1, 4), at("b", 2, 3), at("c", 3, 5)}, 2, 0},
-		"three of two":        {[]claim{at("a", 1, 4), at("b", 2, 4), at("c", 3, 5)}, 2, 1},
-		"readers":             {[]claim{reader("a", 1, 4), reader("b", 2, 4)}, 1, 0},
-		"writer with reader":  {[]claim{reader("a", 1, 4), at("b", 2, 4)}, 1, 1},
-		"reader with writer":  {[]claim{at("a", 1, 4), reader("b", 2, 4)}, 1, 1},
+		"one after the other":  {[]claim{at("a", 1, 2), at("b", 2, 3), at("a", 3, 4)}, 1, 0},
+		"at one time":          {[]claim{at("a", 1, 3), at("b", 2, 3)}, 1, 1},
+		"within another":       {[]claim{at("b", 2, 3), at("a", 1, 4)}, 1, 1},
+		"twice by one":         {[]claim{at("a", 1, 3), at("a", 2, 4)}, 1, 0},
+		"two of two":           {[]claim{at("a", 1, 4), at("b", 2, 3), at("c", 3, 5)}, 2, 0},
+		"three of two":         {[]claim{at("a", 1, 4), at("b", 2, 4), at("c", 3, 5)}, 2, 1},
+		"a renewal beside one": {[]claim{at("a", 1, 4), at("a", 2, 5), at("b", 3, 6)}, 2, 0},
+		"readers":              {[]claim{reader("a", 1, 4), reader("b", 2, 4)}, 1, 0},
+		"writer with reader":   {[]claim{reader("a", 1, 4), at("b", 2, 4)}, 1, 1},
+		"reader with writer":   {[]claim{at("a", 1, 4), reader("b", 2, 4)}, 1, 1},
 		"other things": {[]claim{
 			{who: "a", what: "x", began: 1, last: 4},
 			{who: "b", what: "y", began: 2, last: 4},
