@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -58,106 +59,77 @@ func (c *wrongClock) resume() {
 // root can do that to a process, so members live in this one, on real servers.
 func TestClocks(t *testing.T) {
 	t.Parallel()
-	const (
-		partitions = 12
-		timeout    = 6 * time.Second
-	)
-	c := &crew{t: t, group: nameOfTest.Replace(t.Name()), addrs: sharedZooKeeper(t).Addrs(), timeout: timeout}
-	clock := &wrongClock{begun: time.Now()}
-	a, b := c.hire("a", partitions), c.hire("b", partitions)
-	a.clock = clock.now
-	a.work(t)
-	b.work(t)
-	c.owned(partitions, a, b)
-	held, session := a.tokens(), a.ses.Stats().SessionID
+	const timeout = 6 * time.Second
+	zookeeper := sharedZooKeeper(t).Addrs()
+	f := newFleet(t, 16, options{timeout: timeout})
+	clock, links := &wrongClock{begun: time.Now()}, proxy.To(t, zookeeper)
+	a, b := f.hire("a", clocked(clock.now), via(join(links.Addrs()...))), f.hire("b")
+	f.settle()
+	before, session := f.tokens(), a.hand.ses.Stats().SessionID
 
-	injected.add("clock jump")
 	at := members.Monotonic()
+	f.begin("an hour back", at)
+	f.fault("clock jump")
 	clock.jump(-time.Hour)
+	f.unnoticed("the monotonic clock tells how much time has passed")
 	wait.Pass(t, 3*timeout/2) // in which nothing is to happen
-	a.did(t, at)
-	b.did(t, at)
+	f.settle()
+	a.did(at)
+	b.did(at)
 
-	injected.add("clock jump")
 	at = members.Monotonic()
+	f.begin("an hour ahead", at)
+	f.fault("clock jump")
 	clock.jump(time.Hour)
 	wait.Pass(t, timeout/2)
-	t.Attr("an-hour-ahead", fmt.Sprintf("trust lost %d times, all is owned after %v",
-		a.count(eventlog.Untrusted), ms(timeout/2+c.owned(partitions, a, b))))
-	a.did(t, at, eventlog.Untrusted, eventlog.Snapshot, eventlog.Claimed)
-	b.did(t, at)
-	if now := a.ses.Stats().SessionID; now != session || !maps.Equal(held, a.tokens()) {
-		t.Errorf("held %v in session %x, now %v in %x", held, session, a.tokens(), now)
+	f.settle()
+	a.did(at, eventlog.Untrusted, eventlog.Snapshot, eventlog.Claimed)
+	b.did(at)
+	if now := a.hand.ses.Stats().SessionID; now != session || !maps.EqualFunc(before, f.tokens(), maps.Equal) {
+		t.Errorf("held %v in session %x, now %v in %x", before, session, f.tokens(), now)
 	}
 
 	// lonely cuts a member off until the other has all: it must have stopped before.
-	lonely := func(name string, wrong, right func()) {
+	lonely := func(name, kind string, wrong, right func()) {
 		t.Helper()
-		gone := watchGone(t, c.addrs, memberPath(c.group, a.name))
-		injected.add("black hole")
+		gone := watchGone(t, zookeeper, memberPath(f.topic, a.Name))
+		f.begin(name, members.Monotonic())
+		f.fault(kind)
+		f.fault("black hole")
 		at := members.Monotonic()
-		a.links.BlackHole(proxy.Both)
+		links.BlackHole(proxy.Both)
 		wrong()
-		c.owned(partitions, b)
+		a.paused = true
+		f.settle()
 		away := gone()
-		stopped := a.first(at, eventlog.Untrusted)
-		if stopped == 0 {
+		f.read()
+		e, ok := a.after(at, eventlog.Untrusted)
+		if !ok {
 			t.Fatalf("%s: it has not stopped, and its ephemeral has gone", name)
 		}
-		if stopped >= away {
-			t.Errorf("%s: stopped %v after its ephemeral was gone", name, time.Duration(stopped-away))
+		if e.T >= away {
+			t.Errorf("%s: stopped %v after its ephemeral was gone", name, time.Duration(e.T-away))
 		}
-		t.Attr(name, fmt.Sprintf("%v: stopped after %v, ephemeral gone after %v",
-			ms(time.Duration(away-stopped)), ms(time.Duration(stopped-at)), ms(time.Duration(away-at))))
-		right()
-		a.links.Heal()
-		c.owned(partitions, a, b)
+		f.attr("margin "+name, fmt.Sprintf("%v: stopped after %v, ephemeral gone after %v",
+			ms(time.Duration(away-e.T)), ms(time.Duration(e.T-at)), ms(time.Duration(away-at))))
+		f.measure(name+" and healed", func() {
+			right()
+			links.Heal()
+			a.paused = false
+		})
 	}
-	injected.add("clock jump")
-	lonely("margin-an-hour-back", func() { clock.jump(-time.Hour) }, func() { clock.jump(time.Hour) })
-	injected.add("suspension")
-	lonely("margin-suspended", clock.suspend, clock.resume)
-	for _, h := range c.hands {
-		if err := h.leave(); err != nil {
-			t.Errorf("%s: %v", h.name, err)
-		}
-	}
-	c.verdict()
+	lonely("cut off and an hour back", "clock jump", func() { clock.jump(-time.Hour) }, func() { clock.jump(time.Hour) })
+	lonely("cut off and suspended", "suspension", clock.suspend, clock.resume)
+	f.repeatedOnlyAfter(f.finish(), eventlog.Untrusted)
 }
 
-// tokens returns what a member owns under which token.
-func (h *hand) tokens() map[int32]int64 {
-	held := map[int32]int64{}
-	for _, info := range h.owner.Owned() {
-		held[info.Partition] = info.Token
-	}
-	return held
-}
-
-// first returns when the first event of a kind was after a time, or 0.
-func (h *hand) first(since int64, kind string) int64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, e := range h.events {
-		if e.T > since && e.Event == kind {
-			return e.T
-		}
-	}
-	return 0
-}
-
-// did says that there were events of no other kinds after a time.
-func (h *hand) did(t *testing.T, since int64, kinds ...string) {
-	t.Helper()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	allowed := map[string]bool{}
-	for _, kind := range kinds {
-		allowed[kind] = true
-	}
-	for _, e := range h.events {
-		if e.T > since && !allowed[e.Event] {
-			t.Errorf("%s: %s", h.name, e.Event)
+// did says that after a time a member has seen messages, and events of some kinds, and no others.
+func (m *member) did(since int64, kinds ...string) {
+	m.f.t.Helper()
+	kinds = append(kinds, eventlog.Opened, eventlog.Message, eventlog.Committed)
+	for _, e := range m.events {
+		if e.T > since && !slices.Contains(kinds, e.Event) {
+			m.f.t.Errorf("%s: %s", m.Name, e.Event)
 		}
 	}
 }

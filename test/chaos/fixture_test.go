@@ -1,20 +1,15 @@
 package chaos_test
 
 import (
-	"context"
 	"fmt"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/IBM/sarama"
-
-	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/eventlog"
 	"github.com/kielgo/kiel/test/members"
 	"github.com/kielgo/kiel/test/servers"
@@ -27,6 +22,7 @@ const settleLimit = 60 * time.Second
 
 // options say how a [fleet] is made; the zero value is a group of no members yet on what all scenarios share.
 type options struct {
+	name       string         // tells the groups of one test apart
 	zookeeper  string         // what members are given as --zookeeper; "" is the shared ensemble, all three
 	kafka      *servers.Kafka // nil is the shared broker
 	partitions int            // 0 is 12
@@ -35,35 +31,46 @@ type options struct {
 	flags      []string       // more flags of all members
 }
 
-// fleet is the processes of one group, the dead included, and its producer.
+// fleet is the members of one group, the dead included, and its producer.
 type fleet struct {
-	t      *testing.T
-	topic  string // the group has the same name
-	opts   options
-	dir    string // of the event logs
-	kafka  *servers.Kafka
-	feed   *feeder
-	all    []*member // in the order of their start
-	faults int
+	t        *testing.T
+	scenario int
+	topic    string // the group has the same name
+	opts     options
+	dir      string // of the event logs
+	kafka    *servers.Kafka
+	feeds    []*feeder
+	all      []*member // in the order of their start
+	faults   int
+	added    map[int32]int64 // since when partitions are there that were added
+
+	incidents []*incident
+	unsettled bool  // since the last of them
+	settledAt int64 // when all was owned, last; or 0
+	ended     int64 // when all members were asked to leave
+	reported  bool  // the figures
 
 	exempt    []string // for the checker: overlaps that are not held against anybody
 	robberies []robbery
 	wiped     []eventlog.Span // when ZooKeeper lost its data
 }
 
-// member is one process.
+// member is one process, or lives in this one.
 type member struct {
-	*members.Process
+	*members.Process // of one that lives in this process no more than the name and the log of events
 
 	f      *fleet
-	down   bool                // killed, or asked to leave: it is not expected to own anything
-	paused bool                // the same, for as long as it is
-	over   bool                // it has ended, and how was looked at
-	held   map[int32]*ownTerm  // what it owns, as its log tells
-	events []eventlog.Event    // all read so far
-	next   map[int32]int64     // the offset after the last message that it was handed
-	count  map[string]int      // events by kind
-	seen   map[string]struct{} // sessions
+	hand   *hand                // of one that lives in this process
+	asked  int64                // when it was asked to leave, or 0
+	down   bool                 // killed, or asked to leave: it is not expected to own anything
+	paused bool                 // the same, for as long as it is
+	over   bool                 // it has ended, and how was looked at
+	held   map[int32]*ownTerm   // what it owns, as its log tells
+	terms  map[int32][]*ownTerm // what it has ever owned
+	events []eventlog.Event     // all read so far
+	next   map[int32]int64      // the offset after the last message that it was handed
+	count  map[string]int       // events by kind
+	seen   map[string]struct{}  // sessions
 }
 
 // ownTerm is what a log tells of something owned.
@@ -71,12 +78,14 @@ type ownTerm struct {
 	claimed int64 // when
 	token   int64
 	first   int64 // when the first message was handed out, or 0
+	ended   int64 // or 0
 }
 
-var nameOfTest = strings.NewReplacer("/", "-", "#", "-")
+var nameOfTest = strings.NewReplacer("/", "-", "#", "-", " ", "-")
 
-// newFleet makes a group named after the test, with a topic and a producer that sends to each partition all the time.
-func newFleet(t *testing.T, opts options) *fleet {
+// newFleet makes a group named after the test, with a topic and a producer that sends to each partition all the time. The test
+// must end with [fleet.finish] or [fleet.judge], and report the figures of a scenario by that.
+func newFleet(t *testing.T, scenario int, opts options) *fleet {
 	t.Helper()
 	if opts.partitions == 0 {
 		opts.partitions = 12
@@ -93,11 +102,58 @@ func newFleet(t *testing.T, opts options) *fleet {
 	if opts.kafka == nil {
 		opts.kafka = sharedKafka(t)
 	}
-	f := &fleet{t: t, topic: nameOfTest.Replace(t.Name()), opts: opts, dir: logDir(t), kafka: opts.kafka}
+	f := &fleet{t: t, scenario: scenario, opts: opts, dir: logDir(t), kafka: opts.kafka, added: map[int32]int64{}}
+	f.topic = nameOfTest.Replace(f.name())
 	f.kafka.CreateTopic(f.topic, int32(opts.partitions))
-	f.feed = startFeeder(t, f.kafka.Brokers(), f.topic, opts.partitions, opts.beat)
-	t.Cleanup(f.reportFaults)
+	f.feed(f.ids())
+	t.Cleanup(func() {
+		f.attr("faults", fmt.Sprint(f.faults))
+		if !f.reported && !t.Failed() {
+			t.Error("a scenario without figures")
+		}
+	})
 	return f
+}
+
+// name is the name of the test, and of the group if there are several.
+func (f *fleet) name() string {
+	if f.opts.name == "" {
+		return f.t.Name()
+	}
+	return f.t.Name() + "-" + f.opts.name
+}
+
+// attr reports something of this group.
+func (f *fleet) attr(key, value string) {
+	f.t.Helper()
+	if f.opts.name != "" {
+		key = f.opts.name + "-" + key
+	}
+	f.t.Attr(nameOfTest.Replace(key), value)
+}
+
+// feed has a producer send messages to some partitions all the time.
+func (f *fleet) feed(ids []int32) {
+	f.t.Helper()
+	f.feeds = append(f.feeds, startFeeder(f.t, f.kafka.Brokers(), f.topic, ids, f.opts.beat))
+}
+
+// stopFeeding returns when Kafka has all messages.
+func (f *fleet) stopFeeding() {
+	for _, feed := range f.feeds {
+		feed.stop()
+	}
+}
+
+// ends returns the offset after the last message of each partition that Kafka has acknowledged.
+func (f *fleet) ends() map[int32]int64 {
+	ends := map[int32]int64{}
+	for _, feed := range f.feeds {
+		for id, end := range feed.acked {
+			ends[id] = end.Load()
+		}
+	}
+	return ends
 }
 
 // how changes how one process is started.
@@ -106,6 +162,7 @@ type how func(s *start)
 type start struct {
 	zookeeper string
 	flags     []string
+	inside    inside
 }
 
 // via gives a process another way to ZooKeeper than the others have: a proxy, say.
@@ -117,18 +174,35 @@ func with(flags ...string) how { return func(s *start) { s.flags = append(s.flag
 // start starts a process; names may repeat.
 func (f *fleet) start(name string, hows ...how) *member {
 	f.t.Helper()
-	s := start{zookeeper: f.opts.zookeeper}
-	for _, h := range hows {
-		h(&s)
-	}
+	s := f.how(hows)
 	args := append([]string{
 		"--zookeeper", s.zookeeper, "--kafka", strings.Join(f.kafka.Brokers(), ","), "--group", f.topic, "--topic", f.topic,
 		"--session-timeout", f.opts.timeout.String(),
 	}, f.opts.flags...)
-	log := filepath.Join(f.dir, fmt.Sprintf("%02d-%s.jsonl", len(f.all), name))
+	return f.enlist(members.Start(f.t, demo, name, f.log(name), append(args, s.flags...)...), nil)
+}
+
+// how gathers how a member is started.
+func (f *fleet) how(hows []how) start {
+	s := start{zookeeper: f.opts.zookeeper}
+	for _, h := range hows {
+		h(&s)
+	}
+	return s
+}
+
+// log is the file for the events of a member that is about to start.
+func (f *fleet) log(name string) string {
+	if f.settledAt != 0 { // who starts a group is no incident
+		f.happens("start of a member", members.Monotonic())
+	}
+	return filepath.Join(f.dir, fmt.Sprintf("%02d-%s.jsonl", len(f.all), name))
+}
+
+func (f *fleet) enlist(p *members.Process, h *hand) *member {
 	m := &member{
-		Process: members.Start(f.t, demo, name, log, append(args, s.flags...)...), f: f,
-		held: map[int32]*ownTerm{}, next: map[int32]int64{}, count: map[string]int{}, seen: map[string]struct{}{},
+		Process: p, hand: h, f: f, held: map[int32]*ownTerm{}, terms: map[int32][]*ownTerm{}, next: map[int32]int64{},
+		count: map[string]int{}, seen: map[string]struct{}{},
 	}
 	f.all = append(f.all, m)
 	return m
@@ -147,14 +221,6 @@ func (f *fleet) startAll(n int, hows ...how) []*member {
 	return list
 }
 
-// fault notes that something is broken now.
-func (f *fleet) fault(kind string) {
-	f.faults++
-	injected.add(kind)
-}
-
-func (f *fleet) reportFaults() { f.t.Attr("faults", fmt.Sprint(f.faults)) }
-
 // Kill ends a process as a crash does.
 func (m *member) Kill() {
 	m.f.fault("kill -9 of a member")
@@ -164,8 +230,18 @@ func (m *member) Kill() {
 
 // Terminate asks a process to leave.
 func (m *member) Terminate() {
-	m.Process.Terminate()
-	m.down = true
+	m.f.happens("a member is asked to leave", members.Monotonic())
+	m.leaves()
+}
+
+// leaves asks a member to leave.
+func (m *member) leaves() {
+	m.asked, m.down = members.Monotonic(), true
+	if m.hand != nil {
+		m.hand.leave()
+	} else {
+		m.Process.Terminate()
+	}
 }
 
 // Stop asks a process to leave and waits until it has.
@@ -216,14 +292,17 @@ func (m *member) countAfter(since int64, kind string) int {
 }
 
 // rebalances counts the views after a time for which it took or gave up something.
-func (m *member) rebalances(since int64) (n int) {
+func (m *member) rebalances(since int64) int { return m.rebalancesIn(since, math.MaxInt64) }
+
+// rebalancesIn counts those between two times.
+func (m *member) rebalancesIn(from, to int64) (n int) {
 	acted := true
 	for _, e := range m.events {
 		switch e.Event {
 		case eventlog.Snapshot:
 			acted = false
 		case eventlog.Revoking, eventlog.Claimed:
-			if !acted && e.T > since {
+			if !acted && e.T > from && e.T <= to {
 				n++
 			}
 			acted = true
@@ -250,17 +329,24 @@ func (m *member) take(e eventlog.Event) {
 	}
 	switch e.Event {
 	case eventlog.Claimed:
-		m.held[*e.Partition] = &ownTerm{claimed: e.T, token: e.Token}
+		own := &ownTerm{claimed: e.T, token: e.Token}
+		m.held[*e.Partition] = own
+		m.terms[*e.Partition] = append(m.terms[*e.Partition], own)
 	case eventlog.Message:
 		m.next[*e.Partition] = max(m.next[*e.Partition], *e.Offset+1)
 		if own := m.held[*e.Partition]; own != nil && own.first == 0 {
 			own.first = e.T
 		}
 	case eventlog.Released, eventlog.Lost, eventlog.Untrusted, eventlog.Left:
-		if e.Partition != nil {
-			delete(m.held, *e.Partition)
-		} else {
-			clear(m.held)
+		at := e.T
+		if e.Event == eventlog.Untrusted && e.Since != 0 {
+			at = min(at, e.Since)
+		}
+		for id, own := range m.held {
+			if e.Partition == nil || *e.Partition == id {
+				own.ended = at
+				delete(m.held, id)
+			}
 		}
 	}
 }
@@ -276,66 +362,14 @@ func (f *fleet) working() []*member {
 	return list
 }
 
-// shares is what the function gives to members: the owner of each partition.
-func (f *fleet) shares(names ...string) map[int32]string {
-	f.t.Helper()
-	var in allocfn.Input
-	for _, name := range slices.Sorted(slices.Values(names)) {
-		in.Members = append(in.Members, allocfn.Member{Name: name})
-	}
-	var items []string
-	for _, id := range f.ids() {
-		items = append(items, f.partition(id))
-	}
-	in.Partitions, in.Places, _ = allocfn.ParseAll(items)
-	owners, err := allocfn.Call(allocfn.RoundRobin(), in)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	shares := map[int32]string{}
-	for i, owner := range owners {
-		shares[in.Partitions[i].ID] = in.Members[owner].Name
-	}
-	return shares
-}
-
-// moved lists the partitions that have another owner when one of some members is away.
-func (f *fleet) moved(away string, names ...string) (list []int32) {
-	f.t.Helper()
-	with := f.shares(names...)
-	without := f.shares(slices.DeleteFunc(names, func(name string) bool { return name == away })...)
-	for _, id := range f.ids() {
-		if with[id] != without[id] {
-			list = append(list, id)
-		}
-	}
-	return list
-}
-
-// owned says whether the working processes own everything, each what the function gives it, and have been handed a message
-// on each partition. (Shares that are even are not enough: they are for a moment while views differ.)
-func (f *fleet) owned() bool {
-	names, members, total := []string{}, map[string]*member{}, 0
-	for _, m := range f.working() {
-		names = append(names, m.Name)
-		members[m.Name] = m
-		total += len(m.held)
-	}
-	if len(names) == 0 || total != f.opts.partitions {
-		return false
-	}
-	for id, owner := range f.shares(names...) {
-		if own := members[owner].held[id]; own == nil || own.first == 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // settle waits until the working processes own everything.
 func (f *fleet) settle() {
 	f.t.Helper()
 	f.until("all is owned", f.owned)
+	f.unsettled, f.settledAt = false, members.Monotonic()
+	if len(f.incidents) > 0 {
+		f.last().settled = f.settledAt
+	}
 }
 
 // until waits for something that the logs tell.
@@ -393,55 +427,6 @@ func (f *fleet) String() string {
 	return b.String()
 }
 
-// measured is what a fault did to the group.
-type measured struct {
-	at         int64         // when it began
-	detect     time.Duration // until the first that noticed: was revoked, lost its trust or a claim, or agreed on a new view
-	owned      time.Duration // until the last claim after which all was owned
-	rebalances int           // views for which a working process took or gave up something, the most of any
-}
-
-// measure breaks something by do, waits until all is owned again, and reports under a name what it took.
-func (f *fleet) measure(name string, do func()) measured {
-	f.t.Helper()
-	f.read()
-	at := members.Monotonic()
-	do()
-	f.settle()
-	r := f.since(at)
-	f.t.Attr(name, r.String())
-	return r
-}
-
-// since is what happened from a time on until now.
-func (f *fleet) since(at int64) measured {
-	r := measured{at: at}
-	first := int64(0)
-	for _, m := range f.all {
-		newcomer := len(m.events) == 0 || m.events[0].T > at
-		if e, ok := m.after(at, eventlog.Snapshot, eventlog.Untrusted, eventlog.Lost, eventlog.Revoking); ok && !newcomer && (first == 0 || e.T < first) {
-			first = e.T
-		}
-		if !m.works() {
-			continue
-		}
-		r.rebalances = max(r.rebalances, m.rebalances(at))
-		for _, own := range m.held {
-			r.owned = max(r.owned, time.Duration(own.claimed-at))
-		}
-	}
-	if first > 0 {
-		r.detect = time.Duration(first - at)
-	}
-	return r
-}
-
-func (r measured) String() string {
-	return fmt.Sprintf("detected %v, owned %v, rebalances %d", ms(r.detect), ms(r.owned), r.rebalances)
-}
-
-func ms(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
-
 // exemptOverlap tells the checker that a partition may have two owners for a while: a third party has removed the claim, the
 // member or the session of one of them, see "not promised" in the documentation.
 func (f *fleet) exemptOverlap(id int32, from, to int64) {
@@ -450,7 +435,7 @@ func (f *fleet) exemptOverlap(id int32, from, to int64) {
 
 // caughtUp says whether every message that Kafka has was handed to somebody.
 func (f *fleet) caughtUp() bool {
-	for id, end := range f.feed.ends() {
+	for id, end := range f.ends() {
 		next := int64(0)
 		for _, m := range f.all {
 			next = max(next, m.next[id])
@@ -465,7 +450,7 @@ func (f *fleet) caughtUp() bool {
 // lag tells which messages nobody was handed.
 func (f *fleet) lag() string {
 	var b strings.Builder
-	for id, end := range f.feed.ends() {
+	for id, end := range f.ends() {
 		next := int64(0)
 		for _, m := range f.all {
 			next = max(next, m.next[id])
@@ -480,7 +465,7 @@ func (f *fleet) lag() string {
 // finish stops producing, waits until everything was handed out, lets all members leave, and has the logs judged.
 func (f *fleet) finish() *eventlog.Report {
 	f.t.Helper()
-	f.feed.stop()
+	f.stopFeeding()
 	wait.Until(f.t, settleLimit, func() bool { f.read(); return f.caughtUp() }, f.lag)
 	return f.judge()
 }
@@ -488,10 +473,10 @@ func (f *fleet) finish() *eventlog.Report {
 // judge lets all members leave and has the logs judged; everything that was produced must have been handed out.
 func (f *fleet) judge() *eventlog.Report {
 	f.t.Helper()
-	f.feed.stop()
+	f.stopFeeding()
+	f.ended = members.Monotonic()
 	for _, m := range f.working() {
-		m.down = true
-		m.Process.Terminate()
+		m.leaves()
 	}
 	for _, m := range f.all {
 		if m.Killed == 0 && !m.over {
@@ -499,92 +484,7 @@ func (f *fleet) judge() *eventlog.Report {
 		}
 	}
 	f.read()
-	return f.check(f.feed.ends())
-}
-
-// feeder sends messages to all partitions of a topic.
-type feeder struct {
-	end      context.CancelFunc
-	done     chan struct{} // closed when all was answered
-	acked    []atomic.Int64
-	failed   atomic.Int64
-	answered atomic.Int64
-	stopped  sync.Once
-	t        *testing.T
-}
-
-func startFeeder(t *testing.T, brokers []string, topic string, partitions int, beat time.Duration) *feeder {
-	t.Helper()
-	config := sarama.NewConfig()
-	config.Version = sarama.V3_6_0_0
-	config.Producer.Partitioner = sarama.NewManualPartitioner
-	config.Producer.RequiredAcks = sarama.WaitForAll
-	config.Producer.Return.Successes = true
-	config.Producer.Flush.Frequency = beat / 2
-	config.Producer.Retry.Max = 100 // a new topic's leader may be unknown for a moment
-	config.Net.MaxOpenRequests = 1
-	p, err := sarama.NewAsyncProducer(brokers, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	f := &feeder{end: cancel, done: make(chan struct{}), acked: make([]atomic.Int64, partitions), t: t}
-	go func() {
-		defer p.AsyncClose()
-		every := time.NewTicker(beat)
-		defer every.Stop()
-		// A producer that is closing drops what it would have to send again, so all has to be answered before.
-		for sent := int64(0); ctx.Err() == nil || f.answered.Load() < sent; <-every.C {
-			if ctx.Err() != nil {
-				continue
-			}
-			for id := range partitions {
-				p.Input() <- &sarama.ProducerMessage{Topic: topic, Partition: int32(id), Value: sarama.StringEncoder("x")}
-				sent++
-			}
-		}
-	}()
-	var answers sync.WaitGroup
-	answers.Go(func() {
-		for m := range p.Successes() {
-			f.answered.Add(1)
-			if end := &f.acked[m.Partition]; m.Offset >= end.Load() {
-				end.Store(m.Offset + 1)
-			}
-		}
-	})
-	answers.Go(func() {
-		for range p.Errors() {
-			f.answered.Add(1)
-			f.failed.Add(1)
-		}
-	})
-	go func() { defer close(f.done); answers.Wait() }()
-	t.Cleanup(f.stop)
-	return f
-}
-
-// stop ends producing and returns when all was answered.
-func (f *feeder) stop() {
-	f.stopped.Do(func() {
-		f.end()
-		<-f.done
-		if n := f.failed.Load(); n > 0 {
-			f.t.Errorf("Kafka did not take %d messages", n)
-		}
-	})
-}
-
-// ends returns the offset after the last message of each partition that Kafka has acknowledged.
-func (f *feeder) ends() map[int32]int64 {
-	ends := map[int32]int64{}
-	for id := range f.acked {
-		ends[int32(id)] = f.acked[id].Load()
-	}
-	return ends
-}
-
-func sorted(list []int64) []int64 {
-	slices.Sort(list)
-	return list
+	report := f.check(f.ends())
+	f.figures(report)
+	return report
 }

@@ -5,7 +5,19 @@
 // A scenario is a test: it starts a [fleet], lets it settle, breaks something by way of [fleet.measure], and ends with
 // [fleet.finish]. What it measured is reported as attributes of the test. Times must keep what is promised at best of a few,
 // see [best]: there are many more processes than processors. What must not be at all, two owners or a lost message, must never
-// be, and nobody may lose his trust by the way, unless [stalls] tells that the machine stood still.
+// be, and nobody may lose his trust by the way, unless [stalls] tells that the machine stood still, which must be rare.
+//
+// Every scenario reports the same six figures, see [fleet.figures]: how long it took from a fault, and whatever else is an
+// [incident], until somebody noticed (detect); from its end, or from the beginning if it does not last, until all was owned
+// for good (owned; 0 if it was all the while); how many pairs of owners a partition had at a time (overlap); the messages that
+// were handed out again (duplicates) or never (lost); and for how many views each member took or gave up something, from the
+// first fault on (rebalances). They are taken from the members' logs, not by hand: a scenario without them fails.
+//
+// When a member has stopped is known from its own log, for nobody else can tell. Who stops others at the latest moment is not
+// believed without more: nothing that it handed out or committed may be later, and the next owner's claim may not be earlier,
+// for which check-events looks in all logs, and a message after the end of the ephemeral fails [fleet.stopsBefore] too. Logs
+// are written by the clock of the machine, which no test sets wrong: clocks that are wrong tell members when trust ends, not
+// what time it is in their logs.
 //
 // Scenarios have numbers: 1 a session closed by a third party; 2 a member that is cut off, 3 its server; 4 frozen, 5 killed,
 // 6 leaving, 7 restarted members; ZooKeeper's leader 8 killed and 9 frozen; 10 no quorum; 11 data lost; 12 znodes deleted;
@@ -68,6 +80,10 @@ func TestMain(m *testing.M) {
 	endStalls := stalls.start()
 	code := m.Run()
 	endStalls()
+	if err := table.write(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
 	world.end(code != 0)
 	_ = os.RemoveAll(dir)
 	if code == 0 {
@@ -96,9 +112,22 @@ func verdict() int {
 		return 1
 	}
 	total, kinds := injected.count()
-	fmt.Printf("%d faults injected: %s\n", total, strings.TrimSuffix(kinds, ", "))
-	if whole := flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.list").Value.String() == ""; whole && total < minFaults {
+	fmt.Printf("%d faults injected: %s\n%v\n", total, strings.TrimSuffix(kinds, ", "), &stalls)
+	if most := stallsARun + longer(); stalls.excused("") > most {
+		fmt.Fprintf(os.Stderr, "want %d excuses at most\n", most)
+		return 1
+	}
+	for _, name := range []string{"test.run", "test.skip", "test.list"} {
+		if flag.Lookup(name).Value.String() != "" {
+			return 0 // what follows is for whole runs
+		}
+	}
+	if total < minFaults {
 		fmt.Fprintf(os.Stderr, "only %d faults were injected, want %d\n", total, minFaults)
+		return 1
+	}
+	if missing := table.missing(); len(missing) > 0 {
+		fmt.Fprintf(os.Stderr, "no figures of the scenarios %d\n", missing)
 		return 1
 	}
 	return 0

@@ -39,7 +39,7 @@ func crashed(t *testing.T, name string, rs ...measured) {
 // Scenario 5: members are killed, one and then half of those that are left.
 func TestKilled(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, options{})
+	f := newFleet(t, 5, options{})
 	m := f.startAll(4)
 	first, second := f.measure("one-of-4", m[0].Kill), f.measure("one-of-3", m[1].Kill)
 	f.start("m4")
@@ -52,7 +52,7 @@ func TestKilled(t *testing.T) {
 // Scenario 6: members leave in order, and others join.
 func TestLeaves(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, options{})
+	f := newFleet(t, 6, options{})
 	m := f.startAll(4)
 	var left, joined []time.Duration
 	for i := range 3 {
@@ -77,7 +77,7 @@ func TestLeaves(t *testing.T) {
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	const rounds = 5
-	f := newFleet(t, options{})
+	f := newFleet(t, 7, options{})
 	m := f.startAll(3)
 	claimed := func() (n int) {
 		for _, m := range f.all {
@@ -98,6 +98,7 @@ func TestRollingRestart(t *testing.T) {
 			m[i].Stop()
 			m[i] = f.start(fmt.Sprintf("m%d", i))
 			f.settle()
+			f.unnoticed("it may be back, under its name, before the others take the next view")
 		}
 		moves := claimed() - before
 		if most = max(most, moves); moves < f.opts.partitions || moves > limit {
@@ -116,7 +117,7 @@ func TestRollingRestart(t *testing.T) {
 func TestFrozen(t *testing.T) {
 	t.Parallel()
 	// Handlers nearly always have a message in hand, and the next is on offer.
-	f := newFleet(t, options{beat: 25 * time.Millisecond, flags: []string{"--work", "20ms"}})
+	f := newFleet(t, 4, options{beat: 25 * time.Millisecond, flags: []string{"--work", "20ms"}})
 	page := newPage(t)
 	victim := f.start("victim", with("--metrics", page.addr))
 	f.start("m1")
@@ -134,22 +135,21 @@ func TestFrozen(t *testing.T) {
 			return ok && f.owned()
 		})
 		wait.Pass(t, f.opts.timeout/2) // in which it proves its session alive, so that the next time counts from its beginning
+		f.settle()
 		f.unmoved("half of T", before, at)
 		return at
 	})
 
 	// Two of them: others take over, and it takes its hands off at once when it wakes.
-	at := victim.Pause()
-	wait.Pass(t, 2*f.opts.timeout)
-	f.settle() // the others have it all
-	over := f.since(at)
-	f.t.Attr("two-T-taken-over", over.String())
+	over := f.measure("two T taken over", func() {
+		victim.Pause()
+		wait.Pass(t, 2*f.opts.timeout)
+	})
 	if over.owned > crashBound {
 		t.Errorf("all is owned again after %v, want %v at most", over.owned, crashBound)
 	}
-	woken := victim.Resume()
-	f.settle()
-	f.t.Attr("two-T-back", f.since(woken).String())
+	var woken int64
+	f.measure("two T back", func() { woken = victim.Resume() })
 	late := f.proveSilence(victim, woken)
 	refused := page.sum(t, "kiel_consumer_commits_total", `result="fenced"`)
 	t.Attr("two-T-woken", fmt.Sprintf("%d messages handed out before it had proved itself again, %v commits refused", late, refused))
@@ -170,6 +170,7 @@ func (f *fleet) keepsTrust(name string, do func() (since int64)) {
 	for try := 1; try <= tries; try++ {
 		at := do()
 		if lost, _ = f.distrust(at); lost == 0 {
+			f.unnoticed("it is over before anybody doubts the session")
 			f.t.Attr(name, fmt.Sprintf("trust kept, try %d", try))
 			return
 		}
@@ -207,7 +208,7 @@ func (f *fleet) proveSilence(m *member, woken int64) (late int) {
 // Scenario 17: a second process of a name that is taken, and one that is started again before its session has ended.
 func TestNames(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, options{})
+	f := newFleet(t, 17, options{})
 	m := f.startAll(2)
 
 	// The znode of a dead session stands for T and a tick, which may be a third of T at most, and a second is for the process.
@@ -223,6 +224,7 @@ func TestNames(t *testing.T) {
 			t.Fatal("the second process of a name lives on")
 		}
 		second.over = true
+		f.noticed() // by who is to give up
 		took := time.Duration(members.Monotonic() - at)
 		if err := second.Wait(); err == nil || !strings.Contains(second.Log(), "name is taken") {
 			t.Errorf("the second process ended with %v: %s", err, second.Log())
@@ -231,15 +233,15 @@ func TestNames(t *testing.T) {
 		if now := f.since(at); now.rebalances > 0 || len(f.stopped(at)) > 0 {
 			t.Errorf("others were disturbed: %v, stopped %d", now, f.stopped(at))
 		}
+		f.settle()
 		return took
 	})
 
 	bestOf(t, "restart-with-the-same-name", crashBound, func() time.Duration {
 		m[1].Kill()
-		at := members.Monotonic()
 		m[1] = f.start("m1")
 		f.settle()
-		return f.since(at).owned
+		return f.measured().owned
 	})
 	f.repeatedOnlyAfter(f.finish(), "killed")
 }
@@ -249,7 +251,7 @@ func TestNames(t *testing.T) {
 func TestNameWhileTheLeaderChanges(t *testing.T) {
 	t.Parallel()
 	zk := startEnsemble(t, servers.ZooKeeperOptions{})
-	f := newFleet(t, options{zookeeper: strings.Join(zk.Addrs(), ",")})
+	f := newFleet(t, 17, options{zookeeper: strings.Join(zk.Addrs(), ",")})
 	m := f.startAll(2)
 	m[1].Kill()
 	f.start("m1")
@@ -264,6 +266,8 @@ func TestNameWhileTheLeaderChanges(t *testing.T) {
 		leader.Start()
 	}
 	awaitLeader(t, zk, nil) // who gives the old session its time again
-	crashed(t, "owned-after-the-second", f.measure("restart-and-two-leaders", func() {}))
+	f.healed()
+	f.settle()
+	crashed(t, "owned-after-the-second", f.measured())
 	f.repeatedOnlyAfter(f.finish(), "killed")
 }

@@ -113,7 +113,8 @@ func watchGone(t *testing.T, addrs []string, path string) (gone func() int64) {
 	}
 }
 
-// stoppedAt returns when a member's trust ended after a time, by its own log.
+// stoppedAt returns when a member's trust ended after a time, by its own log; what it did then is looked at by
+// [fleet.stopsBefore] and by check-events.
 func (m *member) stoppedAt(since int64) (int64, bool) {
 	e, ok := m.after(since, eventlog.Untrusted)
 	return e.Since, ok
@@ -125,8 +126,19 @@ func (f *fleet) stopsBefore(m *member, cut, gone int64) {
 	f.until("the member that is cut off has stopped", func() bool { _, ok := m.stoppedAt(cut); return ok })
 	since, _ := m.stoppedAt(cut)
 	margin := time.Duration(gone - since)
-	f.t.Attr("margin", fmt.Sprintf("%v: stopped after %v, ephemeral gone after %v",
-		ms(margin), ms(time.Duration(since-cut)), ms(time.Duration(gone-cut))))
+	// It says so itself; what it did after it was cut off must agree.
+	last := int64(0)
+	for _, e := range m.events {
+		if e.T > cut && e.Event == eventlog.Message {
+			last = e.T
+		}
+	}
+	f.t.Attr("margin", fmt.Sprintf("%v: stopped after %v, last message after %v, ephemeral gone after %v",
+		ms(margin), ms(time.Duration(since-cut)), ms(time.Duration(last-cut)), ms(time.Duration(gone-cut))))
+	if last == 0 || last >= gone {
+		f.t.Errorf("%s: the last message was handed out %v after it was cut off, and its ephemeral was gone after %v",
+			m.Name, time.Duration(last-cut), time.Duration(gone-cut))
+	}
 	if least := f.opts.timeout/3 - tick/2; margin < least {
 		f.t.Errorf("%s stopped %v before its ephemeral was gone, want %v at least", m.Name, margin, least)
 	}

@@ -2,13 +2,18 @@ package chaos_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/IBM/sarama"
+
 	"github.com/kielgo/kiel/internal/eventlog"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/test/members"
 	"github.com/kielgo/kiel/test/proxy"
 	"github.com/kielgo/kiel/test/wait"
 )
@@ -21,6 +26,10 @@ func TestReplyLost(t *testing.T) {
 		first, all = 12, 16          // partitions, before and after some are added
 		timeout    = 9 * time.Second // a connection can be had again in time even on a busy machine
 	)
+	zookeeper := sharedZooKeeper(t).Addrs()
+	f := newFleet(t, 14, options{timeout: timeout})
+	links := proxy.To(t, zookeeper) // of a
+	look := &tree{t: t, s: openSession(t, zookeeper, session.Options{Timeout: timeout}), group: "/kiel/groups/" + f.topic}
 	about := func(op int32, within string) func(proxy.Request) bool {
 		return func(r proxy.Request) bool { return r.Op == op && bytes.Contains(r.Body, []byte(within)) }
 	}
@@ -29,12 +38,14 @@ func TestReplyLost(t *testing.T) {
 			return r.Op == proxy.OpMulti && r.First == begins && bytes.Contains(r.Body, []byte(within))
 		}
 	}
-	c := &crew{t: t, group: nameOfTest.Replace(t.Name()), addrs: sharedZooKeeper(t).Addrs(), timeout: timeout}
-	look := &tree{t: t, s: openSession(t, c.addrs, session.Options{Timeout: timeout}), group: "/kiel/groups/" + c.group}
-	lose := func(h *hand, match func(proxy.Request) bool) (await func()) {
+	// lose returns what waits until it has happened. It has begun when the request passed that nobody hears of any more.
+	var loss *incident
+	lose := func(of string, match func(proxy.Request) bool) (await func()) {
 		t.Helper()
-		injected.add("reply lost")
-		lost, begin := h.links.LoseReply(match), time.Now()
+		var at atomic.Int64
+		lost := links.LoseReply(func(r proxy.Request) bool {
+			return match(r) && at.CompareAndSwap(0, members.Monotonic())
+		})
 		return func() {
 			t.Helper()
 			wait.Until(t, settleLimit, func() bool {
@@ -44,68 +55,89 @@ func TestReplyLost(t *testing.T) {
 				default:
 					return false
 				}
-			}, func() string { return "the request was not sent" })
-			t.Logf("lost after %v", time.Since(begin))
+			}, func() string { return "the request was not sent: " + of })
+			if f.unsettled && f.last() != loss { // what has been begun was begun for this
+				*f.last() = incident{}
+				f.incidents, f.unsettled = f.incidents[:len(f.incidents)-1], false
+			}
+			loss = f.begin("reply lost to "+of, at.Load())
+			f.faultAt("reply lost", at.Load())
 		}
 	}
-	a, b := c.hire("a", first), c.hire("b", first)
 
 	// Joining: create ephemeral; claiming: multi.
-	joined, claimed := lose(a, about(proxy.OpCreate, "/members/a")), lose(a, multi(proxy.OpSetData, "/owners/"))
-	a.work(t)
+	joined := lose("create of a member", about(proxy.OpCreate, "/members/a"))
+	claimed := lose("claim", multi(proxy.OpSetData, "/owners/"))
+	a := f.hire("a", via(join(links.Addrs()...)), refreshing(time.Second))
 	joined()
 	claimed()
-	t.Attr("joined-and-claimed", ms(c.owned(first, a)).String())
+	f.settle()
 	look.has("members", "a")
 	look.owned(first, a)
-	if n := a.count(eventlog.Joined); n != 1 {
+	if n := a.count[eventlog.Joined]; n != 1 {
 		t.Errorf("joined %d times", n)
 	}
 
 	// Another joins: release by multi.
-	released := lose(a, multi(proxy.OpCheck, "/owners/"))
-	b.work(t)
+	released := lose("release", multi(proxy.OpCheck, "/owners/"))
+	b := f.hire("b")
 	released()
-	t.Attr("released", ms(c.owned(first, a, b)).String())
+	f.settle()
 	look.has("members", "a", "b")
 	look.owned(first, a, b)
 
-	// Partitions are added: create sequential (the lock), set with version (the set), delete (the lock again).
-	locked := lose(a, about(proxy.OpCreate, "/partitions/lock/"))
-	written := lose(a, multi(proxy.OpCheck, "/partitions/lock/"))
-	unlocked := lose(a, about(proxy.OpDelete, "/partitions/lock/"))
-	if err := a.alloc.AddPartitions(t.Context(), partitions(first, all)); err != nil {
-		t.Errorf("add: %v", err)
-	}
+	// Partitions are added, which a is the first to see: create sequential (the lock), set with version (the set), delete (the
+	// lock again).
+	locked := lose("lock", about(proxy.OpCreate, "/partitions/lock/"))
+	written := lose("set", multi(proxy.OpCheck, "/partitions/lock/"))
+	unlocked := lose("unlock", about(proxy.OpDelete, "/partitions/lock/"))
+	f.grow(all)
 	locked()
 	written()
 	unlocked()
-	t.Attr("added", ms(c.owned(all, a, b)).String())
+	f.settle()
 	look.has("partitions/lock")
 	look.owned(all, a, b)
 
 	// Leaving: delete of the member.
-	left := lose(a, about(proxy.OpDelete, "/members/a"))
-	begin := time.Now()
-	if err := a.leave(); err != nil {
-		t.Errorf("leave: %v", err)
-	}
-	t.Attr("left", ms(time.Since(begin)).String())
+	left := lose("delete of a member", about(proxy.OpDelete, "/members/a"))
+	a.Stop()
 	left()
-	c.owned(all, b)
+	f.settle()
 	look.has("members", "b")
 	look.owned(all, b)
-	if err := b.leave(); err != nil {
-		t.Errorf("leave: %v", err)
-	}
+	report := f.finish()
 	look.has("members")
 	look.has("owners")
-	for _, h := range []*hand{a, b} {
-		if n := h.count(eventlog.Untrusted); n != 0 {
-			t.Errorf("%s lost its trust %d times", h.name, n)
+	for _, m := range f.all {
+		if n := m.count[eventlog.Untrusted]; n != 0 {
+			t.Errorf("%s lost its trust %d times", m.Name, n)
 		}
 	}
-	c.verdict()
+	f.repeatedOnlyAfter(report)
+}
+
+// grow gives the topic more partitions.
+func (f *fleet) grow(to int) {
+	f.t.Helper()
+	config := sarama.NewConfig()
+	config.Version = sarama.V3_6_0_0
+	admin, err := sarama.NewClusterAdmin(f.kafka.Brokers(), config)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	err = admin.CreatePartitions(f.topic, int32(to), nil, false)
+	if err := errors.Join(err, admin.Close()); err != nil {
+		f.t.Fatal(err)
+	}
+	f.kafka.WaitTopic(f.topic, int32(to))
+	more := f.ids()
+	f.opts.partitions = to
+	more = f.ids()[len(more):]
+	for _, id := range more {
+		f.added[id] = members.Monotonic()
+	}
+	f.feed(more)
 }
 
 // tree looks at the znodes of a group.
@@ -137,23 +169,23 @@ func (r *tree) has(of string, want ...string) {
 }
 
 // owned says that there are n claims, each held by the session of the member that has it.
-func (r *tree) owned(n int, hands ...*hand) {
+func (r *tree) owned(n int, owners ...*member) {
 	r.t.Helper()
 	inc := incarnation(r.t, r.s)
 	names := r.children("owners")
 	if len(names) != n {
 		r.t.Errorf("%d claims, want %d: %v", len(names), n, names)
 	}
-	for _, h := range hands {
-		for _, info := range h.owner.Owned() {
-			path := fmt.Sprintf("%s/owners/%s:%d", r.group, info.Topic, info.Partition)
+	for _, m := range owners {
+		for id, own := range m.held {
+			path := fmt.Sprintf("%s/owners/%s", r.group, m.f.partition(id))
 			there, stat, err := inc.Exists(r.t.Context(), path)
 			if err != nil {
 				r.t.Fatal(err)
 			}
-			if id := h.ses.Stats().SessionID; !there || stat.EphemeralOwner != id || stat.Czxid != info.Token {
+			if id := m.hand.ses.Stats().SessionID; !there || stat.EphemeralOwner != id || stat.Czxid != own.token {
 				r.t.Errorf("%s: there %v, session %x, token %d; %s has session %x, token %d",
-					path, there, stat.EphemeralOwner, stat.Czxid, h.name, id, info.Token)
+					path, there, stat.EphemeralOwner, stat.Czxid, m.Name, id, own.token)
 			}
 		}
 	}

@@ -13,13 +13,13 @@ import (
 
 // cutServer runs a group of three on an ensemble behind proxies, with one member that knows one server only, cuts that
 // server off, and heals when the others own everything.
-func cutServer(t *testing.T, timeout time.Duration, opts servers.ZooKeeperOptions,
+func cutServer(t *testing.T, scenario int, timeout time.Duration, opts servers.ZooKeeperOptions,
 	which func(*proxy.Ensemble) int, cut func(*proxy.Ensemble, int),
 ) {
 	e := proxy.StartEnsemble(t, opts)
 	index := which(e)
 	rest := without(e.Addrs(), index)
-	f := newFleet(t, options{zookeeper: join(rest...), timeout: timeout})
+	f := newFleet(t, scenario, options{zookeeper: join(rest...), timeout: timeout})
 	victim := f.start("victim", via(e.Addrs()[index]))
 	f.start("m1")
 	f.start("m2")
@@ -53,7 +53,7 @@ func cutServer(t *testing.T, timeout time.Duration, opts servers.ZooKeeperOption
 // than that member's session lives.
 func TestFollowerCutOff(t *testing.T) {
 	t.Parallel()
-	cutServer(t, timeout, servers.ZooKeeperOptions{TickTime: tick, Config: map[string]string{"syncLimit": "12"}},
+	cutServer(t, 3, timeout, servers.ZooKeeperOptions{TickTime: tick, Config: map[string]string{"syncLimit": "12"}},
 		(*proxy.Ensemble).FollowerIndex,
 		(*proxy.Ensemble).CutFollower)
 }
@@ -67,7 +67,7 @@ func TestLeaderCutOnOneSide(t *testing.T) {
 		t.Run(fmt.Sprintf("syncLimit-%d", syncLimit), func(t *testing.T) {
 			t.Parallel()
 			config := map[string]string{"syncLimit": fmt.Sprint(syncLimit)}
-			cutServer(t, timeout, servers.ZooKeeperOptions{TickTime: time.Second, Config: config},
+			cutServer(t, 3, timeout, servers.ZooKeeperOptions{TickTime: time.Second, Config: config},
 				(*proxy.Ensemble).LeaderIndex,
 				func(e *proxy.Ensemble, _ int) { e.CutLeaderOneSide() })
 		})

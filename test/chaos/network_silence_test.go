@@ -40,14 +40,22 @@ func TestUselessServer(t *testing.T) {
 			t.Parallel()
 			bad := listen(t, serve)
 			good := proxy.To(t, sharedZooKeeper(t).Addrs()[:1])
-			p := startProbe(t, []string{bad.addr, good[0].Addr()}, session.Options{Timeout: timeout})
+			both := []string{bad.addr, good[0].Addr()}
+			p := startProbe(t, both, session.Options{Timeout: timeout})
 			id := incarnation(t, p.Session)
+			f := newFleet(t, 21, options{timeout: timeout}) // nobody in the group is to suffer either
+			f.hire("a", via(join(both...)))
+			f.hire("b", via(join(both...)))
+			f.settle()
+			held := f.tokens()
+			begun := members.Monotonic()
 			var gaps []time.Duration
 			for range rounds {
 				p.awaitAnswer(t, members.Monotonic())
-				injected.add("useless server")
+				f.settle()
 				before := bad.accepted.Load()
 				at := members.Monotonic()
+				f.faultAt("useless server", at)
 				good.Cut()
 				p.awaitAnswer(t, at+int64(50*time.Millisecond))
 				gaps = append(gaps, p.gap(at))
@@ -59,6 +67,11 @@ func TestUselessServer(t *testing.T) {
 			if now := incarnation(t, p.Session); now != id {
 				t.Error("trust was lost")
 			}
+			f.settle()
+			if n := f.unmoved("useless server", held, begun); n != 0 {
+				t.Errorf("members have lost their trust %d times", n)
+			}
+			f.repeatedOnlyAfter(f.finish())
 		})
 	}
 }

@@ -18,7 +18,7 @@ func TestSlowNetwork(t *testing.T) {
 	t.Parallel()
 	const (
 		timeout = 15 * time.Second
-		first   = 12 // partitions
+		beat    = 500 * time.Millisecond
 	)
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{TickTime: tick, MaxSessionTimeout: timeout})
 	roads := []*road{
@@ -29,87 +29,81 @@ func TestSlowNetwork(t *testing.T) {
 		{name: "1KiB/s", speed: proxy.Speed{Rate: 1 << 10}, join: true},
 	}
 	for _, r := range roads {
-		group := nameOfTest.Replace(t.Name() + "-" + r.name)
-		r.crew = &crew{t: t, group: group, addrs: zk.Addrs(), timeout: timeout}
-		r.hire(first)
-		r.hire(first)
+		r.fleet = newFleet(t, 15, options{name: r.name, zookeeper: join(zk.Addrs()...), timeout: timeout, beat: beat})
+		r.hire(zk)
+		r.hire(zk)
 	}
 	for _, r := range roads {
-		r.owned(first, r.hands...)
+		r.settle()
 	}
 	slow := members.Monotonic()
 	for _, r := range roads {
-		injected.add("slow network")
-		for _, h := range r.hands {
-			h.links.Slow(proxy.Both, r.speed)
-		}
+		r.fault("slow network")
+		r.unnoticed("whoever notices has lost his trust, his connection, or his view")
+		r.slowDown()
 	}
 	wait.Pass(t, timeout) // whatever was trusted before is not any more, unless proofs come through
 	for _, r := range roads {
 		r.undisturbed(slow)
 	}
 	for _, r := range roads {
+		r.settle()
 		if r.join {
-			r.hire(first).links.Slow(proxy.Both, r.speed)
+			r.hire(zk)
+			r.slowDown()
 		}
 	}
 	for _, r := range roads {
-		if r.join {
-			begin := r.begun
-			r.owned(first, r.hands...)
-			t.Attr("joined-at-"+r.name, ms(time.Since(begin)).String())
-		}
+		r.settle()
 	}
 	for _, r := range roads {
-		for _, h := range r.hands {
-			if n := h.count(eventlog.Untrusted); n != 0 {
-				t.Errorf("%s: %s lost its trust %d times", r.name, h.name, n)
-			}
-			h.links.Heal()
-		}
-	}
-	for _, r := range roads {
-		for _, h := range r.hands {
-			if err := h.leave(); err != nil {
-				t.Errorf("%s: %s: %v", r.name, h.name, err)
+		for _, m := range r.all {
+			if n := m.count[eventlog.Untrusted]; n != 0 {
+				t.Errorf("%s: %s lost its trust %d times", r.name, m.Name, n)
 			}
 		}
-		r.verdict()
+		for _, links := range r.links {
+			links.Heal()
+		}
+	}
+	for _, r := range roads {
+		r.repeatedOnlyAfter(r.finish())
 	}
 }
 
-// road is a crew on a slow way.
+// road is a group on a slow way.
 type road struct {
-	*crew
+	*fleet
 
 	name  string
 	speed proxy.Speed
-	join  bool      // somebody joins while it is slow
-	begun time.Time // when the newest member was started
+	join  bool // somebody joins while it is slow
+	links []proxy.Links
 }
 
-// hire starts another member.
-func (r *road) hire(partitions int32) *hand {
+// hire starts another member, on a way of its own.
+func (r *road) hire(zk *servers.ZooKeeper) {
 	r.t.Helper()
-	h := r.crew.hire(fmt.Sprintf("m%d", len(r.hands)), partitions)
-	r.begun = time.Now()
-	h.work(r.t)
-	return h
+	links := proxy.To(r.t, zk.Addrs())
+	r.links = append(r.links, links)
+	r.fleet.hire(fmt.Sprintf("m%d", len(r.all)), via(join(links.Addrs()...)))
+}
+
+// slowDown makes all ways slow.
+func (r *road) slowDown() {
+	for _, links := range r.links {
+		links.Slow(proxy.Both, r.speed)
+	}
 }
 
 // undisturbed says that since a time no member had another view, lost its trust, or its connection.
 func (r *road) undisturbed(since int64) {
 	r.t.Helper()
-	for _, h := range r.hands {
-		h.mu.Lock()
-		for _, e := range h.events {
-			if e.T > since {
-				r.t.Errorf("%s: %s: %s", r.name, h.name, e.Event)
-			}
-		}
-		h.mu.Unlock()
-		if stats := h.ses.Stats(); stats.Reconnects != 0 || stats.Expirations != 0 {
-			r.t.Errorf("%s: %s: %d reconnects, %d expirations", r.name, h.name, stats.Reconnects, stats.Expirations)
+	r.read()
+	for _, m := range r.all {
+		m.did(since)
+		if stats := m.hand.ses.Stats(); stats.Reconnects != 0 || stats.Expirations != 0 {
+			r.t.Errorf("%s: %s: %d reconnects, %d expirations", r.name, m.Name, stats.Reconnects, stats.Expirations)
 		}
 	}
 }

@@ -102,10 +102,11 @@ func (o *operator) tryRemove(of string) error {
 	for _, p := range paths {
 		ops = append(ops, &zk.DeleteRequest{Path: p, Version: -1})
 	}
+	at := members.Monotonic()
 	if _, err := o.Multi(ops...); err != nil {
 		return fmt.Errorf("delete %s: %w", of, err)
 	}
-	o.f.fault("znode deleted")
+	o.f.faultAt("znode deleted", at)
 	return nil
 }
 
@@ -147,12 +148,15 @@ func (f *fleet) repairs(name string, may []int32, do func() int64, ok func(since
 	bestOf(f.t, name, repairBound, func() time.Duration {
 		before := f.tokens()
 		at := do()
+		f.happens(name, at)
+		f.last().name = name
 		f.until(name, func() bool { return f.owned() && ok(at) })
 		took := time.Duration(members.Monotonic() - at)
+		f.noticed() // by who has repaired it
 		wait.Pass(f.t, aftermath)
 		f.settle()
 		stopped := f.stopped(at)
-		f.t.Attr(name+"-stopped", fmt.Sprintf("%d, %v", stopped, f.since(at)))
+		f.t.Attr(name+"-stopped", fmt.Sprint(stopped))
 		for _, id := range stopped {
 			if !slices.Contains(may, id) {
 				f.t.Errorf("%s: partition %d was stopped, only %d may be", name, id, may)
@@ -177,7 +181,7 @@ func (f *fleet) claimedAfter(id int32, at int64) bool {
 // Scenario 12: an operator deletes what members rely on.
 func TestDeleted(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, options{})
+	f := newFleet(t, 12, options{})
 	f.startAll(3)
 	o := f.operator(sharedZooKeeper(t))
 	all, none := f.ids(), []int32{}
@@ -231,7 +235,7 @@ func (o *operator) there(elements ...string) bool {
 // Scenario 13: the set is overwritten by garbage, again and again, then repaired.
 func TestGarbage(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, options{})
+	f := newFleet(t, 13, options{})
 	f.startAll(2)
 	o := f.operator(sharedZooKeeper(t))
 	set := o.get(o.path("partitions"))
@@ -251,7 +255,6 @@ func TestGarbage(t *testing.T) {
 	}
 	f.settle()
 	during := f.since(at)
-	t.Attr("garbage", fmt.Sprintf("%v, stopped %d", during, f.stopped(at)))
 	if during.rebalances > 0 || len(f.stopped(at)) > 0 {
 		t.Errorf("garbage: %v, stopped %d", during, f.stopped(at))
 	}
@@ -270,9 +273,11 @@ func TestGarbage(t *testing.T) {
 	}, func(since int64) bool {
 		return !slices.ContainsFunc(f.all, func(m *member) bool { return m.countAfter(since, eventlog.Snapshot) == 0 })
 	})
-	at = write(bytes.Replace(set, []byte(f.partition(11)), []byte(f.partition(12)), 1))
-	f.until("the set is followed again", func() bool { return slices.Contains(f.stopped(at), 11) })
-	write(set)
-	f.settle()
+	f.measure("followed again", func() {
+		at := write(bytes.Replace(set, []byte(f.partition(11)), []byte(f.partition(12)), 1))
+		f.until("the set is followed again", func() bool { return slices.Contains(f.stopped(at), 11) })
+		write(set)
+		f.healed()
+	})
 	f.repeatedOnlyAfter(f.finish())
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/kielgo/kiel/test/members"
 	"github.com/kielgo/kiel/test/servers"
 	"github.com/kielgo/kiel/test/wait"
 )
@@ -53,7 +52,7 @@ func (m *member) refused(says string) {
 func TestTooManyConnections(t *testing.T) {
 	t.Parallel()
 	zookeeper := servers.StartZooKeeper(t, servers.ZooKeeperOptions{TickTime: tick, Config: map[string]string{"maxClientCnxns": "3"}})
-	f := newFleet(t, options{zookeeper: zookeeper.Addr()})
+	f := newFleet(t, 19, options{zookeeper: zookeeper.Addr()})
 	m := f.startAll(3)
 	f.fault("too many connections")
 	fourth := f.start("m3")
@@ -62,6 +61,7 @@ func TestTooManyConnections(t *testing.T) {
 	if !strings.Contains(fourth.Log(), "connection failed") {
 		t.Errorf("it says nothing: %s", fourth.Log())
 	}
+	f.settle()
 	fourth.paused = false
 	f.measure("let-in", m[0].Stop)
 	f.repeatedOnlyAfter(f.finish())
@@ -73,17 +73,19 @@ func TestNoCredentials(t *testing.T) {
 	zookeeper := servers.StartZooKeeper(t, servers.ZooKeeperOptions{TickTime: tick, Config: map[string]string{
 		"enforce.auth.enabled": "true", "enforce.auth.schemes": "digest",
 	}})
-	f := newFleet(t, options{})
+	f := newFleet(t, 19, options{})
 	f.startAll(1)
 	f.fault("credentials missing")
 	f.start("m1", via(zookeeper.Addr())).refused("the server demands credentials")
-	f.finish()
+	f.noticed() // by who is refused
+	f.settle()
+	f.repeatedOnlyAfter(f.finish())
 }
 
 // Scenario 19: others own the group's znodes, all of them or those of claims.
 func TestNoPermission(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, options{})
+	f := newFleet(t, 19, options{})
 	o := f.operator(sharedZooKeeper(t))
 	everything := zk.WorldACL(zk.PermAll)
 	create := func(path string, acl []zk.ACL) {
@@ -97,6 +99,7 @@ func TestNoPermission(t *testing.T) {
 	create(o.root, readOnly)
 	f.fault("no permission")
 	f.start("m0").refused("not allowed by the acl")
+	f.noticed() // by who is refused
 
 	if _, err := o.SetACL(o.root, everything, -1); err != nil {
 		t.Fatal(err)
@@ -106,11 +109,10 @@ func TestNoPermission(t *testing.T) {
 	m := f.start("m1")
 	tried := func() int { return strings.Count(m.Log(), "demo-consumer: ownership: claim") }
 	patient(t, "each-claim", rate(t, tried)/float64(f.opts.partitions))
-	at := members.Monotonic()
+	f.healed()
 	if _, err := o.SetACL(o.path("owners"), everything, -1); err != nil {
 		t.Fatal(err)
 	}
 	f.settle()
-	t.Attr("permitted", f.since(at).String())
-	f.finish()
+	f.repeatedOnlyAfter(f.finish())
 }

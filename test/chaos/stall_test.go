@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -14,7 +15,15 @@ import (
 const (
 	stallTick  = 10 * time.Millisecond
 	stallNoted = 100 * time.Millisecond // what is shorter is nobody's excuse
+
+	// What is more than that is no excuse either: where it is, nothing can be said of times.
+	stallMost       = 5 * time.Second // that one may last
+	stallsAScenario = 2               // that one scenario may live by
+	stallsARun      = 5               // that all of them may
 )
+
+// longer is how many minutes the random mix goes on for longer than usual; for each there may be one excuse more.
+func longer() int { return max(0, int(*minutes)-mixMinutes) }
 
 // stalls notes when this machine, which runs members and servers too, gave this process no time.
 var stalls stallProbe
@@ -24,6 +33,7 @@ type stallProbe struct {
 	mu   sync.Mutex
 	last int64
 	gaps []stall
+	used map[stall]map[string]bool // by whom as an excuse
 }
 
 // stall is a time in which nothing ran.
@@ -69,10 +79,62 @@ func (p *stallProbe) worst(from, to int64) (longest time.Duration) {
 	return longest
 }
 
+// excuse says whether there is a gap of at least so long in a time, if only by a part, and notes that somebody lives by it.
+func (p *stallProbe) excuse(who string, from, to int64, least time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.gaps {
+		if long := time.Duration(s.to - s.from); s.from < to && s.to > from && long >= least && long <= stallMost {
+			if p.used == nil {
+				p.used = map[stall]map[string]bool{}
+			}
+			if p.used[s] == nil {
+				p.used[s] = map[string]bool{}
+			}
+			p.used[s][who] = true
+			return true
+		}
+	}
+	return false
+}
+
+// excused counts the gaps that somebody lives by; "" is anybody.
+func (p *stallProbe) excused(who string) (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, by := range p.used {
+		if who == "" || by[who] {
+			n++
+		}
+	}
+	return n
+}
+
+// String tells of all gaps.
+func (p *stallProbe) String() string {
+	excused := p.excused("")
+	longest := p.worst(math.MinInt64, math.MaxInt64)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return fmt.Sprintf("this machine stood still %d times, for %v at most; %d of them are excuses", len(p.gaps), ms(longest), excused)
+}
+
 // stalled says whether the machine stood still, around the moment at which trust ended, for as long as there is between two
-// proofs that a session is alive.
+// proofs that a session is alive. That is an excuse, of which there may not be many.
 func (f *fleet) stalled(e eventlog.Event) bool {
-	return stalls.worst(cmp.Or(e.Since, e.T)-int64(f.opts.timeout), e.T) >= f.opts.timeout/6
+	return stalls.excuse(f.name(), cmp.Or(e.Since, e.T)-int64(f.opts.timeout), e.T, f.opts.timeout/6)
+}
+
+// patience says that a scenario did not live by too many excuses.
+func (f *fleet) patience() {
+	f.t.Helper()
+	most := stallsAScenario
+	if f.scenario == mixed {
+		most += longer()
+	}
+	if n := stalls.excused(f.name()); n > most {
+		f.t.Errorf("the machine stood still at %d times in which something went wrong, want %d at most", n, most)
+	}
 }
 
 // distrust lists how often members lost their trust after a time, and how often the machine had no part in it.
@@ -114,9 +176,40 @@ func (f *fleet) repeatedOnlyAfter(r *eventlog.Report, causes ...string) {
 			f.t.Errorf("trust was lost %d times, %d of them while the machine ran as it should", times, unexcused)
 		}
 	}
+	f.patience()
 	for cause, n := range r.Repeated {
 		if !expected[cause] {
 			f.t.Errorf("%d messages were handed out again after terms that ended with %q", n, cause)
+		}
+	}
+}
+
+func TestExcuses(t *testing.T) {
+	t.Parallel()
+	var p stallProbe
+	at := func(ms int64) int64 { return ms * int64(time.Millisecond) }
+	for _, now := range []int64{1000, 1200, 1700, 7000} { // gaps of 0.2, 0.5 and 5.3 s
+		p.tick(at(now))
+	}
+	for _, c := range []struct {
+		who             string
+		from, to, least int64
+		want            bool
+		a, all          int // excuses of a, and of anybody, from then on
+	}{
+		{"a", 0, 1000, 100, false, 0, 0},
+		{"a", 0, 1001, 200, true, 1, 1},
+		{"a", 0, 1001, 201, false, 1, 1},
+		{"a", 1100, 1150, 200, true, 1, 1}, // the same again
+		{"b", 1100, 1150, 200, true, 1, 1},
+		{"b", 1100, 1650, 500, true, 1, 2},
+		{"a", 1700, 9000, 100, false, 1, 2}, // longer than any excuse
+	} {
+		if got := p.excuse(c.who, at(c.from), at(c.to), time.Duration(at(c.least))); got != c.want {
+			t.Errorf("%s, from %d to %d, %d: %v, want %v", c.who, c.from, c.to, c.least, got, c.want)
+		}
+		if a, all := p.excused("a"), p.excused(""); a != c.a || all != c.all {
+			t.Errorf("%s, from %d to %d: %d and %d excuses, want %d and %d", c.who, c.from, c.to, a, all, c.a, c.all)
 		}
 	}
 }

@@ -50,21 +50,25 @@ func silence(t *testing.T) string {
 // Scenario 22: members are asked to leave at any moment.
 func TestStopWhileConnecting(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, options{})
+	f := newFleet(t, 22, options{})
 	refused := fmt.Sprintf("127.0.0.1:%d", servers.FreePorts(t, 1)[0])
 	for name, address := range map[string]string{"refused": refused, "silent": silence(t), "unknown-host": "zookeeper.invalid:2181"} {
+		f.begin("ZooKeeper "+name, members.Monotonic())
+		f.fault("no ZooKeeper")
+		f.unnoticed("it leaves before it gives up on the server")
 		m := f.start(name, via(address))
 		wait.Pass(t, time.Second) // until it is at it
 		t.Attr(name, ms(m.leave(leaveBound)).String())
 	}
+	f.healed()
 	f.start("m0")
 	f.settle() // there was nothing to own before
-	f.finish()
+	f.repeatedOnlyAfter(f.finish())
 }
 
 func TestStopWhileStarting(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, options{})
+	f := newFleet(t, 22, options{})
 	f.startAll(2)
 	most := time.Duration(0)
 	for i := range 12 {
@@ -83,7 +87,7 @@ func TestStopWhileStarting(t *testing.T) {
 
 func TestStopInARebalance(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, options{flags: []string{"--work", "100ms"}})
+	f := newFleet(t, 22, options{flags: []string{"--work", "100ms"}})
 	f.startAll(3)
 	most := time.Duration(0)
 	for i := range 4 {
@@ -104,7 +108,7 @@ func TestStopInARebalance(t *testing.T) {
 func TestStopInAHandler(t *testing.T) {
 	t.Parallel()
 	const work = 2 * time.Second
-	f := newFleet(t, options{partitions: 4, beat: 3 * time.Second, flags: []string{"--work", work.String()}})
+	f := newFleet(t, 22, options{partitions: 4, beat: 3 * time.Second, flags: []string{"--work", work.String()}})
 	m := f.startAll(2)
 	took := m[0].leave(work + leaveBound) // both are handling their first messages
 	t.Attr("handler-of-2s", ms(took).String())
@@ -115,7 +119,7 @@ func TestStopInAHandler(t *testing.T) {
 func TestStopWithoutZooKeeper(t *testing.T) {
 	t.Parallel()
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{TickTime: tick})
-	f := newFleet(t, options{zookeeper: zk.Addr()})
+	f := newFleet(t, 22, options{zookeeper: zk.Addr()})
 	m := f.startAll(4)
 	f.fault("all ZooKeeper servers down")
 	zk.Kill()
@@ -140,6 +144,7 @@ func TestStopWithoutZooKeeper(t *testing.T) {
 		t.Attr([]string{"asked-at-once", "asked-when-untrusted"}[i], ms(time.Duration(members.Monotonic()-since)).String())
 	}
 	zk.Start()
+	f.healed()
 	f.settle()
 	f.repeatedOnlyAfter(f.finish(), eventlog.Untrusted)
 }

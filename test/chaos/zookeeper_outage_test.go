@@ -16,7 +16,7 @@ import (
 func TestQuorumLost(t *testing.T) {
 	t.Parallel()
 	zk := startEnsemble(t, servers.ZooKeeperOptions{})
-	f := newFleet(t, options{zookeeper: join(zk.Addrs()...)})
+	f := newFleet(t, 10, options{zookeeper: join(zk.Addrs()...)})
 	f.startAll(3)
 	before := f.tokens()
 
@@ -44,7 +44,7 @@ func TestQuorumLost(t *testing.T) {
 		for _, n := range nodes {
 			n.WaitReady()
 		}
-		back := members.Monotonic()
+		f.healed()
 		f.settle()
 		stopped := make([]time.Duration, 0, len(f.all))
 		for _, m := range f.all {
@@ -53,7 +53,7 @@ func TestQuorumLost(t *testing.T) {
 		}
 		t.Attr(name+"-stopped-after", list(stopped))
 		f.unmoved(name, before, at)
-		return f.since(back).owned
+		return f.measured().owned
 	}
 	nodes := zk.Nodes()
 	// Members that have been refused for long try again after a second at most.
@@ -72,7 +72,7 @@ func TestDataLost(t *testing.T) {
 		limit   = 17 * time.Second
 	)
 	zk := startEnsemble(t, servers.ZooKeeperOptions{})
-	f := newFleet(t, options{zookeeper: join(zk.Addrs()...), timeout: timeout})
+	f := newFleet(t, 11, options{zookeeper: join(zk.Addrs()...), timeout: timeout})
 	f.startAll(3)
 
 	f.fault("all data of ZooKeeper lost")
@@ -81,7 +81,7 @@ func TestDataLost(t *testing.T) {
 	down := members.Monotonic()
 	zk.Wipe()
 	zk.Start()
-	back := members.Monotonic()
+	f.healed()
 	f.until("all have stopped", func() bool {
 		for _, m := range f.all {
 			if _, ok := m.stoppedAt(down); !ok {
@@ -91,7 +91,7 @@ func TestDataLost(t *testing.T) {
 		return true
 	})
 	f.settle()
-	took := f.since(back).owned
+	took := f.measured().owned
 	t.Attr("rebuilt", fmt.Sprintf("all is owned %v after servers were back, %v after they were lost",
 		ms(took), ms(f.since(down).owned)))
 	if took > limit {
