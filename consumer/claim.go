@@ -44,7 +44,7 @@ type claim struct {
 }
 
 // patienceWithObserver bounds waitTold.
-const patienceWithObserver = 100 * time.Millisecond
+const patienceWithObserver = time.Second
 
 // waitTold waits until the observer knows of the messages before offset, if they
 // were handed out: a handler may mark one before the pump, which has handed it
