@@ -79,10 +79,11 @@ func (s *subject) draw(t *testing.T, v verdict) string {
 
 // sum is what many histories came to.
 type sum struct {
-	mu   sync.Mutex
-	runs int
-	ops  int
-	seen map[string]int // by what happened to which recipe
+	mu     sync.Mutex
+	runs   int
+	faults int
+	ops    int
+	seen   map[string]int // by what happened to which recipe
 }
 
 func newSum() *sum { return &sum{seen: map[string]int{}} }
@@ -110,6 +111,7 @@ func (s *sum) reached(t *testing.T, all ...string) {
 func (s *sum) tell(t *testing.T, took time.Duration) {
 	t.Helper()
 	t.Attr("runs", fmt.Sprint(s.runs))
+	t.Attr("faults", fmt.Sprint(s.faults))
 	t.Attr("operations", fmt.Sprint(s.ops))
 	t.Attr("runs_per_second", fmt.Sprintf("%.1f", float64(s.runs)/took.Seconds()))
 	for _, what := range slices.Sorted(maps.Keys(s.seen)) {

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/kielgo/kiel/internal/sabotage"
 )
 
 // Recipes that do what they must not are found out: holders that go on when their hold has ended, a queue that forgets what
@@ -12,18 +14,45 @@ import (
 // its subject, where it asks for sabotaged.)
 func TestSabotage(t *testing.T) {
 	for _, what := range recipes() {
-		t.Run(what.name, func(t *testing.T) {
-			const tries = 100
-			for seed := *flagFirst; seed < *flagFirst+tries; seed++ {
-				s, _ := inMemory(t, seed, what, true)
-				if v := s.judge(); v.result == porcupine.Illegal {
-					t.Logf("seed %d: found out", seed)
-					return
-				}
-			}
-			t.Errorf("%d runs are as they should be", tries)
-		})
+		t.Run(what.name, func(t *testing.T) { foundOut(t, what, harm{sabotaged: true}) })
 	}
+}
+
+// So is the library without one of its rules. (Those that are not here guard against executions that must be built, as
+// the recipes' attacks are, or that no client but another language's could bring about.)
+func TestRulesOff(t *testing.T) {
+	for name, rules := range map[string]map[string]sabotage.Rule{
+		"lock":            {"proofs of life are no writes": sabotage.ProofBeyondSync},
+		"read/write lock": {"proofs of life are no writes": sabotage.ProofBeyondSync},
+		"election":        {"proofs of life are no writes": sabotage.ProofBeyondSync},
+		"semaphore":       {"proofs of life are no writes": sabotage.ProofBeyondSync},
+		"queue":           {"gets end with their context": sabotage.GetOutlives, "puts are repeated": sabotage.PutOnce},
+		"locking queue": {
+			"puts are repeated":       sabotage.PutOnce,
+			"takes are not looked at": sabotage.TakeLookedAt, "takes check no entry": sabotage.TakeChecksEntry,
+			"consume is two": sabotage.ConsumeIsOne,
+		},
+		"counter of ones": {"one's own number is taken for one's change": sabotage.SetIfUnchanged},
+		"lease":           {"holds end with their duration": sabotage.EndAsWritten},
+	} {
+		for what, rule := range rules {
+			t.Run(name+": "+what, func(t *testing.T) { foundOut(t, recipeOf(name), harm{off: []sabotage.Rule{rule}}) })
+		}
+	}
+}
+
+// foundOut fails the test if no history is refused.
+func foundOut(t *testing.T, what recipe, h harm) {
+	t.Helper()
+	const tries = 400
+	for seed := *flagFirst; seed < *flagFirst+tries; seed++ {
+		s, _ := inMemory(t, seed, what, h)
+		if v := s.judge(); v.result == porcupine.Illegal {
+			t.Logf("seed %d: found out", seed)
+			return
+		}
+	}
+	t.Errorf("%d runs are as they should be", tries)
 }
 
 // at makes an operation.
@@ -147,6 +176,20 @@ func TestModels(t *testing.T) {
 				"perhaps made, and lost":  {at(17, never, add{7, "", "", true}), at(18, 19, read{"5120"}), at(20, 21, read{"1024"})},
 				"made on another number":  {at(17, 18, set{7, "5120", false})},
 				"an uncertain set, later": {at(17, 18, set{7, "1024", false}), at(19, 20, set{8, "4096", false}), at(21, 22, read{"1024"})},
+			},
+		},
+		"counter of ones": {
+			model: onesModel(), resolve: begun,
+			good: []porcupine.Operation{
+				at(1, 2, add{1, "0", "1", false}), at(3, never, add{1, "", "", true}), at(4, never, add{1, "", "", true}),
+				at(5, 8, add{1, "2", "3", false}), at(6, 7, read{"1"}), at(9, 10, read{"4"}),
+			},
+			bad: map[string][]porcupine.Operation{
+				"counted twice":        {at(11, 12, add{1, "4", "5", false}), at(11, 13, add{1, "4", "5", false})},
+				"made of nothing":      {at(11, 12, read{"5"})},
+				"lost":                 {at(11, 12, add{1, "4", "5", false}), at(13, 14, read{"4"})},
+				"added before it came": {at(2, 2, read{"2"})},
+				"added too much":       {at(11, 12, add{1, "4", "6", false})},
 			},
 		},
 		"lease": {

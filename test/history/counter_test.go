@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/big"
 	"math/rand/v2"
+	"slices"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/anishathalye/porcupine"
@@ -152,10 +154,59 @@ func changed(ops []porcupine.Operation) []porcupine.Operation {
 	return kept
 }
 
+// tally is a state of a counter to which all add 1, so that clients often write the same number. Nobody can tell then which
+// of the uncertain changes were made: only how many may have been, and were not seen yet.
+type tally struct {
+	value, perhaps int64
+}
+
+// be tells whether the number can be this one now.
+func (s tally) be(text string) (bool, tally) {
+	value := must(strconv.ParseInt(text, 10, 64))
+	more := value - s.value
+	return 0 <= more && more <= s.perhaps, tally{value, s.perhaps - more}
+}
+
+func onesModel() porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return tally{} },
+		Step: func(state, in, _ any) (bool, any) {
+			s := state.(tally)
+			switch in := in.(type) {
+			case add:
+				if in.perhaps {
+					s.perhaps++
+					return true, s
+				}
+				ok, s := s.be(in.pre)
+				s.value++
+				return ok && strconv.FormatInt(s.value, 10) == in.post, s
+			case read:
+				return both(s.be(in.value))
+			}
+			return false, s
+		},
+		DescribeOperation: describe,
+		DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state) },
+	}
+}
+
+// begun has uncertain changes possible from when they were called.
+func begun(ops []porcupine.Operation) []porcupine.Operation {
+	ops = slices.Clone(ops)
+	for i := range ops {
+		if ops[i].Return == never {
+			ops[i].Return = ops[i].Call
+		}
+	}
+	return ops
+}
+
 // counters is one Counter.
 type counters struct {
 	*run
 
+	ones    bool // all add 1
 	hist    *history
 	clients []*counter.Counter[*big.Int]
 	last    atomic.Int64
@@ -171,12 +222,30 @@ func newCounters(r *run) *subject {
 	return s
 }
 
+func newOnes(r *run) *subject {
+	c := &counters{run: r, ones: true, hist: newHistory()}
+	s := &subject{hist: c.hist, model: onesModel(), settle: c.settle, resolve: begun}
+	for i, one := range r.sessions {
+		c.clients = append(c.clients, must(counter.NewBig(one, r.path+"/ones", counter.Options[*big.Int]{})))
+		s.steps = append(s.steps, func(ctx context.Context, rng *rand.Rand) { c.step(ctx, rng, i) })
+	}
+	return s
+}
+
+// change returns the next change.
+func (c *counters) change() int64 {
+	if c.ones {
+		return 1
+	}
+	return c.last.Add(1)
+}
+
 func (c *counters) step(ctx context.Context, rng *rand.Rand, client int) {
 	within, cancel := context.WithTimeout(ctx, c.upTo(rng, 3000))
 	defer cancel()
 	switch kind := rng.IntN(12); {
-	case kind < 5:
-		c.add(within, client, c.last.Add(1))
+	case kind < 5 || kind < 9 && c.ones:
+		c.add(within, client, c.change())
 	case kind < 7:
 		c.add(within, client, -c.last.Add(1))
 	case kind < 8:
@@ -272,7 +341,7 @@ func (c *counters) settle(ctx context.Context) {
 	c.quiet()
 	for i := range c.clients {
 		before := c.hist.len()
-		c.add(ctx, i, c.last.Add(1))
+		c.add(ctx, i, c.change())
 		c.get(ctx, i)
 		if c.hist.len() < before+2 {
 			c.hist.fault("client %d can't change it when all is well", i)

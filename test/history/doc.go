@@ -31,7 +31,7 @@
 //	queue               a list, of which the first is taken; numbers of entries grow. With priorities an entry need
 //	                    not know those in front of it that were put after its Get had begun.
 //	locking queue       for each entry: put, then held by one at a time, with tokens that grow, then consumed
-//	counter             a register
+//	counter             a register. Another is one to which all add 1, so that they write the same numbers.
 //	lease               a record: whose, until when. It is another's only when it was released or has ended by the clock of
 //	                    who takes it, no hold is valid later than that less the skew, and nobody is refused by a record that
 //	                    nobody wrote or that has ended. Clocks differ by as much as is tolerated in every other run.
@@ -55,8 +55,8 @@
 //   - Sessions that are killed under a hold: what an operator does to it is not the hold's fault.
 //   - Loss of the servers' data.
 //
-// That the checks bite is shown by sabotaged recipes and by histories made by hand, one for each thing that must not be:
-// controls_test.go.
+// That the checks bite is shown by the library without some of its rules (package internal/sabotage), by recipes that are
+// used as they must not be, and by histories made by hand, one for each thing that must not be: controls_test.go.
 //
 // # Code map
 //

@@ -32,6 +32,7 @@ type realRun struct {
 
 	subjects []*subject
 	links    []proxy.Links // by client
+	faults   int           // of links
 	busy     [][]sync.Mutex
 }
 
@@ -43,7 +44,7 @@ func newRealRun(t *testing.T, e *proxy.Ensemble, seed uint64, over chan struct{}
 	for range ofEach {
 		links := proxy.To(t, e.Addrs())
 		r.links = append(r.links, links)
-		r.sessions = append(r.sessions, startSession(t, links.Addrs(), session.Options{Timeout: realTimeout, MinSessionTimeout: realTimeout}))
+		r.sessions = append(r.sessions, startSession(t.Context(), t, links.Addrs(), session.Options{Timeout: realTimeout, MinSessionTimeout: realTimeout}))
 	}
 	for _, what := range recipes() {
 		if what.name == "queue with priorities" { // its order is not that of servers that are behind
@@ -104,7 +105,7 @@ func TestReal(t *testing.T) {
 		case "queue with priorities":
 		case "queue":
 			total.reached(t, what.name+": put", what.name+": got")
-		case "counter":
+		case "counter", "counter of ones":
 			total.reached(t, what.name+": changed")
 		default:
 			total.reached(t, what.name+": acquired")
@@ -158,6 +159,10 @@ func wave(t *testing.T, e *proxy.Ensemble, total *sum, seed uint64, count int) {
 				s.report(t, v, fmt.Sprintf("go test ./test/history -run=Real -first=%d -real=%d", seed, count))
 			}
 		}
+		if r.faults == 0 {
+			t.Errorf("seed %d: no fault", r.seed)
+		}
+		total.faults += r.faults
 		total.runs++
 	}
 }
@@ -187,6 +192,7 @@ func trouble(t *testing.T, e *proxy.Ensemble, runs []*realRun, seed uint64) {
 		}
 		r := runs[rng.IntN(len(runs))]
 		breakLinks(r.links[rng.IntN(len(r.links))], rng)
+		r.faults++
 	}
 	for _, r := range runs {
 		for _, links := range r.links {

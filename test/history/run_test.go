@@ -58,6 +58,7 @@ func recipes() []recipe {
 		{"queue with priorities", newPriorityQueues, false},
 		{"locking queue", newLockingQueues, true},
 		{"counter", newCounters, false},
+		{"counter of ones", newOnes, false},
 		{"lease", newLeases, false},
 	}
 }
