@@ -184,9 +184,12 @@ func (p *python) stops(at string, do func()) {
 	}
 }
 
-// awaits has a Python process wait for something.
+// awaits has a Python process wait for something, a minute at most.
 func (p *python) awaits(ok func() bool) {
-	for !ok() && p.ctx.Err() == nil {
+	for range 60_000 {
+		if ok() || p.ctx.Err() != nil {
+			return
+		}
 		time.Sleep(time.Millisecond)
 	}
 }
