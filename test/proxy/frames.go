@@ -117,16 +117,36 @@ func (l *Link) Session() Session {
 	return l.session
 }
 
+// closeTries is how often Close tries while the server closes its connection instead of answering. It does that after it
+// has closed the session, and when the client itself comes back in between.
+const closeTries = 10
+
 // Close ends the session at a server, behind the back of its client: who knows id and password is the client.
 func (s Session) Close(ctx context.Context, addr string) error {
+	for try := range closeTries {
+		switch err := s.close(ctx, addr); {
+		case err == nil:
+			return nil
+		case errors.Is(err, errNotOurs) && try > 0:
+			return nil // it is gone
+		case !errors.Is(err, io.EOF):
+			return fmt.Errorf("close session: %w", err)
+		}
+	}
+	return fmt.Errorf("close session: no answer in %d tries", closeTries)
+}
+
+var errNotOurs = errors.New("the server does not take us for its client")
+
+func (s Session) close(ctx context.Context, addr string) error {
 	dialer := net.Dialer{Timeout: dialTimeout}
 	conn, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
-		return fmt.Errorf("close session: %w", err)
+		return err
 	}
 	defer conn.Close() //nolint:errcheck // the answer is what matters
 	if err := conn.SetDeadline(time.Now().Add(dialTimeout)); err != nil {
-		return fmt.Errorf("close session: %w", err)
+		return err
 	}
 	var request []byte
 	request = binary.BigEndian.AppendUint32(request, 0)      // protocol
@@ -137,19 +157,16 @@ func (s Session) Close(ctx context.Context, addr string) error {
 	request = append(request, s.Password...)
 	answer, err := exchange(conn, request)
 	if err != nil {
-		return fmt.Errorf("close session: %w", err)
+		return err
 	}
 	if len(answer) < 16 || int64(binary.BigEndian.Uint64(answer[8:])) != s.ID {
-		return errors.New("close session: the server does not take us for its client")
+		return errNotOurs
 	}
 	request = binary.BigEndian.AppendUint32(nil, 1) // xid
 	closing := opCloseSession
 	request = binary.BigEndian.AppendUint32(request, uint32(closing))
-	// Servers may close the connection before they answer.
-	if _, err = exchange(conn, request); err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("close session: %w", err)
-	}
-	return nil
+	_, err = exchange(conn, request)
+	return err
 }
 
 // exchange sends a frame and receives one.
