@@ -259,7 +259,7 @@ func (l *leases) settle(ctx context.Context) {
 				l.release(ctx, held, h)
 				break
 			}
-			if try > int(2*l.duration/time.Second) || ctx.Err() != nil {
+			if try > 60 || ctx.Err() != nil {
 				l.hist.fault("client %d can't obtain it when all is well", i)
 				break
 			}
