@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -103,7 +104,7 @@ func newFleet(t *testing.T, scenario int, opts options) *fleet {
 		opts.kafka = sharedKafka(t)
 	}
 	f := &fleet{t: t, scenario: scenario, opts: opts, dir: logDir(t), kafka: opts.kafka, added: map[int32]int64{}}
-	f.topic = nameOfTest.Replace(f.name())
+	f.topic = unused(nameOfTest.Replace(f.name()))
 	f.kafka.CreateTopic(f.topic, int32(opts.partitions))
 	f.feed(f.ids())
 	t.Cleanup(func() {
@@ -113,6 +114,21 @@ func newFleet(t *testing.T, scenario int, opts options) *fleet {
 		}
 	})
 	return f
+}
+
+var used = struct {
+	sync.Mutex
+	times map[string]int
+}{times: map[string]int{}}
+
+// unused returns a name for a group and a topic: all runs of a test share their servers.
+func unused(name string) string {
+	used.Lock()
+	defer used.Unlock()
+	if used.times[name]++; used.times[name] > 1 {
+		name += fmt.Sprintf("-run-%d", used.times[name])
+	}
+	return name
 }
 
 // name is the name of the test, and of the group if there are several.
