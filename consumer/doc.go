@@ -33,9 +33,9 @@
 //   - Trust in the claim is checked before each message is offered and before
 //     each commit is sent. A channel can't take back what it offers: when a
 //     process is stopped and goes on after its trust has ended, the one message
-//     on offer may still be received; [Claim] lets a handler check for itself. A
-//     lost partition is never committed: not by a late mark, not by Commit, not
-//     by a handler that is stuck.
+//     on offer may still be received, unless Options.StrictHandOut is set;
+//     [Claim] lets a handler check for itself. A lost partition is never
+//     committed: not by a late mark, not by Commit, not by a handler that is stuck.
 //   - A start position that comes from a policy (From, or a reset) is committed
 //     before the first message is handed out, so that it is not decided twice.
 //   - A position that Kafka does not have is never passed over in silence: it is

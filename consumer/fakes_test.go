@@ -23,6 +23,7 @@ type fakeHolder struct {
 	p         allocfn.Partition
 	token     int64
 	distrust  atomic.Bool
+	asked     atomic.Int64 // whether it is trusted
 	ctx       context.Context
 	end       context.CancelCauseFunc
 	work      context.Context
@@ -42,7 +43,7 @@ func (h *fakeHolder) Topic() string            { return h.p.Topic }
 func (h *fakeHolder) Partition() int32         { return h.p.ID }
 func (h *fakeHolder) Token() int64             { return h.token }
 func (h *fakeHolder) Version() uint64          { return 3 }
-func (h *fakeHolder) Trusted() bool            { return !h.distrust.Load() }
+func (h *fakeHolder) Trusted() bool            { h.asked.Add(1); return !h.distrust.Load() }
 func (h *fakeHolder) Context() context.Context { return h.ctx }
 
 func (h *fakeHolder) revoke() { h.endOfWork(errRevokedInTest) }

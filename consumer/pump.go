@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"runtime"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -18,6 +19,12 @@ const (
 	patience = 50 * time.Millisecond
 	// overhead is what a message takes in memory beside its key and value.
 	overhead = 160
+
+	// A strict pump looks for its handler again and again: spins times at once,
+	// then after an eighth of the time that the handler has had, in these bounds.
+	spins    = 50
+	minPause = time.Millisecond // runtime timers are hardly finer
+	maxPause = 10 * time.Millisecond
 )
 
 // errStreamEnded says that a stream closed by itself.
@@ -29,6 +36,7 @@ var errStreamEnded = errors.New("consumer: reading ended by itself")
 type pump struct {
 	claim     *claim
 	limit     int
+	strict    bool                                    // nothing stands on offer: see Options.StrictHandOut
 	prepare   func(*sarama.ConsumerMessage) *callback // has the interceptors see a message; nil for none
 	handedOut func(*sarama.ConsumerMessage) *callback // has the observer told of one
 	telling   *callback                               // the last that handedOut returned
@@ -47,6 +55,8 @@ func (p *pump) run(ctx context.Context) error {
 		full   bool
 		timer  <-chan time.Time // running while a full queue is waited for
 		ready  bool             // the interceptors have seen the head of q
+		tries  int              // to find the handler waiting for the head of q
+		last   = time.Now()     // when a message was handed out
 	)
 	for {
 		if full && q.bytes < p.limit {
@@ -87,6 +97,22 @@ func (p *pump) run(ctx context.Context) error {
 			return context.Cause(ctx)
 		default:
 		}
+		var again <-chan time.Time // when to look for the handler again
+		if head != nil && p.strict {
+			select {
+			case to <- head: // it waits
+				if ready, tries, last = false, 0, time.Now(); !p.taken(ctx, &q) {
+					return context.Cause(ctx)
+				}
+				continue
+			default:
+			}
+			if tries++; tries < spins {
+				runtime.Gosched()
+				continue
+			}
+			to, again = nil, time.After(min(max(time.Since(last)/8, minPause), maxPause))
+		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -97,18 +123,26 @@ func (p *pump) run(ctx context.Context) error {
 			}
 			q.push(m)
 		case to <- head:
-			q.pop()
-			ready = false
-			p.messages.Inc()
-			p.bytes.Add(float64(len(head.Key) + len(head.Value)))
-			if p.telling = p.handedOut(head); !await(ctx, p.telling.returned()) {
+			if ready = false; !p.taken(ctx, &q) {
 				return context.Cause(ctx)
 			}
+		case <-again:
 		case <-timer:
 			timer = nil
 			p.claim.gate.setFull(true)
 		}
 	}
+}
+
+// taken notes that the head of q was handed out. It is false when ctx ends before
+// the observer knows.
+func (p *pump) taken(ctx context.Context, q *queue) bool {
+	head := q.head()
+	q.pop()
+	p.messages.Inc()
+	p.bytes.Add(float64(len(head.Key) + len(head.Value)))
+	p.telling = p.handedOut(head)
+	return await(ctx, p.telling.returned())
 }
 
 // queue is a queue of messages that knows its size.

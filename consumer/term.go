@@ -235,6 +235,7 @@ func (t *term) pump(cl *claim) *pump {
 	p := &pump{
 		claim:    cl,
 		limit:    t.queueLimit,
+		strict:   t.strict,
 		messages: t.metrics.messages.WithLabelValues(t.Topic()),
 		bytes:    t.metrics.bytes.WithLabelValues(t.Topic()),
 		handedOut: func(m *sarama.ConsumerMessage) *callback {

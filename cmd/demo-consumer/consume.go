@@ -60,6 +60,8 @@ func (c *consumeCmd) Run(rc *runContext) error {
 		Observer:   observe,
 		Logger:     logger,
 		Registerer: registry,
+
+		StrictHandOut: c.Strict,
 	})
 	if err != nil {
 		return &usageError{err}
