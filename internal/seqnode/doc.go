@@ -20,9 +20,9 @@
 // # Guarantees
 //
 //   - No contender is orphaned. When the reply to a create is lost, the contender
-//     is looked for by its GUID after a Sync, in the same session; when the caller
-//     gives up, what was made, or may yet be made, is removed in the background. A
-//     removal is repeated until the node is gone or its session is over.
+//     is looked for by its GUID after a Sync, in the same session. When the server refuses to
+//     show it, or the caller gives up, what was made, or may yet be made, is removed in the
+//     background. A removal is repeated until the node is gone or its session is over.
 //   - A persistent contender is looked for and removed in later sessions, too, until Run
 //     ends. When its session ends before it is known whether it was made, its GUID is looked
 //     for during two session timeouts, and nothing is made through this [Dir] meanwhile.
@@ -31,7 +31,7 @@
 //     connection and an end of trust; a persistent one beyond that.
 //   - A waiter watches one node, the nearest one in front of it. It also looks again
 //     when the connection drops, when an incarnation ends, and once per session
-//     timeout without any hint.
+//     timeout without any hint. That a node's ACL does not let us read it hides its data only.
 //   - A node is said to be first only if it was seen in a list in which nothing in
 //     front of it stands, and the session was trusted after that.
 //

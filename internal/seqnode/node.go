@@ -63,7 +63,7 @@ func (n *Node) create(ctx context.Context) error {
 			}
 		}
 		if errors.Is(err, errUnsure) {
-			n.stays = n.sweep(life)
+			n.stays = n.removeUnsure(life)
 		}
 		close(n.gone)
 	}()
@@ -89,8 +89,8 @@ func (n *Node) create(ctx context.Context) error {
 }
 
 // make creates the node and returns its path. It asks with life, and tries again
-// only while ctx lasts. When it returns an error, no node stands, as far as the
-// server lets us see, or the error wraps errUnsure.
+// only while ctx lasts. When it returns an error, no node stands, or the error wraps
+// errUnsure.
 func (n *Node) make(life, ctx context.Context) (string, error) {
 	mode := session.EphemeralSequential
 	if n.dir.opts.Persistent {
@@ -99,7 +99,7 @@ func (n *Node) make(life, ctx context.Context) (string, error) {
 	for {
 		path, err := n.inc.Create(life, n.path, n.dir.opts.Data, mode)
 		if errors.Is(err, session.ErrUncertain) {
-			if path, err = n.find(life); over(err) && n.dir.opts.Persistent {
+			if path, err = n.find(life); n.leavesUnsure(err) {
 				err = fmt.Errorf("%w: %w", errUnsure, err)
 			}
 		}
@@ -146,7 +146,7 @@ func (n *Node) find(life context.Context) (string, error) {
 		exists, stat, err := n.inc.Exists(life, path)
 		switch {
 		case err != nil:
-			return "", err // only when the session is over
+			return "", err
 		case !exists || stat.EphemeralOwner != n.owner() && !off.Off(sabotage.OwnSession):
 		case found == "":
 			found = path
@@ -158,6 +158,19 @@ func (n *Node) find(life context.Context) (string, error) {
 	return found, nil
 }
 
+// leavesUnsure reports whether find with that error leaves open whether the node stands: the
+// server did not let us see, or the session is over and the node none that goes with it.
+func (n *Node) leavesUnsure(err error) bool {
+	switch {
+	case err == nil, errors.Is(err, session.ErrNoNode): // no directory
+		return false
+	case over(err):
+		return n.dir.opts.Persistent
+	default:
+		return true
+	}
+}
+
 // owner is the EphemeralOwner of the node.
 func (n *Node) owner() int64 {
 	if n.dir.opts.Persistent {
@@ -166,13 +179,33 @@ func (n *Node) owner() int64 {
 	return n.inc.SessionID()
 }
 
+// removeUnsure removes what a create has perhaps made, as soon as the server lets us see it.
+func (n *Node) removeUnsure(life context.Context) error {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		err := n.removeFound(life, n.inc)
+		switch {
+		case err == nil:
+			return nil
+		case over(err) && n.dir.opts.Persistent:
+			return n.sweep(life)
+		case over(err):
+			return nil
+		}
+		n.dir.opts.Logger.WarnContext(life, "not known yet whether a contender was made", "path", n.path, "error", err)
+		<-time.After(pause)
+	}
+}
+
 // sweep removes what a create in a session that is over has made, or may yet make: until
 // that session has ended on all servers, too, its requests can still be under way to one.
 // So it looks for two session timeouts.
 func (n *Node) sweep(life context.Context) error {
 	for end := time.Now().Add(2 * n.inc.Timeout()); ; <-time.After(maxPause) {
 		last := !time.Now().Before(end)
-		err := n.removeFound(life)
+		inc, err := n.dir.session.Incarnation(life)
+		if err == nil {
+			err = n.removeFound(life, inc)
+		}
 		switch {
 		case closed(err):
 			return fmt.Errorf("seqnode: %s may stand: %w", n.path, err)
@@ -185,11 +218,7 @@ func (n *Node) sweep(life context.Context) error {
 }
 
 // removeFound deletes what has the node's GUID.
-func (n *Node) removeFound(life context.Context) error {
-	inc, err := n.dir.session.Incarnation(life)
-	if err != nil {
-		return err
-	}
+func (n *Node) removeFound(life context.Context, inc *session.Incarnation) error {
 	if err := inc.Sync(life, n.dir.path); err != nil && !errors.Is(err, session.ErrNoNode) {
 		return err
 	}

@@ -49,7 +49,7 @@ func (n *Node) First(ctx context.Context, blocked error) (*session.Incarnation, 
 		if err != nil || l.ahead == 0 {
 			return inc, err
 		}
-		data, _, err := inc.Get(ctx, l.first)
+		data, _, err := Read(ctx, inc, l.first)
 		if errors.Is(err, session.ErrNoNode) || n.Outlives(err) {
 			continue
 		}
@@ -171,7 +171,7 @@ func (n *Node) olderThanSelf(ctx context.Context, inc *session.Incarnation, path
 // per session timeout. That it was deleted is believed.
 func (n *Node) await(ctx context.Context, inc *session.Incarnation, l line) error {
 	for again := false; ; again = true {
-		data, _, watch, err := inc.GetW(ctx, l.nearest)
+		data, _, watch, err := ReadW(ctx, inc, l.nearest)
 		if errors.Is(err, session.ErrNoNode) {
 			return nil
 		}
@@ -211,7 +211,7 @@ func (n *Node) lookAround(ctx context.Context, inc *session.Incarnation, l *line
 		}
 	}
 	if l.first != l.nearest {
-		first, _, err := inc.Get(ctx, l.first)
+		first, _, err := Read(ctx, inc, l.first)
 		if err == nil {
 			l.data = first
 			return nil

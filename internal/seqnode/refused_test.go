@@ -1,0 +1,121 @@
+package seqnode_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/internal/seqnode"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// The reply to a create is lost, and the server refuses to say what became of it: the contender
+// is removed as soon as it can be seen, also when the caller has given up meanwhile, and nothing
+// is made before.
+func TestLookIsRefusedAfterALostReply(t *testing.T) {
+	for _, persistent := range []bool{false, true} {
+		for _, look := range []zktest.Op{zktest.OpSync, zktest.OpGetChildren2, zktest.OpExists} {
+			for _, giveUp := range []bool{false, true} {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t)
+					dir := seqnode.NewDir(w.session(), "/d", seqnode.Options{Word: "-n-", Rivals: []string{"-n-"}, Persistent: persistent})
+					first, err := dir.Create(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := first.Remove(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					w.refuseLooks(look, 3, func() {
+						if giveUp {
+							cancel()
+						}
+					})
+					_, err = dir.Create(ctx)
+					if !errors.Is(err, session.ErrNoAuth) && !(giveUp && errors.Is(err, context.Canceled)) {
+						t.Errorf("%v, %v: created: %v", persistent, look, err)
+					}
+					n, err := dir.Create(t.Context()) // waits for the end of the first
+					if err != nil {
+						t.Fatalf("%v, %v: the next: %v", persistent, look, err)
+					}
+					if list := w.srv.Children("/d"); len(list) != 1 {
+						t.Errorf("%v, %v: orphaned: %q", persistent, look, list)
+					}
+					if err := n.Remove(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// refuseLooks loses the reply to the next create of a contender and calls lose then. After that
+// it has n requests of a kind answered with NOAUTH.
+func (w *world) refuseLooks(look zktest.Op, n int, lose func()) {
+	lost := false
+	w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		switch {
+		case !lost && r.Op == zktest.OpCreate:
+			lost = true
+			lose()
+			return zktest.Action{LoseReply: true}
+		case lost && n > 0 && r.Op == look:
+			n--
+			return zktest.Action{Err: zktest.ErrNoAuth}
+		}
+		return zktest.Action{}
+	})
+}
+
+// Who stands in front can't be read: that hides its data, not the place in the line.
+func TestUnreadableNodeInFront(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.session()
+		a, b, c := w.node(s, "first"), w.node(s, "second"), w.node(s, "third")
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Op == zktest.OpGetData {
+				return zktest.Action{Err: zktest.ErrNoAuth}
+			}
+			return zktest.Action{}
+		})
+		why := errors.New("busy")
+		_, err := c.First(t.Context(), why)
+		if blocked, ok := errors.AsType[*seqnode.BlockedError](err); !ok || !errors.Is(err, why) ||
+			blocked.Path != a.Path() || blocked.Data != nil || blocked.Ahead != 2 {
+			t.Errorf("First: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err = c.Wait(ctx)
+		if blocked, ok := errors.AsType[*seqnode.BlockedError](err); !ok || !errors.Is(err, context.DeadlineExceeded) ||
+			blocked.Path != a.Path() || blocked.Data != nil {
+			t.Errorf("Wait: %v", err)
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := b.Wait(t.Context())
+			done <- err
+		}()
+		time.Sleep(time.Second)
+		start := time.Now()
+		if err := a.Remove(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; err != nil || time.Since(start) > time.Second {
+			t.Errorf("the second, after %v: %v", time.Since(start), err)
+		}
+		for _, n := range []*seqnode.Node{b, c} {
+			if err := n.Remove(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
