@@ -31,15 +31,19 @@
 //     with [session.ErrUncertain]: another may get it too, or nobody.
 //   - An entry of a LockingQueue is held by at most one with a context that has not ended, as
 //     long as nobody else deletes what is taken; it goes only by Consume. Taking is one
-//     transaction, and so is consuming, which fails if the hold was lost.
-//   - Whatever reply is lost, nobody else's hold is removed: what was asked for is repeated
-//     only if, after a Sync, the znode is the one that was made.
-//   - A hold that its caller gave up is removed in the background, for as long as its session lives.
+//     transaction, and so is consuming, which fails if the hold is seen to be lost.
+//   - Whatever reply is lost, nobody else's hold is removed: each time before a hold is deleted,
+//     alone or with its entry, its znode is seen, after a Sync, to be the one that was made.
+//   - A hold that its caller gave up, or of which it can't be seen whether it was made, is
+//     removed in the background, for as long as its session lives.
 //
 // # Not guaranteed
 //
 //   - A process that is stopped while it holds an entry, longer than its session lasts, may go on
-//     with it after another has got it. Check [Held.Context] before each effect.
+//     with it after another has got it. Check [Held.Valid] right before each effect.
+//   - ZooKeeper can't delete a znode "if it is mine". Between looking at a hold and deleting it
+//     lies one round trip; if in it somebody deletes the hold and another takes the entry,
+//     Release removes the other's hold, and Consume the entry, too. The other gets [ErrLost].
 //   - kazoo's queues take any child for an entry. Here one must begin with "entry-"; Len
 //     counts all, as kazoo's does.
 //   - kazoo's Queue keeps the names that it has listed, so entries put later with a better

@@ -56,7 +56,7 @@ func (n *node) create(ctx context.Context, entry session.Stat) (bool, error) {
 }
 
 // make asks with life and tries again only while ctx lasts. If it returns false, no
-// znode stands, as far as the server lets us see.
+// znode stands, or what may stand is being removed in the background.
 func (n *node) make(life, ctx context.Context, entry session.Stat) (bool, error) {
 	for {
 		ops := []session.Op{session.CheckOp(n.entry, entry.Version), session.CreateOp(n.path, []byte(n.id), session.Ephemeral)}
@@ -80,6 +80,9 @@ func (n *node) make(life, ctx context.Context, entry session.Stat) (bool, error)
 			}
 		case errors.Is(err, session.ErrUncertain):
 			stands, err := n.stands(life)
+			if err != nil && !over(err) {
+				n.abandon(life) // it can't be seen whether it stands
+			}
 			if stands || err != nil {
 				return stands, err
 			}
@@ -146,8 +149,18 @@ func (n *node) removeAll(life context.Context) {
 	}
 }
 
-// consume deletes the entry and the znode, until that is done or can't be.
+// consume deletes the entry and the znode, until that is done or can't be. It looks first: no
+// delete can ask for the take that made a znode, and another's may stand there before our watch says so.
 func (n *node) consume(life context.Context, entry session.Stat) error {
+	switch stands, err := n.stands(life); {
+	case over(err):
+		return fmt.Errorf("%w: %w", ErrLost, err)
+	case err != nil:
+		n.removeAll(life)
+		return err
+	case !stands:
+		return fmt.Errorf("%w: %s", ErrLost, n.path)
+	}
 	for {
 		err := n.deleteBoth(life)
 		switch {
@@ -169,7 +182,11 @@ func (n *node) consume(life context.Context, entry session.Stat) error {
 					return fmt.Errorf("%w: %s", ErrLost, n.path)
 				}
 			}
-			return err // the session is over; another may have taken and consumed it since
+			// If the session is over, another may have taken and consumed it since.
+			if !over(lookErr) {
+				n.removeAll(life)
+			}
+			return err
 		case errors.Is(err, session.ErrNoNode):
 			n.removeAll(life) // if only the entry is gone
 			return fmt.Errorf("%w: %w", ErrLost, err)
