@@ -174,10 +174,8 @@ func (t *term) consume(ctx context.Context, s stream, start int64) error {
 	opened := t.observe(Event{Kind: Opened, Topic: t.Topic(), Partition: t.Partition(), Token: t.Token(), Version: t.Version(), Offset: start}, nil)
 	if !await(ctx, opened.returned()) {
 		t.fetcher.close(t.partition, s)
-		closing, cancel := t.closing()
-		defer cancel()
-		await(closing, opened.returned())
-		t.ledger.close(closing, t.book)
+		t.awaitTold(opened)
+		t.ledger.close(t.Context(), t.book)
 		return context.Cause(ctx)
 	}
 	t.session.opened(t.partition, cl)
@@ -194,15 +192,13 @@ func (t *term) consume(ctx context.Context, s stream, start int64) error {
 	err := t.callHandler(cl)
 	stop(errHandlerReturned)
 	ended := <-pumped
-	closing, cancel := t.closing()
-	defer cancel()
-	await(closing, p.telling.returned()) // what the observer is told is in order
+	t.awaitTold(p.telling) // what the observer is told is in order
 	if errors.Is(ended, errStreamEnded) {
 		<-told // why it ended
 	}
 	t.watchers.remove(t)
 	t.session.closed(t.partition, cl)
-	if settled := t.ledger.settle(closing, t.book); settled != nil && !errors.Is(settled, errLost) {
+	if settled := t.ledger.settle(t.Context(), t.book); settled != nil && !errors.Is(settled, errLost) {
 		t.log.WarnContext(ctx, "last commit failed", "topic", t.Topic(), "partition", t.Partition(), "error", settled)
 	}
 	switch {
@@ -218,10 +214,13 @@ func (t *term) consume(ctx context.Context, s stream, start int64) error {
 	}
 }
 
-// closing is the time in which the partition is to be given up, once its handler
-// has returned: the rest of the claim's lifetime, settleTimeout at most.
-func (t *term) closing() (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(t.Context(), settleTimeout, errLate)
+// awaitTold waits for the observer, when the partition is to be given up: for
+// settleTimeout at most, within the claim's lifetime. The last commit has a time of
+// its own after that: one who is slow with an event must not cost it.
+func (t *term) awaitTold(call *callback) {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), settleTimeout, errLate)
+	defer cancel()
+	await(ctx, call.returned())
 }
 
 // callHandler calls ConsumeClaim, which may take as long as the partition is
