@@ -70,6 +70,10 @@ func (b *Barrier) do(ctx context.Context, op string, f func(context.Context, *se
 
 func (b *Barrier) create(ctx context.Context, inc *session.Incarnation) error {
 	parent := parentOf(b.path)
+	// Or a server that lags shows one that was removed before the call.
+	if err := inc.Sync(ctx, parent); err != nil && !errors.Is(err, session.ErrNoNode) {
+		return err
+	}
 	for {
 		if exists, _, err := inc.Exists(ctx, b.path); err != nil || exists {
 			return err

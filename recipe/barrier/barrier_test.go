@@ -124,7 +124,7 @@ func TestLostCreate(t *testing.T) {
 				case r.Op == zktest.OpCreate && r.Path == path && !lost:
 					lost = true
 					return tt.action
-				case r.Op == zktest.OpSync && tt.removed && !removed:
+				case r.Op == zktest.OpSync && lost && tt.removed && !removed:
 					removed = true
 					if err := w.srv.Delete(path); err != nil {
 						t.Error(err)

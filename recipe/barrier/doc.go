@@ -25,6 +25,7 @@
 //
 // # Guarantees
 //
+//   - Create returns nil only when a barrier stood at some time after it was called.
 //   - Wait returns nil only when the barrier that it saw is gone, or none stood after it
 //     was called. One that is removed and set up again between two looks counts as gone.
 //   - Enter returns nil only when ready was seen or made, or when the number stood, ours among it,
@@ -37,9 +38,10 @@
 //   - Leave returns nil when all members with which the caller entered have left. It does not
 //     wait for those that came later. It deletes ready before its own znode, and nobody makes
 //     ready again.
-//   - No member is orphaned, whatever reply is lost and whenever a caller gives up: it is
-//     removed in the background, for as long as its session lives. The next Enter on the
-//     handle waits for that.
+//   - No member is orphaned, whatever reply is lost, whatever look after it is refused, and
+//     whenever a caller gives up: it is removed in the background, as soon as the server lets
+//     us, for as long as its session lives. The next Enter on the handle waits for that.
+//   - Of several calls of Leave the first decides when our znode goes. The others only wait.
 //   - A wait outlives lost connections and expired sessions.
 //
 // # Not guaranteed

@@ -61,7 +61,8 @@ func (e *entering) once() (*Member, error) {
 	}
 	e.here = len(now.members)
 	if e.node != nil && (e.node.inc.SessionID() != inc.SessionID() || !now.has(e.name)) {
-		e.node = nil // gone with its session, or removed by somebody
+		e.node.vanished() // with its session, or removed by somebody
+		e.node = nil
 	}
 	if e.stale(now) {
 		e.seen, e.full = now, nil

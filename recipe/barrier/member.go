@@ -21,7 +21,8 @@ type Member struct {
 	inc   *session.Incarnation
 	ctx   context.Context //nolint:containedctx // a membership is a lifetime
 	end   context.CancelCauseFunc
-	letGo func() // lets the session close
+	letGo func()    // lets the session close
+	once  sync.Once // for the first Leave
 }
 
 // newMember makes a membership of a znode. It returns nil when inc is not trusted any more.
@@ -77,6 +78,10 @@ func (m *Member) guard(watch *session.Watch) {
 // Enter's context.
 func (m *Member) Context() context.Context { return m.ctx }
 
+// Valid reports whether the others count us at this moment. Ask it right before each effect
+// that must not happen without us among them: the context ends a moment later.
+func (m *Member) Valid() bool { return m.ctx.Err() == nil && m.inc.Trusted() }
+
 // Node returns the path of our znode.
 func (m *Member) Node() string { return m.node.path }
 
@@ -86,13 +91,20 @@ func (m *Member) Incarnation() *session.Incarnation { return m.inc }
 // Leave waits until all members have left with which we entered. Call it once the work
 // under [Member.Context] has returned, also when that was lost. When ctx ends before, the
 // error is a [*BlockedError] if a member is in the way; we have left then all the same, and
-// our znode is removed in the background. After the first call, calls only wait.
+// our znode is removed in the background. After the first call, calls only wait: what
+// happens to our znode is up to the first one.
 func (m *Member) Leave(ctx context.Context) error {
 	m.end(ErrLeft)
-	defer m.d.left(ctx, m)
-	defer m.letGo()
-	err := m.await(ctx)
-	m.abandon(ctx)
+	first := false
+	m.once.Do(func() { first = true })
+	if first {
+		defer m.d.left(ctx, m)
+		defer m.letGo()
+	}
+	err := m.await(ctx, first)
+	if first {
+		m.abandon(ctx)
+	}
 	if err == nil {
 		return nil
 	}
@@ -126,9 +138,9 @@ func (m *Member) clear(ctx context.Context, inc *session.Incarnation) error {
 }
 
 // await follows kazoo's order: the member with the lowest name stays until the others
-// have gone; the others go at once and wait for it.
-func (m *Member) await(ctx context.Context) error {
-	cleared := false
+// have gone; the others go at once and wait for it. Only the first call removes anything.
+func (m *Member) await(ctx context.Context, first bool) error {
+	cleared := !first
 	for {
 		inc, err := m.d.session.Incarnation(ctx)
 		if err == nil && !cleared && m.standing(inc) {
@@ -137,7 +149,7 @@ func (m *Member) await(ctx context.Context) error {
 		}
 		var done bool
 		if err == nil {
-			done, err = m.step(ctx, inc)
+			done, err = m.step(ctx, inc, first)
 		}
 		switch {
 		case err == nil && done:
@@ -162,7 +174,7 @@ func (m *Member) standing(inc *session.Incarnation) bool {
 }
 
 // step waits for one other member, or finds that none is left.
-func (m *Member) step(ctx context.Context, inc *session.Incarnation) (done bool, err error) {
+func (m *Member) step(ctx context.Context, inc *session.Incarnation, first bool) (done bool, err error) {
 	others, mine, err := m.others(ctx, inc)
 	if err != nil {
 		return false, err
@@ -179,8 +191,10 @@ func (m *Member) step(ctx context.Context, inc *session.Incarnation) (done bool,
 				return false, err
 			}
 		} else {
-			m.abandon(ctx)
-			if err := m.node.remove(ctx); err != nil {
+			if first {
+				m.abandon(ctx)
+			}
+			if err := m.node.wait(ctx); err != nil {
 				return false, err
 			}
 		}

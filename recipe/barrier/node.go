@@ -3,6 +3,7 @@ package barrier
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -34,7 +35,7 @@ type node struct {
 
 // create makes the znode, or finds it made. The requests do not end with ctx, because one
 // that was given up may still be carried out: they go on in the background, and what they
-// have made is removed there. After an error gone is closed, or will be.
+// have made, or may have made, is removed there. After an error gone will be closed.
 func (n *node) create(ctx context.Context) error {
 	results := make(chan error)
 	go func() {
@@ -42,18 +43,18 @@ func (n *node) create(ctx context.Context) error {
 		err := n.make(life, ctx)
 		select {
 		case results <- err:
-		case <-ctx.Done():
 			if err == nil {
-				n.removeAll(life)
+				return // the caller has it
 			}
-			close(n.gone)
+		case <-ctx.Done():
 		}
+		if err == nil || errors.Is(err, session.ErrUncertain) {
+			n.removeAll(life)
+		}
+		close(n.gone)
 	}()
 	select {
 	case err := <-results:
-		if err != nil {
-			close(n.gone)
-		}
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -61,14 +62,17 @@ func (n *node) create(ctx context.Context) error {
 }
 
 // make asks with life and tries again only while ctx lasts. After an error no znode of
-// this session stands, as far as the server lets us see.
+// this session stands, unless it wraps [session.ErrUncertain]: then the server did not let us see.
 func (n *node) make(life, ctx context.Context) error {
 	for {
 		_, err := n.inc.Create(life, n.path, n.data, session.Ephemeral)
 		switch {
 		case errors.Is(err, session.ErrUncertain), errors.Is(err, session.ErrNodeExists):
 			mine, err := n.look(life)
-			if mine || err != nil {
+			switch {
+			case err != nil && !errors.Is(err, errForeign) && !over(err):
+				return fmt.Errorf("%w: no look at %s after its create: %w", session.ErrUncertain, n.path, err)
+			case mine || err != nil:
 				return err
 			}
 		case errors.Is(err, session.ErrNoNode) && !sabotage.Of(life).Off(sabotage.EnsureAgain):
@@ -98,10 +102,8 @@ func (n *node) look(life context.Context) (bool, error) {
 	return exists && err == nil, err
 }
 
-// remove deletes the znode and waits until it is proved gone. When ctx ends first, the
-// removal goes on in the background.
-func (n *node) remove(ctx context.Context) error {
-	n.abandon(ctx)
+// wait waits until the znode is proved gone.
+func (n *node) wait(ctx context.Context) error {
 	select {
 	case <-n.gone:
 		return nil
@@ -119,6 +121,10 @@ func (n *node) abandon(ctx context.Context) {
 		}()
 	})
 }
+
+// vanished says that the znode was seen to be gone, or that its session is over. Its name may
+// be used again from now on: it must not be deleted any more.
+func (n *node) vanished() { n.once.Do(func() { close(n.gone) }) }
 
 // removeAll deletes the znode until it is gone or its session is over. Nobody makes it
 // meanwhile: the handle waits for that.
