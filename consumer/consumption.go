@@ -225,9 +225,7 @@ func (c *consumption) run(
 		stop()
 	}
 	err := <-ended
-	if errors.Is(err, ownership.ErrStuck) {
-		return fmt.Errorf("consumer: %w", err) // Cleanup is not for while a ConsumeClaim runs
-	}
+	_, runs := errors.AsType[*ownership.StuckError](err)
 	c.hangUp() // what is being fetched is of no use; where Kafka is silent it would be waited for
 	await(late, c.pumping.ended())
 	if err != nil {
@@ -235,6 +233,9 @@ func (c *consumption) run(
 	}
 	if errors.Is(setup, errNotJoined) || errors.Is(setup, errLeftBehind) {
 		return err // Setup was not called, or runs
+	}
+	if runs {
+		return errors.Join(setup, err) // Cleanup is not for while a ConsumeClaim runs
 	}
 	switch cleanup := c.users.try(late, callCleanup, func() error { return c.handler.Cleanup(c.session) }); {
 	case cleanup != nil && !errors.Is(cleanup, errLeftBehind):

@@ -1,10 +1,13 @@
 package consumer_test
 
 import (
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/ownership"
 )
 
 // An Observer that is slow, though not stuck, costs no commit: the next owner begins where this one stopped.
@@ -34,5 +37,48 @@ func TestSlowObserverCostsNoCommit(t *testing.T) {
 			t.Errorf("b read %v again", again)
 		}
 		r.check(false)
+	})
+}
+
+// While ZooKeeper can't be reached the claims are not released in time, but every ConsumeClaim returns: Cleanup is called.
+func TestCleanupWithoutZooKeeper(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		r.produce(5, 0, 1)
+		a := r.member("a", func(o *consumer.Options) { o.StopTimeout = 20 * time.Second }).start()
+		until(t, "all was read", func() bool { return a.h.count() == 10 })
+		a.net.Refuse()
+		r.zk.CutAll()
+		a.stop()
+		err := <-a.done
+		a.net.Heal()
+		if !errors.Is(err, ownership.ErrStuck) {
+			t.Errorf("Consume: %v", err)
+		}
+		if calls := a.h.called(); calls[len(calls)-1] != "cleanup" || len(a.owns()) != 0 {
+			t.Errorf("called: %v", calls)
+		}
+	})
+}
+
+// What Setup returns is returned, whatever else fails at the end.
+func TestSetupFailsWithoutZooKeeper(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		a := r.member("a", func(o *consumer.Options) { o.StopTimeout = 20 * time.Second })
+		a.h.setupErr = errors.New("no room")
+		a.startWith(hanger{recorder: a.h, setup: func() {
+			time.Sleep(5 * time.Second) // until there are claims
+			a.net.Refuse()
+			r.zk.CutAll()
+		}}, topic)
+		err := <-a.done
+		a.net.Heal()
+		if !errors.Is(err, a.h.setupErr) || !errors.Is(err, ownership.ErrStuck) {
+			t.Errorf("Consume: %v", err)
+		}
+		if calls := a.h.called(); !slices.Equal(calls, []string{"setup", "cleanup"}) {
+			t.Errorf("called: %v", calls)
+		}
 	})
 }
