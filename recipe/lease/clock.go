@@ -20,7 +20,8 @@ func (l *NonBlockingLease) now() time.Time {
 
 // term is for how long a lease is held, and the znode that says so.
 type term struct {
-	now      time.Time    // when it began
+	started  time.Time    // when it began, with the monotonic clock
+	now      time.Time    // the same on the lease's clock
 	end      time.Time    // as written
 	until    time.Time    // when we stop relying on it
 	deadline time.Time    // the same on the monotonic clock
@@ -30,23 +31,36 @@ type term struct {
 
 // newTerm returns a term that begins now.
 func (l *NonBlockingLease) newTerm(ctx context.Context) (term, error) {
-	started := time.Now()
-	t := term{now: l.now()}
-	t.end = t.now.Add(l.opts.Duration).Truncate(time.Second)
+	t := term{started: time.Now(), now: l.now()}
+	t = l.ending(ctx, t, t.now.Add(l.opts.Duration).Truncate(time.Second))
 	if y := t.end.Year(); y < 1000 || y > 9999 {
 		return term{}, fmt.Errorf("the lease would end in the year %d, which Python can't read", y)
 	}
+	return t, nil
+}
+
+// ending returns the term with another end.
+func (l *NonBlockingLease) ending(ctx context.Context, t term, end time.Time) term {
+	t.end = end
 	t.until = t.end.Add(-l.opts.Skew)
 	off := sabotage.Of(ctx)
 	if off.Off(sabotage.EndAsWritten) {
 		t.until = t.now.Add(l.opts.Duration)
 	}
-	t.deadline = started.Add(t.until.Sub(t.now))
+	t.deadline = t.started.Add(t.until.Sub(t.now))
 	if off.Off(sabotage.EndMonotonic) {
-		t.deadline = started.Add(365 * 24 * time.Hour)
+		t.deadline = t.started.Add(365 * 24 * time.Hour)
 	}
 	t.data = Record{Version: version, Holder: l.opts.Identifier, End: t.end}.bytes()
-	return t, nil
+	return t
+}
+
+// notBefore returns the term, or one that ends at floor if that is later.
+func (l *NonBlockingLease) notBefore(ctx context.Context, t term, floor time.Time) term {
+	if !t.end.Before(floor) {
+		return t
+	}
+	return l.ending(ctx, t, floor)
 }
 
 // left is how long the term may still be relied on, by the clock that says less.

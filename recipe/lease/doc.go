@@ -30,13 +30,16 @@
 // Tolerated is a difference of [Options].Skew between the clocks of any two that use a lease.
 //
 //   - At most one identifier has a hold whose context has not ended, as long as clocks
-//     agree so far, and all others keep to the inner lock.
+//     agree so far, and all others keep to the inner lock. Several of one identifier: see below.
 //   - That context ends at the written end less the skew, or when as much time has passed
 //     on the monotonic clock, whichever is earlier ([ErrExpired]). It does not end with
 //     the session nor with trust in it.
 //   - It ends when the record is not the one that we wrote any more ([ErrLost]), as seen by
 //     a watch, and by a look once per session timeout. That covers kazoo's own races: one that
 //     was stalled between its requests can write without the inner lock.
+//   - Who takes a lease over from another with its identifier, which may be cut off, does not shorten
+//     it: what it writes ends no earlier, and its release gives the record back the end that it
+//     had, instead of removing it.
 //   - Nothing is obtained or renewed while the local clock differs from that of ZooKeeper's
 //     leader by more than half the skew ([ErrClockSkew]), so two of us never differ by more
 //     than the skew. A given clock ([Options].Now) is not compared.

@@ -22,6 +22,7 @@ type Held struct {
 	lease *NonBlockingLease
 	off   sabotage.Rules
 	token int64
+	floor time.Time       // others of our identifier may rely on the lease until then
 	ctx   context.Context //nolint:containedctx // a hold is a lifetime
 	end   context.CancelCauseFunc
 
@@ -34,9 +35,11 @@ type Held struct {
 	stays   error         // set before: why it may stand
 }
 
-// hold makes a hold of a term.
-func (l *NonBlockingLease) hold(ctx context.Context, t term) *Held {
-	h := &Held{lease: l, off: sabotage.Of(ctx), token: t.stat.Mzxid, term: t, gone: make(chan struct{})}
+// hold makes a hold of a try that has succeeded.
+func (l *NonBlockingLease) hold(ctx context.Context, t try) *Held {
+	h := &Held{
+		lease: l, off: sabotage.Of(ctx), token: t.term.stat.Mzxid, floor: t.floor, term: t.term, gone: make(chan struct{}),
+	}
 	life := context.WithoutCancel(ctx)
 	if h.off.Off(sabotage.LeaseOutlivesTrust) {
 		life = l.session.Current().Context()
@@ -180,7 +183,8 @@ func (h *Held) Path() string { return h.lease.path }
 // record when the lease was obtained. Renewals leave it.
 func (h *Held) Token() int64 { return h.token }
 
-// Renew extends the lease: it then lasts Options.Duration from now. When it fails the hold
+// Renew extends the lease: it then lasts Options.Duration from now, and no
+// less than a lease that Obtain has taken over. When it fails the hold
 // lasts as long as it did, unless its context has ended: then the error wraps the cause.
 // An error that wraps session.ErrUncertain says that the record may have been extended;
 // should it turn out so, the hold is, too.
@@ -216,6 +220,7 @@ func (l *NonBlockingLease) renew(ctx context.Context, h *Held) error {
 		if err != nil {
 			return err
 		}
+		next = l.notBefore(ctx, next, h.floor)
 		h.mu.Lock()
 		h.pending = &next
 		h.mu.Unlock()
@@ -234,7 +239,8 @@ func (l *NonBlockingLease) renew(ctx context.Context, h *Held) error {
 }
 
 // Release ends the hold and removes the record, if it is still ours, so that another can
-// obtain the lease. Call it once the work under [Held.Context] has returned. When ctx ends first,
+// obtain the lease. If it was taken over from another handle or process with our identifier, which
+// may be cut off and still rely on it, the record gets back the end that it had then. Call it once the work under [Held.Context] has returned. When ctx ends first,
 // the error wraps the cause and the removal goes on in the background, until the lease has
 // ended by itself. Calls after the first wait for the same.
 func (h *Held) Release(ctx context.Context) error {
@@ -262,7 +268,7 @@ func (h *Held) Release(ctx context.Context) error {
 	return nil
 }
 
-// removeRecord deletes the record if it is ours, or waits until its time is over.
+// removeRecord deletes the record if it is ours, or gives it back its earlier end, or waits until its time is over.
 func (h *Held) removeRecord(life context.Context) error {
 	l := h.lease
 	life, cancel := context.WithTimeout(life, l.opts.Duration+l.opts.Skew)
@@ -270,11 +276,18 @@ func (h *Held) removeRecord(life context.Context) error {
 	err := l.begin(life)
 	if err == nil {
 		err = l.locked(life, func(inner *lock.Held) error {
-			_, old, err := l.read(life, inner.Incarnation())
+			record, old, err := l.read(life, inner.Incarnation())
 			if err != nil || old == nil || !h.ours(old.data, old.Stat) {
 				return err
 			}
-			return l.remove(life, inner, old)
+			if !l.now().Before(h.floor) {
+				return l.remove(life, inner, old)
+			}
+			if record.End.After(h.floor) {
+				record.End = h.floor
+				_, err = l.write(life, inner, old, record.bytes())
+			}
+			return err
 		})
 		l.finish()
 	}

@@ -125,7 +125,7 @@ func (l *NonBlockingLease) Obtain(ctx context.Context) (*Held, error) {
 		}
 		return nil, l.wrap("obtain", err)
 	}
-	h := l.hold(ctx, t.term)
+	h := l.hold(ctx, t)
 	l.mu.Lock()
 	l.held = h
 	l.mu.Unlock()
@@ -135,8 +135,9 @@ func (l *NonBlockingLease) Obtain(ctx context.Context) (*Held, error) {
 // try is what an Obtain did so far.
 type try struct {
 	term    term
-	written [][]byte // records that may stand
-	had     bool     // our identifier had the lease before
+	written [][]byte  // records that may stand
+	had     bool      // our identifier had the lease before
+	floor   time.Time // others of our identifier may rely on the lease until then
 }
 
 // obtain looks and writes, with the inner lock held.
@@ -157,8 +158,12 @@ func (l *NonBlockingLease) obtain(ctx context.Context, inner *lock.Held, t *try)
 		if record.Version != version || record.Holder != l.opts.Identifier && current {
 			return &TakenError{Path: l.path, Record: record}
 		}
-		t.had = t.had || len(t.written) == 0 && record.Holder == l.opts.Identifier && current
+		if current && !t.wrote(old) {
+			t.had = true
+			t.floor = l.reliedOn(record, old)
+		}
 	}
+	next = l.notBefore(ctx, next, t.floor)
 	t.written = append(t.written, next.data)
 	stat, err := l.write(ctx, inner, old, next.data)
 	if err != nil {
@@ -170,6 +175,23 @@ func (l *NonBlockingLease) obtain(ctx context.Context, inner *lock.Held, t *try)
 		return fmt.Errorf("%w: the servers took longer than that", ErrExpired)
 	}
 	return nil
+}
+
+// wrote reports whether a record is what the try has written.
+func (t *try) wrote(old *stored) bool {
+	return slices.ContainsFunc(t.written, func(b []byte) bool { return bytes.Equal(b, old.data) })
+}
+
+// reliedOn returns until when others of our identifier may rely on a record that we take over: they
+// may be cut off and not see that. Our own hold that has ended relies on nothing.
+func (l *NonBlockingLease) reliedOn(r Record, old *stored) time.Time {
+	l.mu.Lock()
+	h := l.held
+	l.mu.Unlock()
+	if h != nil && h.ours(old.data, old.Stat) {
+		return h.floor
+	}
+	return r.End
 }
 
 // stored is a record's znode.
@@ -270,8 +292,7 @@ func (l *NonBlockingLease) cleanUp(ctx context.Context, t try) {
 			if err != nil || old == nil {
 				return err
 			}
-			ours := slices.ContainsFunc(t.written, func(b []byte) bool { return bytes.Equal(b, old.data) })
-			if !ours && !sabotage.Of(life).Off(sabotage.TryByBytes) {
+			if !t.wrote(old) && !sabotage.Of(life).Off(sabotage.TryByBytes) {
 				return nil
 			}
 			return l.remove(life, inner, old)
