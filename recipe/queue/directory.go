@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
@@ -23,6 +25,9 @@ const (
 	// firstRefused is the sequence number after which a handle puts no more: 2^20 before the
 	// server's counter sticks.
 	firstRefused = 1<<31 - 1<<20
+
+	// oddPause is between two looks at entries that can't be taken off the queue.
+	oddPause = 10 * time.Second
 )
 
 // Options of a queue. The zero value works.
@@ -37,6 +42,14 @@ type directory struct {
 	path      string // of the queue, for errors
 	entries   string
 	exhausted atomic.Bool
+	log       *slog.Logger
+}
+
+func (o Options) logger() *slog.Logger {
+	if o.Logger == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return o.Logger
 }
 
 func check(s *session.Session, path string) error {
@@ -90,7 +103,11 @@ func (d *directory) put(ctx context.Context, values [][]byte, priority int) ([]s
 			return nil, err
 		case ctx.Err() != nil && (errors.Is(err, session.ErrNoNode) || errors.Is(err, session.ErrSessionExpired)):
 			return nil, context.Cause(ctx)
-		case errors.Is(err, session.ErrNodeExists): // a number was given twice
+		case errors.Is(err, session.ErrNodeExists):
+			stuck, lookErr := d.stuck(ctx, inc)
+			if lookErr != nil || !stuck {
+				return nil, errors.Join(fmt.Errorf("an entry has the number that comes next: %w", err), lookErr)
+			}
 			d.exhausted.Store(true)
 		case errors.Is(err, session.ErrNoNode):
 			if err := d.ensure(ctx, inc, d.entries); err != nil {
@@ -104,10 +121,49 @@ func (d *directory) put(ctx context.Context, values [][]byte, priority int) ([]s
 
 // watchNumber notes when numbers come to their end. The entry that shows it is in order.
 func (d *directory) watchNumber(path string) {
-	_, number, _ := strings.Cut(path[strings.LastIndexByte(path, '/')+1+len(prefix):], "-")
-	if n, err := strconv.ParseInt(number, 10, 64); err == nil && (n < 0 || n >= firstRefused) {
+	if isLate(path[strings.LastIndexByte(path, '/')+1:]) {
 		d.exhausted.Store(true)
 	}
+}
+
+// isLate reports whether an entry of that name has one of the last numbers.
+func isLate(name string) bool {
+	_, number, _ := strings.Cut(strings.TrimPrefix(name, prefix), "-")
+	n, err := strconv.ParseInt(number, 10, 64)
+	return err == nil && (n < 0 || n >= firstRefused)
+}
+
+// stuck reports whether a name was given twice because numbers have come to their end, and not
+// because somebody has made an entry by name.
+func (d *directory) stuck(ctx context.Context, inc *session.Incarnation) (bool, error) {
+	names, stat, err := inc.Children(ctx, d.entries)
+	if errors.Is(err, session.ErrNoNode) {
+		return false, nil
+	}
+	// The cversion that servers show is 2*n - NumChildren, in 32 bits, where n comes next.
+	next := (uint32(stat.Cversion) + uint32(stat.NumChildren)) / 2
+	return err == nil && (next >= firstRefused || slices.ContainsFunc(names, isLate)), err
+}
+
+// errOdd says that an entry can't be taken off the queue.
+var errOdd = errors.New("queue: entry has children")
+
+// odd reports whether an entry has children: ZooKeeper does not delete it.
+func (d *directory) odd(ctx context.Context, path string, stat session.Stat) bool {
+	if stat.NumChildren == 0 {
+		return false
+	}
+	d.log.WarnContext(ctx, "entry has children and is left alone", "path", path)
+	return true
+}
+
+// oddLater tells when to look again at entries that have children: no watch tells when those go.
+func oddLater(entries int) (<-chan time.Time, func()) {
+	if entries == 0 {
+		return nil, func() {}
+	}
+	timer := time.NewTimer(oddPause)
+	return timer.C, func() { timer.Stop() }
 }
 
 // ensure makes a directory. Nil says that it stands, or that its end is worth another try.

@@ -53,6 +53,13 @@
 //   - kazoo's get returns the same entry until it is consumed. Here each Get takes another.
 //   - Python does not come to its turn beside processes that get without a pause: its
 //     retries back off up to an hour.
+//   - An entry that is deleted and made again under its name between being read and being taken is
+//     taken for the one that was read, if it was set as often: ZooKeeper has no other condition.
+//     So don't delete a queue's directories, where names come again, while somebody uses them.
+//   - An entry that has children can't be deleted. It is left alone, with a warning to the Logger,
+//     and looked at again every ten seconds; those behind it are taken. kazoo's queues fail on it.
+//   - An entry that somebody made by a name that has the number that comes next: puts with its
+//     priority fail with [session.ErrNodeExists] until it is taken or its number has passed.
 //   - Each Get lists the directory: keep queues to some thousands of entries.
 //
 // # Concurrency

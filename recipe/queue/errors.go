@@ -3,8 +3,6 @@ package queue
 import (
 	"errors"
 	"fmt"
-
-	"github.com/kielgo/kiel/internal/seqnode"
 )
 
 var (
@@ -28,7 +26,7 @@ var (
 	// ErrSequenceExhausted says that the queue's directory has seen nearly 2^31 entries,
 	// after which their numbers order nothing. Nothing was put. Delete the directory while
 	// nobody uses it, and take a new handle.
-	ErrSequenceExhausted = seqnode.ErrSequenceExhausted
+	ErrSequenceExhausted = errors.New("queue: sequence numbers of the directory are used up")
 )
 
 // BlockedError says which znode was in the way when waiting for an entry of a

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"log/slog"
+	"time"
 
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
@@ -24,13 +25,11 @@ func NewLocking(s *session.Session, path string, opts Options) (*LockingQueue, e
 	if err := check(s, path); err != nil {
 		return nil, err
 	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	log := opts.logger()
 	return &LockingQueue{
-		dir:   directory{session: s, path: path, entries: session.Join(path, "entries")},
+		dir:   directory{session: s, path: path, entries: session.Join(path, "entries"), log: log},
 		taken: session.Join(path, "taken"),
-		log:   opts.Logger,
+		log:   log,
 	}, nil
 }
 
@@ -78,7 +77,8 @@ func (q *LockingQueue) TryGet(ctx context.Context) (*Held, error) {
 // entry is consumed when the body of the loop has come to its end, by continue too; it is
 // given back when the body is left by break, return or panic. A body that has called
 // Consume or Release itself has decided. A step whose entry could not be consumed is
-// followed by one with the same entry and the error; the loop goes on after it.
+// followed by one with the same entry and the error; the loop goes on after it, and after a
+// pause of a second if the entry may come again at once.
 func (q *LockingQueue) All(ctx context.Context) iter.Seq2[*Held, error] {
 	return func(yield func(*Held, error) bool) {
 		for {
@@ -93,8 +93,12 @@ func (q *LockingQueue) All(ctx context.Context) iter.Seq2[*Held, error] {
 			if h.begun.Load() {
 				continue
 			}
-			if err := h.Consume(ctx); err != nil && !yield(h, err) {
+			err = h.Consume(ctx)
+			if err != nil && !yield(h, err) {
 				return
+			}
+			if err != nil && !errors.Is(err, ErrLost) {
+				pause(ctx, maxPause)
 			}
 		}
 	}
@@ -108,6 +112,15 @@ func (q *LockingQueue) step(ctx context.Context, h *Held, yield func(*Held, erro
 		}
 	}()
 	return yield(h, nil)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 func (q *LockingQueue) get(ctx context.Context, op string, wait bool) (*Held, error) {
@@ -151,7 +164,7 @@ func (q *LockingQueue) once(ctx context.Context, wait bool) (*Held, error) {
 	for _, name := range takenNames {
 		taken[name] = true
 	}
-	first, count := "", 0
+	first, count, odd := "", 0, 0
 	for _, name := range names {
 		if taken[name] {
 			if count++; count == 1 {
@@ -160,6 +173,10 @@ func (q *LockingQueue) once(ctx context.Context, wait bool) (*Held, error) {
 			continue
 		}
 		h, err := q.take(ctx, inc, name)
+		if errors.Is(err, errOdd) {
+			odd++
+			continue
+		}
 		if h != nil || err != nil {
 			return h, err
 		}
@@ -170,14 +187,18 @@ func (q *LockingQueue) once(ctx context.Context, wait bool) (*Held, error) {
 		}
 		return &BlockedError{Path: q.dir.path, Blocker: first, Taken: count, Err: err}
 	}
-	if count < len(names) {
+	if count+odd < len(names) {
 		return nil, errAgain // others were quicker; there may be more behind
 	}
 	if !wait {
 		return nil, blocked(ErrEmpty)
 	}
+	later, stop := oddLater(odd)
+	defer stop()
 	select {
 	case <-entriesWatch.C():
+		return nil, errAgain
+	case <-later:
 		return nil, errAgain
 	case <-takenWatch.C():
 		return nil, errAgain
@@ -186,7 +207,7 @@ func (q *LockingQueue) once(ctx context.Context, wait bool) (*Held, error) {
 	}
 }
 
-// take holds an entry. It returns nil if another does, or the entry is gone.
+// take holds an entry. It returns nil if another does, or the entry is gone, and errOdd if it can't be consumed.
 func (q *LockingQueue) take(ctx context.Context, inc *session.Incarnation, name string) (*Held, error) {
 	data, stat, err := inc.Get(ctx, session.Join(q.dir.entries, name))
 	if errors.Is(err, session.ErrNoNode) {
@@ -194,6 +215,9 @@ func (q *LockingQueue) take(ctx context.Context, inc *session.Incarnation, name 
 	}
 	if err != nil {
 		return nil, err
+	}
+	if q.dir.odd(ctx, session.Join(q.dir.entries, name), stat) {
+		return nil, errOdd
 	}
 	n := &node{
 		queue: q,

@@ -16,16 +16,17 @@ type Queue struct {
 
 // New returns a handle on the queue at path. It checks its arguments and does no I/O.
 // The session must be running for the methods to succeed.
-func New(s *session.Session, path string, _ Options) (*Queue, error) {
+func New(s *session.Session, path string, opts Options) (*Queue, error) {
 	if err := check(s, path); err != nil {
 		return nil, err
 	}
-	return &Queue{dir: directory{session: s, path: path, entries: path}}, nil
+	return &Queue{dir: directory{session: s, path: path, entries: path, log: opts.logger()}}, nil
 }
 
 // Put puts a value at the end of those with the same priority, which is between 0 and 999;
 // lower ones are taken first. It returns the path of the entry. If the error wraps
-// [session.ErrUncertain] the value may or may not be in the queue; otherwise it is not.
+// [session.ErrUncertain] the value may or may not be in the queue; otherwise it is not. It wraps
+// [session.ErrNodeExists] while an entry that somebody made by name has the number that comes next.
 func (q *Queue) Put(ctx context.Context, value []byte, priority int) (string, error) {
 	paths, err := q.dir.put(ctx, [][]byte{value}, priority)
 	if err != nil {
@@ -103,6 +104,7 @@ func (q *Queue) once(ctx context.Context, wait bool) ([]byte, error) {
 		return nil, err
 	}
 	defer watch.Stop()
+	odd := 0
 	for _, name := range names {
 		path := session.Join(q.dir.entries, name)
 		data, stat, err := inc.Get(ctx, path)
@@ -112,6 +114,10 @@ func (q *Queue) once(ctx context.Context, wait bool) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+		if q.dir.odd(ctx, path, stat) {
+			odd++
+			continue
+		}
 		switch taken, err := q.remove(ctx, inc, path, stat); {
 		case taken:
 			return append([]byte{}, data...), err
@@ -119,14 +125,18 @@ func (q *Queue) once(ctx context.Context, wait bool) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if len(names) > 0 {
+	if odd < len(names) {
 		return nil, errAgain // others were quicker; there may be more behind
 	}
 	if !wait {
 		return nil, ErrEmpty
 	}
+	later, stop := oddLater(odd)
+	defer stop()
 	select {
 	case <-watch.C():
+		return nil, errAgain
+	case <-later:
 		return nil, errAgain
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
@@ -137,7 +147,7 @@ func (q *Queue) once(ctx context.Context, wait bool) ([]byte, error) {
 // error wraps session.ErrUncertain.
 func (q *Queue) remove(ctx context.Context, inc *session.Incarnation, path string, seen session.Stat) (bool, error) {
 	results := make(chan error, 1)
-	go func() { results <- inc.Delete(context.WithoutCancel(ctx), path, -1) }()
+	go func() { results <- inc.Delete(context.WithoutCancel(ctx), path, seen.Version) }()
 	var err error
 	select {
 	case err = <-results:
@@ -156,6 +166,8 @@ func (q *Queue) remove(ctx context.Context, inc *session.Incarnation, path strin
 		return true, nil
 	case errors.Is(err, session.ErrNoNode):
 		return false, nil
+	case errors.Is(err, session.ErrBadVersion), errors.Is(err, session.ErrNotEmpty):
+		return false, errAgain // it is not as it was read
 	case !errors.Is(err, session.ErrUncertain):
 		return false, err
 	}

@@ -1,0 +1,160 @@
+package queue_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/recipe/queue"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// Somebody sets an entry between its being read and its being deleted: what is given out is
+// what is in it.
+func TestEntrySetBeforeTheRemoval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		q := w.queue(w.session("a"))
+		w.put(q, "one", "two")
+		w.once(is(zktest.OpDelete), func(*zktest.Request) zktest.Action {
+			if err := w.srv.Set(path+"/entry-100-0000000000", []byte("set")); err != nil {
+				t.Error(err)
+			}
+			return zktest.Action{}
+		})
+		for _, want := range []string{"set", "two"} {
+			value, err := q.TryGet(t.Context())
+			w.wantValue(value, err, want, nil)
+		}
+	})
+}
+
+// Somebody restores an entry by its name, and its number comes again: that is not the end of
+// the numbers.
+func TestNumberMadeByName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		q := w.queue(w.session("a"))
+		if err := w.srv.Create(path+"/entry-100-0000000001", []byte("restored")); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			_, err := q.Put(t.Context(), []byte("one"), 100)
+			if !errors.Is(err, session.ErrNodeExists) || errors.Is(err, queue.ErrSequenceExhausted) {
+				t.Errorf("put: %v", err)
+			}
+		}
+		value, err := q.TryGet(t.Context())
+		w.wantValue(value, err, "restored", nil)
+		w.put(q, "one", "two")
+		w.wantLen(q, 2)
+	})
+}
+
+// The directory shows the end of the numbers, though no entry does.
+func TestNumbersAtTheirEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		q := w.queue(w.session("a"))
+		if err := w.srv.Create(path, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.srv.SetCreates(path, 1<<31-1); err != nil {
+			t.Fatal(err)
+		}
+		_, err := q.PutAll(t.Context(), [][]byte{{1}, {2}}, 100) // one name for both
+		if !errors.Is(err, queue.ErrSequenceExhausted) || strings.Contains(err.Error(), "seqnode") {
+			t.Errorf("put: %v", err)
+		}
+		w.wantLen(q, 0)
+	})
+}
+
+// withChild makes an entry in front that can't be deleted until childless is called.
+func (w *world) withChild(entries string) (childless func()) {
+	w.Helper()
+	for _, p := range []string{"/entry-000-x", "/entry-000-x/child"} {
+		if err := w.srv.Create(entries+p, []byte("odd")); err != nil {
+			w.Fatal(err)
+		}
+	}
+	return func() {
+		if err := w.srv.Delete(entries + "/entry-000-x/child"); err != nil {
+			w.Error(err)
+		}
+	}
+}
+
+// An entry that can't be deleted does not keep those behind it, is told of, and is taken when it can be.
+func TestEntryWithChild(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var told bytes.Buffer
+		opts := queue.Options{Logger: slog.New(slog.NewTextHandler(&told, nil))}
+		q := must[*queue.Queue](w)(queue.New(w.session("a"), path, opts))
+		w.put(q, "one")
+		childless := w.withChild(path)
+		value, err := q.Get(t.Context())
+		w.wantValue(value, err, "one", nil)
+		value, err = q.TryGet(t.Context())
+		w.wantValue(value, err, "", queue.ErrEmpty)
+		if !strings.Contains(told.String(), path+"/entry-000-x") {
+			t.Errorf("told: %q", told.String())
+		}
+		time.AfterFunc(time.Minute, childless)
+		begun := time.Now()
+		value, err = q.Get(t.Context())
+		w.wantValue(value, err, "odd", nil)
+		if waited := time.Since(begun); waited < time.Minute || waited > 2*time.Minute {
+			t.Errorf("waited %v", waited)
+		}
+	})
+}
+
+func TestEntryWithChildLocking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		q := w.locking(w.session("a"))
+		w.put(q, "one")
+		childless := w.withChild(path + "/entries")
+		h := w.take(q, "one")
+		if _, err := q.TryGet(t.Context()); !errors.Is(err, queue.ErrEmpty) {
+			t.Errorf("try get: %v", err)
+		}
+		time.AfterFunc(30*time.Second, childless)
+		w.consume(w.take(q, "odd"))
+		w.consume(h)
+	})
+}
+
+// All does not hand out again and again what can't be consumed.
+func TestAllPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		q := w.locking(w.session("a"))
+		w.put(q, "one")
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if isMulti(*r) && r.Ops[0].Op == zktest.OpDelete {
+				return zktest.Action{Err: zktest.ErrNoAuth}
+			}
+			return zktest.Action{}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		steps := 0
+		for range q.All(ctx) {
+			if steps++; steps > 200 {
+				t.Fatal("no pause")
+			}
+		}
+		if steps < 60 {
+			t.Errorf("%d steps in a minute", steps)
+		}
+	})
+}
