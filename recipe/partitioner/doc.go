@@ -48,10 +48,13 @@
 //     the member that came later, once the other has outlived what a dead member's znode
 //     could. Until then both count, as in kazoo.
 //   - When Finish or Run has returned without an error, our znodes are gone, or went with
-//     their session.
+//     their session. [ErrUnfinished] says that they may still stand: Run returns it when the
+//     servers were not heard of for a session timeout after its context had ended.
 //
 // # Not guaranteed
 //
+//   - That Run returns with its context: it waits for its function, and then for the servers,
+//     for one session timeout at most. While its context lasts it waits for them without limit.
 //   - Progress while members come and go faster than the time boundary: each change makes all
 //     of them give up everything and wait anew.
 //   - That members who were given different sets, functions or orders notice. Integers are

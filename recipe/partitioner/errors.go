@@ -35,6 +35,14 @@ var (
 	// ErrStarted says that Start or Run was called before, and has not ended.
 	ErrStarted = errors.New("partitioner: started before")
 
+	// ErrNoFunction says that Run was given no function.
+	ErrNoFunction = errors.New("partitioner: no function to work with")
+
+	// ErrUnfinished says that Run has not heard from the servers for a session timeout after
+	// its context had ended: our znodes, those of a member and of contenders for our items, may
+	// still stand. They are removed in the background, or go with their session.
+	ErrUnfinished = errors.New("partitioner: what we had may still stand, it is given up in the background")
+
 	// ErrWaitTimeout says that WaitForAcquire, called without a deadline, gave up.
 	ErrWaitTimeout = errors.New("partitioner: no allocation within 30 s")
 )

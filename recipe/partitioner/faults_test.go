@@ -182,7 +182,7 @@ func TestStartGivesUp(t *testing.T) {
 		if err := m.Start(t.Context()); !errors.Is(err, partitioner.ErrStarted) {
 			t.Errorf("a second time: %v", err)
 		}
-		if err := m.Run(t.Context(), nil); !errors.Is(err, partitioner.ErrStarted) {
+		if err := m.Run(t.Context(), func(context.Context, []string) error { return nil }); !errors.Is(err, partitioner.ErrStarted) {
 			t.Errorf("Run: %v", err)
 		}
 		m.wantItems("0")

@@ -243,7 +243,7 @@ func (p *SetPartitioner) started(op string) (*machine, error) {
 // WaitForAcquire waits until the state is ACQUIRED. When ctx ends first, the error wraps its
 // cause; without a deadline of its own it waits for 30 s, as kazoo does, and then returns
 // ErrWaitTimeout. In the states RELEASE and FAILURE there is nothing to wait for: it returns
-// ErrMustRelease, or a [*FailedError].
+// ErrMustRelease, or a [*FailedError]. Before Start or Run was called it returns ErrNotStarted.
 func (p *SetPartitioner) WaitForAcquire(ctx context.Context) error {
 	if _, ok := ctx.Deadline(); !ok {
 		limited, cancel := context.WithTimeoutCause(ctx, defaultWait, ErrWaitTimeout)
@@ -259,7 +259,10 @@ func (p *SetPartitioner) WaitForAcquire(ctx context.Context) error {
 			return fmt.Errorf("partitioner: wait for %s: %w", p.path, ErrMustRelease)
 		case Failure:
 			return p.failure("wait", now.Err)
-		default:
+		case Allocating:
+			if !p.running.Load() && p.Snapshot() == now { // or one has ended meanwhile: with FAILURE
+				return fmt.Errorf("partitioner: wait for %s: %w", p.path, ErrNotStarted)
+			}
 		}
 		select {
 		case <-now.next:

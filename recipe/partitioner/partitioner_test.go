@@ -416,8 +416,12 @@ func TestWaitForAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		m := w.member("p0", []string{"0"}, partitioner.Options{TimeBoundary: time.Minute})
-		m.start()
 		start := time.Now()
+		if err := m.WaitForAcquire(t.Context()); !errors.Is(err, partitioner.ErrNotStarted) || time.Since(start) != 0 {
+			t.Errorf("not started: %v after %v", err, time.Since(start))
+		}
+		m.start()
+		start = time.Now()
 		if err := m.WaitForAcquire(context.WithoutCancel(t.Context())); !errors.Is(err, partitioner.ErrWaitTimeout) || time.Since(start) != 30*time.Second {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}

@@ -177,6 +177,59 @@ func TestRunPanics(t *testing.T) {
 	})
 }
 
+// The servers are frozen when Run's context ends: Run gives up waiting after one session timeout,
+// says so, and goes on in the background. Nothing is left once the servers are back.
+func TestRunEndsWithoutServers(t *testing.T) {
+	fault := errors.New("a fault")
+	for _, want := range []error{nil, fault} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			m := w.member("p0", []string{"0", "1"}, partitioner.Options{})
+			r := w.run(m, func(ctx context.Context, _ []string) error {
+				<-ctx.Done()
+				return want
+			})
+			r.wait(partitioner.Acquired)
+			w.nw.Freeze()
+			r.cancel()
+			start := time.Now()
+			var err error
+			select {
+			case err = <-r.done:
+			case <-time.After(time.Hour):
+				t.Error("an hour after its context Run has not returned")
+			}
+			limit := m.session.Timeout()
+			if d := time.Since(start); !errors.Is(err, partitioner.ErrUnfinished) || want != nil && !errors.Is(err, want) || d != limit {
+				t.Errorf("after %v, want %v: %v", d, limit, err)
+			}
+			if err := m.Start(t.Context()); !errors.Is(err, partitioner.ErrStarted) {
+				t.Errorf("started beside what is left: %v", err)
+			}
+			w.nw.Heal()
+			time.Sleep(time.Minute)
+			w.clean()
+			again := w.run(m, nil)
+			again.wantCall("0", "1")
+			again.stop()
+			w.clean()
+		})
+	}
+}
+
+// Without a function there is nothing to run.
+func TestRunNeedsAFunction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.member("p0", []string{"0"}, partitioner.Options{})
+		if err := m.Run(t.Context(), nil); !errors.Is(err, partitioner.ErrNoFunction) {
+			t.Errorf("got %v", err)
+		}
+		m.start()
+		m.wantItems("0")
+	})
+}
+
 // Run leaves FAILURE after MaxPartitionTime and begins anew; a duplicate identifier ends it.
 func TestRunAfterFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
