@@ -115,7 +115,8 @@ func (l *Lock) Acquire(ctx context.Context) (*Held, error) {
 
 // TryAcquire takes the lock if nobody else has it or waits for it. Otherwise the
 // error wraps ErrNotAcquired and is a [*BlockedError]; no contender of ours is left
-// then. It blocks for a few round trips, and while there is no connection.
+// then. It blocks for a few round trips, while there is no connection, and while an earlier
+// contender of this handle is being removed.
 func (l *Lock) TryAcquire(ctx context.Context) (*Held, error) {
 	return l.acquire(ctx, "try", func(n *seqnode.Node) (*session.Incarnation, error) {
 		return n.First(ctx, ErrNotAcquired)
@@ -136,7 +137,10 @@ func (l *Lock) acquire(ctx context.Context, op string, first func(*seqnode.Node)
 		}
 		_ = n.Remove(ctx) // at once when ctx has ended: then it goes on in the background
 		lost := errors.Is(err, seqnode.ErrGone) || errors.Is(err, session.ErrSessionExpired)
-		if !lost || ctx.Err() != nil {
+		if lost && ctx.Err() != nil {
+			err, lost = context.Cause(ctx), false
+		}
+		if !lost {
 			return nil, l.wrap(op, err)
 		}
 	}
@@ -177,7 +181,7 @@ func text(data []byte, limit int) string {
 // Contender is a process that holds a lock or waits for it.
 type Contender struct {
 	Node       string    // path of its znode
-	Identifier string    // its data, as far as it is UTF-8
+	Identifier string    // its data, as far as it is UTF-8; "" if its ACL does not let us read it
 	Token      int64     // czxid of its znode
 	Reader     bool      // whether it is one of a ReadLock
 	Session    int64     // the ZooKeeper session that it ends with; 0 if it ends with none
@@ -215,7 +219,7 @@ func (l *Lock) contenders(ctx context.Context) ([]Contender, error) {
 	var list []Contender
 	for _, c := range seqnode.Contenders(children, l.words...) {
 		path := session.Join(l.path, c.Name)
-		data, stat, err := inc.Get(ctx, path)
+		data, stat, err := seqnode.Read(ctx, inc, path)
 		if errors.Is(err, session.ErrNoNode) {
 			continue
 		}

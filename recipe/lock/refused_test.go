@@ -1,0 +1,110 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/recipe/lock"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// The reply to a create is lost, and the server refuses to show whether it was made: the lock is
+// not blocked by what it has made itself.
+func TestLookIsRefusedAfterALostReply(t *testing.T) {
+	for _, look := range []zktest.Op{zktest.OpSync, zktest.OpGetChildren2, zktest.OpExists} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			l := w.lock("a")
+			w.acquireAndRelease(l)
+			lost, refused := false, false
+			w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+				switch {
+				case !lost && r.Op == zktest.OpCreate:
+					lost = true
+					return zktest.Action{LoseReply: true}
+				case lost && !refused && r.Op == look:
+					refused = true
+					return zktest.Action{Err: zktest.ErrNoAuth}
+				}
+				return zktest.Action{}
+			})
+			if _, err := l.Acquire(t.Context()); !errors.Is(err, session.ErrNoAuth) {
+				t.Errorf("%v: %v", look, err)
+			}
+			h := w.acquire(l)
+			w.wantContenders(1)
+			w.release(h)
+			w.wantContenders(0)
+		})
+	}
+}
+
+// An ACL keeps us from reading the holder's contender: that hides whose it is, and nothing else.
+func TestUnreadableContender(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h, l := w.acquire(w.lock("holder")), w.lock("a")
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Op == zktest.OpGetData && r.Path == h.Node() {
+				return zktest.Action{Err: zktest.ErrNoAuth}
+			}
+			return zktest.Action{}
+		})
+		_, err := l.TryAcquire(t.Context())
+		if blocked, ok := errors.AsType[*lock.BlockedError](err); !ok || !errors.Is(err, lock.ErrNotAcquired) ||
+			blocked.Blocker != h.Node() || blocked.Identifier != "" {
+			t.Errorf("TryAcquire: %v", err)
+		}
+		a := w.acquireLater(t.Context(), l)
+		time.Sleep(time.Minute)
+		if a.ended() {
+			t.Fatalf("did not wait: %v", a.err)
+		}
+		list, err := l.Contenders(t.Context())
+		if err != nil || len(list) != 2 || list[0].Node != h.Node() || list[0].Identifier != "" ||
+			list[0].Token != h.Token() || list[1].Identifier != "a" {
+			t.Errorf("Contenders: %+v, %v", list, err)
+		}
+		w.release(h)
+		<-a.done
+		if a.err != nil {
+			t.Fatal(a.err)
+		}
+		w.release(a.held)
+	})
+}
+
+// The context ends just when our contender was removed by somebody: that end is what is told.
+func TestContextEndsBesideALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		l := w.lock("a")
+		w.acquireAndRelease(l)
+		why := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			switch r.Op {
+			case zktest.OpGetChildren2: // it sees that it is gone
+				for _, name := range w.contenders() {
+					if err := w.srv.Delete(path + "/" + name); err != nil {
+						t.Error(err)
+					}
+				}
+			case zktest.OpDelete:
+				cancel(why)
+			default:
+			}
+			return zktest.Action{}
+		})
+		if _, err := l.Acquire(ctx); !errors.Is(err, why) {
+			t.Errorf("got %v", err)
+		}
+		synctest.Wait()
+		w.wantContenders(0)
+	})
+}
