@@ -61,7 +61,8 @@
 //
 // All methods may be called from any goroutine. A handle has one lease at a time: as in
 // kazoo, Acquire on a handle that has one returns the same [Held], and Release ends it for
-// all. After a lease was lost, Acquire waits until it is released. A lease has one goroutine
-// that watches its znode; it ends with the lease. A lease keeps the session open
+// all. After a lease was lost, Acquire waits until it is released, and TryAcquire fails until
+// then, as it does while another goroutine waits in Acquire. A lease has one goroutine that
+// watches its znode; it ends with the lease. A lease keeps the session open
 // ([session.Session.Hold]) until Release is called.
 package semaphore

@@ -23,11 +23,12 @@ var (
 	ErrReleased = errors.New("semaphore: released")
 )
 
-// BlockedError says what was in the way when waiting for a lease ended. It wraps the
-// cause of that end, or ErrNotAcquired.
+// BlockedError says what was in the way when waiting for a lease ended: a lease, who is first at
+// the inner lock, or another goroutine that acquires through this handle. It wraps the cause of
+// that end, or ErrNotAcquired.
 type BlockedError struct {
 	Path       string // the semaphore's path
-	Blocker    string // the path of the znode in the way, as last seen: a lease, or who is first at the inner lock
+	Blocker    string // the path of the znode in the way, as last seen; "" for another call on the same handle
 	Identifier string // what its data says about whose it is; at most 256 bytes, "" when unknown
 	Leases     int    // how many leases were taken; 0 when others at the inner lock are in front
 	Err        error
@@ -35,6 +36,9 @@ type BlockedError struct {
 
 // Error names the znode in the way.
 func (e *BlockedError) Error() string {
+	if e.Blocker == "" {
+		return fmt.Sprintf("semaphore: %s: blocked by another call on this handle: %v", e.Path, e.Err)
+	}
 	return fmt.Sprintf("semaphore: %s: blocked by %s (identifier %q, %d leases taken): %v", e.Path, e.Blocker, e.Identifier, e.Leases, e.Err)
 }
 

@@ -28,8 +28,11 @@ type lease struct {
 	gone   chan struct{} // closed when it is proved that the znode does not exist
 }
 
+// errUnsure says that a lease may have been made, or may yet be.
+var errUnsure = errors.New("semaphore: created or not")
+
 // make creates the znode, and reports whether it stands. An error, or false, says that it
-// does not.
+// does not, unless the error wraps errUnsure.
 func (l *lease) make(life context.Context, contender string, version int32) (bool, error) {
 	s := l.semaphore
 	if l.off.Off(sabotage.NumberChecked) {
@@ -46,7 +49,11 @@ func (l *lease) make(life context.Context, contender string, version int32) (boo
 	case err == nil:
 		return true, nil
 	case errors.Is(err, session.ErrUncertain):
-		return l.find(life)
+		made, err := l.find(life)
+		if err != nil && !over(err) {
+			err = fmt.Errorf("%w: %w", errUnsure, err)
+		}
+		return made, err
 	case errors.Is(err, session.ErrBadVersion):
 		return false, nil
 	case errors.Is(err, session.ErrNoNode):
@@ -63,7 +70,7 @@ func (l *lease) make(life context.Context, contender string, version int32) (boo
 // Sync is behind it: what is not seen now will not appear later.
 func (l *lease) find(life context.Context) (bool, error) {
 	if err := l.inc.Sync(life, l.semaphore.path); err != nil && !errors.Is(err, session.ErrNoNode) {
-		return false, err // only when the session is over
+		return false, err
 	}
 	exists, stat, err := l.inc.Exists(life, l.path)
 	return exists && stat.EphemeralOwner == l.inc.SessionID(), err
@@ -130,6 +137,21 @@ func (l *lease) removeAll(life context.Context) {
 			return
 		}
 		l.semaphore.log.WarnContext(life, "lease not removed yet", "node", l.path, "error", err)
+		<-time.After(pause)
+	}
+}
+
+// removeUnsure removes what make has perhaps made, as soon as the server lets us see it.
+func (l *lease) removeUnsure(life context.Context) {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		stands, err := l.find(life)
+		if err == nil && stands {
+			l.removeAll(life)
+		}
+		if err == nil || over(err) {
+			return
+		}
+		l.semaphore.log.WarnContext(life, "not known yet whether a lease was made", "node", l.path, "error", err)
 		<-time.After(pause)
 	}
 }

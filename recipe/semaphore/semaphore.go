@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 )
@@ -78,25 +79,28 @@ func (s *Semaphore) Acquire(ctx context.Context) (*Held, error) {
 	return s.acquire(ctx, "acquire", s.inner.Acquire, true)
 }
 
-// TryAcquire takes a lease if one is free and nobody else is about to take one.
-// Otherwise the error wraps ErrNotAcquired and is a [*BlockedError]. It blocks for a few
-// round trips, and while there is no connection.
+// TryAcquire takes a lease if one is free and nobody else is about to take one, be it another
+// goroutine that acquires through this handle. Otherwise the error wraps ErrNotAcquired and is
+// a [*BlockedError]; so it is while an earlier lease of this handle is not proved gone, such as
+// one that was lost and not released. It blocks for a few round trips, while there is no
+// connection, and while a contender of ours for the inner lock is being removed.
 func (s *Semaphore) TryAcquire(ctx context.Context) (*Held, error) {
 	return s.acquire(ctx, "try", s.inner.TryAcquire, false)
 }
 
 func (s *Semaphore) acquire(ctx context.Context, op string, first func(context.Context) (*lock.Held, error), wait bool) (*Held, error) {
-	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
-	case <-ctx.Done():
-		return nil, s.wrap(op, context.Cause(ctx))
+	if h := s.current(); h != nil && h.ctx.Err() == nil && !wait {
+		return h, nil // though who took it may still have the turn
 	}
+	if err := s.takeTurn(ctx, wait); err != nil {
+		return nil, err
+	}
+	defer func() { <-s.turn }()
 	if h := s.current(); h != nil && h.ctx.Err() == nil {
 		return h, nil
 	}
 	for {
-		if err := s.settle(ctx); err != nil {
+		if err := s.settle(ctx, wait); err != nil {
 			return nil, s.wrap(op, err)
 		}
 		inner, err := first(ctx)
@@ -112,9 +116,31 @@ func (s *Semaphore) acquire(ctx context.Context, op string, first func(context.C
 			return h, nil
 		}
 		again := errors.Is(err, errAgain) || errors.Is(err, session.ErrSessionExpired)
-		if !again || ctx.Err() != nil {
+		if again && ctx.Err() != nil {
+			err, again = context.Cause(ctx), false
+		}
+		if !again {
 			return nil, s.wrap(op, err)
 		}
+	}
+}
+
+// takeTurn makes us the only one who acquires through this handle. If it is not to wait, it
+// does not: the other may wait for as long as it likes.
+func (s *Semaphore) takeTurn(ctx context.Context, wait bool) error {
+	select {
+	case s.turn <- struct{}{}:
+		return nil
+	default:
+	}
+	if !wait {
+		return &BlockedError{Path: s.path, Err: ErrNotAcquired}
+	}
+	select {
+	case s.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return &BlockedError{Path: s.path, Err: context.Cause(ctx)}
 	}
 }
 
@@ -126,19 +152,31 @@ func (s *Semaphore) current() *Held {
 }
 
 // settle waits until the last lease of this handle is proved gone, so that it is not in
-// the way of the next, and nobody works on it.
-func (s *Semaphore) settle(ctx context.Context) error {
+// the way of the next, and nobody works on it. If it is not to wait, it only looks: a lost
+// lease is gone when somebody releases it.
+func (s *Semaphore) settle(ctx context.Context, wait bool) error {
 	s.mu.Lock()
 	last := s.lease
 	s.mu.Unlock()
 	if last == nil || sabotage.Of(ctx).Off(sabotage.EarlierGone) {
 		return nil
 	}
+	blocked := &BlockedError{Path: s.path, Blocker: last.path, Identifier: text(s.data, 256), Leases: 1}
+	select {
+	case <-last.gone:
+		return nil
+	default:
+	}
+	if !wait {
+		blocked.Err = ErrNotAcquired
+		return blocked
+	}
 	select {
 	case <-last.gone:
 		return nil
 	case <-ctx.Done():
-		return &BlockedError{Path: s.path, Blocker: last.path, Identifier: text(s.data, 256), Leases: 1, Err: context.Cause(ctx)}
+		blocked.Err = context.Cause(ctx)
+		return blocked
 	}
 }
 
@@ -169,7 +207,7 @@ func text(data []byte, limit int) string {
 // LeaseHolder is a process that holds a lease.
 type LeaseHolder struct {
 	Node       string    // path of its znode
-	Identifier string    // its data, as far as it is UTF-8
+	Identifier string    // its data, as far as it is UTF-8; "" if its ACL does not let us read it
 	Token      int64     // czxid of its znode
 	Session    int64     // the ZooKeeper session that it ends with; 0 if it ends with none
 	Since      time.Time // when it was made, by the server's clock
@@ -204,7 +242,7 @@ func (s *Semaphore) leaseHolders(ctx context.Context) ([]LeaseHolder, error) {
 	var list []LeaseHolder
 	for _, name := range children {
 		path := session.Join(s.path, name)
-		data, stat, err := inc.Get(ctx, path)
+		data, stat, err := seqnode.Read(ctx, inc, path)
 		if errors.Is(err, session.ErrNoNode) {
 			continue
 		}

@@ -74,7 +74,7 @@ func (s *Semaphore) incarnation(ctx context.Context, id int64) (*session.Incarna
 // await waits until the leases may have changed. All of them are taken now.
 func (s *Semaphore) await(ctx context.Context, inc *session.Incarnation, inner *lock.Held, children []string, watch *session.Watch, wait bool) error {
 	path := session.Join(s.path, children[0])
-	data, _, err := inc.Get(ctx, path)
+	data, _, err := seqnode.Read(ctx, inc, path)
 	if errors.Is(err, session.ErrNoNode) {
 		return nil
 	}
@@ -184,19 +184,27 @@ func (s *Semaphore) obtain(ctx context.Context, inc *session.Incarnation, conten
 		made, err := l.make(life, contender, version)
 		select {
 		case results <- result{made, err}:
+			if !errors.Is(err, errUnsure) {
+				return
+			}
 		case <-ctx.Done():
 			if made {
 				l.removeAll(life)
 			}
-			close(l.gone)
 		}
+		if errors.Is(err, errUnsure) {
+			l.removeUnsure(life)
+		}
+		close(l.gone)
 	}()
 	select {
 	case r := <-results:
+		if r.made || errors.Is(r.err, errUnsure) {
+			s.note(l)
+		}
 		if !r.made {
 			return nil, r.err
 		}
-		s.note(l)
 		return l, nil
 	case <-ctx.Done():
 		s.note(l)
