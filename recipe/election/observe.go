@@ -68,7 +68,7 @@ func (e *Election) leader(ctx context.Context) (lock.Contender, *session.Watch, 
 		}
 		watch.Stop()
 		path := session.Join(e.lock.Path(), contenders[0].Name)
-		data, stat, watch, err := inc.GetW(ctx, path)
+		data, stat, watch, err := seqnode.ReadW(ctx, inc, path)
 		if errors.Is(err, session.ErrNoNode) {
 			continue
 		}

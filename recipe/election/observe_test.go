@@ -127,3 +127,40 @@ func TestObserveOnce(t *testing.T) {
 		}
 	})
 }
+
+// An ACL keeps us from reading who leads: that hides the name, and nothing else.
+func TestObserveAnUnreadableLeader(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.run(w.election(w.session("one"), "one"))
+		wait()
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Op == zktest.OpGetData {
+				return zktest.Action{Err: zktest.ErrNoAuth}
+			}
+			return zktest.Action{}
+		})
+		ctx, cancel := context.WithCancelCause(w.Context())
+		defer cancel(nil)
+		e := w.election(w.session("observer"), "")
+		var seen []bool
+		for leader, err := range e.Observe(ctx) {
+			if err != nil {
+				if !errors.Is(err, errTest) {
+					w.Errorf("ended with %v", err)
+				}
+				break
+			}
+			if leader.Identifier != "" || (leader.Node != "") != (leader.Token != 0) {
+				w.Errorf("%+v", leader)
+			}
+			if seen = append(seen, leader.Node != ""); leader.Node != "" {
+				a.answer <- nil
+			} else {
+				cancel(errTest)
+			}
+		}
+		if want := []bool{true, false}; !slices.Equal(seen, want) {
+			w.Errorf("leaders seen: %v, want %v", seen, want)
+		}
+	})
+}
