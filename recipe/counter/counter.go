@@ -101,6 +101,8 @@ func (c *Counter[V]) Get(ctx context.Context) (V, error) {
 			return c.Default(), nil
 		case errors.Is(err, session.ErrSessionExpired) && ctx.Err() == nil:
 			continue
+		case errors.Is(err, session.ErrSessionExpired):
+			return none, c.wrap("get", context.Cause(ctx))
 		case err != nil:
 			return none, c.wrap("get", err)
 		}
@@ -188,11 +190,14 @@ func (c *Counter[V]) change(ctx context.Context, op string, next step[V]) (V, er
 			c.last = &made
 			c.mu.Unlock()
 			return c.kind.clone(made.Post), nil
-		case errors.Is(err, session.ErrUncertain) || ctx.Err() != nil:
+		case errors.Is(err, session.ErrUncertain):
 			return none, c.wrap(op, err)
 		case errors.Is(err, session.ErrBadVersion), errors.Is(err, session.ErrNoNode), errors.Is(err, session.ErrSessionExpired):
 			// Nothing was done. Another changed it, or nobody has made it yet, or the
 			// next session is another try.
+			if ctx.Err() != nil {
+				return none, c.wrap(op, context.Cause(ctx))
+			}
 		default:
 			return none, c.wrap(op, err)
 		}
@@ -226,11 +231,22 @@ func (c *Counter[V]) attempt(ctx context.Context, next step[V]) (Change[V], erro
 		return Change[V]{}, err
 	}
 	text := c.kind.encode(made.Post)
-	_, err = inc.Set(ctx, c.path, text, seen.Version)
-	if errors.Is(err, session.ErrUncertain) {
+	now, err := inc.Set(ctx, c.path, text, seen.Version)
+	if err == nil {
+		err = c.same(seen, now)
+	} else if errors.Is(err, session.ErrUncertain) {
 		err = c.again(ctx, text, seen, err)
 	}
 	return made, err
+}
+
+// same checks that the znode that was written is the one that was read. If somebody deleted that and another
+// was made, and has the same version, the number was written over one that was not read.
+func (c *Counter[V]) same(seen, now session.Stat) error {
+	if now.Czxid == seen.Czxid {
+		return nil
+	}
+	return fmt.Errorf("%w: the znode was deleted and made again just before it was written", session.ErrUncertain)
 }
 
 // again goes on after the reply to a write was lost: it writes again as long as the
@@ -257,8 +273,8 @@ func (c *Counter[V]) again(ctx context.Context, text []byte, seen session.Stat, 
 			return lost
 		}
 		if err == nil {
-			if _, err = inc.Set(ctx, c.path, text, seen.Version); err == nil {
-				return nil
+			if now, err = inc.Set(ctx, c.path, text, seen.Version); err == nil {
+				return c.same(seen, now)
 			}
 		}
 		again := errors.Is(err, session.ErrUncertain) || errors.Is(err, session.ErrSessionExpired)

@@ -21,6 +21,8 @@
 //   - A change that returns nil was made exactly once, on the number that [Counter.Last]
 //     gives as Pre.
 //   - A change that returns an error was not made, unless that is [session.ErrUncertain].
+//     That is also the error when somebody deleted the znode and it was made again between a
+//     change's reading and writing, as then the number was written over one that was not read.
 //   - What may have been done is repeated only when, after a Sync, the znode is as it was
 //     read before. Otherwise the error is [session.ErrUncertain]: that the number is the
 //     one we wrote proves nothing, because another may have written the same.

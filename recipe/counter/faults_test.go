@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,6 +83,74 @@ func TestSameVersionOfAnotherZnode(t *testing.T) {
 		})
 		if v, err := c.Add(t.Context(), 1); !errors.Is(err, session.ErrUncertain) || w.data() != "5" {
 			t.Errorf("got %d, %v, %q", v, err, w.data())
+		}
+	})
+}
+
+// The znode is deleted and made again, with the version that was seen, before the write arrives,
+// or before it arrives the second time: the number that it is written over is not the one that was read.
+func TestWrittenToAnotherZnode(t *testing.T) {
+	for name, second := range map[string]bool{"first": false, "second": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				if err := w.srv.Create(path, []byte("57")); err != nil {
+					t.Fatal(err)
+				}
+				c := w.counter(w.session("a"))
+				writes := 0
+				w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+					if r.Op != zktest.OpSetData {
+						return zktest.Action{}
+					}
+					if writes++; second && writes == 1 {
+						return zktest.Action{Cut: true}
+					}
+					if err := errors.Join(w.srv.Delete(path), w.srv.Create(path, []byte("5"))); err != nil {
+						t.Error(err)
+					}
+					return zktest.Action{}
+				})
+				if v, err := c.Add(t.Context(), 1); !errors.Is(err, session.ErrUncertain) {
+					t.Errorf("got %d, %v, %q", v, err, w.data())
+				}
+				if last, ok := c.Last(); ok {
+					t.Errorf("last: %+v", last)
+				}
+			})
+		})
+	}
+}
+
+// ending is a context that ends when it is told to, so late that nobody who waits hears of it.
+type ending struct {
+	context.Context
+	ended atomic.Bool
+}
+
+func (e *ending) Err() error {
+	if e.ended.Load() {
+		return errEnough
+	}
+	return e.Context.Err()
+}
+
+var errEnough = errors.New("enough")
+
+// The context ends at the moment at which another's change makes ours fail: the error is the context's.
+func TestContextEndsWithTheReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.put("5")
+		c := w.counter(w.session("a"))
+		ctx := &ending{Context: t.Context()}
+		w.onSet(func() zktest.Action {
+			ctx.ended.Store(true)
+			return zktest.Action{Err: zktest.ErrBadVersion}
+		})
+		_, err := c.Add(ctx, 1)
+		if !errors.Is(err, errEnough) || errors.Is(err, session.ErrBadVersion) {
+			t.Error(err)
 		}
 	})
 }
