@@ -226,7 +226,7 @@ func (c *consumption) run(
 	}
 	err := <-ended
 	_, runs := errors.AsType[*ownership.StuckError](err)
-	c.hangUp() // what is being fetched is of no use; where Kafka is silent it would be waited for
+	c.pumping.start(c.hangUp) // what is being fetched is of no use; where Kafka is silent it would be waited for
 	await(late, c.pumping.ended())
 	if err != nil {
 		err = fmt.Errorf("consumer: %w", err)

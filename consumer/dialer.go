@@ -22,7 +22,13 @@ type dialer struct {
 	mu     sync.Mutex
 	conns  map[*conn]struct{}
 	guards map[*guard]struct{}
+
+	closing calls // of connections that were aborted
 }
+
+// abortTimeout bounds the wait for connections that were aborted: one that the
+// user's dialer has made may never close.
+const abortTimeout = time.Second
 
 // guard says whether what is being sent may still be sent.
 type guard struct{ allowed func() error }
@@ -103,7 +109,8 @@ func (d *dialer) allowed() error {
 }
 
 // abort ends all connections at once: what was written and not yet sent is
-// thrown away, so that a commit can't arrive later.
+// thrown away, so that a commit can't arrive later. It waits until they are closed,
+// abortTimeout at most, and no longer than the dialer lives.
 func (d *dialer) abort() {
 	d.mu.Lock()
 	conns := make([]*conn, 0, len(d.conns))
@@ -114,6 +121,9 @@ func (d *dialer) abort() {
 	for _, c := range conns {
 		c.abort()
 	}
+	ctx, cancel := context.WithTimeout(d.life, abortTimeout)
+	defer cancel()
+	await(ctx, d.closing.ended())
 }
 
 type conn struct {
@@ -130,11 +140,14 @@ func (c *conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
+// abort closes the connection without waiting for that.
 func (c *conn) abort() {
-	if l, ok := c.Conn.(interface{ SetLinger(sec int) error }); ok {
-		_ = l.SetLinger(0) // the connection may be gone already
-	}
-	_ = c.Close()
+	c.of.closing.start(func() {
+		if l, ok := c.Conn.(interface{ SetLinger(sec int) error }); ok {
+			_ = l.SetLinger(0) // the connection may be gone already
+		}
+		_ = c.Close()
+	})
 }
 
 func (c *conn) Close() error {

@@ -141,4 +141,5 @@ func (f *kafkaFetcher) end() {
 	f.do.wait()
 	_ = f.consumer.Close()
 	_ = f.client.Close()
+	f.dialer.closing.wait()
 }

@@ -58,6 +58,7 @@ func (k *kafka) end() {
 	k.fetcher.end()
 	k.do.wait()
 	_ = k.client.Close()
+	k.dialer.closing.wait()
 }
 
 // endUntil is end, but leaves behind what is left closingGrace after the end of

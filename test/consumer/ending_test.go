@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"errors"
+	"net"
 	"slices"
 	"testing"
 	"time"
@@ -78,6 +79,49 @@ func TestSetupFailsWithoutZooKeeper(t *testing.T) {
 			t.Errorf("Consume: %v", err)
 		}
 		if calls := a.h.called(); !slices.Equal(calls, []string{"setup", "cleanup"}) {
+			t.Errorf("called: %v", calls)
+		}
+	})
+}
+
+// lazyDialer makes connections that do not close before a gate opens.
+type lazyDialer struct {
+	dialer
+	hung *gate
+}
+
+func (d lazyDialer) Dial(network, address string) (net.Conn, error) {
+	c, err := d.dialer.Dial(network, address)
+	if err != nil {
+		return nil, err
+	}
+	return lazyConn{c, d.hung}, nil
+}
+
+type lazyConn struct {
+	net.Conn
+	hung *gate
+}
+
+func (c lazyConn) Close() error {
+	c.hung.wait()
+	return c.Conn.Close()
+}
+
+// Connections of the user's that do not close are not waited for longer than for anything else.
+func TestConnectionsThatDoNotClose(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		r.produce(5, 0)
+		hung := newGate()
+		defer hung.open()
+		a := r.member("a", func(o *consumer.Options) {
+			o.StopTimeout = hangStop
+			o.Config.Net.Proxy.Dialer = lazyDialer{dialer{r.knet}, hung}
+		}).start()
+		until(t, "all was read", func() bool { return a.h.count() == 5 })
+		a.closes(t, "connections to Kafka")
+		if calls := a.h.called(); calls[len(calls)-1] != "cleanup" {
 			t.Errorf("called: %v", calls)
 		}
 	})
