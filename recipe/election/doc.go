@@ -35,6 +35,9 @@
 //   - A function that goes on after its context has ended leads beside another one when
 //     the session is over.
 //   - Observe may skip leaders that came and went, and what it says is past when it is heard.
+//   - That Run returns soon after its function: it waits until the candidate is gone, and while
+//     no server can be reached until its context ends. What it returns then is what the function
+//     has returned, and does not say that the candidate may still stand.
 //   - After its function has returned Run does not stand again. Who wants to lead
 //     for ever calls it in a loop.
 //

@@ -44,6 +44,10 @@ var ErrNoFunction = errors.New("election: no function to lead with")
 // the hold in it. Whatever lead does then, nobody follows before it returns, except
 // when the session is over.
 //
+// Before Run returns what lead has returned, it waits until our candidate is gone, for as long
+// as ctx lasts: while no server can be reached, until ctx ends. The removal goes on in the
+// background then. Who can't wait ends ctx when lead has returned.
+//
 // When ctx ends before we are elected, lead is not called, and the error wraps ctx's cause;
 // it is a [*lock.BlockedError] that names the leader if one was seen.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context) error) error {
