@@ -216,6 +216,7 @@ func produce(t *testing.T, brokers []string) {
 	config := sarama.NewConfig()
 	config.Version = sarama.V3_6_0_0
 	config.Producer.Partitioner = sarama.NewManualPartitioner
+	config.Producer.Retry.Max = 100 // a new topic's leader may be unknown for a moment
 	config.Producer.Flush.Frequency = beat / 2
 	p, err := sarama.NewAsyncProducer(brokers, config)
 	if err != nil {

@@ -42,6 +42,7 @@ func roundTrip(t *testing.T, kafka *servers.Kafka) {
 	config.Version = sarama.V3_9_0_0
 	config.Producer.Return.Successes = true
 	config.Producer.Partitioner = sarama.NewManualPartitioner
+	config.Producer.Retry.Max = 100 // a new topic's leader may be unknown for a moment
 	client, err := sarama.NewClient(kafka.Brokers(), config)
 	if err != nil {
 		t.Fatal(err)

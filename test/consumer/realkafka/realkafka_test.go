@@ -52,6 +52,7 @@ func (r *rig) produce(n int, partitions ...int32) {
 	config.Version = sarama.V3_6_0_0
 	config.Producer.Return.Successes = true
 	config.Producer.Partitioner = sarama.NewManualPartitioner
+	config.Producer.Retry.Max = 100 // a new topic's leader may be unknown for a moment
 	p, err := sarama.NewSyncProducer(r.brokers, config)
 	if err != nil {
 		r.t.Fatal(err)
