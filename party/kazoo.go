@@ -62,9 +62,10 @@ func (p *KazooParty) Node() string { return p.m.node }
 
 // Join makes us a member and returns when our znode stands. From then on until
 // [KazooParty.Leave] the znode is made again whenever it is gone: in each new
-// ZooKeeper session, and after somebody deleted it. When ctx ends first, what was
-// made is removed in the background, and the error wraps the cause. A member that
-// joins gets nil at once. One that left waits until its znode is gone.
+// ZooKeeper session, and after somebody deleted it. When ctx ends first the error
+// wraps the cause, and what was made is removed in the background, unless another
+// goroutine still waits in Join. A member that joins gets nil at once. One that
+// left waits until its znode is gone.
 //
 // As in kazoo a znode of our name that belongs to no session is taken for ours,
 // and deleted when we leave.

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -326,6 +327,73 @@ func TestKazooPartyGivingUp(t *testing.T) {
 			}
 			must(t, p.Leave(t.Context()))
 			cancel()
+		}
+	})
+}
+
+// Several goroutines join through one handle: one that gives up ends nobody else's Join, and the last one's
+// end leaves nothing.
+func TestKazooPartyJoiners(t *testing.T) {
+	bothKinds(t, func(t *testing.T, c *cluster, in func(*session.Session, string) crowd) {
+		s, _ := c.session("a")
+		p := in(s, "p1")
+		must(t, p.Join(t.Context()))
+		must(t, p.Leave(t.Context()))
+		link := c.net.Client("a")
+		for _, patient := range []bool{true, false} {
+			link.BlackHole(zktest.Both)
+			why := errors.New("no patience")
+			var joins sync.WaitGroup
+			for _, patience := range []time.Duration{time.Second, 2 * time.Second} {
+				joins.Go(func() {
+					ctx, cancel := context.WithTimeoutCause(t.Context(), patience, why)
+					defer cancel()
+					wantErr(t, p.Join(ctx), why)
+				})
+				time.Sleep(time.Millisecond)
+			}
+			if patient {
+				joins.Go(func() { must(t, p.Join(t.Context())) })
+			}
+			time.Sleep(3 * time.Second)
+			link.Heal()
+			joins.Wait()
+			time.Sleep(5 * time.Second)
+			if list := c.srv.Children(kazooDir); p.IsMember() != patient || (len(list) == 1) != patient {
+				t.Errorf("patient: %v, member: %v, there are %q", patient, p.IsMember(), list)
+			}
+			must(t, p.Leave(t.Context()))
+		}
+	})
+}
+
+// The context of the Join that began it ends at the moment at which the znode is seen: it stays for the other.
+func TestKazooPartyJoinedAtTheEnd(t *testing.T) {
+	bothKinds(t, func(t *testing.T, c *cluster, in func(*session.Session, string) crowd) {
+		s, _ := c.session("a")
+		c.net.Client("a").Delay(50 * time.Millisecond)
+		p := in(s, "p1")
+		must(t, p.Join(t.Context()))
+		must(t, p.Leave(t.Context()))
+		begun := time.Now()
+		must(t, p.Join(t.Context()))
+		takes := time.Since(begun)
+		must(t, p.Leave(t.Context()))
+		for range 20 {
+			var joins sync.WaitGroup
+			joins.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), takes)
+				defer cancel()
+				_ = p.Join(ctx)
+			})
+			time.Sleep(time.Millisecond)
+			must(t, p.Join(t.Context()))
+			joins.Wait()
+			time.Sleep(5 * time.Second)
+			if _, _, stands := c.srv.Get(p.Node()); !stands {
+				t.Error("joined, and nobody left, but the znode is gone")
+			}
+			must(t, p.Leave(t.Context()))
 		}
 	})
 }

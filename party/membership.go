@@ -38,39 +38,51 @@ type presence struct {
 	err     error                // why it ended by itself; to be read when gone is closed
 	inc     *session.Incarnation // the newest; of the goroutine
 	adopted bool                 // the znode belongs to no session; of the goroutine
+	joiners int                  // Joins that wait for it; guarded by mu
 }
 
 func (m *membership) join(ctx context.Context) error {
-	p, started := m.enter(ctx)
+	p := m.enter(ctx)
+	var err error
 	select {
 	case <-p.in:
-		return nil
 	case <-p.gone:
-		return fmt.Errorf("party: join %s: %w", m.node, p.err)
+		err = p.err
 	case <-ctx.Done():
-		if started {
-			p.cancel() // the rest happens in the background
-		}
-		return fmt.Errorf("party: join %s: %w", m.node, context.Cause(ctx))
+		err = context.Cause(ctx)
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p.joiners--
+	switch {
+	case err == nil:
+		return nil
+	case p.joined() && !p.ending():
+		return nil // though ctx has ended, too: others may rely on it already
+	case p.joiners == 0:
+		p.cancel() // the rest happens in the background
+	}
+	return fmt.Errorf("party: join %s: %w", m.node, err)
 }
 
 // enter returns the stay that goes on, or begins one.
-func (m *membership) enter(ctx context.Context) (p *presence, started bool) {
+func (m *membership) enter(ctx context.Context) *presence {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	last := m.now
 	if last != nil && !last.ending() {
-		return last, false
+		last.joiners++
+		return last
 	}
 	life := context.WithoutCancel(ctx)
 	wanted, cancel := context.WithCancel(life)
-	p = &presence{
+	p := &presence{
 		membership: m,
 		cancel:     cancel,
 		wanted:     wanted.Done(),
 		in:         make(chan struct{}),
 		gone:       make(chan struct{}),
+		joiners:    1,
 	}
 	m.now = p
 	go func() {
@@ -85,7 +97,7 @@ func (m *membership) enter(ctx context.Context) (p *presence, started bool) {
 			p.err = ErrLeft
 		}
 	}()
-	return p, true
+	return p
 }
 
 // ending reports whether p has ended, or is to.
