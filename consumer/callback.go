@@ -34,7 +34,7 @@ type callbacks struct {
 	calls  calls                   // those under way, but for ConsumeClaim
 
 	mu    sync.Mutex
-	names map[string]int // the same by name
+	names map[string]int // the same by name, once they have begun
 	over  bool           // nothing is called any more
 	stuck error          // why the session was ended
 }
@@ -85,29 +85,64 @@ func (u *callbacks) apart(name string, f func() error, then func(error)) *callba
 	return c
 }
 
+// errNotCalled says that the end came before a call.
+var errNotCalled = errors.New("not called")
+
 // call is apart for what should return soon: it is said when it does not. After
-// end nothing is called.
+// end nothing is called: then there is no call, or it did nothing, which is not told
+// to then as an error.
 func (u *callbacks) call(name string, f func() error, then func(error)) *callback {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.over {
 		return nil
 	}
-	u.names[name]++
 	u.calls.begin()
 	returned := usercall.Watch(u.limit, func(since time.Duration) bool { return u.sayStuck(name, since) })
-	return u.apart(name, f, func(err error) {
+	begun := false
+	return u.apart(name, func() error {
+		if begun = u.begin(name); !begun {
+			return errNotCalled
+		}
+		return f()
+	}, func(err error) {
 		returned()
+		if !begun {
+			err = nil
+		}
 		if then != nil {
 			then(err)
 		}
-		u.mu.Lock()
-		if u.names[name]--; u.names[name] == 0 {
-			delete(u.names, name)
+		if begun {
+			u.finish(name)
 		}
-		u.mu.Unlock()
 		u.calls.left()
 	})
+}
+
+// begin notes that a call begins, unless nothing is called any more.
+func (u *callbacks) begin(name string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.over {
+		u.names[name]++
+	}
+	return !u.over
+}
+
+func (u *callbacks) finish(name string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.names[name]--; u.names[name] == 0 {
+		delete(u.names, name)
+	}
+}
+
+// ended says whether nothing is called any more.
+func (u *callbacks) ended() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.over
 }
 
 // sayStuck says that a call does not return, unless all is over. Without the
@@ -151,8 +186,12 @@ func (u *callbacks) end(late context.Context) error {
 // errLeftBehind says that a call was waited for long enough; end tells of it.
 var errLeftBehind = errors.New("consumer: left behind")
 
-// try calls f and waits for it, until late ends at most.
+// try calls f and waits for it, until late ends at most; after that it does not
+// call it, and says so.
 func (u *callbacks) try(late context.Context, name string, f func() error) error {
+	if late.Err() != nil {
+		return fmt.Errorf("consumer: %w: no time was left, %s was %w", ownership.ErrStuck, name, errNotCalled)
+	}
 	c := u.call(name, f, nil)
 	if !await(late, c.returned()) {
 		return errLeftBehind

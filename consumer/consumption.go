@@ -74,6 +74,9 @@ func (c *consumption) tell(e Event) {
 		if cl := c.session.claim(allocfn.Partition{Topic: e.Topic, ID: e.Partition}); cl != nil {
 			cl.waitTold(e.Offset)
 		}
+		if c.users.ended() {
+			return // meanwhile
+		}
 	default:
 		e.Offset = -1
 	}
@@ -231,7 +234,7 @@ func (c *consumption) run(
 	if err != nil {
 		err = fmt.Errorf("consumer: %w", err)
 	}
-	if errors.Is(setup, errNotJoined) || errors.Is(setup, errLeftBehind) {
+	if errors.Is(setup, errNotJoined) || errors.Is(setup, errNotCalled) || errors.Is(setup, errLeftBehind) {
 		return err // Setup was not called, or runs
 	}
 	if runs {

@@ -254,7 +254,10 @@ func (t *term) pump(cl *claim) *pump {
 func (c *consumption) intercept(m *sarama.ConsumerMessage) *callback {
 	return c.users.call(callInterceptor, func() error {
 		for _, i := range c.interceptors {
-			c.users.guard.Call(callInterceptor, func() { i.OnConsume(m) }, func(error) {})
+			if c.users.ended() {
+				break // while the one before ran
+			}
+			<-c.users.apart(callInterceptor, func() error { i.OnConsume(m); return nil }, nil).returned()
 		}
 		return nil
 	}, nil)

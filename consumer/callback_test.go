@@ -1,0 +1,136 @@
+package consumer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/ownership"
+)
+
+func newTestCallbacks(log *slog.Logger) *callbacks {
+	return newCallbacks(time.Minute, log, func(error) {}, func(error) {})
+}
+
+// endedContext returns a context that is over.
+func endedContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
+
+// When no time is left Cleanup is not begun, to be left behind at once.
+func TestNothingIsTriedTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, late := newTestCallbacks(slog.New(slog.DiscardHandler)), endedContext(t)
+		var called atomic.Bool
+		err := u.try(late, callCleanup, func() error { called.Store(true); return nil })
+		if !errors.Is(err, errNotCalled) || !errors.Is(err, ownership.ErrStuck) || !strings.Contains(err.Error(), callCleanup) {
+			t.Errorf("try: %v", err)
+		}
+		if err := u.end(late); err != nil {
+			t.Errorf("end: %v", err)
+		}
+		synctest.Wait()
+		if called.Load() {
+			t.Error("it was called")
+		}
+	})
+}
+
+// A call whose goroutine comes to run after the end is not made, and not said to be stuck.
+func TestNoCallBeginsAfterTheEnd(t *testing.T) {
+	skipped := 0
+	for range 100 {
+		u, late := newTestCallbacks(slog.New(slog.DiscardHandler)), endedContext(t)
+		var called, failed atomic.Bool
+		c := u.call(callObserver, func() error { called.Store(true); return nil }, func(err error) { failed.Store(err != nil) })
+		err := u.end(late)
+		<-c.returned()
+		if failed.Load() {
+			t.Error("then was told an error")
+		}
+		if !called.Load() {
+			skipped++
+			if err != nil {
+				t.Errorf("not called, and end: %v", err)
+			}
+		}
+	}
+	if skipped == 0 {
+		t.Error("each was called: the goroutine was always first, or the end is not looked at")
+	}
+}
+
+// While an interceptor runs the end may come: the next is not called then.
+func TestNoInterceptorAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &consumption{users: newTestCallbacks(slog.New(slog.DiscardHandler))}
+		block := make(chan struct{})
+		var second atomic.Bool
+		c.interceptors = []sarama.ConsumerInterceptor{
+			interceptorFunc(func(*sarama.ConsumerMessage) { <-block }),
+			interceptorFunc(func(*sarama.ConsumerMessage) { second.Store(true) }),
+		}
+		call := c.intercept(&sarama.ConsumerMessage{})
+		synctest.Wait()
+		if err := c.users.end(endedContext(t)); !errors.Is(err, ownership.ErrStuck) {
+			t.Errorf("end: %v", err)
+		}
+		close(block)
+		<-call.returned()
+		if second.Load() {
+			t.Error("the second interceptor was called after the end")
+		}
+	})
+}
+
+// While the observer of a commit waits to hear of its message the end may come.
+func TestNoObserverAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHolder(t, tp("t", 0))
+		r := newRig(t, nil, nil)
+		cl := &claim{holder: h}
+		cl.offered.Store(1) // and not told of
+		r.session.opened(tp("t", 0), cl)
+		call := r.observe(Event{Kind: Committed, Topic: "t", Offset: 1}, nil)
+		synctest.Wait()
+		if err := r.users.end(endedContext(t)); !errors.Is(err, ownership.ErrStuck) {
+			t.Errorf("end: %v", err)
+		}
+		<-call.returned()
+		if told := r.kinds(tp("t", 0)); len(told) != 0 {
+			t.Errorf("told after the end: %v", told)
+		}
+	})
+}
+
+// An interceptor that ends its goroutine ends its own call alone, and is logged once.
+func TestGoexitOfAnInterceptor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		c := &consumption{users: newTestCallbacks(slog.New(slog.NewTextHandler(&log, nil)))}
+		var second atomic.Bool
+		c.interceptors = []sarama.ConsumerInterceptor{
+			interceptorFunc(func(*sarama.ConsumerMessage) { runtime.Goexit() }),
+			interceptorFunc(func(*sarama.ConsumerMessage) { second.Store(true) }),
+		}
+		err := c.intercept(&sarama.ConsumerMessage{}).result()
+		if n := strings.Count(log.String(), "level=ERROR"); err != nil || n != 1 {
+			t.Errorf("%v, logged %d times", err, n)
+		}
+		if !second.Load() {
+			t.Error("the next interceptor did not see the message")
+		}
+	})
+}
