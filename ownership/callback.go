@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/kielgo/kiel/allocfn"
@@ -30,12 +31,18 @@ const (
 // loop told when it does not return.
 func (l *loop) call(name string, f func()) error {
 	limit := usercall.Limit(l.o.opts.RebalanceTimeout)
+	var over atomic.Bool
 	returned := usercall.Watch(limit, func(time.Duration) bool {
-		l.post(func() { l.onStuckCallback(name, limit) })
+		l.post(func() {
+			if !over.Load() { // it may be by now
+				l.onStuckCallback(name, limit)
+			}
+		})
 		return false
 	})
 	done := make(chan error)
 	go l.o.guard(name, f, func(failure error) {
+		over.Store(true)
 		returned()
 		done <- failure
 	})

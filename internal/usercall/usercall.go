@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
@@ -44,24 +44,45 @@ func (g Guard) Call(name string, f func(), then func(failure error)) {
 }
 
 // Watch tells stuck how long a call that begins now has lasted, when it has not returned within limit and a second, and
-// for as long as the answer is again, after each further limit. The caller calls returned.
+// for as long as the answer is again, after each further limit. The caller calls returned; nothing is kept after that.
 func Watch(limit time.Duration, stuck func(since time.Duration) (again bool)) (returned func()) {
-	var over atomic.Bool
-	began := time.Now()
-	var say func()
-	say = func() {
-		if !over.Load() && stuck(time.Since(began)) {
-			time.AfterFunc(limit, say)
-		}
+	w := &watch{limit: limit, stuck: stuck, began: time.Now()}
+	// Looked at twice: after a process was stopped for long both are over at once, the time and the call.
+	w.after(limit, func() { w.after(time.Second, w.say) })
+	return w.returned
+}
+
+// watch is a call that is watched.
+type watch struct {
+	limit time.Duration
+	began time.Time
+
+	mu    sync.Mutex
+	stuck func(since time.Duration) (again bool) // nil when the call has returned
+	timer *time.Timer                            // the newest
+}
+
+// after has f called in a while, unless the call has returned.
+func (w *watch) after(d time.Duration, f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stuck != nil {
+		w.timer = time.AfterFunc(d, f)
 	}
-	timer := time.AfterFunc(limit, func() {
-		// Looked at twice: after a process was stopped for long both are over at once, the time and the call.
-		if !over.Load() {
-			time.AfterFunc(time.Second, say)
-		}
-	})
-	return func() {
-		over.Store(true)
-		timer.Stop()
+}
+
+func (w *watch) say() {
+	w.mu.Lock()
+	stuck := w.stuck
+	w.mu.Unlock()
+	if stuck != nil && stuck(time.Since(w.began)) {
+		w.after(w.limit, w.say)
 	}
+}
+
+func (w *watch) returned() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stuck = nil // the runtime keeps a stopped timer for a while
+	w.timer.Stop()
 }

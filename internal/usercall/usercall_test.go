@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"go.uber.org/goleak"
 
@@ -89,6 +90,33 @@ func TestWatch(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What a call that is over could say is not kept: calls may be many, and hold messages.
+func TestWatchKeepsNothing(t *testing.T) {
+	const limit = time.Minute
+	for name, lasts := range map[string]time.Duration{
+		"in time": limit / 2, "returned late": limit + time.Second/2, "said to be stuck": 3 * limit / 2,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				kept := watchFor(limit, lasts)
+				runtime.GC()
+				if kept.Value() != nil {
+					t.Error("it is kept")
+				}
+			})
+		})
+	}
+}
+
+// watchFor watches a call that lasts so long, and returns what hangs on it.
+func watchFor(limit, lasts time.Duration) weak.Pointer[[1024]byte] {
+	message := new([1024]byte)
+	returned := usercall.Watch(limit, func(time.Duration) bool { return message[0] == 0 })
+	time.Sleep(lasts)
+	returned()
+	return weak.Make(message)
 }
 
 func TestLimit(t *testing.T) {
