@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"net"
 	"slices"
@@ -128,7 +127,8 @@ func (d *dialer) abort() {
 
 type conn struct {
 	net.Conn
-	of *dialer
+	of     *dialer
+	closed chan struct{} // closed when Close is done; nil before; of.mu is held
 }
 
 // Write asks the dialer's guards first: here is the effect.
@@ -141,22 +141,30 @@ func (c *conn) Write(b []byte) (int, error) {
 }
 
 // abort closes the connection without waiting for that.
-func (c *conn) abort() {
-	c.of.closing.start(func() {
-		if l, ok := c.Conn.(interface{ SetLinger(sec int) error }); ok {
-			_ = l.SetLinger(0) // the connection may be gone already
-		}
-		_ = c.Close()
-	})
-}
+func (c *conn) abort() { c.of.closing.start(func() { _ = c.Close() }) }
 
+// Close throws away what was written and not sent, as who calls it has given that
+// up too: after it no abort finds the connection. So the dialer forgets it last. A
+// second call waits for the first, or an abort could be over while sarama is about to
+// close the connection.
 func (c *conn) Close() error {
 	c.of.mu.Lock()
-	delete(c.of.conns, c)
-	c.of.mu.Unlock()
-	err := c.Conn.Close()
-	if errors.Is(err, net.ErrClosed) {
-		return nil // by abort
+	closed := c.closed
+	if closed == nil {
+		c.closed = make(chan struct{})
 	}
+	c.of.mu.Unlock()
+	if closed != nil {
+		<-closed
+		return nil
+	}
+	if l, ok := c.Conn.(interface{ SetLinger(sec int) error }); ok {
+		_ = l.SetLinger(0) // the connection may be gone already
+	}
+	err := c.Conn.Close()
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	delete(c.of.conns, c)
+	close(c.closed)
 	return err
 }

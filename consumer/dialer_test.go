@@ -1,11 +1,14 @@
 package consumer
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"io"
 	"net"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -13,6 +16,57 @@ import (
 
 	"github.com/kielgo/kiel/allocfn"
 )
+
+// sink is a connection that notes what is done with it.
+type sink struct {
+	net.Conn
+	mu      sync.Mutex
+	written bytes.Buffer
+	closed  bool
+	linger  []int
+}
+
+// connOn returns a connection of d, and what is behind it.
+func connOn(d *dialer) (net.Conn, *sink) {
+	s := &sink{}
+	c := &conn{Conn: s, of: d}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.conns[c] = struct{}{}
+	return c, s
+}
+
+func (s *sink) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return 0, net.ErrClosed
+	}
+	return s.written.Write(b)
+}
+
+func (s *sink) SetLinger(sec int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return net.ErrClosed
+	}
+	s.linger = append(s.linger, sec)
+	return nil
+}
+
+func (s *sink) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return nil
+}
+
+func (s *sink) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.written.String()
+}
 
 const keyOffsetCommit = 8
 
@@ -100,5 +154,20 @@ func TestNoCommitIsWrittenWithoutTrust(t *testing.T) {
 				t.Errorf("%d guards are left", len(d.guards))
 			}
 		})
+	}
+}
+
+// A connection that is closed without abort, as after a commit that was not answered in time, throws away what was written
+// and not sent too: nothing finds the connection later.
+func TestCloseThrowsAwayWhatWasNotSent(t *testing.T) {
+	d := newDialer(t.Context(), testConfig(), 0)
+	c, s := connOn(d)
+	for range 2 {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if !s.closed || !slices.Equal(s.linger, []int{0}) || len(d.conns) != 0 {
+		t.Errorf("closed %v, linger %v, %d connections are left", s.closed, s.linger, len(d.conns))
 	}
 }
