@@ -3,7 +3,10 @@ package seqnode
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
@@ -25,7 +28,10 @@ type line struct {
 // seen in front yet. ErrGone says that the node was removed by somebody else, and
 // session.ErrSessionExpired that it went with its session, which a persistent one
 // does not.
+//
+// Every now and then, the first time after half a minute, the log says who is in front.
 func (n *Node) Wait(ctx context.Context) (*session.Incarnation, error) {
+	var w Patience
 	for {
 		inc, l, err := n.look(ctx)
 		if err != nil {
@@ -34,7 +40,7 @@ func (n *Node) Wait(ctx context.Context) (*session.Incarnation, error) {
 		if l.ahead == 0 {
 			return inc, nil
 		}
-		if err := n.await(ctx, inc, l); err != nil && !n.Outlives(err) {
+		if err := n.await(ctx, inc, l, &w); err != nil && !n.Outlives(err) {
 			return nil, err
 		}
 	}
@@ -169,7 +175,7 @@ func (n *Node) olderThanSelf(ctx context.Context, inc *session.Incarnation, path
 // await waits until the nearest node in front is gone. It looks at it again whenever the
 // watch says so: after a change, a lost connection, the end of an incarnation, and once
 // per session timeout. That it was deleted is believed.
-func (n *Node) await(ctx context.Context, inc *session.Incarnation, l line) error {
+func (n *Node) await(ctx context.Context, inc *session.Incarnation, l line, w *Patience) error {
 	for again := false; ; again = true {
 		data, _, watch, err := ReadW(ctx, inc, l.nearest)
 		if errors.Is(err, session.ErrNoNode) {
@@ -177,6 +183,7 @@ func (n *Node) await(ctx context.Context, inc *session.Incarnation, l line) erro
 		}
 		if err == nil {
 			if err = n.lookAround(ctx, inc, &l, data, again); err == nil {
+				n.complain(ctx, inc, l, w)
 				err = pause(ctx, watch)
 			}
 			watch.Stop()
@@ -222,6 +229,44 @@ func (n *Node) lookAround(ctx context.Context, inc *session.Incarnation, l *line
 	}
 	l.first, l.data = l.nearest, data
 	return nil
+}
+
+// Patience tells when to say that somebody has been waiting for long: half a minute after the
+// first question, and then whenever the time has doubled. The zero value is ready.
+type Patience struct {
+	since time.Time
+	next  time.Duration
+}
+
+// Over reports whether it is to be said now, and how long it has been.
+func (p *Patience) Over() (waited time.Duration, over bool) {
+	if p.since.IsZero() {
+		p.since, p.next = time.Now(), 30*time.Second
+	}
+	waited = time.Since(p.since)
+	for p.next <= waited {
+		p.next *= 2
+		over = true
+	}
+	return waited.Round(time.Second), over
+}
+
+// complain says who is in front, if it is time to.
+func (n *Node) complain(ctx context.Context, inc *session.Incarnation, l line, p *Patience) {
+	waited, over := p.Over()
+	if !over {
+		return
+	}
+	if exists, stat, err := inc.Exists(ctx, l.first); err == nil && exists {
+		n.dir.opts.Logger.WarnContext(ctx, "still waiting", "path", n.path, "waited", waited, "ahead", l.ahead, Blocker(l.first, l.data, stat))
+	}
+}
+
+// Blocker is a znode that somebody waits for, for the log.
+func Blocker(path string, data []byte, stat session.Stat) slog.Attr {
+	return slog.Group("blocker", "path", path,
+		"data", strings.ToValidUTF8(string(data[:min(len(data), 256)]), "?"),
+		"session", fmt.Sprintf("%#x", stat.EphemeralOwner), "since", time.UnixMilli(stat.Ctime).UTC().Format(time.RFC3339))
 }
 
 // pause waits until the watch says that it is time to look again.

@@ -16,7 +16,8 @@ type Options struct {
 	// UTF-8; kazoo shows it in contenders(). Default: empty.
 	Identifier string
 
-	// Logger is told what can't be returned as an error. Default: nothing is logged.
+	// Logger is told what can't be returned as an error, and who is in front of a candidate that waits
+	// for long. Default: nothing is logged.
 	Logger *slog.Logger
 }
 

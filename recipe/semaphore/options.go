@@ -18,7 +18,8 @@ type Options struct {
 	// kazoo shows it in lease_holders(). Default: empty.
 	Identifier string
 
-	// Logger is told what can't be returned as an error. Default: nothing is logged.
+	// Logger is told what can't be returned as an error, and who is in front of one that waits for
+	// long: after half a minute, and then whenever the time has doubled. Default: nothing is logged.
 	Logger *slog.Logger
 }
 

@@ -21,6 +21,7 @@ var errAgain = errors.New("semaphore: inner lock lost")
 // it stands, also after trust has ended for a while, and a lease is made only while it
 // stands.
 func (s *Semaphore) take(ctx context.Context, inner *lock.Held, wait bool) (*Held, error) {
+	var patience seqnode.Patience
 	for {
 		inc, err := s.incarnation(ctx, inner.Incarnation().SessionID())
 		if err == nil && inc != inner.Incarnation() && sabotage.Of(ctx).Off(sabotage.KeepPlace) {
@@ -41,7 +42,7 @@ func (s *Semaphore) take(ctx context.Context, inner *lock.Held, wait bool) (*Hel
 			return nil, err
 		}
 		if len(children) >= s.max {
-			err = s.await(ctx, inc, inner, children, watch, wait)
+			err = s.await(ctx, inc, inner, children, watch, wait, &patience)
 			watch.Stop()
 			if err != nil {
 				return nil, err
@@ -72,9 +73,11 @@ func (s *Semaphore) incarnation(ctx context.Context, id int64) (*session.Incarna
 }
 
 // await waits until the leases may have changed. All of them are taken now.
-func (s *Semaphore) await(ctx context.Context, inc *session.Incarnation, inner *lock.Held, children []string, watch *session.Watch, wait bool) error {
+func (s *Semaphore) await(
+	ctx context.Context, inc *session.Incarnation, inner *lock.Held, children []string, watch *session.Watch, wait bool, patience *seqnode.Patience,
+) error {
 	path := session.Join(s.path, children[0])
-	data, _, err := seqnode.Read(ctx, inc, path)
+	data, stat, err := seqnode.Read(ctx, inc, path)
 	if errors.Is(err, session.ErrNoNode) {
 		return nil
 	}
@@ -91,6 +94,9 @@ func (s *Semaphore) await(ctx context.Context, inc *session.Incarnation, inner *
 	}
 	if !exists {
 		return errAgain
+	}
+	if waited, over := patience.Over(); over {
+		s.log.WarnContext(ctx, "still waiting", "waited", waited, "leases", len(children), seqnode.Blocker(path, data, stat))
 	}
 	select {
 	case <-watch.C(): // also when the connection drops, and once per session timeout

@@ -1,0 +1,59 @@
+package seqnode_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/internal/seqnode"
+)
+
+// Who waits for long says behind whom: after half a minute, and then whenever the time has doubled.
+func TestLongWaitIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.session()
+		first := w.node(s, "the holder\xff")
+		w.node(s, "the second")
+		var log bytes.Buffer
+		dir := seqnode.NewDir(s, "/d", seqnode.Options{
+			Word: "-n-", Rivals: []string{"-n-"}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		n, err := dir.Create(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range []struct {
+			waits time.Duration
+			said  int
+		}{{25 * time.Second, 0}, {10 * time.Minute, 5}} {
+			log.Reset()
+			ctx, cancel := context.WithTimeout(t.Context(), step.waits)
+			if _, err := n.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatal(err)
+			}
+			cancel()
+			if said := strings.Count(log.String(), "still waiting"); said != step.said {
+				t.Errorf("in %v it was said %d times, want %d:\n%s", step.waits, said, step.said, &log)
+			}
+		}
+		inc, err := s.Incarnation(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{
+			"path=" + n.Path(), "ahead=2", "blocker.path=" + first.Path(), `blocker.data="the holder?"`,
+			fmt.Sprintf("blocker.session=%#x", inc.SessionID()), "blocker.since=", "waited=4m",
+		} {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("%s is missing:\n%s", want, &log)
+			}
+		}
+	})
+}

@@ -1,0 +1,37 @@
+package semaphore_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/recipe/semaphore"
+)
+
+// Who waits for a lease for long says who has one.
+func TestLongWaitIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.acquire(w.semaphore("holder", 1))
+		var log bytes.Buffer
+		s, err := semaphore.New(w.session("waiter"), path, semaphore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting := w.acquireLater(t.Context(), s)
+		time.Sleep(5 * time.Minute) // said after half a minute, 1, 2 and 4 minutes
+		w.release(h)
+		<-waiting.done
+		if waiting.err != nil {
+			t.Fatal(waiting.err)
+		}
+		w.release(waiting.held)
+		if said := strings.Count(log.String(), "still waiting"); said != 4 ||
+			!strings.Contains(log.String(), "blocker.path="+h.Node()) || !strings.Contains(log.String(), "blocker.data=holder") {
+			t.Errorf("said %d times, want 4, and that %s is in the way:\n%s", said, h.Node(), &log)
+		}
+	})
+}
