@@ -44,9 +44,11 @@
 //     leader by more than half the skew ([ErrClockSkew]), so two of us never differ by more
 //     than the skew. A given clock ([Options].Now) is not compared.
 //   - Obtain, Renew and Release read and write under the inner lock, and what they write
-//     carries a check of our own contender: a request that comes late changes nothing.
+//     sets our own contender, too: a request that comes late changes nothing.
 //   - When a try fails or its context ends, and it may have written the record, the record is
-//     removed in the background, unless it stood for our identifier before.
+//     removed in the background, unless it stood for our identifier before. A record with the same
+//     bytes, which another with our identifier writes within the same second, is told apart by
+//     its zxid: it is neither removed nor taken for a renewal of ours.
 //   - A release removes our own record only, never that of who came after.
 //   - Tokens grow from hold to hold: [Held.Token] is the mzxid of the record.
 //   - A record of another version, or one that can't be read, is never written over.
@@ -56,7 +58,12 @@
 //   - kazoo does not compare clocks, uses its whole lease, and takes over at its end by
 //     its own clock. Beside Python the exclusion is as good as its host's clock.
 //   - kazoo's default identifier is the host name. All that have one identifier obtain the
-//     lease together; of those here only the newest keeps its hold.
+//     lease together; of those here only the newest keeps its hold, as soon as the others see
+//     its record.
+//   - When the session ends before the outcome of a write is known, and others had or wanted the
+//     inner lock since, it can't be told whose a record with our bytes is. That of a try stays until
+//     its end. That of a renewal counts as ours, but does not extend the hold, and Release leaves it
+//     and says so; two of one identifier can then have a hold until the older one's end.
 //   - A clock that is set between two looks is noticed with the next, a second later. [Held.Valid]
 //     looks at once.
 //   - What a process does that was stopped after it looked at the context.

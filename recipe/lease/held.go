@@ -22,17 +22,26 @@ type Held struct {
 	lease *NonBlockingLease
 	off   sabotage.Rules
 	token int64
-	floor time.Time       // others of our identifier may rely on the lease until then
 	ctx   context.Context //nolint:containedctx // a hold is a lifetime
 	end   context.CancelCauseFunc
 
 	mu      sync.Mutex
 	term    term
-	pending *term // what a renewal has sent, until it is known what became of it
+	floor   time.Time // others of our identifier may rely on the lease until then
+	doubt   bool      // the record may have been written by another of our identifier
+	pending *pending  // a renewal, until it is known what became of it
 
 	release sync.Once
 	gone    chan struct{} // closed when the record is gone, or is to stay
 	stays   error         // set before: why it may stand
+}
+
+// pending is what a renewal has sent.
+type pending struct {
+	written
+
+	term  term
+	known chan struct{} // closed when it is known what became of it
 }
 
 // hold makes a hold of a try that has succeeded.
@@ -78,7 +87,7 @@ func (h *Held) left() time.Duration {
 // guard ends the hold when the record is not ours any more.
 func (h *Held) guard() {
 	for {
-		watch, err := h.check()
+		watch, known, err := h.check()
 		switch {
 		case h.ctx.Err() != nil:
 			if watch != nil {
@@ -93,6 +102,8 @@ func (h *Held) guard() {
 		}
 		select {
 		case <-watch.C():
+		case <-known:
+			watch.Stop()
 		case <-h.ctx.Done():
 			watch.Stop()
 			return
@@ -102,60 +113,128 @@ func (h *Held) guard() {
 
 // check reads the record. A server to which we came with a new session may be behind, so
 // before it is believed that the record is another one it must catch up.
-func (h *Held) check() (*session.Watch, error) {
+func (h *Held) check() (watch *session.Watch, known <-chan struct{}, err error) {
 	inc, err := h.lease.session.Incarnation(h.ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%w: can't look after %s: %w", ErrLost, h.lease.node, err)
+		return nil, nil, fmt.Errorf("%w: can't look after %s: %w", ErrLost, h.lease.node, err)
 	}
 	for synced := false; ; synced = true {
 		data, stat, watch, err := inc.GetW(h.ctx, h.lease.node)
 		switch {
 		case errors.Is(err, session.ErrSessionExpired):
-			return nil, err
-		case err == nil && h.ours(data, stat):
-			return watch, nil
+			return nil, nil, err
+		case err == nil && h.knows(stat):
+			return watch, nil, nil
 		case err == nil:
+			if known := h.mayBe(data); known != nil {
+				return watch, known, nil
+			}
 			watch.Stop()
 			err = fmt.Errorf("%w: the record is now %.200q", ErrLost, data)
 		case errors.Is(err, session.ErrNoNode):
 			err = fmt.Errorf("%w: the record was removed", ErrLost)
 		default:
-			return nil, fmt.Errorf("%w: can't look after %s: %w", ErrLost, h.lease.node, err)
+			return nil, nil, fmt.Errorf("%w: can't look after %s: %w", ErrLost, h.lease.node, err)
 		}
 		if synced {
-			return nil, err
+			return nil, nil, err
 		}
 		if err := inc.Sync(h.ctx, h.lease.node); err != nil && !errors.Is(err, session.ErrNoNode) {
 			if errors.Is(err, session.ErrSessionExpired) {
-				return nil, err
+				return nil, nil, err
 			}
-			return nil, fmt.Errorf("%w: can't look after %s: %w", ErrLost, h.lease.node, err)
+			return nil, nil, fmt.Errorf("%w: can't look after %s: %w", ErrLost, h.lease.node, err)
 		}
 	}
 }
 
-// ours reports whether a znode is what we wrote last. A version is no identity: who deletes
+// knows reports whether a znode is what we wrote last. A version is no identity: who deletes
 // the record and makes it anew begins at the same one.
-func (h *Held) ours(data []byte, stat session.Stat) bool {
+func (h *Held) knows(stat session.Stat) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.same(stat)
+}
+
+// same is knows. It needs mu.
+func (h *Held) same(stat session.Stat) bool {
 	if stat.Czxid == h.term.stat.Czxid && stat.Mzxid == h.term.stat.Mzxid {
 		return true
 	}
-	if h.off.Off(sabotage.RecordByZxid) && stat.Version == h.term.stat.Version {
-		return true
-	}
+	return h.off.Off(sabotage.RecordByZxid) && stat.Version == h.term.stat.Version
+}
+
+// mayBe returns a channel if a record may be what a renewal has written: it is closed when that is known.
+func (h *Held) mayBe(data []byte) <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.pending == nil || !bytes.Equal(data, h.pending.data) {
-		return false
+		return nil
 	}
-	h.adopt(*h.pending, stat)
+	return h.pending.known
+}
+
+// ours reports whether a record, seen under an inner lock, is what we wrote last. It finds out what became of a renewal,
+// whose own contender is gone. If that can't be told the record is taken over: somebody may rely on it, so it
+// keeps its end, and we rely on it no longer than before.
+func (h *Held) ours(old *stored, inner *lock.Held) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.pending
+	if p != nil {
+		defer h.drop()
+	}
+	switch {
+	case h.same(old.Stat):
+	case p == nil || !bytes.Equal(old.data, p.data):
+		return false
+	case p.is(old, inner):
+		h.adopt(p.term, old.Stat)
+	default:
+		h.term.stat, h.doubt = old.Stat, true
+		if p.term.end.After(h.floor) {
+			h.floor = p.term.end
+		}
+	}
 	return true
+}
+
+// settled says what became of a renewal.
+func (h *Held) settled(stat session.Stat, done bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if done {
+		h.adopt(h.pending.term, stat)
+	}
+	h.drop()
+}
+
+// forget drops a renewal if there is one.
+func (h *Held) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.pending != nil {
+		h.drop()
+	}
+}
+
+// drop ends a renewal. It needs mu.
+func (h *Held) drop() {
+	close(h.pending.known)
+	h.pending = nil
 }
 
 // adopt goes over to a new term. It needs mu.
 func (h *Held) adopt(t term, stat session.Stat) {
 	t.stat = stat
-	h.term, h.pending = t, nil
+	h.term = t
+}
+
+// notBefore returns until when others of our identifier may rely on the lease.
+func (h *Held) notBefore() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.floor
 }
 
 // Context is the hold: it ends when the lease can't be relied on any more. Its cause is
@@ -191,8 +270,11 @@ func (h *Held) Token() int64 { return h.token }
 func (h *Held) Renew(ctx context.Context) error {
 	err := h.lease.begin(ctx)
 	if err == nil {
-		err = h.lease.renew(ctx, h)
-		h.lease.finish()
+		var open bool
+		open, err = h.lease.renew(ctx, h)
+		if !open {
+			h.lease.finish()
+		}
 	}
 	if err != nil {
 		return h.lease.wrap("renew", err)
@@ -200,42 +282,57 @@ func (h *Held) Renew(ctx context.Context) error {
 	return nil
 }
 
-func (l *NonBlockingLease) renew(ctx context.Context, h *Held) error {
-	return l.locked(ctx, func(inner *lock.Held) error {
-		if h.ctx.Err() != nil {
-			return context.Cause(h.ctx)
-		}
-		if err := l.checkClock(ctx, inner); err != nil {
-			return err
-		}
-		_, old, err := l.read(ctx, inner.Incarnation())
-		if err != nil {
-			return err
-		}
-		if old == nil || !h.ours(old.data, old.Stat) {
-			h.end(fmt.Errorf("%w: the record is not ours any more", ErrLost))
-			return context.Cause(h.ctx)
-		}
-		next, err := l.newTerm(ctx)
-		if err != nil {
-			return err
-		}
-		next = l.notBefore(ctx, next, h.floor)
-		h.mu.Lock()
-		h.pending = &next
-		h.mu.Unlock()
-		stat, err := l.write(ctx, inner, old, next.data)
-		if err != nil {
-			return err
-		}
-		h.mu.Lock()
-		h.adopt(next, stat)
-		h.mu.Unlock()
-		if h.ctx.Err() != nil {
-			return context.Cause(h.ctx)
-		}
-		return nil
-	})
+// renew extends a hold. When it is still open what became of that, this is found out in the background, and the turn
+// is kept until then.
+func (l *NonBlockingLease) renew(ctx context.Context, h *Held) (open bool, err error) {
+	err = l.lockedAndKept(ctx, func(inner *lock.Held) error { return l.renewUnder(ctx, inner, h) })
+	inner := kept(ctx, err)
+	h.mu.Lock()
+	open = h.pending != nil
+	h.mu.Unlock()
+	switch {
+	case open:
+		l.sortOut(ctx, h, inner)
+	case inner != nil:
+		_ = inner.Release(ctx) // in the background
+	}
+	return open, err
+}
+
+func (l *NonBlockingLease) renewUnder(ctx context.Context, inner *lock.Held, h *Held) error {
+	if h.ctx.Err() != nil {
+		return context.Cause(h.ctx)
+	}
+	if err := l.checkClock(ctx, inner); err != nil {
+		return err
+	}
+	_, old, err := l.read(ctx, inner.Incarnation())
+	if err != nil {
+		return err
+	}
+	if old == nil || !h.ours(old, inner) {
+		h.end(fmt.Errorf("%w: the record is not ours any more", ErrLost))
+		return context.Cause(h.ctx)
+	}
+	next, err := l.newTerm(ctx)
+	if err != nil {
+		return err
+	}
+	next = l.notBefore(ctx, next, h.notBefore())
+	h.mu.Lock()
+	h.pending = &pending{written: newWritten(inner, next.data), term: next, known: make(chan struct{})}
+	h.mu.Unlock()
+	stat, err := l.write(ctx, inner, old, next.data)
+	if err == nil || !unknown(err) {
+		h.settled(stat, err == nil)
+	}
+	if err != nil {
+		return err
+	}
+	if h.ctx.Err() != nil {
+		return context.Cause(h.ctx)
+	}
+	return nil
 }
 
 // Release ends the hold and removes the record, if it is still ours, so that another can
@@ -277,17 +374,20 @@ func (h *Held) removeRecord(life context.Context) error {
 	if err == nil {
 		err = l.locked(life, func(inner *lock.Held) error {
 			record, old, err := l.read(life, inner.Incarnation())
-			if err != nil || old == nil || !h.ours(old.data, old.Stat) {
+			if err != nil || old == nil || !h.ours(old, inner) {
 				return err
 			}
-			if !l.now().Before(h.floor) {
+			floor := h.notBefore()
+			if !l.now().Before(floor) {
 				return l.remove(life, inner, old)
 			}
-			if record.End.After(h.floor) {
-				record.End = h.floor
-				_, err = l.write(life, inner, old, record.bytes())
+			if record.End.After(floor) {
+				record.End = floor
+				if _, err = l.write(life, inner, old, record.bytes()); err != nil {
+					return err
+				}
 			}
-			return err
+			return h.doubted()
 		})
 		l.finish()
 	}
@@ -295,6 +395,16 @@ func (h *Held) removeRecord(life context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// doubted returns an error if the record is left because it is not known whose it is.
+func (h *Held) doubted() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.doubt {
+		return nil
+	}
+	return fmt.Errorf("the record stays until %v: a renewal may have written it, or another of our identifier", h.floor)
 }
 
 // Detach ends the hold and leaves the record, which holds others off until its end: what

@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -108,20 +107,33 @@ func (l *NonBlockingLease) Obtain(ctx context.Context) (*Held, error) {
 	done := l.finish
 	defer func() { done() }()
 	if h := l.current(); h != nil {
-		err := l.renew(ctx, h)
+		open, err := l.renew(ctx, h)
+		if open {
+			done = func() {} // later
+		}
 		if err == nil {
 			return h, nil
 		}
 		if h.ctx.Err() == nil || ctx.Err() != nil {
 			return nil, l.wrap("renew", err)
 		}
+		if open {
+			if err := l.begin(ctx); err != nil {
+				return nil, l.wrap("obtain", err)
+			}
+			done = l.finish
+		}
 	}
 	var t try
-	err := l.locked(ctx, func(inner *lock.Held) error { return l.obtain(ctx, inner, &t) })
+	err := l.lockedAndKept(ctx, func(inner *lock.Held) error { return l.obtain(ctx, inner, &t) })
 	if err != nil {
-		if len(t.written) > 0 && !t.had && !sabotage.Of(ctx).Off(sabotage.TryRemoved) {
+		inner := kept(ctx, err)
+		switch {
+		case len(t.written) > 0 && !t.had && !sabotage.Of(ctx).Off(sabotage.TryRemoved):
 			done = func() {}
-			l.cleanUp(ctx, t)
+			l.cleanUp(ctx, t, inner)
+		case inner != nil:
+			_ = inner.Release(ctx) // in the background
 		}
 		return nil, l.wrap("obtain", err)
 	}
@@ -135,7 +147,7 @@ func (l *NonBlockingLease) Obtain(ctx context.Context) (*Held, error) {
 // try is what an Obtain did so far.
 type try struct {
 	term    term
-	written [][]byte  // records that may stand
+	written []written // records that may stand
 	had     bool      // our identifier had the lease before
 	floor   time.Time // others of our identifier may rely on the lease until then
 }
@@ -158,14 +170,20 @@ func (l *NonBlockingLease) obtain(ctx context.Context, inner *lock.Held, t *try)
 		if record.Version != version || record.Holder != l.opts.Identifier && current {
 			return &TakenError{Path: l.path, Record: record}
 		}
-		if current && !t.wrote(old) {
+		if current && !t.wrote(old, inner) {
 			t.had = true
 			t.floor = l.reliedOn(record, old)
 		}
 	}
 	next = l.notBefore(ctx, next, t.floor)
-	t.written = append(t.written, next.data)
+	sent := newWritten(inner, next.data)
 	stat, err := l.write(ctx, inner, old, next.data)
+	if err == nil {
+		sent.mzxid = stat.Mzxid
+	}
+	if err == nil || unknown(err) {
+		t.written = append(t.written, sent)
+	}
 	if err != nil {
 		return err
 	}
@@ -178,8 +196,8 @@ func (l *NonBlockingLease) obtain(ctx context.Context, inner *lock.Held, t *try)
 }
 
 // wrote reports whether a record is what the try has written.
-func (t *try) wrote(old *stored) bool {
-	return slices.ContainsFunc(t.written, func(b []byte) bool { return bytes.Equal(b, old.data) })
+func (t *try) wrote(old *stored, inner *lock.Held) bool {
+	return slices.ContainsFunc(t.written, func(w written) bool { return w.is(old, inner) })
 }
 
 // reliedOn returns until when others of our identifier may rely on a record that we take over: they
@@ -188,8 +206,8 @@ func (l *NonBlockingLease) reliedOn(r Record, old *stored) time.Time {
 	l.mu.Lock()
 	h := l.held
 	l.mu.Unlock()
-	if h != nil && h.ours(old.data, old.Stat) {
-		return h.floor
+	if h != nil && h.knows(old.Stat) {
+		return h.notBefore()
 	}
 	return r.End
 }
@@ -216,13 +234,16 @@ func (l *NonBlockingLease) read(ctx context.Context, inc *session.Incarnation) (
 	return r, &stored{Stat: stat, data: data}, nil
 }
 
-// write puts a record in the place of old. A new znode is written twice, for its metadata:
+// write puts a record in the place of old, and sets our contender: see settle. A new znode is written twice, for its metadata:
 // so its version is none that Python's has, which creates it anew each time.
 func (l *NonBlockingLease) write(ctx context.Context, inner *lock.Held, old *stored, data []byte) (session.Stat, error) {
 	if sabotage.Of(ctx).Off(sabotage.RecordSet) {
 		return l.writeAsKazoo(ctx, inner, old, data)
 	}
-	ops := []session.Op{session.CheckOp(l.checked(ctx, inner), -1)}
+	ops := []session.Op{session.SetOp(inner.Node(), []byte(l.opts.Identifier), -1)}
+	if sabotage.Of(ctx).Off(sabotage.ContenderChecked) {
+		ops[0] = session.CheckOp(l.checked(ctx, inner), -1)
+	}
 	at := int32(0)
 	if old == nil {
 		ops = append(ops, session.CreateOp(l.node, data, session.Persistent))
@@ -230,10 +251,22 @@ func (l *NonBlockingLease) write(ctx context.Context, inner *lock.Held, old *sto
 		at = old.Version
 	}
 	results, err := inner.Incarnation().Multi(ctx, append(ops, session.SetOp(l.node, data, at))...)
-	if err != nil {
-		return session.Stat{}, err
+	if err == nil {
+		return results[len(results)-1].Stat, nil
 	}
-	return results[len(results)-1].Stat, nil
+	if errors.Is(err, session.ErrUncertain) && ctx.Err() == nil {
+		stat, done, unsettled := l.settle(ctx, inner)
+		switch {
+		case unsettled == nil && done:
+			return stat, nil
+		case unsettled == nil:
+			return session.Stat{}, fmt.Errorf("%w: the record was not written", session.ErrBusy)
+		}
+	}
+	if unknown(err) {
+		return session.Stat{}, &unknownError{inner: inner, err: err}
+	}
+	return session.Stat{}, err
 }
 
 // remove deletes the record's znode, as it was read.
@@ -246,23 +279,45 @@ func (l *NonBlockingLease) remove(ctx context.Context, inner *lock.Held, old *st
 // the outcome is unknown, or something has changed although we have the lock. Between the
 // calls the contender is proved gone, and with it the check that a late request carries.
 func (l *NonBlockingLease) locked(ctx context.Context, f func(inner *lock.Held) error) error {
+	err := l.lockedAndKept(ctx, f)
+	if inner := kept(ctx, err); inner != nil {
+		_ = inner.Release(ctx) // in the background
+	}
+	return err
+}
+
+// lockedAndKept is locked, but when ctx ends before it is known what became of a write, the inner lock is left: see kept.
+func (l *NonBlockingLease) lockedAndKept(ctx context.Context, f func(inner *lock.Held) error) error {
 	for {
 		inner, err := l.lock.Acquire(ctx)
 		if err != nil {
 			return err
 		}
 		err = f(inner)
+		ended := ctx.Err() != nil
+		if ended && kept(ctx, err) != nil {
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
 		released := inner.Release(ctx)
 		if !again(err) {
 			return err
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+			// Not what kept looks for: the inner lock is released.
+			return fmt.Errorf("%w: %w", context.Cause(ctx), bare(err))
 		}
 		if released != nil {
-			return err
+			return bare(err)
 		}
 	}
+}
+
+// bare returns the error of a write without what kept looks for.
+func bare(err error) error {
+	if u, ok := errors.AsType[*unknownError](err); ok {
+		return u.err
+	}
+	return err
 }
 
 // again reports whether a call under the inner lock is to be made again.
@@ -278,8 +333,8 @@ func again(err error) bool {
 	return false
 }
 
-// cleanUp removes, in the background, what a try may have written.
-func (l *NonBlockingLease) cleanUp(ctx context.Context, t try) {
+// cleanUp removes, in the background, what a try may have written. Inner is the inner lock if it is still held.
+func (l *NonBlockingLease) cleanUp(ctx context.Context, t try, inner *lock.Held) {
 	letGo := l.session.Hold()
 	go func() {
 		defer l.finish()
@@ -287,12 +342,15 @@ func (l *NonBlockingLease) cleanUp(ctx context.Context, t try) {
 		// After that the record holds nobody off.
 		life, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opts.Duration+l.opts.Skew)
 		defer cancel()
+		if inner != nil && l.cleanedUp(life, &t, inner) {
+			return
+		}
 		err := l.locked(life, func(inner *lock.Held) error {
 			_, old, err := l.read(life, inner.Incarnation())
 			if err != nil || old == nil {
 				return err
 			}
-			if !t.wrote(old) && !sabotage.Of(life).Off(sabotage.TryByBytes) {
+			if !t.wrote(old, inner) && !sabotage.Of(life).Off(sabotage.TryByBytes) {
 				return nil
 			}
 			return l.remove(life, inner, old)
@@ -301,6 +359,22 @@ func (l *NonBlockingLease) cleanUp(ctx context.Context, t try) {
 			l.opts.Logger.WarnContext(life, "lease not removed after a failed try", "path", l.node, "error", err)
 		}
 	}()
+}
+
+// cleanedUp removes what a try has written last, under the try's own contender. It reports whether nothing is left to do.
+func (l *NonBlockingLease) cleanedUp(life context.Context, t *try, inner *lock.Held) bool {
+	defer func() { _ = inner.Release(life) }()
+	stat, done, err := l.settle(life, inner)
+	last := len(t.written) - 1
+	switch {
+	case err != nil:
+		return false
+	case !done:
+		t.written = t.written[:last]
+		return last == 0
+	}
+	t.written[last].mzxid = stat.Mzxid
+	return l.remove(life, inner, &stored{Stat: stat}) == nil
 }
 
 // begin waits until no other method of this handle writes.

@@ -1,0 +1,144 @@
+package lease
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/kielgo/kiel/recipe/lock"
+	"github.com/kielgo/kiel/session"
+)
+
+// Ends have full seconds, so two processes of one identifier can write the same bytes: those don't tell whose a
+// record is. What does is the zxid: a write of the record sets our contender, too, and while that stands
+// both have the same.
+
+// betweenLooks is the pause before another look at what became of a write.
+const betweenLooks = 100 * time.Millisecond
+
+// unknownError is the error of a write of the record that may have been carried out. If it is returned by locked, the
+// inner lock may still be held.
+type unknownError struct {
+	inner *lock.Held
+	err   error
+}
+
+func (e *unknownError) Error() string { return e.err.Error() }
+func (e *unknownError) Unwrap() error { return e.err }
+
+// written is a record that we have sent.
+type written struct {
+	contender string // ours, at that time
+	token     int64  // its czxid
+	data      []byte
+	mzxid     int64 // of the record, when it is known that it was written
+}
+
+func newWritten(inner *lock.Held, data []byte) written {
+	return written{contender: inner.Node(), token: inner.Token(), data: data}
+}
+
+// is reports whether a record is surely this one, seen under a later inner lock. When the first session is over the zxid
+// of the contender is not known any more; then nobody may have had the inner lock in between. The
+// directory counts what is made in it: the contenders, and the record.
+func (w written) is(old *stored, inner *lock.Held) bool {
+	if w.mzxid != 0 {
+		return old.Mzxid == w.mzxid
+	}
+	before, ok1 := number(w.contender)
+	now, ok2 := number(inner.Node())
+	if !ok1 || !ok2 || !bytes.Equal(old.data, w.data) {
+		return false
+	}
+	recordMade := w.token < old.Czxid && old.Czxid < inner.Token()
+	return now-before == 1 || now-before == 2 && recordMade
+}
+
+// number returns the sequence number of a contender.
+func number(contender string) (int64, bool) {
+	const digits = 10
+	if len(contender) < digits {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(contender[len(contender)-digits:], 10, 64)
+	return n, err == nil
+}
+
+// unknown reports whether a write that ended so may have been carried out.
+func unknown(err error) bool {
+	return errors.Is(err, session.ErrUncertain) || errors.Is(err, session.ErrSessionExpired)
+}
+
+// settle finds out whether the write that was made last under the inner lock was carried out, and returns the
+// record's metadata then. Our contender must not have been released. An error says that it can't be told.
+func (l *NonBlockingLease) settle(ctx context.Context, inner *lock.Held) (stat session.Stat, done bool, err error) {
+	inc := inner.Incarnation()
+	look := func() error {
+		if err := inc.Sync(ctx, l.path); err != nil {
+			return err
+		}
+		var exists bool
+		if exists, stat, err = inc.Exists(ctx, l.node); err != nil {
+			return err
+		}
+		standing, own, err := inc.Exists(ctx, inner.Node())
+		if err == nil && !standing {
+			err = session.ErrNoNode
+		}
+		done = exists && stat.Mzxid == own.Mzxid
+		return err
+	}
+	for {
+		err := look()
+		if !errors.Is(err, session.ErrUncertain) && !errors.Is(err, session.ErrBusy) || ctx.Err() != nil {
+			return stat, done, err
+		}
+		select {
+		case <-time.After(betweenLooks):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// sortOut finds out, in the background, what became of a renewal, and lets the next method write then. Inner is the inner
+// lock if it is still held.
+func (l *NonBlockingLease) sortOut(ctx context.Context, h *Held, inner *lock.Held) {
+	letGo := l.session.Hold()
+	go func() {
+		defer l.finish()
+		defer letGo()
+		life, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opts.Duration+l.opts.Skew)
+		defer cancel()
+		defer h.forget()
+		if inner != nil {
+			stat, done, err := l.settle(life, inner)
+			if err == nil {
+				h.settled(stat, done)
+			}
+			released := inner.Release(life)
+			if err == nil || released != nil {
+				return
+			}
+		}
+		err := l.locked(life, func(inner *lock.Held) error {
+			_, old, err := l.read(life, inner.Incarnation())
+			if err == nil && old != nil {
+				h.ours(old, inner)
+			}
+			return err
+		})
+		if err != nil {
+			l.opts.Logger.WarnContext(life, "it is not known what became of a renewal", "path", l.node, "error", err)
+		}
+	}()
+}
+
+// kept returns the inner lock that a call under it has left, or nil.
+func kept(ctx context.Context, err error) *lock.Held {
+	if u, ok := errors.AsType[*unknownError](err); ok && ctx.Err() != nil {
+		return u.inner
+	}
+	return nil
+}
