@@ -94,6 +94,9 @@ func (c *consumption) report(err error, p allocfn.Partition) {
 // closingGrace is how long connections that were aborted get to close when the time to leave is over.
 const closingGrace = 50 * time.Millisecond
 
+// cleanupGrace is how much of the time to leave is kept for Cleanup, after the partitions.
+func cleanupGrace(stopTimeout time.Duration) time.Duration { return min(stopTimeout/20, 500*time.Millisecond) }
+
 // consume joins, consumes and leaves; see Group.Consume.
 func (g *Group) consume(ctx context.Context, topics []string, handler sarama.ConsumerGroupHandler) (err error) {
 	ctx, leave := context.WithCancelCause(ctx)
@@ -120,6 +123,7 @@ func (g *Group) consume(ctx context.Context, topics []string, handler sarama.Con
 		return err
 	}
 	var a *allocator.PartitionAllocator
+	stopTimeout := g.settings.StopTimeout - cleanupGrace(g.settings.StopTimeout)
 	c := g.newConsumption(ctx, leave, topics, handler, k, cat)
 	a, err = allocator.New(g.zk, g.name, g.settings.Name, allocator.Options{
 		Seed:        cat.partitions(),
@@ -127,7 +131,7 @@ func (g *Group) consume(ctx context.Context, topics []string, handler sarama.Con
 		AlsoFuncs:   g.settings.AlsoFuncs,
 		PythonFunc:  g.settings.PythonFunc,
 		Topics:      topics,
-		StopTimeout: g.settings.StopTimeout,
+		StopTimeout: stopTimeout,
 		OnError:     g.report,
 		Logger:      g.settings.Logger,
 		Registerer:  g.settings.Registerer,
@@ -143,7 +147,7 @@ func (g *Group) consume(ctx context.Context, topics []string, handler sarama.Con
 	}
 	owner, err := ownership.New(a, func(ctx context.Context, cl *ownership.Claim) error { return c.own(ctx, cl) }, ownership.Options{
 		RebalanceTimeout: g.settings.RebalanceTimeout,
-		StopTimeout:      g.settings.StopTimeout,
+		StopTimeout:      stopTimeout,
 		Accept:           c.accept,
 		Observer:         c.observeOwner,
 		OnError:          c.ownerError,
@@ -154,7 +158,7 @@ func (g *Group) consume(ctx context.Context, topics []string, handler sarama.Con
 		return fmt.Errorf("consumer: %w", err)
 	}
 
-	var background sync.WaitGroup // nothing of the user's runs in it
+	var background sync.WaitGroup // of the user's only the Logger and connections that close run in it, for abortTimeout
 	background.Go(func() { c.ledger.run(life) })
 	background.Go(func() { c.lookups.run(life) })
 	background.Go(func() { g.watchTrust(life, k) })

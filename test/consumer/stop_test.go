@@ -174,6 +174,10 @@ func TestCloseInEveryPhase(t *testing.T) {
 				if err != nil && trouble == "none" && slow < time.Second && !errors.Is(err, ownership.ErrStuck) {
 					t.Errorf("Consume: %v", err)
 				}
+				_, runs := errors.AsType[*ownership.StuckError](err)
+				if calls := a.h.called(); !runs && slices.Contains(calls, "setup") && calls[len(calls)-1] != "cleanup" {
+					t.Errorf("%s: %v without Cleanup: %v", trouble, calls, err)
+				}
 				n := len(a.log.events())
 				began = time.Now()
 				a.kill()
