@@ -134,3 +134,29 @@ func TestGoexitOfAnInterceptor(t *testing.T) {
 		}
 	})
 }
+
+// The Observer may call Commit.
+func TestCommitFromTheObserver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r *rig
+		r = newRig(t, marker(&r), nil)
+		var most atomic.Int64
+		tell := r.observer
+		r.observer = func(e Event) {
+			tell(e)
+			began := time.Now()
+			r.session.Commit()
+			most.Store(max(most.Load(), int64(time.Since(began))))
+		}
+		h := newHolder(t, tp("t", 0))
+		done := make(chan error)
+		go func() { done <- r.own(h.work, h) }()
+		(<-r.fetch.streams).send(0, 1)
+		time.Sleep(10 * time.Second)
+		h.revoke()
+		<-done
+		if at := r.store.at(tp("t", 0)); at != 2 || most.Load() > 0 {
+			t.Errorf("stored %d, Commit took %v", at, time.Duration(most.Load()))
+		}
+	})
+}

@@ -95,7 +95,9 @@ func (c *consumption) report(err error, p allocfn.Partition) {
 const closingGrace = 50 * time.Millisecond
 
 // cleanupGrace is how much of the time to leave is kept for Cleanup, after the partitions.
-func cleanupGrace(stopTimeout time.Duration) time.Duration { return min(stopTimeout/20, 500*time.Millisecond) }
+func cleanupGrace(stopTimeout time.Duration) time.Duration {
+	return min(stopTimeout/20, 500*time.Millisecond)
+}
 
 // consume joins, consumes and leaves; see Group.Consume.
 func (g *Group) consume(ctx context.Context, topics []string, handler sarama.ConsumerGroupHandler) (err error) {
@@ -158,7 +160,8 @@ func (g *Group) consume(ctx context.Context, topics []string, handler sarama.Con
 		return fmt.Errorf("consumer: %w", err)
 	}
 
-	var background sync.WaitGroup // of the user's only the Logger and connections that close run in it, for abortTimeout
+	// Of the user's only the Logger runs in it; connections that are to close are waited for no longer than life.
+	var background sync.WaitGroup
 	background.Go(func() { c.ledger.run(life) })
 	background.Go(func() { c.lookups.run(life) })
 	background.Go(func() { g.watchTrust(life, k) })

@@ -84,7 +84,8 @@
 //	                                            ConsumeClaim has returned; Cleanup comes after all.
 //	                                            Mark before ConsumeClaim returns
 //	Cleanup waits for every ConsumeClaim        not for one that is stuck: Consume returns
-//	                                            ownership.ErrStuck without Cleanup
+//	                                            ownership.ErrStuck without Cleanup, as it does
+//	                                            when StopTimeout was over before Cleanup began
 //	a second Consume waits for the first        ErrBusy
 //	Consume returns ctx's error before the      nil
 //	join
@@ -107,10 +108,12 @@
 // All methods of Group, its sessions and claims may be called from any goroutine;
 // Close not from the handler or the Observer. Each call of what the user gave has
 // a goroutine of its own: a panic, or runtime.Goexit, ends that call and is
-// reported. ConsumeClaim runs for partitions at the same time, Setup and Cleanup
-// while none runs. The Observer is called for partitions at the same time; the
-// events of one are in order. What does not return is reported, and in the end left
-// behind (see [Group.Consume]); nothing is called after Consume has returned.
+// reported; of an interceptor it is only logged, and the next one is called.
+// ConsumeClaim runs for partitions at the same time, Setup and Cleanup while none
+// runs. The Observer is called for partitions at the same time; the calls for one
+// begin in the order of its events, and may overlap. What does not return is
+// reported, and in the end left behind (see [Group.Consume]); no call begins after
+// Consume has returned.
 //
 // Fetches have connections of their own: on one that carries a long poll,
 // a commit would wait for the poll. Consume leaves no goroutine, but for two of

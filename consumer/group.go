@@ -72,7 +72,8 @@ func (g *Group) Name() string { return g.settings.Name }
 // It calls handler as sarama's cooperative groups do: Setup once, when this
 // member has joined; ConsumeClaim for each partition that it comes to own, on a
 // goroutine of its own, while others go on; Cleanup once at the end, when every
-// ConsumeClaim has returned. The package's page says what differs.
+// ConsumeClaim has returned, if that is in time. The package's page says what
+// differs.
 //
 // While one call runs, another returns ErrBusy; after Close it returns
 // sarama.ErrClosedConsumerGroup.

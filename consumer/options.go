@@ -74,7 +74,8 @@ type Options struct {
 	// Config.Consumer.Group.Rebalance.Timeout, 60 s unless changed.
 	RebalanceTimeout time.Duration
 
-	// StopTimeout is how long leaving the group may take. 0 is 30 s.
+	// StopTimeout is how long leaving the group may take. A 20th of it, half a
+	// second at most, is kept for Cleanup. 0 is 30 s.
 	StopTimeout time.Duration
 
 	// CommitInterval is how often marked offsets are committed. 0 is
@@ -93,14 +94,17 @@ type Options struct {
 	// (BenchmarkHandOut in test/bench/handout has figures).
 	StrictHandOut bool
 
-	// Observer, when not nil, is called with each event of this member, in the
-	// order in which they happen to a partition. One that blocks at Opened,
-	// Message or Committed holds up that partition, at any other event all of this
-	// member. It must not call Commit, which waits for it. A panic ends the call;
-	// it is logged and goes to Errors, as ownership.ErrCallback. A call that takes
-	// longer than RebalanceTimeout, and 5 s, is an ownership.ErrStuck, logged and
-	// sent to Errors; then the member leaves, and Consume returns that. Of Setup,
-	// Cleanup and the interceptors it is only said.
+	// Observer, when not nil, is called with each event of this member. For a
+	// partition the calls begin in the order in which the events happen, and may
+	// overlap: of its messages and commits each waits for the one before, but a
+	// commit, or what befalls the claim, may be told during the call for a message.
+	// One that blocks at Opened, Message or Committed holds up that partition, at
+	// any other event all of this member. It may call Commit, which does not wait
+	// for it, and must not call Close. A panic ends the call; it is logged and goes
+	// to Errors, as ownership.ErrCallback. A call that takes longer than
+	// RebalanceTimeout, and 5 s, is an ownership.ErrStuck, logged and sent to
+	// Errors; then the member leaves, and Consume returns that. Of Setup, Cleanup
+	// and the interceptors it is only said.
 	Observer func(Event)
 
 	// Logger; nil discards.
