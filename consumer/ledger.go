@@ -41,8 +41,9 @@ type book struct {
 	current   func(topic string) sarama.Uuid // the topic's id as known now
 
 	mu        sync.Mutex
-	closed    bool
-	next      int64 // marked: the offset of the next message to read
+	closed    bool     // no mark is taken, nothing is posted
+	awaited   *posting // that close waits for; when closed it alone may still be written
+	next      int64    // marked: the offset of the next message to read
 	text      string
 	dirty     bool // next was never committed
 	committed int64
@@ -77,20 +78,29 @@ func (b *book) move(offset int64) {
 	b.next, b.text, b.dirty = offset, "", true
 }
 
-func (b *book) close() {
+// close takes no more marks, and lets nothing be written any more but the newest
+// posting, which it returns: until end. Those before it were answered: the ledger
+// sends one request after the other.
+func (b *book) close() *posting {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.closed = true
+	if !b.closed { // once: what end has forbidden stays so
+		b.closed, b.awaited = true, b.last
+	}
+	return b.last
 }
 
-// allowed says whether the book's offset may be stored at this moment.
-func (b *book) allowed() error {
+// end lets nothing be written any more.
+func (b *book) end() {
 	b.mu.Lock()
-	closed := b.closed
-	b.mu.Unlock()
+	defer b.mu.Unlock()
+	b.closed, b.awaited = true, nil
+}
+
+// allowed says whether the claim allows that the book's offset is stored at this
+// moment.
+func (b *book) allowed() error {
 	switch {
-	case closed:
-		return fmt.Errorf("commit %s: %w", b.partition, errEnded)
 	case !b.claim.Trusted():
 		return fmt.Errorf("commit %s: %w", b.partition, errLost)
 	case !sameTopic(b.topic, b.current(b.partition.Topic)):
@@ -206,33 +216,33 @@ func (l *ledger) open(p allocfn.Partition, c holder, topic sarama.Uuid, offset i
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if old := l.books[p]; old != nil {
-		old.close()
+		old.end()
 	}
 	l.books[p] = b
 	return b
 }
 
-// close takes no more marks for b and commits it no more. What was sent before
-// is waited for, so that it does not arrive after the next owner's commits: until
-// ctx ends, the claim's lifetime or the time to close it in, settleTimeout at most.
-// Then it is thrown away.
+// close takes no more marks for b and commits it no more. What is under way is
+// waited for, so that it does not arrive after the next owner's commits: until ctx
+// ends, the claim's lifetime or the time to close it in, settleTimeout at most. Then it
+// is thrown away. While it is waited for the claim stands, so it may be written, too:
+// a refusal would end the connection of whoever happens to write next, and on the
+// coordinator's that is what b's commit is answered on.
 func (l *ledger) close(ctx context.Context, b *book) {
-	b.close() // what is not written yet never will be
+	p := b.close()
 	l.mu.Lock()
 	if l.books[b.partition] == b {
 		delete(l.books, b.partition)
 	}
 	l.mu.Unlock()
-
-	b.mu.Lock()
-	p := b.last
-	b.mu.Unlock()
 	if p == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, errLate)
 	defer cancel()
-	if l.wait(ctx, p.answered) {
+	answered := l.wait(ctx, p.answered)
+	b.end() // first: what is asked after this is refused, what was asked before is thrown away
+	if answered {
 		l.wait(ctx, p.told)
 	} else if ctx.Err() != nil {
 		l.throwAway(p)

@@ -1,7 +1,7 @@
 package consumer
 
 import (
-	"sync/atomic"
+	"fmt"
 	"time"
 )
 
@@ -12,35 +12,65 @@ type posting struct {
 	text     string
 	before   <-chan struct{} // told of the posting before; nil for none
 	ledger   *ledger
-	answered chan struct{}         // closed when the request is answered
-	told     chan struct{}         // closed when the observer was told of this and all before
-	asked    atomic.Pointer[asked] // nil: never, so it was never written either
+	answered chan struct{} // closed when the request is answered
+	told     chan struct{} // closed when the observer was told of this and all before
+
+	// Of the following book.mu is held.
+	announced bool      // it may have been written; if not it never was
+	aborts    int64     // how often connections had been thrown away when it was last announced
+	passed    time.Time // when it was last found to be allowed
 }
 
-// asked is when a posting was last found to be allowed, and how often the connections had been thrown away before.
-type asked struct {
-	at     time.Time
-	aborts int64
-}
-
-// ask asks whether the posting may be stored at this moment, and notes when it was
-// asked if so: the last such moment, before the request is written, is when the
-// commit was sent. It is taken before the question, and so never after trust.
+// ask asks whether the posting may be stored at this moment. It is asked again at
+// every write while its request is under way, at those of other connections too, so
+// by several at a time, and each may be stopped between any two steps. So the last
+// step decides whether the book has ended, and announces in the same step what may be
+// written now. Who gives the partition up ends the book, and looks after that at what
+// was announced (see throwAway): a yes is either announced before the end, and thrown
+// away, or comes after it, and is a no. What the claim forbids is not announced, so no
+// connection need end for it.
 func (p *posting) ask() error {
-	now := asked{at: time.Now(), aborts: p.ledger.aborts.Load()}
+	now := time.Now() // before the question, and so never after trust
 	if err := p.book.allowed(); err != nil {
 		return err
 	}
-	p.asked.Store(&now)
+	if !p.announce(now) {
+		return fmt.Errorf("commit %s: %w", p.book.partition, errEnded)
+	}
 	return nil
 }
 
-// sent returns when the posting was last found to be allowed.
-func (p *posting) sent() time.Time {
-	if a := p.asked.Load(); a != nil {
-		return a.at
+// announce notes that the posting may be written to the connections that there are
+// now, unless its book has ended. The aborts are counted under the book's mutex, so
+// they never go back.
+func (p *posting) announce(passed time.Time) bool {
+	b := p.book
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed && b.awaited != p {
+		return false
 	}
-	return time.Time{}
+	p.announced, p.aborts = true, p.ledger.aborts.Load()
+	if passed.After(p.passed) {
+		p.passed = passed
+	}
+	return true
+}
+
+// sent returns when the posting was last found to be allowed: at the write of its
+// request, or one after that.
+func (p *posting) sent() time.Time {
+	p.book.mu.Lock()
+	defer p.book.mu.Unlock()
+	return p.passed
+}
+
+// exposed says whether the posting may be on a connection, when connections were
+// thrown away that often.
+func (p *posting) exposed(aborts int64) bool {
+	p.book.mu.Lock()
+	defer p.book.mu.Unlock()
+	return p.announced && p.aborts == aborts
 }
 
 // post makes what a request is to store: the marked position, or the committed one.
@@ -92,14 +122,17 @@ func (l *ledger) tell(p *posting, stored bool) {
 	tell()
 }
 
-// throwAway ends the connections if p may be on one of them. Others that were in
-// the same request are sent again. So when many partitions are given up at once
-// the connections end once, unless one of them was sent again in between.
+// throwAway ends the connections if p may be on one of them; p's book has ended.
+// Others that were in the same request are sent again. So when many partitions are
+// given up at once the connections end once, unless one of them was sent again in
+// between. If connections were thrown away since p was last announced, what it was
+// announced for ended with them: a write asks when its connection is known to the
+// dialer already, and l.aborts is counted before the dialer looks which it knows.
 func (l *ledger) throwAway(p *posting) {
-	l.aborting.Lock()
+	l.aborting.Lock() // an abort that was begun has ended all it is to end
 	defer l.aborting.Unlock()
-	if a := p.asked.Load(); a != nil && a.aborts == l.aborts.Load() {
-		l.aborts.Add(1) // first: what is asked from now on may be written to new ones
+	if p.exposed(l.aborts.Load()) {
+		l.aborts.Add(1) // first: what is announced from now on may be written to new ones
 		l.abort()
 	}
 }
