@@ -26,11 +26,15 @@ const (
 type Event struct {
 	Kind      EventKind
 	Topic     string
-	Partition int32     // -1 when the event is about no partition
-	Token     int64     // the claim's fencing token
-	Offset    int64     // of Opened, Message and Committed; -1 in the others
-	Version   uint64    // of the snapshot that the member acts on
-	Session   int64     // id of the ZooKeeper session; 0 in Opened, Message and Committed
-	Since     time.Time // of Untrusted: when trust ended; of Committed: when it was last checked, before the request was sent, that it may be
-	Err       error     // of Lost, Untrusted and Left: why
+	Partition int32  // -1 when the event is about no partition
+	Token     int64  // the claim's fencing token
+	Offset    int64  // of Opened, Message and Committed; -1 in the others
+	Version   uint64 // of the snapshot that the member acts on
+	Session   int64  // id of the ZooKeeper session; 0 in Opened, Message and Committed
+	Err       error  // of Lost, Untrusted and Left: why
+
+	// Since is, of Untrusted, when trust ended. Of Committed it is when it was last
+	// found, before the answer came, that the offset may be stored: when the request was
+	// written, or after that, at the write of another one.
+	Since time.Time
 }
