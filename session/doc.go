@@ -54,8 +54,10 @@
 //   - A watch wakes on a change, when the connection drops, when the incarnation ends, and after 4/5 T to T without any of
 //     these, at random, so that members do not all read at once. There is one on the server for each path and kind,
 //     however often it is asked for.
-//   - A server that sends garbage, or nothing, costs a connection and at most a second; never a panic or much memory. Only
-//     what answers a read of data, of children or of an ACL may be large, up to 16 MiB of what was really sent.
+//   - A server that sends garbage, or nothing, costs a connection and some time; never a panic or much memory. It has a
+//     second to accept the connection and another to answer the handshake, longer where the path is slow or all servers
+//     were too slow, but never more than T/4 each, or 2/3 T while there is no incarnation. Only what answers a read of
+//     data, of children or of an ACL may be large, up to 16 MiB of what was really sent.
 //   - Run leaves no goroutine behind. (The exception is a dialer given by the user that does not end with its context.)
 //
 // # Not guaranteed

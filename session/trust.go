@@ -44,10 +44,10 @@ func newClock() clock {
 // after the other.
 const jitter = 50 * time.Millisecond
 
-// steady returns a clock whose wall clock is never set back: what has passed on it is never less than on the monotonic
-// one. Without that a proof from before the wall clock went back by an hour would be trusted while the machine is
-// suspended, for as long as an hour: on neither clock would its time have passed. What goes unseen is a jump back that
-// is followed by a suspension before anybody asks for the time.
+// steady returns a clock whose wall clock is never set back by more than jitter: but for that, what has passed on it is
+// never less than on the monotonic one. Without that a proof from before the wall clock went back by an hour would be
+// trusted while the machine is suspended, for as long as an hour: on neither clock would its time have passed. What goes
+// unseen is a jump back that is followed by a suspension before anybody asks for the time.
 func (now clock) steady() clock {
 	type reference struct{ ahead, back time.Duration } // of the wall clock before the other; by how much it was set back
 	var (
