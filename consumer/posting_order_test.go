@@ -158,7 +158,8 @@ func TestCommitThatIsWaitedForDisturbsNobody(t *testing.T) {
 		synctest.Wait()
 		write("metadata", other, true)
 		write("another partition's offsets", coordinator, true)
-		if late := b.post(l, true); late.ask() == nil {
+		posted := b.post(l, true)
+		if posted.ask() == nil {
 			t.Error("what was posted when the book was closed may be written")
 		}
 		start := time.Now()
@@ -169,8 +170,17 @@ func TestCommitThatIsWaitedForDisturbsNobody(t *testing.T) {
 		write("commit", coordinator, false)
 		late, _ := connOn(d)
 		write("commit, sent again", late, false)
-		l.close(t.Context(), b) // again: this allows nothing
+		again := make(chan struct{})
+		go func() {
+			defer close(again)
+			l.close(t.Context(), b)
+		}()
+		synctest.Wait() // it waits, and allows nothing
+		if posted.ask() == nil {
+			t.Error("what was posted when the book was closed may be written when it is closed again")
+		}
 		late, _ = connOn(d)
 		write("commit, sent again after all", late, false)
+		<-again
 	})
 }
