@@ -76,11 +76,15 @@ func Ended(tb testing.TB, h Hold, within time.Duration, want error) {
 	}
 }
 
+// Releaser is a hold that can be released.
+type Releaser interface {
+	Release(ctx context.Context) error
+}
+
 // ReleaseLater releases a hold when the test ends. It does not wait long: a test that has failed may have left its links
 // cut.
-func ReleaseLater(tb testing.TB, h interface {
-	Release(ctx context.Context) error
-}) {
+func ReleaseLater(tb testing.TB, h Releaser) {
+	tb.Helper()
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), time.Minute)
 		defer cancel()

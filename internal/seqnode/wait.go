@@ -258,15 +258,24 @@ func (n *Node) complain(ctx context.Context, inc *session.Incarnation, l line, p
 		return
 	}
 	if exists, stat, err := inc.Exists(ctx, l.first); err == nil && exists {
-		n.dir.opts.Logger.WarnContext(ctx, "still waiting", "path", n.path, "waited", waited, "ahead", l.ahead, Blocker(l.first, l.data, stat))
+		n.dir.opts.Logger.WarnContext(ctx, "still waiting",
+			"path", n.path, "waited", waited, "ahead", l.ahead, "blocker", Blocker{l.first, l.data, stat})
 	}
 }
 
 // Blocker is a znode that somebody waits for, for the log.
-func Blocker(path string, data []byte, stat session.Stat) slog.Attr {
-	return slog.Group("blocker", "path", path,
-		"data", strings.ToValidUTF8(string(data[:min(len(data), 256)]), "?"),
-		"session", fmt.Sprintf("%#x", stat.EphemeralOwner), "since", time.UnixMilli(stat.Ctime).UTC().Format(time.RFC3339))
+type Blocker struct {
+	Path string
+	Data []byte
+	Stat session.Stat
+}
+
+// LogValue has a log show who made the znode, and when.
+func (b Blocker) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("path", b.Path),
+		slog.String("data", strings.ToValidUTF8(string(b.Data[:min(len(b.Data), 256)]), "?")),
+		slog.String("session", fmt.Sprintf("%#x", b.Stat.EphemeralOwner)),
+		slog.String("since", time.UnixMilli(b.Stat.Ctime).UTC().Format(time.RFC3339)))
 }
 
 // pause waits until the watch says that it is time to look again.

@@ -96,7 +96,8 @@ func (s *Semaphore) await(
 		return errAgain
 	}
 	if waited, over := patience.Over(); over {
-		s.log.WarnContext(ctx, "still waiting", "waited", waited, "leases", len(children), seqnode.Blocker(path, data, stat))
+		s.log.WarnContext(ctx, "still waiting",
+			"waited", waited, "leases", len(children), "blocker", seqnode.Blocker{Path: path, Data: data, Stat: stat})
 	}
 	select {
 	case <-watch.C(): // also when the connection drops, and once per session timeout
