@@ -167,9 +167,9 @@ func TestLostRequestsAndReplies(t *testing.T) {
 func TestStartGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		m := w.member("p0", []string{"0"}, partitioner.Options{})
 		client := w.nw.Client("p0")
-		client.Refuse()
+		client.Refuse() // before its session can connect
+		m := w.member("p0", []string{"0"}, partitioner.Options{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := m.Start(ctx); !errors.Is(err, context.DeadlineExceeded) {
