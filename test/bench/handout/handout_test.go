@@ -33,7 +33,7 @@ func park(ctx context.Context, ch chan<- *message, m *message) bool {
 
 const (
 	yieldFor = 20 * time.Microsecond
-	nap      = 50 * time.Microsecond // time.Sleep makes 1 ms of it when the process has nothing else to do
+	nap      = 50 * time.Microsecond // the runtime makes 1 ms of it when the process has nothing else to do
 )
 
 // poll never waits in the channel: it offers the message while others run, and after a while between naps.
@@ -52,7 +52,10 @@ func poll(ctx context.Context, ch chan<- *message, m *message) bool {
 		case time.Since(began) < yieldFor:
 			runtime.Gosched()
 		default:
-			time.Sleep(nap)
+			select {
+			case <-time.After(nap):
+			case <-ctx.Done():
+			}
 		}
 	}
 	return false
