@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/kielgo/kiel/test/wait"
 )
 
 // Direction is one of a link's, or both.
@@ -35,9 +37,10 @@ const (
 )
 
 const (
-	listenTries = 100
-	dialTimeout = 5 * time.Second
-	dialPause   = 10 * time.Millisecond
+	listenTries  = 100
+	healPatience = 5 * time.Second
+	dialTimeout  = 5 * time.Second
+	dialPause    = 10 * time.Millisecond
 )
 
 // Link leads connections to one address.
@@ -199,14 +202,9 @@ func (l *Link) Heal() {
 	l.losses = nil
 	l.mu.Unlock()
 	l.change(func(f *faults) { *f = faults{speed: make(map[Direction]Speed)} })
-	var err error
-	for range listenTries {
-		if err = l.listen(); err == nil {
-			return
-		}
-		time.Sleep(50 * time.Millisecond) // somebody is looking whether the port is free
-	}
-	l.tb.Fatalf("proxy to %s: %v", l.target, err)
+	var err error // somebody may be looking whether the port is free
+	wait.Until(l.tb, healPatience, func() bool { err = l.listen(); return err == nil },
+		func() string { return fmt.Sprintf("proxy to %s: %v", l.target, err) })
 }
 
 func (l *Link) change(f func(*faults)) {
