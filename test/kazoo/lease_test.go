@@ -1,7 +1,7 @@
 package kazoo_test
 
 import (
-	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -11,13 +11,8 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-const (
-	thisHost  = "this.host"
-	otherHost = "some.other.host"
-
-	// unit is one of kazoo's seconds: holds here end by the real clock, too, and no case shall hang on that.
-	unit = 10 * time.Second
-)
+// unit is one of kazoo's seconds: holds here end by the real clock, too, and no case shall hang on that.
+const unit = 10 * time.Second
 
 // mockClock is kazoo's: it stands still.
 type mockClock struct {
@@ -40,173 +35,139 @@ func (c *mockClock) forward(units int) {
 // renters are a case's clients and clock. Each asks with a new handle.
 type renters struct {
 	*world
-	client1, client2, client3 *client
-	clock                     *mockClock
-	duration                  time.Duration
+	clients  []renter
+	clock    *mockClock
+	duration time.Duration
+	slots    int // of which one is asked for; 0 is for a lease without slots
 }
 
-// rent runs a case in which leases last so long.
-func rent(t *testing.T, units int, test func(r *renters)) {
+type renter struct {
+	*client
+	host string // the identifier
+}
+
+// step is one of a case's.
+type step func(r *renters)
+
+// rent runs a case in which a lease lasts so long.
+func rent(t *testing.T, units int, steps ...step) {
 	t.Helper()
-	both(t, func(w *world) {
-		test(&renters{
-			world:   w,
-			client1: w.client("client"), client2: w.client("client2"), client3: w.client("client3"),
-			clock:    &mockClock{now: time.Unix(10, 0)},
-			duration: time.Duration(units) * unit,
-		})
-	})
+	both(t, func(w *world) { newRenters(w, units, 0).do(steps) })
 }
 
-func (r *renters) opts(identifier string) lease.Options {
-	return lease.Options{Identifier: identifier, Duration: r.duration, Skew: time.Second, Now: r.clock.Now}
+// rentAny runs a case in which there are so many slots.
+func rentAny(t *testing.T, slots, units int, steps ...step) {
+	t.Helper()
+	both(t, func(w *world) { newRenters(w, units, slots).do(steps) })
 }
 
-// want says whether the lease shall be obtained.
-func (r *renters) want(obtained bool, c *client, identifier string) {
+func newRenters(w *world, units, slots int) *renters {
+	w.Helper()
+	return &renters{
+		world: w,
+		clients: []renter{
+			{w.client("client"), "this.host"}, {w.client("client2"), "some.other.host"}, {w.client("client3"), "host3"},
+		},
+		clock:    &mockClock{now: time.Unix(10, 0)},
+		duration: time.Duration(units) * unit,
+		slots:    slots,
+	}
+}
+
+func (r *renters) do(steps []step) {
+	for _, do := range steps {
+		do(r)
+	}
+}
+
+// passed lets time pass.
+func passed(units int) step { return func(r *renters) { r.clock.forward(units) } }
+
+// obtains has a client ask for the lease and get it, refused ask and not get it. Clients count from one.
+func obtains(number int) step { return func(r *renters) { r.want(true, number) } }
+func refused(number int) step { return func(r *renters) { r.want(false, number) } }
+
+func (r *renters) want(obtained bool, number int) {
 	r.Helper()
-	l := must[*lease.NonBlockingLease](r.world)(lease.New(c.Session, r.path, r.opts(identifier)))
-	r.check(obtained, l.Obtain, l.Held, identifier)
-}
-
-// wantAny says whether one of count slots shall be obtained.
-func (r *renters) wantAny(obtained bool, count int, c *client, identifier string) {
-	r.Helper()
-	l := must[*lease.MultiNonBlockingLease](r.world)(lease.NewMulti(c.Session, r.path, count, r.opts(identifier)))
-	r.check(obtained, l.ObtainAny, l.Held, identifier)
-}
-
-type obtain = func(context.Context) (*lease.Held, error)
-
-func (r *renters) check(obtained bool, f obtain, held func() bool, identifier string) {
-	r.Helper()
-	h, ok := try(r.world, f, lease.ErrNotObtained)
-	if ok != obtained || held() != obtained {
-		r.Errorf("%s obtained: %v, want %v; held: %v", identifier, ok, obtained, held())
+	c := r.clients[number-1]
+	what := fmt.Sprintf("client %d, at %v", number, r.clock.Now().Sub(time.Unix(10, 0)))
+	opts := lease.Options{Identifier: c.host, Duration: r.duration, Skew: time.Second, Now: r.clock.Now}
+	var h *lease.Held
+	var ok, held bool
+	if r.slots == 0 {
+		l := must[*lease.NonBlockingLease](r.world)(lease.New(c.Session, r.path, opts))
+		h, ok = try(r.world, l.Obtain, lease.ErrNotObtained)
+		held = l.Held()
+	} else {
+		l := must[*lease.MultiNonBlockingLease](r.world)(lease.NewMulti(c.Session, r.path, r.slots, opts))
+		h, ok = try(r.world, l.ObtainAny, lease.ErrNotObtained)
+		held = l.Held()
+	}
+	if ok != obtained || held != obtained {
+		r.Errorf("%s: obtained: %v, want %v; held: %v", what, ok, obtained, held)
 	}
 	if !ok {
 		return
 	}
-	if record := r.data(h.Node()); !strings.Contains(record, `"holder": "`+identifier+`"`) {
-		r.Errorf("%s has the lease, and the record is %s", identifier, record)
+	if record := r.data(h.Node()); !strings.Contains(record, `"holder": "`+c.host+`"`) {
+		r.Errorf("%s has the lease, and the record is %s", what, record)
 	}
 }
 
 func TestNonBlockingLease_Renew(t *testing.T) {
-	rent(t, 3, func(r *renters) {
-		r.want(true, r.client1, thisHost)
-		r.clock.forward(2)
-		r.want(true, r.client1, thisHost)
-	})
+	rent(t, 3, obtains(1), passed(2), obtains(1))
 }
 
 func TestNonBlockingLease_Busy(t *testing.T) {
-	rent(t, 3, func(r *renters) {
-		r.want(true, r.client1, thisHost)
-		r.clock.forward(2)
-		r.want(false, r.client2, otherHost)
-	})
+	rent(t, 3, obtains(1), passed(2), refused(2))
 }
 
 func TestNonBlockingLease_Overtake(t *testing.T) {
-	rent(t, 3, func(r *renters) {
-		r.want(true, r.client1, thisHost)
-		r.clock.forward(4)
-		r.want(true, r.client2, otherHost)
-	})
+	rent(t, 3, obtains(1), passed(4), obtains(2))
 }
 
 func TestNonBlockingLease_RenewNoOvertake(t *testing.T) {
-	rent(t, 3, func(r *renters) {
-		r.want(true, r.client1, thisHost)
-		r.clock.forward(2)
-		r.want(true, r.client1, thisHost)
-		r.clock.forward(2)
-		r.want(false, r.client2, otherHost)
-	})
+	rent(t, 3, obtains(1), passed(2), obtains(1), passed(2), refused(2))
 }
 
 func TestNonBlockingLease_OvertakerRenews(t *testing.T) {
-	rent(t, 3, func(r *renters) {
-		r.want(true, r.client1, thisHost)
-		r.clock.forward(4)
-		r.want(true, r.client2, otherHost)
-		r.clock.forward(2)
-		r.want(true, r.client2, otherHost)
-	})
+	rent(t, 3, obtains(1), passed(4), obtains(2), passed(2), obtains(2))
 }
 
 func TestNonBlockingLease_OvertakeRefuseFirst(t *testing.T) {
-	rent(t, 3, func(r *renters) {
-		r.want(true, r.client1, thisHost)
-		r.clock.forward(4)
-		r.want(true, r.client2, otherHost)
-		r.clock.forward(2)
-		r.want(false, r.client1, thisHost)
-	})
+	rent(t, 3, obtains(1), passed(4), obtains(2), passed(2), refused(1))
 }
 
 // Who writes another version of the record has the lease, to us for ever.
 func TestNonBlockingLease_OldVersion(t *testing.T) {
-	rent(t, 3, func(r *renters) {
-		const newer = `{"version": 2, "holder": "this.host", "end": "1970-01-01T00:00:40"}`
-		record := session.Join(r.path, "lease_holder")
-		r.set(record, newer)
-		r.clock.forward(4)
-		r.want(false, r.client2, otherHost)
-		r.want(false, r.client1, thisHost)
-		if got := r.data(record); got != newer {
-			r.Errorf("the record is %s", got)
-		}
-	})
+	const newer = `{"version": 2, "holder": "this.host", "end": "1970-01-01T00:00:40"}`
+	record := func(r *renters) string { return session.Join(r.path, "lease_holder") }
+	rent(t, 3,
+		func(r *renters) { r.set(record(r), newer) },
+		passed(4), refused(2), refused(1),
+		func(r *renters) {
+			if got := r.data(record(r)); got != newer {
+				r.Errorf("the record is %s", got)
+			}
+		})
 }
 
 func TestMultiNonBlockingLease_1Renew(t *testing.T) {
-	rent(t, 4, func(r *renters) {
-		r.wantAny(true, 1, r.client1, thisHost)
-		r.clock.forward(2)
-		r.wantAny(true, 1, r.client1, thisHost)
-	})
+	rentAny(t, 1, 4, obtains(1), passed(2), obtains(1))
 }
 
 func TestMultiNonBlockingLease_1Reject(t *testing.T) {
-	rent(t, 4, func(r *renters) {
-		r.wantAny(true, 1, r.client1, thisHost)
-		r.clock.forward(2)
-		r.wantAny(false, 1, r.client2, otherHost)
-	})
+	rentAny(t, 1, 4, obtains(1), passed(2), refused(2))
 }
 
 func TestMultiNonBlockingLease_2Renew(t *testing.T) {
-	rent(t, 7, func(r *renters) {
-		r.wantAny(true, 2, r.client1, thisHost)
-		r.clock.forward(2)
-		r.wantAny(true, 2, r.client2, "host2")
-		r.clock.forward(2)
-		r.wantAny(true, 2, r.client1, thisHost)
-		r.clock.forward(2)
-		r.wantAny(true, 2, r.client2, "host2")
-	})
+	rentAny(t, 2, 7, obtains(1), passed(2), obtains(2), passed(2), obtains(1), passed(2), obtains(2))
 }
 
 func TestMultiNonBlockingLease_2Reject(t *testing.T) {
-	rent(t, 7, func(r *renters) {
-		r.wantAny(true, 2, r.client1, thisHost)
-		r.clock.forward(2)
-		r.wantAny(true, 2, r.client2, "host2")
-		r.clock.forward(2)
-		r.wantAny(false, 2, r.client3, "host3")
-	})
+	rentAny(t, 2, 7, obtains(1), passed(2), obtains(2), passed(2), refused(3))
 }
 
 func TestMultiNonBlockingLease_2Handover(t *testing.T) {
-	rent(t, 4, func(r *renters) {
-		r.wantAny(true, 2, r.client1, thisHost)
-		r.clock.forward(2)
-		r.wantAny(true, 2, r.client2, "host2")
-		r.clock.forward(3)
-		r.wantAny(true, 2, r.client3, "host3")
-		r.clock.forward(2)
-		r.wantAny(true, 2, r.client1, thisHost)
-	})
+	rentAny(t, 2, 4, obtains(1), passed(2), obtains(2), passed(3), obtains(3), passed(2), obtains(1))
 }
