@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/party"
 )
 
@@ -33,7 +34,7 @@ func BenchmarkCompute(b *testing.B) {
 		}
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {
-				r := computeMapping(ms, set, o, 0)
+				r := computeMapping(ms, set, o, sabotage.Rules{})
 				if r.err != nil || len(r.mapping.share("member-000")) == 0 {
 					b.Fatal(r.err)
 				}

@@ -129,14 +129,17 @@ const (
 
 type key struct{}
 
-// Rules is a set of rules that are off.
-type Rules uint
+// wordSize is how many rules a word of Rules has.
+const wordSize = 64
+
+// Rules is a set of rules that are off. The zero value is none.
+type Rules [2]uint64
 
 // Off returns a context with which what is run breaks rules, besides those that ctx has off already.
 func Off(ctx context.Context, rules ...Rule) context.Context {
 	off := Of(ctx)
 	for _, r := range rules {
-		off |= 1 << r
+		off[r/wordSize] |= 1 << (r % wordSize)
 	}
 	return context.WithValue(ctx, key{}, off)
 }
@@ -148,4 +151,4 @@ func Of(ctx context.Context) Rules {
 }
 
 // Off reports whether a rule is off.
-func (s Rules) Off(r Rule) bool { return s&(1<<r) != 0 }
+func (s Rules) Off(r Rule) bool { return s[r/wordSize]&(1<<(r%wordSize)) != 0 }

@@ -1,21 +1,47 @@
 package sabotage_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/kielgo/kiel/internal/sabotage"
 )
 
 func TestRulesAddUp(t *testing.T) {
-	ctx := sabotage.Off(sabotage.Off(t.Context(), sabotage.Claims), sabotage.HandshakeCap, sabotage.ByCzxid)
+	ctx := sabotage.Off(sabotage.Off(t.Context(), sabotage.Claims), sabotage.HandshakeCap, sabotage.LaterGoes)
 	off := sabotage.Of(ctx)
-	for r := sabotage.HandshakeCap; r <= sabotage.ByCzxid; r++ {
-		want := r == sabotage.Claims || r == sabotage.HandshakeCap || r == sabotage.ByCzxid
+	for r := sabotage.HandshakeCap; r <= sabotage.LaterGoes; r++ {
+		want := r == sabotage.Claims || r == sabotage.HandshakeCap || r == sabotage.LaterGoes
 		if off.Off(r) != want {
 			t.Errorf("rule %d off: %v, want %v", r, !want, want)
 		}
 	}
-	if sabotage.Of(t.Context()) != 0 {
+	if sabotage.Of(t.Context()) != (sabotage.Rules{}) {
 		t.Error("rules are off in a context that nobody touched")
+	}
+}
+
+// Rules are asked for wherever one could be off, by everybody: it must cost nothing that anybody can notice.
+func TestAskingAllocatesNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	off := false
+	if n := testing.AllocsPerRun(100, func() { off = off || sabotage.Of(ctx).Off(sabotage.Claims) }); n != 0 || off {
+		t.Errorf("%v allocations, off: %v", n, off)
+	}
+}
+
+// BenchmarkOf is what a rule costs that is not off, under a context of usual depth.
+func BenchmarkOf(b *testing.B) {
+	ctx := context.Context(b.Context())
+	for range 5 {
+		next, cancel := context.WithCancel(ctx)
+		defer cancel()
+		ctx = next
+	}
+	for b.Loop() {
+		if sabotage.Of(ctx).Off(sabotage.Claims) {
+			b.Fatal("off")
+		}
 	}
 }
