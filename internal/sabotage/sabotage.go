@@ -40,7 +40,8 @@ const (
 	// ByCzxid, of party and allocator: a member that came back under its name is another member. Off: names are compared.
 	ByCzxid
 
-	// SequenceEnd, of seqnode: a contender that got one of the last sequence numbers is refused. Off: it queues up.
+	// SequenceEnd, of seqnode and queue: who got one of the last sequence numbers is refused, a contender at once, a handle
+	// on a queue from its next put on. Off: it goes on.
 	SequenceEnd
 	// EqualNumbers, of seqnode: of two contenders with one number the older is in front. Off: neither is.
 	EqualNumbers

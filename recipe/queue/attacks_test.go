@@ -21,6 +21,7 @@ const (
 	lostEntry    = "an entry is gone and nobody has it"
 	twoEntries   = "one put made two entries"
 	pythonFails  = "Python's put fails"
+	overtaken    = "an entry overtakes one that was put before it"
 )
 
 // execution is a run of an execution: G is a process of ours, on the network as "g", the other is Python.
@@ -112,6 +113,39 @@ func atNext(do func()) func(r *zktest.Request) (bool, zktest.Action) {
 		do()
 		return true, zktest.Action{}
 	}
+}
+
+// recipe-attacks.md §1: the directory has seen 2^31-1 creates. In quick succession every other one gets -2147483648, which
+// is in front of all others. A handle that has seen the first of the last numbers puts nothing more.
+func TestNumbersEnd(t *testing.T) {
+	attack.Run(t, overtaken, func(a *attack.Attack) {
+		x := newExecution(a)
+		q := x.queue(x.g)
+		if err := x.srv.Create(path, nil); err != nil {
+			x.Fatal(err)
+		}
+		numbers := []string{"2147483647", "-2147483648"}
+		x.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Client == "g" && r.Op == zktest.OpMulti && len(r.Ops) > 0 && r.Ops[0].Op == zktest.OpCreate {
+				r.Ops[0].Flags, r.Ops[0].Path = 0, r.Ops[0].Path+numbers[0]
+				numbers = numbers[1:]
+			}
+			return zktest.Action{}
+		})
+		if _, err := q.Put(a.Context(), []byte("first"), queue.DefaultPriority); err != nil {
+			x.Error(err)
+		}
+		if _, err := q.Put(a.Context(), []byte("second"), queue.DefaultPriority); err != nil && !errors.Is(err, queue.ErrSequenceExhausted) {
+			x.Error(err)
+		}
+		// Python takes what sorts first.
+		value, _, err := x.p.Get(x.Context(), path+"/"+x.srv.Children(path)[0])
+		if err != nil {
+			x.Error(err)
+		} else if string(value) != "first" {
+			a.Harmed(overtaken, "Python gets the %s; znodes:\n%s", value, x.srv.Dump())
+		}
+	}, sabotage.SequenceEnd)
 }
 
 // recipe-attacks.md §7 (a): G gives an entry back, the reply is lost, Python takes the entry under the same name, and G's
