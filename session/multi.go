@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/kielgo/kiel/internal/sabotage"
 )
 
 // Op is one operation of a Multi; make it with CreateOp, SetOp, DeleteOp or CheckOp.
@@ -19,17 +21,17 @@ type Op struct {
 
 // CreateOp makes a znode with the options' ACL. Data nil is stored as empty.
 func CreateOp(path string, data []byte, mode Mode) Op {
-	return Op{op: opCreate, path: path, data: stored(data), mode: mode}
+	return Op{op: opCreate, path: path, data: data, mode: mode}
 }
 
 // SetOp writes a znode's data if it has that version; -1 is any. Data nil is stored as empty.
 func SetOp(path string, data []byte, version int32) Op {
-	return Op{op: opSetData, path: path, data: stored(data), version: version}
+	return Op{op: opSetData, path: path, data: data, version: version}
 }
 
 // stored returns data as it is to be stored: on the wire nil is something else than empty.
-func stored(data []byte) []byte {
-	if data == nil {
+func (c *client) stored(data []byte) []byte {
+	if data == nil && !c.off.Off(sabotage.NilIsEmpty) {
 		return []byte{}
 	}
 	return data
@@ -92,9 +94,9 @@ func (o Op) request(c *client) any {
 	path := c.full(o.path)
 	switch o.op {
 	case opCreate:
-		return &zk.CreateRequest{Path: path, Data: o.data, Acl: c.opts.ACL, Flags: int32(o.mode)}
+		return &zk.CreateRequest{Path: path, Data: c.stored(o.data), Acl: c.opts.ACL, Flags: int32(o.mode)}
 	case opSetData:
-		return &zk.SetDataRequest{Path: path, Data: o.data, Version: o.version}
+		return &zk.SetDataRequest{Path: path, Data: c.stored(o.data), Version: o.version}
 	case opDelete:
 		return &zk.DeleteRequest{Path: path, Version: o.version}
 	default:

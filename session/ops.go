@@ -183,7 +183,7 @@ func (i *Incarnation) Sync(ctx context.Context, path string) error {
 func (i *Incarnation) Create(ctx context.Context, path string, data []byte, mode Mode) (string, error) {
 	op := CreateOp(path, data, mode)
 	results, err := i.write(ctx, "create", []Op{op}, func(conn *zk.Conn) ([]OpResult, error) {
-		created, err := conn.Create(i.c.full(path), op.data, int32(mode), i.c.opts.ACL)
+		created, err := conn.Create(i.c.full(path), i.c.stored(data), int32(mode), i.c.opts.ACL)
 		return []OpResult{{Path: created}}, err
 	})
 	if err != nil {
@@ -197,7 +197,7 @@ func (i *Incarnation) Create(ctx context.Context, path string, data []byte, mode
 func (i *Incarnation) Set(ctx context.Context, path string, data []byte, version int32) (Stat, error) {
 	op := SetOp(path, data, version)
 	results, err := i.write(ctx, "set", []Op{op}, func(conn *zk.Conn) ([]OpResult, error) {
-		stat, err := conn.Set(i.c.full(path), op.data, version)
+		stat, err := conn.Set(i.c.full(path), i.c.stored(data), version)
 		if err != nil {
 			return nil, err
 		}

@@ -120,6 +120,8 @@ const (
 	SetIfUnchanged
 	// ResetSets, of counter: a reset writes the default. Off: it deletes the znode.
 	ResetSets
+	// NilIsEmpty, of session: data nil is sent as empty. Off: as nil, which Python reads as None.
+	NilIsEmpty
 	// EnsureAgain, of barrier, queue and party: a directory that is missing is made again. Off: that is an error.
 	EnsureAgain
 	// GhostsGo, of partitioner: a namesake counts once it has outlived what the dead leave. Off: at once.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/sabotage/attack"
 	"github.com/kielgo/kiel/recipe/queue"
@@ -34,7 +35,7 @@ type execution struct {
 
 func newExecution(a *attack.Attack) *execution {
 	x := &execution{world: newWorld(a.T), a: a}
-	x.g = x.session("g")
+	x.g = recipetest.Session(a, x.nw, "g") // the session's rules, too
 	x.p = must[*session.Incarnation](x.world)(x.session("python").Incarnation(a.T.Context()))
 	return x
 }
@@ -363,4 +364,23 @@ func TestDirectoryDeleted(t *testing.T) {
 			x.Errorf("%v, got %q", err, value)
 		}
 	}, sabotage.EnsureAgain)
+}
+
+// recipe-attacks.md §13: a value is nil. As nil, Python's get would take the entry off the queue and return None: that
+// there is nothing.
+func TestNilIsAValue(t *testing.T) {
+	attack.Run(t, lostEntry, func(a *attack.Attack) {
+		x := newExecution(a)
+		path, err := x.queue(x.g).Put(a.Context(), nil, queue.DefaultPriority)
+		if err != nil {
+			x.Fatal(err)
+		}
+		value, _, err := x.p.Get(x.Context(), path)
+		if err = errors.Join(err, x.p.Delete(x.Context(), path, -1)); err != nil {
+			x.Fatal(err)
+		}
+		if value == nil {
+			a.Harmed(lostEntry, "Python takes %s and gets None", path)
+		}
+	}, sabotage.NilIsEmpty)
 }
