@@ -166,6 +166,35 @@ func TestLostRequestsAndReplies(t *testing.T) {
 	}
 }
 
+// The session ends before it is known what became of the semaphore's znode, or of its number.
+func TestSessionEndsWhileAgreeing(t *testing.T) {
+	for op, first := range map[zktest.Op][]byte{zktest.OpCreate: nil, zktest.OpSetData: {}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			if first != nil {
+				if err := w.srv.Create(path, first); err != nil {
+					t.Fatal(err)
+				}
+			}
+			killed := false
+			w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+				if killed || r.Op != op || r.Path != path {
+					return zktest.Action{}
+				}
+				killed = true
+				w.srv.KillSession(r.Session)
+				return zktest.Action{Cut: true}
+			})
+			h, err := w.semaphore("a", 1).TryAcquire(t.Context())
+			if err != nil || !killed {
+				t.Fatalf("%s: %v", op, err)
+			}
+			w.release(h)
+			w.wantZnodes(0, 0)
+		})
+	}
+}
+
 // The caller gives up while its lease is being made. What was made is removed.
 func TestGivingUpLeavesNothing(t *testing.T) {
 	for what, dir := range map[string]zktest.Direction{"request held back": zktest.ToServer, "reply held back": zktest.ToClient} {

@@ -116,8 +116,8 @@ func (s *Semaphore) agree(ctx context.Context, inc *session.Incarnation) (int32,
 		data, stat, err := inc.Get(ctx, s.path)
 		switch {
 		case errors.Is(err, session.ErrNoNode):
-			err = s.make(ctx, inc, number)
-			if err == nil || errors.Is(err, session.ErrNodeExists) || s.unclear(ctx, inc, err) {
+			err = s.clear(ctx, inc, s.make(ctx, inc, number))
+			if err == nil || errors.Is(err, session.ErrNodeExists) {
 				continue
 			}
 			return 0, err
@@ -128,7 +128,8 @@ func (s *Semaphore) agree(ctx context.Context, inc *session.Incarnation) (int32,
 				stat.Version = -1
 			}
 			_, err := inc.Set(ctx, s.path, number, stat.Version)
-			if err == nil || errors.Is(err, session.ErrBadVersion) || errors.Is(err, session.ErrNoNode) || s.unclear(ctx, inc, err) {
+			err = s.clear(ctx, inc, err)
+			if err == nil || errors.Is(err, session.ErrBadVersion) || errors.Is(err, session.ErrNoNode) {
 				continue
 			}
 			return 0, err
@@ -166,14 +167,16 @@ func (s *Semaphore) make(ctx context.Context, inc *session.Incarnation, number [
 	return err
 }
 
-// unclear reports whether err is of a write of which only a look can tell what became of
-// it, and sees to it that a look does.
-func (s *Semaphore) unclear(ctx context.Context, inc *session.Incarnation, err error) bool {
+// clear returns nil for the error of a write of which only a look can tell what became of it, and sees to it that a
+// look does. If it can't, because the session is over, it says that.
+func (s *Semaphore) clear(ctx context.Context, inc *session.Incarnation, err error) error {
 	if !errors.Is(err, session.ErrUncertain) {
-		return false
+		return err
 	}
-	err = inc.Sync(ctx, s.path)
-	return err == nil || errors.Is(err, session.ErrNoNode)
+	if err = inc.Sync(ctx, s.path); errors.Is(err, session.ErrNoNode) {
+		return nil
+	}
+	return err
 }
 
 // obtain makes a lease, if the number of leases and the contender of the inner lock are as
