@@ -91,6 +91,19 @@ const (
 	ClocksCompared
 	// LeaseOutlivesTrust, of lease: a hold does not end with trust. Off: it does.
 	LeaseOutlivesTrust
+	// IdentifierGiven, of lease: New wants an identifier. Off: without one it is the host's name, as in kazoo.
+	IdentifierGiven
+	// DurationBeyondSkew, of lease: New wants a duration that the skew leaves something of. Off: it takes any.
+	DurationBeyondSkew
+	// EndKept, of lease: who takes over from another with its identifier keeps that one's end. Off: it writes its own.
+	EndKept
+	// InnerLockKept, of lease: a call that is given up keeps the inner lock until it is known what became of its write.
+	// Off: it releases it.
+	InnerLockKept
+	// RecordByContender, of lease: a record is ours if nobody else had the inner lock since. Off: if it has our bytes.
+	RecordByContender
+	// OutcomeByZxid, of lease: a write was done if record and contender have one zxid. Off: if there is a record.
+	OutcomeByZxid
 
 	// SetUpAgain, of barrier: a barrier that was removed and set up again has opened. Off: it has not.
 	SetUpAgain

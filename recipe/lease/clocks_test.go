@@ -3,6 +3,7 @@ package lease_test
 import (
 	"context"
 	"errors"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -112,21 +113,51 @@ func TestHoldOutlivesItsSession(t *testing.T) {
 	}, sabotage.LeaseOutlivesTrust)
 }
 
-// §6: kazoo's default identifier is the host name, and two of a host obtain one lease. So here it has no default: with that
-// one the execution does its harm.
+// §6: kazoo's default identifier is the host name, and two of a host obtain one lease. So here it has no default.
 func TestTwoProcessesOfAHost(t *testing.T) {
-	for identifier, two := range map[string]bool{"host": true, "host, 4711": false} {
-		inWorld(t, func(w *world) {
-			if !w.python("host").obtains(time.Minute) {
-				w.Fatal("Python does not get the lease")
-			}
-			s := w.session("ours")
-			if _, err := lease.New(s, path, lease.Options{Duration: time.Minute}); err == nil {
-				w.Error("a lease without an identifier")
-			}
-			if h := w.try(w.leaseIn(s, lease.Options{Identifier: identifier, Duration: time.Minute})); (h != nil) != two {
-				w.Errorf("Python has it as host, and ours obtains it as %s: %v", identifier, h != nil)
-			}
-		})
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
 	}
+	attack.Run(t, twoHolders, func(a *attack.Attack) {
+		w := attacked(a)
+		if !w.python(host).obtains(time.Minute) {
+			a.Fatal("Python does not get the lease")
+		}
+		s := w.session("ours")
+		l, err := lease.NewIn(a.Context(), s, path, lease.Options{Duration: time.Minute})
+		if err != nil {
+			l = w.leaseIn(s, lease.Options{Identifier: host + ", 4711", Duration: time.Minute})
+		}
+		if h := w.try(l); h != nil {
+			a.Harmed(twoHolders, "Python, and ours, both as %s", l.Identifier())
+		}
+	}, sabotage.IdentifierGiven)
+}
+
+// §6: a lease of two seconds, where clocks may be two seconds apart. Nobody can ever rely on it, but each try holds all
+// others off.
+func TestDurationThatTheSkewEatsUp(t *testing.T) {
+	attack.Run(t, nobodys, func(a *attack.Attack) {
+		w := attacked(a)
+		s := w.session("ours")
+		opts := lease.Options{Identifier: "ours", Duration: 2 * time.Second, Skew: 2 * time.Second}
+		l, err := lease.NewIn(a.Context(), s, path, opts)
+		if err != nil {
+			opts.Duration = opts.Skew + 2*time.Second // what New asks for
+			l = w.leaseIn(s, opts)
+		}
+		for range 5 {
+			h, err := l.Obtain(a.Context())
+			switch {
+			case err == nil && h.Valid():
+				w.release(h)
+			case errors.Is(err, lease.ErrExpired):
+				a.Harmed(nobodys, "%v", err)
+			default:
+				a.Errorf("%v, %v", h, err)
+			}
+			time.Sleep(300 * time.Millisecond)
+		}
+	}, sabotage.DurationBeyondSkew)
 }

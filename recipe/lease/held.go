@@ -320,7 +320,7 @@ func (l *NonBlockingLease) renewUnder(ctx context.Context, inner *lock.Held, h *
 	}
 	next = l.notBefore(ctx, next, h.notBefore())
 	h.mu.Lock()
-	h.pending = &pending{written: newWritten(inner, next.data), term: next, known: make(chan struct{})}
+	h.pending = &pending{written: newWritten(ctx, inner, next.data), term: next, known: make(chan struct{})}
 	h.mu.Unlock()
 	stat, err := l.write(ctx, inner, old, next.data)
 	if err == nil || !unknown(err) {

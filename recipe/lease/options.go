@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"time"
 	"unicode/utf8"
+
+	"github.com/kielgo/kiel/internal/sabotage"
 )
 
 // defaultSkew is how far clocks may be apart when nothing else is said.
@@ -35,7 +37,10 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-func (o Options) withDefaults() Options {
+func (o Options) withDefaults(off sabotage.Rules) Options {
+	if off.Off(sabotage.IdentifierGiven) && o.Identifier == "" {
+		o.Identifier = kazooIdentifier()
+	}
 	o.Skew = cmp.Or(o.Skew, defaultSkew)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -43,7 +48,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-func (o Options) validate() error {
+func (o Options) validate(off sabotage.Rules) error {
 	var errs []error
 	if o.Identifier == "" || !utf8.ValidString(o.Identifier) {
 		errs = append(errs, fmt.Errorf("lease: Identifier %q: want a name, in valid UTF-8", o.Identifier))
@@ -51,7 +56,7 @@ func (o Options) validate() error {
 	if o.Skew < 0 {
 		errs = append(errs, fmt.Errorf("lease: Skew is negative: %v", o.Skew))
 	}
-	if least := o.Skew + 2*time.Second; o.Duration < least {
+	if least := o.Skew + 2*time.Second; o.Duration < least && !off.Off(sabotage.DurationBeyondSkew) {
 		errs = append(errs, fmt.Errorf("lease: Duration is %v, want at least %v: the Skew and 2s", o.Duration, least))
 	}
 	return errors.Join(errs...)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 )
@@ -34,16 +35,20 @@ type written struct {
 	token     int64  // its czxid
 	data      []byte
 	mzxid     int64 // of the record, when it is known that it was written
+	off       sabotage.Rules
 }
 
-func newWritten(inner *lock.Held, data []byte) written {
-	return written{contender: inner.Node(), token: inner.Token(), data: data}
+func newWritten(ctx context.Context, inner *lock.Held, data []byte) written {
+	return written{contender: inner.Node(), token: inner.Token(), data: data, off: sabotage.Of(ctx)}
 }
 
 // is reports whether a record is surely this one, seen under a later inner lock. When the first session is over the zxid
 // of the contender is not known any more; then nobody may have had the inner lock in between. The
 // directory counts what is made in it: the contenders, and the record.
 func (w written) is(old *stored, inner *lock.Held) bool {
+	if w.off.Off(sabotage.RecordByContender) {
+		return bytes.Equal(old.data, w.data)
+	}
 	if w.mzxid != 0 {
 		return old.Mzxid == w.mzxid
 	}
@@ -87,7 +92,7 @@ func (l *NonBlockingLease) settle(ctx context.Context, inner *lock.Held) (stat s
 		if err == nil && !standing {
 			err = session.ErrNoNode
 		}
-		done = exists && stat.Mzxid == own.Mzxid
+		done = exists && (stat.Mzxid == own.Mzxid || sabotage.Of(ctx).Off(sabotage.OutcomeByZxid))
 		return err
 	}
 	for {
@@ -137,7 +142,7 @@ func (l *NonBlockingLease) sortOut(ctx context.Context, h *Held, inner *lock.Hel
 
 // kept returns the inner lock that a call under it has left, or nil.
 func kept(ctx context.Context, err error) *lock.Held {
-	if u, ok := errors.AsType[*unknownError](err); ok && ctx.Err() != nil {
+	if u, ok := errors.AsType[*unknownError](err); ok && ctx.Err() != nil && !sabotage.Of(ctx).Off(sabotage.InnerLockKept) {
 		return u.inner
 	}
 	return nil

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"os"
 
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/recipe/lock"
@@ -14,6 +15,12 @@ func (l *NonBlockingLease) checked(ctx context.Context, inner *lock.Held) string
 		return l.path
 	}
 	return inner.Node()
+}
+
+// kazooIdentifier is kazoo's default, for tests that show what comes of it.
+func kazooIdentifier() string {
+	host, _ := os.Hostname()
+	return host
 }
 
 // writeAsKazoo puts a record in the place of old in several requests, for tests that show what comes of it.

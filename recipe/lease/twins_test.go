@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/internal/sabotage/attack"
 	"github.com/kielgo/kiel/recipe/lease"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -16,41 +18,43 @@ func (w *world) twin(client string, d time.Duration) *lease.NonBlockingLease {
 	return w.leaseIn(w.session(client), lease.Options{Identifier: "x", Duration: d})
 }
 
-// A process of the same identifier takes the lease over and gives it up, or has a shorter one, while the first is cut
+// §5 among those of one identifier: one takes the lease over and gives it up, or has a shorter one, while the first is cut
 // off: the first relies on its record to its end, so nobody else gets the lease before, and somebody does then.
 func TestTwinDoesNotShortenTheLease(t *testing.T) {
 	for name, test := range map[string]struct {
 		duration time.Duration
-		giveUp   func(w *world, h *lease.Held)
+		giveUp   func(a *attack.Attack, w *world, h *lease.Held)
 	}{
-		"released":  {time.Minute, (*world).release},
-		"shortened": {5 * time.Second, func(_ *world, h *lease.Held) { h.Detach() }},
-		"renewed shorter": {5 * time.Second, func(w *world, h *lease.Held) {
-			if err := h.Renew(w.Context()); err != nil {
-				w.Error(err)
+		"released":  {time.Minute, func(_ *attack.Attack, w *world, h *lease.Held) { w.release(h) }},
+		"shortened": {5 * time.Second, func(_ *attack.Attack, _ *world, h *lease.Held) { h.Detach() }},
+		"renewed shorter": {5 * time.Second, func(a *attack.Attack, _ *world, h *lease.Held) {
+			if err := h.Renew(a.Context()); err != nil {
+				a.Error(err)
 			}
 			h.Detach()
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
+			attack.Run(t, twoHolders, func(a *attack.Attack) {
+				w := attacked(a)
 				first, second, other := w.twin("first", time.Minute), w.twin("second", test.duration), w.lease("other")
 				h := w.obtain(first)
 				end := h.End()
 				w.nw.Client("first").BlackHole(zktest.Both)
 				time.Sleep(2 * time.Second)
-				test.giveUp(w, w.obtain(second))
-				w.wantHolder("x")
+				test.giveUp(a, w, w.obtainIn(a.Context(), second))
 				time.Sleep(10 * time.Second)
 				if taken := w.try(other); taken != nil && h.Valid() {
-					w.Errorf("two identifiers: the first until %v, another until %v", h.End(), taken.End())
+					a.Harmed(twoHolders, "the first until %v, another until %v", h.End(), taken.End())
+				} else {
+					w.wantHolder("x")
 				}
 				w.nw.Client("first").Heal()
 				w.ended(h, lease.ErrLost)
 				time.Sleep(time.Until(end))
 				w.release(w.obtain(other))
 				w.wantHolder("")
-			})
+			}, sabotage.EndKept)
 		})
 	}
 }
@@ -66,11 +70,16 @@ func TestReleaseAfterADetach(t *testing.T) {
 	})
 }
 
+// atFullSecond waits for the next full second: ends have no fraction.
+func (w *world) atFullSecond() {
+	time.Sleep(time.Second - time.Duration(time.Now().Nanosecond()) + time.Millisecond)
+}
+
 // whileTwinWaits waits for the next full second, so that two write the same end, and calls act when first is about to
 // write the record and second waits for the inner lock. It returns second's hold.
 func (w *world) whileTwinWaits(second *lease.NonBlockingLease, act func() zktest.Action) <-chan *lease.Held {
 	w.Helper()
-	time.Sleep(time.Second - time.Duration(time.Now().Nanosecond()) + time.Millisecond)
+	w.atFullSecond()
 	got := make(chan *lease.Held, 1)
 	raced := false
 	w.srv.SetHook(func(r *zktest.Request) zktest.Action {
@@ -96,64 +105,98 @@ func (w *world) whileTwinWaits(second *lease.NonBlockingLease, act func() zktest
 	return got
 }
 
-// A try is given up, and a second process of its identifier, which waits for the inner lock, writes the same bytes. They
-// are not removed: whether the first write was made or not, and when its outcome is not known before its session
-// is over.
+// sound reports whether all rules are on.
+func sound(a *attack.Attack) bool { return sabotage.Of(a.Context()) == sabotage.Rules{} }
+
+// §5 among those of one identifier: a try is given up, and a second process, which waits for the inner lock, writes the same
+// bytes. They are not removed: whether the first write was made or not, and when its outcome is not known before its
+// session is over.
 func TestGivingUpLeavesATwinsRecord(t *testing.T) {
-	for name, fate := range map[string]func(w *world) zktest.Action{
-		"made":    func(*world) zktest.Action { return zktest.Action{} },
-		"refused": func(*world) zktest.Action { return zktest.Action{Err: zktest.ErrBadVersion} },
-		"lost":    func(*world) zktest.Action { return zktest.Action{LoseReply: true} },
-		"expired": func(w *world) zktest.Action {
-			for _, s := range w.srv.Sessions() {
-				if s.Client == "first" {
-					w.srv.KillSession(s.ID)
-				}
-			}
-			return zktest.Action{Cut: true}
-		},
+	both := []sabotage.Rule{sabotage.InnerLockKept, sabotage.RecordByContender}
+	for name, test := range map[string]struct {
+		fate  func(w *world) zktest.Action
+		rules []sabotage.Rule
+	}{
+		"made":    {func(*world) zktest.Action { return zktest.Action{} }, both},
+		"refused": {func(*world) zktest.Action { return zktest.Action{Err: zktest.ErrBadVersion} }, both},
+		"lost":    {func(*world) zktest.Action { return zktest.Action{LoseReply: true} }, both},
+		"expired": {(*world).firstExpires, []sabotage.Rule{sabotage.RecordByContender}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
+			attack.Run(t, twoHolders, func(a *attack.Attack) {
+				w := attacked(a)
 				first, second, other := w.twin("first", time.Minute), w.twin("second", time.Minute), w.lease("other")
-				ctx, cancel := context.WithCancel(w.Context())
-				got := w.whileTwinWaits(second, func() zktest.Action {
-					cancel()
-					time.Sleep(time.Millisecond)
-					return fate(w)
-				})
-				if _, err := first.Obtain(ctx); !errors.Is(err, context.Canceled) {
-					w.Errorf("got %v", err)
-				}
-				h := <-got
+				h := w.givesUpBeside(a, first, second, test.fate)
 				w.nw.Client("second").BlackHole(zktest.Both)
 				time.Sleep(5 * time.Second)
 				if w.try(other) != nil && h.Valid() {
-					w.Error("two identifiers have it")
+					a.Harmed(twoHolders, "the second of one identifier until %v, and another", h.End())
 				}
 				w.nw.Client("second").Heal()
 				w.release(h)
-				if w.record() != "" && name != "expired" {
+				if w.record() != "" && name != "expired" && sound(a) {
 					w.Errorf("left: %s", w.record())
 				}
-			})
+			}, test.rules...)
 		})
 	}
 }
 
-// A renewal is given up and was not made, and a second process of the identifier writes the same bytes: the first does
-// not take them for its own.
+// §5 among those of one identifier, why a try that is given up keeps the inner lock: the second would take the lease over
+// from nobody, and leave it to nobody.
+func TestTwinOfATryThatWasGivenUpReleases(t *testing.T) {
+	attack.Run(t, nobodys, func(a *attack.Attack) {
+		w := attacked(a)
+		w.release(w.givesUpBeside(a, w.twin("first", time.Minute), w.twin("second", time.Minute), func(*world) zktest.Action {
+			return zktest.Action{}
+		}))
+		time.Sleep(5 * time.Second)
+		if w.try(w.lease("other")) == nil {
+			a.Harmed(nobodys, "%s", w.record())
+		}
+	}, sabotage.InnerLockKept)
+}
+
+// firstExpires ends the session of the first, and its connection.
+func (w *world) firstExpires() zktest.Action {
+	for _, s := range w.srv.Sessions() {
+		if s.Client == "first" {
+			w.srv.KillSession(s.ID)
+		}
+	}
+	return zktest.Action{Cut: true}
+}
+
+// givesUpBeside has first try to obtain, and give up when its write is under way, while second waits. It returns
+// second's hold.
+func (w *world) givesUpBeside(a *attack.Attack, first, second *lease.NonBlockingLease, fate func(w *world) zktest.Action) *lease.Held {
+	w.Helper()
+	ctx, cancel := context.WithCancel(a.Context())
+	got := w.whileTwinWaits(second, func() zktest.Action {
+		cancel()
+		time.Sleep(time.Millisecond)
+		return fate(w)
+	})
+	if _, err := first.Obtain(ctx); !errors.Is(err, context.Canceled) {
+		w.Errorf("got %v", err)
+	}
+	return <-got
+}
+
+// §5 among those of one identifier: a renewal is given up and was not made, and a second process writes the same bytes:
+// the first does not take them for its own.
 func TestRenewalDoesNotTakeATwinsRecord(t *testing.T) {
 	for name, fate := range map[string]zktest.Action{
 		"refused": {Err: zktest.ErrBadVersion},
 		"cut":     {Cut: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
+			attack.Run(t, robbed, func(a *attack.Attack) {
+				w := attacked(a)
 				first, second := w.twin("first", time.Minute), w.twin("second", time.Minute)
-				h := w.obtain(first)
+				h := w.obtainIn(a.Context(), first)
 				time.Sleep(5 * time.Second)
-				ctx, cancel := context.WithCancel(w.Context())
+				ctx, cancel := context.WithCancel(a.Context())
 				got := w.whileTwinWaits(second, func() zktest.Action {
 					cancel()
 					return fate
@@ -163,52 +206,91 @@ func TestRenewalDoesNotTakeATwinsRecord(t *testing.T) {
 				}
 				next := <-got
 				time.Sleep(time.Second)
-				w.ended(h, lease.ErrLost)
+				if sound(a) {
+					w.ended(h, lease.ErrLost)
+				}
 				if !next.Valid() {
 					w.Error("the newest lost its hold")
 				}
-				w.release(h)
-				w.wantHolder("x")
-			})
+				if err := h.Release(w.Context()); err != nil && sound(a) {
+					w.Error(err)
+				}
+				if w.record() == "" {
+					a.Harmed(robbed, "the second relies on it until %v", next.End())
+				} else {
+					w.wantHolder("x")
+				}
+			}, sabotage.InnerLockKept, sabotage.RecordByContender)
 		})
 	}
 }
 
-// The session of a renewal ends before its outcome is known, and another of the identifier had the inner lock since. The
-// bytes are the same; it can't be told whose they are. The first keeps its hold as long as it was known to last, and
-// a release does not remove the record.
-func TestRenewalOfUnknownOutcome(t *testing.T) {
-	inWorld(t, func(w *world) {
-		first, second, other := w.twin("first", time.Minute), w.twin("second", time.Minute), w.lease("other")
-		h := w.obtain(first)
-		end := h.End()
-		time.Sleep(5 * time.Second)
-		got := w.whileTwinWaits(second, func() zktest.Action {
-			for _, s := range w.srv.Sessions() {
-				if s.Client == "first" {
-					w.srv.KillSession(s.ID)
-				}
+// §5 among those of one identifier: the first one's write has no answer and was not made, and the record that stands has the
+// same bytes. It is the second's, which goes on as long as it is.
+func TestUnansweredWriteOverATwinsRecord(t *testing.T) {
+	attack.Run(t, twoHolders, func(a *attack.Attack) {
+		w := attacked(a)
+		first, second := w.twin("first", time.Minute), w.twin("second", time.Minute)
+		w.atFullSecond()
+		next := w.obtain(second)
+		record := w.record()
+		cut := false
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Client != "first" || !isRecord(*r) || cut {
+				return zktest.Action{}
+			}
+			cut = true
+			if string(r.Ops[len(r.Ops)-1].Data) != record {
+				a.Errorf("it writes %s, and there is %s", r.Ops[len(r.Ops)-1].Data, record)
 			}
 			return zktest.Action{Cut: true}
 		})
-		ctx, cancel := context.WithTimeout(w.Context(), 50*time.Millisecond)
+		h := w.obtainIn(a.Context(), first)
+		time.Sleep(5 * time.Second)
+		if !cut || !h.Valid() {
+			a.Errorf("cut: %v, the first holds: %v", cut, h.Valid())
+		}
+		if next.Valid() {
+			a.Harmed(twoHolders, "both of one identifier")
+		}
+	}, sabotage.OutcomeByZxid)
+}
+
+// §5 among those of one identifier: the session of a renewal ends before its outcome is known, and another of the identifier
+// had the inner lock since. The bytes are the same; it can't be told whose they are. The first keeps its hold as
+// long as it was known to last, and a release does not remove the record.
+func TestRenewalOfUnknownOutcome(t *testing.T) {
+	attack.Run(t, twoHolders, func(a *attack.Attack) {
+		w := attacked(a)
+		first, second, other := w.twin("first", time.Minute), w.twin("second", time.Minute), w.lease("other")
+		h := w.obtainIn(a.Context(), first)
+		end := h.End()
+		time.Sleep(5 * time.Second)
+		got := w.whileTwinWaits(second, w.firstExpires)
+		ctx, cancel := context.WithTimeout(a.Context(), 50*time.Millisecond)
 		defer cancel()
 		if err := h.Renew(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			w.Errorf("got %v", err)
 		}
 		next := <-got
 		time.Sleep(5 * time.Second)
-		if !next.Valid() || h.End().After(end) {
+		if !next.Valid() || h.End().After(end) && sound(a) {
 			w.Errorf("the second holds: %v; the first until %v, it knew %v", next.Valid(), h.End(), end)
 		}
+		w.nw.Client("second").BlackHole(zktest.ToClient)
 		if h.Valid() {
-			if err := h.Release(w.Context()); err == nil {
+			if err := h.Release(w.Context()); err == nil && sound(a) {
 				w.Error("a release says that the record is gone, or stays with its end")
 			}
 		}
-		w.wantHolder("x")
-		if !next.Valid() || w.try(other) != nil {
+		if !next.Valid() {
 			w.Error("the second lost its lease")
 		}
-	})
+		if w.try(other) != nil {
+			a.Harmed(twoHolders, "the second of one identifier until %v, and another", next.End())
+		} else {
+			w.wantHolder("x")
+		}
+		w.nw.Client("second").Heal()
+	}, sabotage.RecordByContender)
 }
