@@ -1,0 +1,40 @@
+package allocfn
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// byTopic returns the indices of ps sorted by topic, byte by byte, and number.
+// Where the partitions of a topic stand together, as they do in every set, it
+// takes one pass and a sort of the topics.
+func byTopic(ps []Partition) []int32 {
+	type run struct{ from, to int }
+	var runs []run
+	for from, to := range topics(ps) {
+		runs = append(runs, run{from, to})
+	}
+	slices.SortStableFunc(runs, func(a, b run) int { return strings.Compare(ps[a.from].Topic, ps[b.from].Topic) })
+	order := make([]int32, 0, len(ps))
+	for k, r := range runs {
+		if k > 0 && ps[runs[k-1].from].Topic == ps[r.from].Topic { // a topic in two places
+			return sortByTopic(ps)
+		}
+		for _, i := range numeric(ps[r.from:r.to]) {
+			order = append(order, int32(r.from+i))
+		}
+	}
+	return order
+}
+
+func sortByTopic(ps []Partition) []int32 {
+	order := make([]int32, len(ps))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortStableFunc(order, func(i, j int32) int {
+		return cmp.Or(strings.Compare(ps[i].Topic, ps[j].Topic), cmp.Compare(ps[i].ID, ps[j].ID))
+	})
+	return order
+}

@@ -1,0 +1,141 @@
+package allocfn
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+)
+
+// counter goes through a plan topic by topic.
+type counter struct {
+	in      Input
+	owners  Assignment
+	order   []int32 // the partitions by topic and number
+	next    int     // how many of order have been taken
+	counts  []int   // by member, zero between uses
+	weights uint64  // their sum
+	equal   bool    // all weights are
+}
+
+func newCounter(p Plan) (*counter, error) {
+	if err := p.Input.Validate(); err != nil {
+		return nil, err
+	}
+	if err := Check(p.Input, p.Assignment); err != nil {
+		return nil, err
+	}
+	c := &counter{
+		in: p.Input, owners: p.Assignment, order: byTopic(p.Input.Partitions), counts: make([]int, len(p.Input.Members)), equal: true,
+	}
+	for _, m := range c.in.Members {
+		sum, carry := bits.Add64(c.weights, shareOf(m), 0)
+		if carry != 0 {
+			return nil, fmt.Errorf("%w: the weights add up to more than 64 bits hold", ErrInput)
+		}
+		c.weights = sum
+		c.equal = c.equal && shareOf(m) == shareOf(c.in.Members[0])
+	}
+	return c, nil
+}
+
+// shareOf returns the weight of m.
+func shareOf(m Member) uint64 { return uint64(max(1, m.Weight)) }
+
+// more says whether there is a topic to take.
+func (c *counter) more() bool { return c.next < len(c.order) }
+
+// topic returns the topic to take next.
+func (c *counter) topic() string { return c.in.Partitions[c.order[c.next]].Topic }
+
+// nextTopic returns the first of the topics that b and a have to take.
+func nextTopic(b, a *counter) string {
+	switch {
+	case !a.more():
+		return b.topic()
+	case !b.more():
+		return a.topic()
+	}
+	return min(b.topic(), a.topic())
+}
+
+// take takes the partitions of the topic, if that is the next.
+func (c *counter) take(topic string) []int32 {
+	from := c.next
+	for c.more() && c.topic() == topic {
+		c.next++
+	}
+	return c.order[from:c.next]
+}
+
+// load says how some partitions are spread.
+func (c *counter) load(some []int32) Load {
+	l := Load{Partitions: len(some), Even: true}
+	if len(c.counts) == 0 {
+		return l
+	}
+	used := 0
+	for _, i := range some {
+		m := &c.counts[c.owners[i]]
+		if *m == 0 {
+			used++
+		}
+		*m++
+		l.Most = max(l.Most, *m)
+	}
+	if c.equal && used < len(c.counts) { // who has none is the least; spare the look at all
+		l.Even = l.Most <= 1
+	} else {
+		l.Least = slices.Min(c.counts)
+		for m, count := range c.counts {
+			share, rest := c.share(m, len(some))
+			l.Even = l.Even && (count == share || rest && count == share+1)
+		}
+	}
+	for _, i := range some {
+		c.counts[c.owners[i]] = 0
+	}
+	return l
+}
+
+// share returns the whole part of member m's exact share of so many
+// partitions, and whether there is a rest.
+func (c *counter) share(m, partitions int) (whole int, rest bool) {
+	hi, lo := bits.Mul64(shareOf(c.in.Members[m]), uint64(partitions))
+	q, r := bits.Div64(hi, lo, c.weights)
+	return int(q), r != 0
+}
+
+// indicesIn returns for each member of c its index in other, -1 for none.
+func (c *counter) indicesIn(other *counter) []int32 {
+	indices := make([]int32, len(c.in.Members))
+	k := 0
+	for i, m := range c.in.Members {
+		for k < len(other.in.Members) && other.in.Members[k].Name < m.Name {
+			k++
+		}
+		indices[i] = -1
+		if k < len(other.in.Members) && other.in.Members[k].Name == m.Name {
+			indices[i] = int32(k)
+		}
+	}
+	return indices
+}
+
+// keepable returns how many partitions can stay in the best perfectly even
+// plan, when each member has so many that it could keep: up to the whole part
+// of its share each, and one more for as many as there are such places.
+func (c *counter) keepable(has []int) int {
+	places, over, stay := len(c.in.Partitions), 0, 0
+	for m, n := range has {
+		whole, rest := c.share(m, len(c.in.Partitions))
+		places -= whole
+		stay += min(n, whole)
+		if rest && n > whole {
+			over++
+		}
+	}
+	if len(has) == 0 {
+		return 0
+	}
+	return stay + min(over, places)
+}
