@@ -54,7 +54,7 @@ func (l Load) Spread() int { return l.Most - l.Least }
 // The lower bound is the least that any perfectly even plan after can move,
 // whatever it knows of the plan before. Even goes by the members' weights; take
 // the weights out of the inputs when the function that made the plans does not
-// look at them. It says nothing of topics: a plan that is even in each topic
+// look at them. Weights above 2^31-1 count as that. It says nothing of topics: a plan that is even in each topic
 // may have to move more, one that is less than even can move less.
 //
 // An input that is not as documented and an assignment that [Check] refuses are

@@ -1,8 +1,7 @@
 package allocfn
 
 import (
-	"fmt"
-	"math/bits"
+	"math"
 	"slices"
 )
 
@@ -28,18 +27,14 @@ func newCounter(p Plan) (*counter, error) {
 		in: p.Input, owners: p.Assignment, order: byTopic(p.Input.Partitions), counts: make([]int, len(p.Input.Members)), equal: true,
 	}
 	for _, m := range c.in.Members {
-		sum, carry := bits.Add64(c.weights, shareOf(m), 0)
-		if carry != 0 {
-			return nil, fmt.Errorf("%w: the weights add up to more than 64 bits hold", ErrInput)
-		}
-		c.weights = sum
-		c.equal = c.equal && shareOf(m) == shareOf(c.in.Members[0])
+		c.weights += weighed(m)
+		c.equal = c.equal && weighed(m) == weighed(c.in.Members[0])
 	}
 	return c, nil
 }
 
-// shareOf returns the weight of m.
-func shareOf(m Member) uint64 { return uint64(max(1, m.Weight)) }
+// weighed returns the weight of m as it counts.
+func weighed(m Member) uint64 { return uint64(min(max(m.Weight, 1), math.MaxInt32)) }
 
 // more says whether there is a topic to take.
 func (c *counter) more() bool { return c.next < len(c.order) }
@@ -100,9 +95,8 @@ func (c *counter) load(some []int32) Load {
 // share returns the whole part of member m's exact share of so many
 // partitions, and whether there is a rest.
 func (c *counter) share(m, partitions int) (whole int, rest bool) {
-	hi, lo := bits.Mul64(shareOf(c.in.Members[m]), uint64(partitions))
-	q, r := bits.Div64(hi, lo, c.weights)
-	return int(q), r != 0
+	product := weighed(c.in.Members[m]) * uint64(partitions) // both are less than 2^31
+	return int(product / c.weights), product%c.weights != 0
 }
 
 // indicesIn returns for each member of c its index in other, -1 for none.

@@ -239,12 +239,8 @@ func TestMeasureRefuses(t *testing.T) {
 			t.Errorf("%s: got %v", want, err)
 		}
 	}
-	if _, err := allocfn.Measure(good, allocfn.Plan{heavy, allocfn.Assignment{0}}); math.MaxInt > math.MaxInt32 && !errors.Is(err, allocfn.ErrInput) {
-		t.Errorf("three members of the greatest weight: %v", err)
-	}
-	heavy.Members = heavy.Members[:2]
 	if m, err := allocfn.Measure(good, allocfn.Plan{heavy, allocfn.Assignment{0}}); err != nil || !m.Total.After.Even {
-		t.Errorf("two members of the greatest weight: %+v, %v", m, err)
+		t.Errorf("members of the greatest weight: %+v, %v", m, err)
 	}
 }
 
