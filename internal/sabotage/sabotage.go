@@ -109,6 +109,13 @@ const (
 	SetUpAgain
 	// CameAndWent, of barrier: what came and went between two looks counts. Off: only what a look shows.
 	CameAndWent
+	// NumberSeen, of barrier: after a look that showed the number, what came and went was ready. Off: it is not known.
+	NumberSeen
+	// LastMakesReady, of barrier: while the last that came completes the number, ready has yet to come. Off: what came and
+	// went before was ready.
+	LastMakesReady
+	// LookBefore, of barrier: a look at which ready has yet to come does not replace the one before. Off: it does.
+	LookBefore
 	// WaitForReady, of barrier: who enters waits for ready. Off: that the number stands is enough.
 	WaitForReady
 	// ReadyFirst, of barrier: who leaves deletes ready first. Off: ready is left to the others.

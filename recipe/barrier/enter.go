@@ -79,7 +79,7 @@ func (e *entering) once() (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	if v == pending {
+	if v == pending && !e.off(sabotage.LookBefore) {
 		e.full = now
 	} else {
 		e.seen, e.full = now, nil
@@ -130,11 +130,11 @@ func (e *entering) judge(inc *session.Incarnation, now *view) (verdict, error) {
 		return czxids, nil
 	}
 	if e.full != nil {
-		if v, err := judge(e.full, now, e.d.clients, e.name, czxids); v == complete || err != nil {
+		if v, err := judge(e.full, now, e.d.clients, e.name, czxids, sabotage.Of(e.ctx)); v == complete || err != nil {
 			return v, err
 		}
 	}
-	return judge(e.seen, now, e.d.clients, e.name, czxids)
+	return judge(e.seen, now, e.d.clients, e.name, czxids, sabotage.Of(e.ctx))
 }
 
 // prepare makes our znode, once nothing is in its way. It returns errAgain.
