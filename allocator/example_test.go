@@ -8,36 +8,21 @@ import (
 
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/exampletest"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/zktest"
 )
-
-// zookeeper runs a server in memory, for the examples, until stop is called.
-func zookeeper() (servers []string, dial *zktest.Network, stop func()) {
-	srv, network := zktest.NewServer(zktest.Options{}), zktest.NewNetwork()
-	l, err := network.Listen(zktest.VirtualAddress)
-	if err != nil {
-		log.Fatal(err)
-	}
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = srv.Serve(l) })
-	return []string{zktest.VirtualAddress}, network, func() {
-		_ = srv.Close()
-		serving.Wait()
-	}
-}
 
 // A process that takes part in a group, and is told whenever its share of the
 // partitions changes.
 func Example() {
-	servers, network, stop := zookeeper()
-	defer stop()
+	zk := exampletest.StartZooKeeper() // in memory
+	defer zk.Stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
 
-	s, err := session.New(servers, session.Options{Dial: network.Dial})
+	s, err := session.New(zk.Addrs, session.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -74,14 +59,14 @@ func Example() {
 // Following the group without callbacks: here until a partition that was added
 // by somebody has an owner.
 func ExamplePartitionAllocator_Updates() {
-	servers, network, stop := zookeeper()
-	defer stop()
+	zk := exampletest.StartZooKeeper() // in memory
+	defer zk.Stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
 
-	s, err := session.New(servers, session.Options{Dial: network.Dial})
+	s, err := session.New(zk.Addrs, session.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -108,15 +93,15 @@ func ExamplePartitionAllocator_Updates() {
 // all are restarted with both functions, then with the new one alone. The group
 // changes over when the last member can run the new one.
 func ExampleOptions_alsoFuncs() {
-	servers, network, stop := zookeeper()
-	defer stop()
+	zk := exampletest.StartZooKeeper() // in memory
+	defer zk.Stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
 
 	start := func(name string, opts allocator.Options) *allocator.PartitionAllocator {
-		s, err := session.New(servers, session.Options{Dial: network.Dial})
+		s, err := session.New(zk.Addrs, session.Options{})
 		if err != nil {
 			log.Fatal(err)
 		}

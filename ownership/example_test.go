@@ -5,49 +5,33 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"sync"
 
 	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/internal/exampletest"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/zktest"
 )
-
-// zookeeper runs a server in memory and a session on it, until stop is called.
-func zookeeper() (s *session.Session, stop func()) {
-	server, network := zktest.NewServer(zktest.Options{}), zktest.NewNetwork()
-	listener, err := network.Listen(zktest.VirtualAddress)
-	if err != nil {
-		log.Fatal(err)
-	}
-	s, err = session.New([]string{zktest.VirtualAddress}, session.Options{Dial: network.Dial})
-	if err != nil {
-		log.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running, serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(listener) })
-	running.Go(func() { _ = s.Run(ctx) })
-	return s, func() {
-		cancel()
-		running.Wait()
-		_ = server.Close()
-		serving.Wait()
-	}
-}
 
 // A member that works on its partitions one piece at a time, until it is told to
 // finish.
 func Example() {
-	s, stop := zookeeper()
-	defer stop()
+	zk := exampletest.StartZooKeeper() // in memory
+	defer zk.Stop()
+	s, err := session.New(zk.Addrs, session.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	running, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go s.Run(running)
+
 	alloc, err := allocator.New(s, "billing", "host-1", allocator.Options{
 		Seed: map[string][]int32{"orders": {0}},
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	ctx, leave := context.WithCancel(context.Background())
+	ctx, leave := context.WithCancel(running)
 	work := make(chan string, 2)
 	work <- "first"
 	work <- "second"
@@ -90,15 +74,23 @@ func Example() {
 // A write to ZooKeeper that is refused once another owns the partition: a check of
 // the epoch, and a set with the version that this owner wrote last.
 func ExampleClaim_EpochVersion() {
-	s, stop := zookeeper()
-	defer stop()
+	zk := exampletest.StartZooKeeper() // in memory
+	defer zk.Stop()
+	s, err := session.New(zk.Addrs, session.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	running, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go s.Run(running)
+
 	alloc, err := allocator.New(s, "billing", "host-1", allocator.Options{
 		Seed: map[string][]int32{"orders": {0}},
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	ctx, leave := context.WithCancel(context.Background())
+	ctx, leave := context.WithCancel(running)
 	owner, err := ownership.New(alloc, func(ctx context.Context, c *ownership.Claim) error {
 		defer leave()
 		zk := c.Incarnation()

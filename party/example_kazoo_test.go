@@ -5,39 +5,23 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kielgo/kiel/internal/exampletest"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/zktest"
 )
 
-// startZooKeeper runs an in-memory server and a session on it, for the examples.
-func startZooKeeper() (s *session.Session, stop func()) {
-	server, network := zktest.NewServer(zktest.Options{}), zktest.NewNetwork()
-	listener, err := network.Listen("zk:2181")
-	if err != nil {
-		panic(err)
-	}
-	s, err = session.New([]string{"zk:2181"}, session.Options{Dial: network.Dial})
+// Members of kazoo's Party, Python ones among them, see each other.
+func ExampleKazooParty() {
+	zk := exampletest.StartZooKeeper() // in memory
+	defer zk.Stop()
+	s, err := session.New(zk.Addrs, session.Options{})
 	if err != nil {
 		panic(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	served, ran := make(chan error, 1), make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	go func() { ran <- s.Run(ctx) }()
-	return s, func() {
-		cancel()
-		if err := errors.Join(<-ran, server.Close(), <-served); err != nil {
-			panic(err)
-		}
-	}
-}
+	defer cancel()
+	go s.Run(ctx)
 
-// Members of kazoo's Party, Python ones among them, see each other.
-func ExampleKazooParty() {
-	s, stop := startZooKeeper()
-	defer stop()
-	ctx := context.Background()
 	one, err := party.NewKazooParty(s, "/app/party", party.KazooOptions{Identifier: "host-1"})
 	if err != nil {
 		panic(err)
@@ -63,9 +47,16 @@ func ExampleKazooParty() {
 
 // In a ShallowParty the identifiers are in the names of the znodes.
 func ExampleShallowParty() {
-	s, stop := startZooKeeper()
-	defer stop()
-	ctx := context.Background()
+	zk := exampletest.StartZooKeeper() // in memory
+	defer zk.Stop()
+	s, err := session.New(zk.Addrs, session.Options{})
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go s.Run(ctx)
+
 	p, err := party.NewShallowParty(s, "/app/party", party.KazooOptions{Identifier: "host-1"})
 	if err != nil {
 		panic(err)

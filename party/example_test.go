@@ -5,22 +5,16 @@ import (
 	"fmt"
 	"log"
 
+	"github.com/kielgo/kiel/internal/exampletest"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/zktest"
 )
 
-// Two members of a group see each other. The server here is one in memory.
+// Two members of a group see each other.
 func Example() {
-	srv, network := zktest.NewServer(zktest.Options{}), zktest.NewNetwork()
-	listener, err := network.Listen("zk:2181")
-	if err != nil {
-		log.Fatal(err)
-	}
-	go srv.Serve(listener)
-	defer srv.Close()
-
-	s, err := session.New([]string{"zk:2181"}, session.Options{Dial: network.Dial})
+	zk := exampletest.StartZooKeeper() // in memory
+	defer zk.Stop()
+	s, err := session.New(zk.Addrs, session.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -54,7 +48,7 @@ func Example() {
 			log.Fatal(err)
 		}
 	}
-	fmt.Println("left behind:", srv.Children("/kiel/groups/orders/members"))
+	fmt.Println("left behind:", zk.Children("/kiel/groups/orders/members"))
 	// Output:
 	// host1:4711 says "hello from host1:4711"
 	// host2:815 says "hello from host2:815"

@@ -4,24 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 
+	"github.com/kielgo/kiel/internal/exampletest"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/zktest"
 )
 
 // An ephemeral znode is there for as long as the session; what relies on it runs under the incarnation's context.
 func Example() {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	server := zktest.NewServer(zktest.Options{}) // in-memory, instead of a real one
-	go server.Serve(listener)
-	defer server.Close()
-
-	s, err := session.New([]string{listener.Addr().String()}, session.Options{Chroot: "/app"})
+	zk := exampletest.StartZooKeeper() // in memory
+	defer zk.Stop()
+	s, err := session.New(zk.Addrs, session.Options{Chroot: "/app"})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -58,15 +50,9 @@ func Example() {
 
 // A watch is a hint to look again.
 func ExampleWatch() {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	server := zktest.NewServer(zktest.Options{})
-	go server.Serve(listener)
-	defer server.Close()
-	s, err := session.New([]string{listener.Addr().String()}, session.Options{})
+	zk := exampletest.StartZooKeeper() // in memory
+	defer zk.Stop()
+	s, err := session.New(zk.Addrs, session.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -88,7 +74,7 @@ func ExampleWatch() {
 			return
 		}
 		fmt.Println(names)
-		_ = server.Create(fmt.Sprint("/n", i), nil) // somebody else
+		_ = zk.Create(fmt.Sprint("/n", i), nil) // somebody else
 		<-watch.C()
 	}
 	stop()

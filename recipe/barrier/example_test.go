@@ -2,43 +2,26 @@ package barrier_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
+	"github.com/kielgo/kiel/internal/exampletest"
 	"github.com/kielgo/kiel/recipe/barrier"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/zktest"
 )
 
-// startZooKeeper runs an in-memory server and a session on it, for the examples.
-func startZooKeeper() (s *session.Session, stop func()) {
-	server, network := zktest.NewServer(zktest.Options{}), zktest.NewNetwork()
-	listener, err := network.Listen("zk:2181")
-	if err != nil {
-		panic(err)
-	}
-	s, err = session.New([]string{"zk:2181"}, session.Options{Dial: network.Dial})
+// One process closes the barrier, others wait until it is opened.
+func ExampleBarrier_Wait() {
+	zk := exampletest.StartZooKeeper() // in memory
+	defer zk.Stop()
+	s, err := session.New(zk.Addrs, session.Options{})
 	if err != nil {
 		panic(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	served, ran := make(chan error, 1), make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	go func() { ran <- s.Run(ctx) }()
-	return s, func() {
-		cancel()
-		if err := errors.Join(<-ran, server.Close(), <-served); err != nil {
-			panic(err)
-		}
-	}
-}
+	defer cancel()
+	go s.Run(ctx)
 
-// One process closes the barrier, others wait until it is opened.
-func ExampleBarrier_Wait() {
-	s, stop := startZooKeeper()
-	defer stop()
-	ctx := context.Background()
 	b, err := barrier.New(s, "/app/barrier", barrier.Options{})
 	if err != nil {
 		panic(err)
@@ -62,9 +45,16 @@ func ExampleBarrier_Wait() {
 
 // Two begin together, and go on when both have finished.
 func ExampleDoubleBarrier_Enter() {
-	s, stop := startZooKeeper()
-	defer stop()
-	ctx := context.Background()
+	zk := exampletest.StartZooKeeper() // in memory
+	defer zk.Stop()
+	s, err := session.New(zk.Addrs, session.Options{})
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go s.Run(ctx)
+
 	var wg sync.WaitGroup
 	for range 2 {
 		wg.Go(func() {

@@ -6,39 +6,23 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kielgo/kiel/internal/exampletest"
 	"github.com/kielgo/kiel/recipe/lease"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/zktest"
 )
 
-// startZooKeeper runs an in-memory server and a session on it, for the examples.
-func startZooKeeper() (s *session.Session, stop func()) {
-	server, network := zktest.NewServer(zktest.Options{}), zktest.NewNetwork()
-	listener, err := network.Listen("zk:2181")
-	if err != nil {
-		panic(err)
-	}
-	s, err = session.New([]string{"zk:2181"}, session.Options{Dial: network.Dial})
+// An hourly job stays on one host, and another takes it over when that dies.
+func ExampleNonBlockingLease_Obtain() {
+	zk := exampletest.StartZooKeeper() // in memory
+	defer zk.Stop()
+	s, err := session.New(zk.Addrs, session.Options{})
 	if err != nil {
 		panic(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	served, ran := make(chan error, 1), make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	go func() { ran <- s.Run(ctx) }()
-	return s, func() {
-		cancel()
-		if err := errors.Join(<-ran, server.Close(), <-served); err != nil {
-			panic(err)
-		}
-	}
-}
+	defer cancel()
+	go s.Run(ctx)
 
-// An hourly job stays on one host, and another takes it over when that dies.
-func ExampleNonBlockingLease_Obtain() {
-	s, stop := startZooKeeper()
-	defer stop()
-	ctx := context.Background()
 	for _, host := range []string{"host-1", "host-2", "host-1"} {
 		l, err := lease.New(s, "/db_leases/hourly_cleanup", lease.Options{
 			Identifier: "DB hourly cleanup on " + host,
@@ -67,9 +51,16 @@ func ExampleNonBlockingLease_Obtain() {
 
 // Two of three hosts run a job.
 func ExampleMultiNonBlockingLease_ObtainAny() {
-	s, stop := startZooKeeper()
-	defer stop()
-	ctx := context.Background()
+	zk := exampletest.StartZooKeeper() // in memory
+	defer zk.Stop()
+	s, err := session.New(zk.Addrs, session.Options{})
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go s.Run(ctx)
+
 	for _, host := range []string{"host-1", "host-2", "host-3"} {
 		m, err := lease.NewMulti(s, "/leases/job", 2, lease.Options{Identifier: host, Duration: time.Minute})
 		if err != nil {

@@ -6,46 +6,31 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kielgo/kiel/internal/exampletest"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/zktest"
 )
 
-// startZooKeeper runs an in-memory server and a session on it, for the examples.
-func startZooKeeper() (s *session.Session, stop func()) {
-	server, network := zktest.NewServer(zktest.Options{}), zktest.NewNetwork()
-	listener, err := network.Listen("zk:2181")
-	if err != nil {
-		panic(err)
-	}
-	s, err = session.New([]string{"zk:2181"}, session.Options{Dial: network.Dial})
+// Work under the hold's context, and release when the work has returned.
+func ExampleLock_Acquire() {
+	zk := exampletest.StartZooKeeper() // in memory
+	defer zk.Stop()
+	s, err := session.New(zk.Addrs, session.Options{})
 	if err != nil {
 		panic(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	served, ran := make(chan error, 1), make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	go func() { ran <- s.Run(ctx) }()
-	return s, func() {
-		cancel()
-		if err := errors.Join(<-ran, server.Close(), <-served); err != nil {
-			panic(err)
-		}
-	}
-}
+	defer cancel()
+	go s.Run(ctx)
 
-// Work under the hold's context, and release when the work has returned.
-func ExampleLock_Acquire() {
-	s, stop := startZooKeeper()
-	defer stop()
 	l, err := lock.New(s, "/app/lock", lock.Options{Identifier: "worker-1"})
 	if err != nil {
 		panic(err)
 	}
 
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	held, err := l.Acquire(ctx)
+	patience, done := context.WithTimeout(ctx, 10*time.Second)
+	defer done()
+	held, err := l.Acquire(patience)
 	if err != nil {
 		panic(err)
 	}
@@ -62,9 +47,16 @@ func ExampleLock_Acquire() {
 
 // A lock that is taken tells by whom.
 func ExampleLock_TryAcquire() {
-	s, stop := startZooKeeper()
-	defer stop()
-	ctx := context.Background()
+	zk := exampletest.StartZooKeeper() // in memory
+	defer zk.Stop()
+	s, err := session.New(zk.Addrs, session.Options{})
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go s.Run(ctx)
+
 	one, err := lock.New(s, "/app/lock", lock.Options{Identifier: "worker-1"})
 	if err != nil {
 		panic(err)
@@ -90,9 +82,16 @@ func ExampleLock_TryAcquire() {
 
 // Readers share the lock; a writer has it alone.
 func ExampleNewRead() {
-	s, stop := startZooKeeper()
-	defer stop()
-	ctx := context.Background()
+	zk := exampletest.StartZooKeeper() // in memory
+	defer zk.Stop()
+	s, err := session.New(zk.Addrs, session.Options{})
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go s.Run(ctx)
+
 	read, err := lock.NewRead(s, "/app/rwlock", lock.Options{Identifier: "reader"})
 	if err != nil {
 		panic(err)

@@ -5,39 +5,23 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kielgo/kiel/internal/exampletest"
 	"github.com/kielgo/kiel/recipe/queue"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/zktest"
 )
 
-// startZooKeeper runs an in-memory server and a session on it, for the examples.
-func startZooKeeper() (s *session.Session, stop func()) {
-	server, network := zktest.NewServer(zktest.Options{}), zktest.NewNetwork()
-	listener, err := network.Listen("zk:2181")
-	if err != nil {
-		panic(err)
-	}
-	s, err = session.New([]string{"zk:2181"}, session.Options{Dial: network.Dial})
+// Values come out in the order of their priorities, then in the order in which they were put.
+func ExampleQueue() {
+	zk := exampletest.StartZooKeeper() // in memory
+	defer zk.Stop()
+	s, err := session.New(zk.Addrs, session.Options{})
 	if err != nil {
 		panic(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	served, ran := make(chan error, 1), make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	go func() { ran <- s.Run(ctx) }()
-	return s, func() {
-		cancel()
-		if err := errors.Join(<-ran, server.Close(), <-served); err != nil {
-			panic(err)
-		}
-	}
-}
+	defer cancel()
+	go s.Run(ctx)
 
-// Values come out in the order of their priorities, then in the order in which they were put.
-func ExampleQueue() {
-	s, stop := startZooKeeper()
-	defer stop()
-	ctx := context.Background()
 	q, err := queue.New(s, "/app/queue", queue.Options{})
 	if err != nil {
 		panic(err)
@@ -68,9 +52,16 @@ func ExampleQueue() {
 
 // An entry is held while it is worked on, and consumed when that is done.
 func ExampleLockingQueue_Get() {
-	s, stop := startZooKeeper()
-	defer stop()
-	ctx := context.Background()
+	zk := exampletest.StartZooKeeper() // in memory
+	defer zk.Stop()
+	s, err := session.New(zk.Addrs, session.Options{})
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go s.Run(ctx)
+
 	q, err := queue.NewLocking(s, "/app/locking", queue.Options{})
 	if err != nil {
 		panic(err)
@@ -97,9 +88,16 @@ func ExampleLockingQueue_Get() {
 // A loop that consumes each entry at the end of its body, and gives back the one at which it
 // is left.
 func ExampleLockingQueue_All() {
-	s, stop := startZooKeeper()
-	defer stop()
-	ctx := context.Background()
+	zk := exampletest.StartZooKeeper() // in memory
+	defer zk.Stop()
+	s, err := session.New(zk.Addrs, session.Options{})
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go s.Run(ctx)
+
 	q, err := queue.NewLocking(s, "/app/locking", queue.Options{})
 	if err != nil {
 		panic(err)

@@ -4,7 +4,6 @@ package quickstart_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -13,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"go.uber.org/goleak"
 
-	"github.com/kielgo/kiel/zktest"
+	"github.com/kielgo/kiel/internal/exampletest"
 )
 
 func TestMain(m *testing.M) {
@@ -22,22 +21,10 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
 }
 
-// discard is where Example's servers report; an Example has no testing.TB.
-type discard struct{ cleanups []func() }
-
-func (d *discard) Helper()                           {}
-func (d *discard) Cleanup(f func())                  { d.cleanups = append(d.cleanups, f) }
-func (d *discard) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
-
 // Example runs the quick start against embedded servers.
 func Example() {
-	tb := &discard{}
-	defer func() {
-		for _, f := range tb.cleanups {
-			f()
-		}
-	}()
-	_, zk := zktest.Start(tb, zktest.Options{})
+	zk := exampletest.StartZooKeeper()
+	defer zk.Stop()
 	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"))
 	if err != nil {
 		panic(err)
@@ -48,7 +35,7 @@ func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	stopAfter(cancel, kafka, 3)
-	if err := consume(ctx, []string{zk}, kafka.ListenAddrs()); err != nil {
+	if err := consume(ctx, zk.Addrs, kafka.ListenAddrs()); err != nil {
 		panic(err)
 	}
 	// Output:
