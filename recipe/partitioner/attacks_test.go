@@ -21,6 +21,8 @@ import (
 const (
 	failsByItself = "a member fails beside what is left of itself"
 	olderFails    = "the older of two namesakes fails"
+	nobodys       = "an item is nobody's"
+	restless      = "items go from hand to hand while members come and go"
 )
 
 // startUnder starts a member under a context in which rules may be off.
@@ -122,94 +124,148 @@ func namesakes(ctx context.Context, w *world, after time.Duration) (first, secon
 	return first, second
 }
 
-// recipe-attacks.md §15, order: 11 items, which Python has as int. If ours is told to take them for text, four are wanted
-// by both, and four by nobody. It refuses to guess: see TestNewRefuses.
+// memberUnder is member with the rules of a run. If New refuses the items or the options, the member gets others.
+func (w *world) memberUnder(a *attack.Attack, items []string, opts partitioner.Options, otherwise []string, order partitioner.Order) *member {
+	w.Helper()
+	s := w.session("g")
+	opts.Identifier, opts.TimeBoundary = "g", boundary
+	p, err := partitioner.NewIn(a.Context(), s, path, items, opts)
+	if err != nil {
+		opts.Order = order
+		return w.memberIn(s, "g", otherwise, opts)
+	}
+	return &member{SetPartitioner: p, w: w, session: s}
+}
+
+// recipe-attacks.md §15, order: 11 items, which Python has as int. If ours takes them for text, four are wanted by both, and
+// four by nobody. It refuses to guess, and is told.
 func TestItemsInTheOrderOfPython(t *testing.T) {
-	// As text ours waits for an item of Python's for ever, and has none.
-	for order, want := range map[partitioner.Order]int{partitioner.OrderNumeric: 11, partitioner.OrderText: 5} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			python, err := w.session("python").Incarnation(t.Context())
-			if err != nil {
-				t.Fatal(err)
+	attack.Run(t, nobodys, func(a *attack.Attack) {
+		w := newWorld(a.T)
+		python, err := w.session("python").Incarnation(a.Context())
+		if err != nil {
+			a.Fatal(err)
+		}
+		add := func(dir, name string, mode session.Mode) {
+			if err := python.EnsurePath(a.Context(), dir); err != nil {
+				a.Fatal(err)
 			}
-			var items []string
-			for i := range 11 {
-				items = append(items, fmt.Sprint(i))
+			if _, err := python.Create(a.Context(), dir+"/0123456789abcdef0123456789abcdef"+name, nil, mode); err != nil {
+				a.Fatal(err)
 			}
-			// kazoo's default function in Python, for the second of two members.
-			owned := map[string]bool{}
-			for i := 1; i < 11; i += 2 {
-				owned[items[i]] = true
-				dir := path + "/locks/" + items[i]
-				if err := python.EnsurePath(t.Context(), dir); err != nil {
-					t.Fatal(err)
+		}
+		var items []string
+		for i := range 11 {
+			items = append(items, fmt.Sprint(i))
+		}
+		// kazoo's default function in Python, for the second of two members.
+		owned := map[string]bool{}
+		for i := 1; i < 11; i += 2 {
+			owned[items[i]] = true
+			add(path+"/locks/"+items[i], "__lock__", session.EphemeralSequential)
+		}
+		add(path+"/party", "-python", session.Ephemeral)
+		m := w.memberUnder(a, items, partitioner.Options{}, items, partitioner.OrderNumeric)
+		m.startUnder(a.Context())
+		time.Sleep(time.Minute)
+		for _, item := range m.Items() {
+			if owned[item] {
+				a.Errorf("two have %s", item)
+			}
+			owned[item] = true
+		}
+		if len(owned) != len(items) {
+			a.Harmed(nobodys, "%d of %d are owned", len(owned), len(items))
+		}
+	}, sabotage.OrderSaid)
+}
+
+// recipe-attacks.md §15: two items have one path, so one lock; and an item is named like a contender for another's lock. New
+// refuses both.
+func TestItemsInEachOthersWay(t *testing.T) {
+	for what, tt := range map[string]struct {
+		items []string
+		rule  sabotage.Rule
+	}{
+		"one path":       {[]string{"a/b", "a//b"}, sabotage.ItemsApart},
+		"like contender": {[]string{"a", "a/b__lock__0000000000"}, sabotage.ItemsNoContenders},
+	} {
+		t.Run(what, func(t *testing.T) {
+			attack.Run(t, nobodys, func(a *attack.Attack) {
+				w := newWorld(a.T)
+				m := w.memberUnder(a, tt.items, partitioner.Options{}, []string{"a", "b"}, partitioner.OrderUnsaid)
+				m.startUnder(a.Context())
+				// Another comes and goes, so that the locks are taken twice.
+				for range 2 {
+					time.Sleep(10 * time.Second)
+					if err := w.srv.Create(guest, nil); err != nil {
+						a.Fatal(err)
+					}
+					time.Sleep(time.Second)
+					if m.MustRelease() {
+						m.releaseSet()
+					}
+					if err := w.srv.Delete(guest); err != nil {
+						a.Fatal(err)
+					}
+					time.Sleep(time.Second)
+					if m.MustRelease() {
+						m.releaseSet()
+					}
 				}
-				if _, err := python.Create(t.Context(), dir+"/0123456789abcdef0123456789abcdef__lock__", nil, session.EphemeralSequential); err != nil {
-					t.Fatal(err)
+				time.Sleep(time.Minute)
+				if n := len(m.Items()); n != 2 {
+					a.Harmed(nobodys, "%d of two are owned, %v; znodes:\n%s", n, m.State(), w.srv.Dump())
 				}
-			}
-			if err := python.EnsurePath(t.Context(), path+"/party"); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := python.Create(t.Context(), path+"/party/0123456789abcdef0123456789abcdef-python", nil, session.Ephemeral); err != nil {
-				t.Fatal(err)
-			}
-			m := w.member("g", items, partitioner.Options{Order: order})
-			m.start()
-			time.Sleep(time.Minute)
-			for _, item := range m.Items() {
-				if owned[item] {
-					t.Errorf("two have %s", item)
-				}
-				owned[item] = true
-			}
-			if len(owned) != want {
-				t.Errorf("order %d: %d items are owned, want %d", order, len(owned), want)
-			}
+			}, tt.rule)
 		})
 	}
 }
 
-// recipe-attacks.md §15, churn: a member comes and goes every 0.45 s, and the boundary is 1 s. Nothing is promised then. After
-// a boundary of quiet every item belongs to exactly one.
+// recipe-attacks.md §15, churn: a member comes and goes every 0.45 s, and the boundary is 1 s. Nobody has anything then: that is
+// what is promised, and better than work that is given up at once. After a boundary of quiet every item belongs to exactly
+// one.
 func TestChurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	attack.Run(t, restless, func(a *attack.Attack) {
+		w := newWorld(a.T)
 		set := []string{"0", "1", "2", "3", "4"}
 		opts := partitioner.Options{TimeBoundary: time.Second}
 		one, two := w.member("p0", set, opts), w.member("p1", set, opts)
-		one.start()
-		two.start()
-		one.wait(partitioner.Acquired)
-		two.wait(partitioner.Acquired)
+		both := []*member{one, two}
+		for _, m := range both {
+			m.startUnder(a.Context())
+		}
+		time.Sleep(5 * time.Second)
 		owned := 0
-		for i := range 60 {
-			if err := w.srv.Create(guest, nil); err != nil {
-				t.Fatal(err)
+		changed := func(i int, err error) {
+			if err != nil {
+				a.Fatal(err)
 			}
-			time.Sleep(225 * time.Millisecond)
-			if err := w.srv.Delete(guest); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(225 * time.Millisecond)
-			for _, m := range []*member{one, two} {
+			time.Sleep(25 * time.Millisecond)
+			for _, m := range both {
 				if m.MustRelease() {
 					m.releaseSet()
 				}
+			}
+			time.Sleep(200 * time.Millisecond)
+			for _, m := range both {
 				if i > 0 {
 					owned += len(m.Items())
 				}
 			}
 		}
+		for i := range 60 {
+			changed(i, w.srv.Create(guest, nil))
+			changed(i, w.srv.Delete(guest))
+		}
 		if owned > 0 {
-			t.Errorf("%d were owned", owned)
+			a.Harmed(restless, "%d times, an item had an owner for a fifth of a second", owned)
 		}
 		time.Sleep(time.Second + 100*time.Millisecond)
 		all := append(one.Items(), two.Items()...)
 		slices.Sort(all)
 		if !slices.Equal(all, set) {
-			t.Errorf("owned: %q", all)
+			a.Errorf("owned: %q", all)
 		}
-	})
+	}, sabotage.QuietFirst)
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
@@ -121,6 +122,10 @@ func (a *Allocation) Node(item string) string {
 // New returns a member of those who divide items at path. It checks its arguments and does
 // no I/O; Start or Run begins.
 func New(s *session.Session, path string, items []string, opts Options) (*SetPartitioner, error) {
+	return newPartitioner(s, path, items, opts, sabotage.Rules{})
+}
+
+func newPartitioner(s *session.Session, path string, items []string, opts Options, off sabotage.Rules) (*SetPartitioner, error) {
 	if s == nil {
 		return nil, errors.New("partitioner: no session")
 	}
@@ -132,10 +137,10 @@ func New(s *session.Session, path string, items []string, opts Options) (*SetPar
 		return nil, err
 	}
 	p := &SetPartitioner{sess: s, path: path, opts: opts, locks: make(map[string]*lock.Lock, len(items)), doubles: make(map[string]time.Time)}
-	if p.items, err = sorted(items, opts.Order); err != nil {
+	if p.items, err = sorted(items, opts.Order, off); err != nil {
 		return nil, err
 	}
-	paths, err := lockPaths(session.Join(path, "locks"), items, opts.Escape)
+	paths, err := lockPaths(session.Join(path, "locks"), items, opts.Escape, off)
 	if err != nil {
 		return nil, err
 	}
