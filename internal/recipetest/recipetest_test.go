@@ -69,6 +69,32 @@ type hold struct{ ctx context.Context }
 
 func (h hold) Context() context.Context { return h.ctx }
 
+// Who goes by the context alone is found out.
+func TestInvalidBeforeItsContextEnds(t *testing.T) {
+	for what, failed := range map[string]bool{"by trust": false, "by its context": true} {
+		synctest.Test(t, func(t *testing.T) {
+			_, nw := zktest.StartVirtual(t, zktest.Options{})
+			noted := &noting{TB: t}
+			recipetest.InvalidBeforeItsContextEnds(noted, nw, func(s *session.Session) recipetest.Relied {
+				inc := recipetest.Must[*session.Incarnation](t)(s.Incarnation(t.Context()))
+				return relied{hold: hold{inc.Context()}, inc: inc, trust: !failed}
+			})
+			if noted.failed != failed {
+				t.Errorf("%s failed: %v", what, noted.failed)
+			}
+		})
+	}
+}
+
+type relied struct {
+	hold
+
+	inc   *session.Incarnation
+	trust bool
+}
+
+func (r relied) Valid() bool { return r.ctx.Err() == nil && (!r.trust || r.inc.Trusted()) }
+
 func TestMust(t *testing.T) {
 	if v := recipetest.Must[int](t)(7, nil); v != 7 {
 		t.Errorf("got %d", v)
@@ -89,6 +115,7 @@ type noting struct {
 	failed bool
 }
 
+func (n *noting) Error(...any)          { n.failed = true }
 func (n *noting) Errorf(string, ...any) { n.failed = true }
 
 func (n *noting) Fatal(...any) {

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/barrier"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -163,5 +164,17 @@ func TestValid(t *testing.T) {
 				t.Error("valid after Leave")
 			}
 		}
+	})
+}
+
+// Valid knows of the end of trust before the context does.
+func TestValidBeforeItsContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		recipetest.InvalidBeforeItsContextEnds(t, w.nw, func(s *session.Session) recipetest.Relied {
+			m := w.in(w.enter(t.Context(), w.double(s, 1, "")))
+			t.Cleanup(func() { w.ended(w.leave(context.WithoutCancel(t.Context()), m), nil) })
+			return m
+		})
 	})
 }

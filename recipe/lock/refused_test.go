@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -106,5 +107,39 @@ func TestContextEndsBesideALoss(t *testing.T) {
 		}
 		synctest.Wait()
 		w.wantContenders(0)
+	})
+}
+
+// Valid ends with the hold, also when the session is trusted.
+func TestValid(t *testing.T) {
+	inSession(t, func(w *world, s *session.Session) {
+		for what, l := range map[string]*lock.Lock{"ephemeral": w.lockIn(s, "a"), "persistent": w.persistent(s, "a")} {
+			h := w.acquire(l)
+			if !h.Valid() {
+				w.Errorf("%s: a new hold is not valid", what)
+			}
+			w.release(h)
+			if h.Valid() {
+				w.Errorf("%s: valid after Release", what)
+			}
+			h = w.acquire(l)
+			if err := w.srv.Delete(h.Node()); err != nil {
+				w.Fatal(err)
+			}
+			w.ended(h, lock.ErrLost)
+			if h.Valid() {
+				w.Errorf("%s: valid without a contender", what)
+			}
+		}
+	})
+}
+
+// Valid knows of the end of trust before the context does.
+func TestValidBeforeItsContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		recipetest.InvalidBeforeItsContextEnds(t, w.nw, func(s *session.Session) recipetest.Relied {
+			return w.acquire(w.lockIn(s, "a"))
+		})
 	})
 }

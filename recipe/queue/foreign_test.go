@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/queue"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -118,5 +119,17 @@ func TestValid(t *testing.T) {
 		}
 		w.nw.Client("a").Heal()
 		_ = h.Release(context.WithoutCancel(t.Context()))
+	})
+}
+
+// Valid knows of the end of trust before the context does.
+func TestValidBeforeItsContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		recipetest.InvalidBeforeItsContextEnds(t, w.nw, func(s *session.Session) recipetest.Relied {
+			q := w.locking(s)
+			w.put(q, "one")
+			return w.take(q, "one")
+		})
 	})
 }

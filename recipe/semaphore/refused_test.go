@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/semaphore"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -221,5 +222,15 @@ func TestValid(t *testing.T) {
 		if h.Valid() {
 			t.Error("released")
 		}
+	})
+}
+
+// Valid knows of the end of trust before the context does.
+func TestValidBeforeItsContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		recipetest.InvalidBeforeItsContextEnds(t, w.nw, func(s *session.Session) recipetest.Relied {
+			return w.acquire(w.semaphoreIn(s, "a", 1))
+		})
 	})
 }
