@@ -1,0 +1,220 @@
+package allocator
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/party"
+	"github.com/kielgo/kiel/session"
+)
+
+func failing(name string, f func(allocfn.Input) (allocfn.Assignment, error)) allocfn.Func {
+	return allocfn.Func{Name: name, Assign: f}
+}
+
+func TestFunctionFails(t *testing.T) {
+	for name, bad := range map[string]func(allocfn.Input) (allocfn.Assignment, error){
+		"error":    func(allocfn.Input) (allocfn.Assignment, error) { return nil, errors.New("no idea") },
+		"panics":   func(allocfn.Input) (allocfn.Assignment, error) { panic("ouch") },
+		"forgets":  func(allocfn.Input) (allocfn.Assignment, error) { return allocfn.Assignment{0, -1, 0}, nil },
+		"short":    func(allocfn.Input) (allocfn.Assignment, error) { return allocfn.Assignment{0}, nil },
+		"stranger": func(allocfn.Input) (allocfn.Assignment, error) { return allocfn.Assignment{0, 7, 0}, nil },
+		"nil":      func(allocfn.Input) (allocfn.Assignment, error) { return nil, nil },
+		"goexit":   func(allocfn.Input) (allocfn.Assignment, error) { runtime.Goexit(); return nil, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, func(o *Options) {
+					o.PythonFunc = "mine"
+					o.Func = failing("mine", func(in allocfn.Input) (allocfn.Assignment, error) {
+						if len(in.Members) == 2 {
+							return bad(in)
+						}
+						return allocfn.RoundRobin().Assign(in)
+					})
+				})
+				r.run()
+				r.partitions("t:0", "t:1", "t:2")
+				r.join("b")
+				r.want(TriggerInitial, "t:0 t:1 t:2")
+				before := r.told()
+				sleep(time.Minute)
+				r.join("b", "c")
+				s := r.want(TriggerMembers, "t:0 t:1 t:2")
+				if !errors.Is(s.Err, ErrFuncFailed) || fmt.Sprint(s.Members) != "[b]" {
+					t.Errorf("members %v, err %v", s.Members, s.Err)
+				}
+				if err := r.failed(); !errors.Is(err, ErrFuncFailed) {
+					t.Error("OnError:", err)
+				}
+				if got := r.told(); got != "" {
+					t.Errorf("told %q after %q", got, before)
+				}
+				if err := r.Rebalance(t.Context()); !errors.Is(err, ErrFuncFailed) {
+					t.Error("rebalance:", err)
+				}
+				sleep(time.Minute)
+				r.join("b", "c", "d")
+				if s := r.want(TriggerMembers, "t:0"); s.Err != nil {
+					t.Error(s.Err)
+				}
+				r.stop()
+			})
+		})
+	}
+}
+
+// blocking returns a function that blocks, when two are members, until it gets
+// something.
+func blocking(release chan struct{}) allocfn.Func {
+	return failing("mine", func(in allocfn.Input) (allocfn.Assignment, error) {
+		if len(in.Members) == 2 {
+			<-release
+		}
+		return allocfn.RoundRobin().Assign(in)
+	})
+}
+
+func TestBlockedFunctionBlocksNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		r := newRig(t, func(o *Options) { o.PythonFunc, o.Func = "mine", blocking(release) })
+		r.run()
+		r.partitions("t:0", "t:1", "t:2")
+		r.join("b")
+		sleep(time.Minute)
+		start := time.Now()
+		r.join("b", "c")
+		if s := r.Snapshot(); s.Err != nil {
+			t.Error("too early:", s.Err)
+		}
+		sleep(10 * time.Second)
+		s := r.want(TriggerMembers, "t:0 t:1 t:2")
+		if !errors.Is(s.Err, ErrFuncFailed) || s.At.Sub(start) != computeTimeout {
+			t.Errorf("after %v: %v", s.At.Sub(start), s.Err)
+		}
+		// A loss and a new incarnation go through, on the last good mapping.
+		r.lose(session.ErrTrustLost)
+		r.want(TriggerSession, "")
+		r.incarnate()
+		r.join("b", "c")
+		r.partitions("t:0", "t:1", "t:2")
+		s = r.want(TriggerSession, "t:0 t:1 t:2")
+		if s.Incarnation != r.inc || !errors.Is(s.Err, ErrFuncFailed) {
+			t.Error(s.Err)
+		}
+		// Leaving, too.
+		r.join("c", "d", "e")
+		r.want(TriggerMembers, "")
+		before := r.published()
+		// What comes at last is stale: it is not applied, the newest is.
+		release <- struct{}{}
+		s = r.want(TriggerSession, "")
+		if s.Err != nil || fmt.Sprint(s.Members) != "[c d e]" || r.published() != before+1 {
+			t.Errorf("members %v, err %v, %d snapshots", s.Members, s.Err, r.published()-before)
+		}
+		r.stop()
+	})
+}
+
+// TestLeavingDoesNotWaitForTheFunction within the time that it has, too.
+func TestLeavingDoesNotWaitForTheFunction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		r := newRig(t, func(o *Options) { o.PythonFunc, o.Func = "mine", blocking(release) })
+		r.run()
+		r.partitions("t:0", "t:1")
+		r.join("b")
+		sleep(time.Minute)
+		r.join("b", "c")
+		r.join("c")
+		if s := r.want(TriggerMembers, ""); s.Joined || s.Err != nil {
+			t.Errorf("joined %t, err %v", s.Joined, s.Err)
+		}
+		release <- struct{}{}
+		r.want(TriggerMembers, "")
+		r.stop()
+	})
+}
+
+func TestLateResultStillCountsIfNothingChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		r := newRig(t, func(o *Options) { o.PythonFunc, o.Func = "mine", blocking(release) })
+		r.run()
+		r.partitions("t:0", "t:1")
+		r.join("b")
+		sleep(time.Minute)
+		r.join("b", "c")
+		sleep(10 * time.Second)
+		release <- struct{}{}
+		if s := r.want(TriggerMembers, "t:0"); s.Err != nil {
+			t.Error(s.Err)
+		}
+		r.stop()
+	})
+}
+
+func TestFunctionThatNeverReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		r := newRig(t, func(o *Options) { o.PythonFunc, o.Func = "mine", blocking(release) })
+		r.run()
+		r.partitions("t:0")
+		r.join("b")
+		sleep(time.Minute)
+		r.join("b", "c")
+		start := time.Now()
+		if err := r.stop(); !errors.Is(err, ErrStuck) || time.Since(start) != defaultStopTimeout {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		close(release)
+	})
+}
+
+func TestFuncMismatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(o *Options) { o.Func, o.AlsoFuncs = allocfn.Range(), []allocfn.Func{allocfn.RoundRobin()} })
+		r.run()
+		r.partitions("t:0", "t:1")
+		us := party.Member{Name: "b", Data: []byte(`{"v":1,"functions":["range","roundrobin"]}`)}
+		r.show(&party.View{Incarnation: r.inc, Joined: true, Members: []party.Member{us}})
+		if s := r.want(TriggerInitial, "t:0 t:1"); s.Func != "range" {
+			t.Error(s.Func)
+		}
+		sleep(time.Minute)
+		python := party.Member{Name: "c"}
+		r.show(&party.View{Incarnation: r.inc, Joined: true, Members: []party.Member{us, python}})
+		if s := r.want(TriggerMembers, "t:0"); s.Func != "roundrobin" || s.Err != nil {
+			t.Error(s.Func, s.Err)
+		}
+		sleep(time.Minute)
+		other := party.Member{Name: "d", Data: []byte(`{"v":1,"functions":["sticky"]}`)}
+		r.show(&party.View{Incarnation: r.inc, Joined: true, Members: []party.Member{us, python, other}})
+		s := r.want(TriggerMembers, "t:0")
+		if !errors.Is(s.Err, ErrFuncMismatch) || s.Func != "roundrobin" {
+			t.Error(s.Func, s.Err)
+		}
+		for _, part := range []string{`"b" can run range, roundrobin`, `"c" can run roundrobin`, `"d" can run sticky`} {
+			if !strings.Contains(s.Err.Error(), part) {
+				t.Errorf("%v does not say %s", s.Err, part)
+			}
+		}
+		if err := r.failed(); !errors.Is(err, ErrFuncMismatch) {
+			t.Error(err)
+		}
+		// A group that runs what we have not, before we join it.
+		sleep(time.Minute)
+		r.show(&party.View{Incarnation: r.inc, Members: []party.Member{other}})
+		if s := r.want(TriggerMembers, ""); !errors.Is(s.Err, ErrFuncMismatch) {
+			t.Error(s.Err)
+		}
+		r.stop()
+	})
+}
