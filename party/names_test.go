@@ -1,0 +1,178 @@
+package party_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/party"
+	"github.com/kielgo/kiel/session"
+)
+
+func TestNameTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a := c.join("x")
+		czxid := a.joined()
+		s, _ := c.session("second")
+		b := c.run(s, party.Options{Name: "x", Logger: logger(t)})
+		start := time.Now()
+		for view := range b.Updates(t.Context()) {
+			if view.Joined {
+				t.Errorf("joined under a name that is taken: %s", show(view))
+			}
+		}
+		<-b.done
+		wantErr(t, b.err, party.ErrNameTaken)
+		if took := time.Since(start); took < timeout+tick || took > timeout+tick+time.Second {
+			t.Errorf("took %v", took)
+		}
+		for _, part := range []string{node("x"), fmt.Sprintf("0x%x", c.sessionOf("x"))} {
+			if !strings.Contains(b.err.Error(), part) {
+				t.Errorf("%q does not say %s", b.err, part)
+			}
+		}
+		if stat, ok := c.stands("x"); !ok || stat.Czxid != czxid {
+			t.Error("the first was disturbed")
+		}
+		if !a.View().Joined {
+			t.Error("the first is out")
+		}
+	})
+}
+
+func TestPersistentNamesake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		must(t, c.srv.Create(node("x"), nil))
+		b := c.join("x")
+		<-b.done
+		wantErr(t, b.err, party.ErrNameTaken)
+		if _, ok := c.stands("x"); !ok {
+			t.Error("a foreign znode was deleted")
+		}
+	})
+}
+
+func TestTakesOverFromDeadSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a := c.join("x")
+		old := a.joined()
+		c.net.Client("x").Freeze()
+		s, _ := c.session("second")
+		b := c.run(s, party.Options{Name: "x"})
+		start := time.Now()
+		if czxid := func() int64 {
+			v, _ := b.await(timeout+2*tick, "itself", func(v *party.View) bool { return v.Joined })
+			m, _ := v.Member("x")
+			return m.Czxid
+		}(); czxid == old {
+			t.Error("took the dead session's znode for its own")
+		}
+		t.Logf("joined after %v", time.Since(start))
+		// The first comes back, sees its name in use, and gives up.
+		c.net.Client("x").Heal()
+		<-a.done
+		wantErr(t, a.err, party.ErrNameTaken)
+		if stat, ok := c.stands("x"); !ok || stat.EphemeralOwner != c.sessionOf("second") {
+			t.Error("the second was disturbed")
+		}
+	})
+}
+
+// TestPatienceBeginsAnew in a new incarnation: a dead session's time stands
+// still, too, while the servers do.
+func TestPatienceBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.join("x").joined()
+		s, _ := c.session("second")
+		b := c.run(s, party.Options{Name: "x"})
+		b.awaitNames(time.Second, "x")
+		c.net.Client("x").Freeze()
+		c.srv.FreezeClock()
+		time.Sleep(time.Minute)
+		c.srv.Thaw()
+		b.await(timeout+2*tick, "itself", func(v *party.View) bool { return v.Joined })
+	})
+}
+
+// TestPatienceBeginsAnewBehindANewLeader: servers that elect one give all
+// sessions their time again, and our own session may live through that.
+func TestPatienceBeginsAnewBehindANewLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.join("x").joined()
+		s, _ := c.session("second")
+		b := c.run(s, party.Options{Name: "x"})
+		b.awaitNames(time.Second, "x")
+		c.net.Client("x").Freeze()
+		time.Sleep(timeout / 2)
+		for range 3 {
+			c.srv.Down()
+			c.srv.Restart(false)
+			time.Sleep(timeout / 2)
+		}
+		b.await(timeout+2*tick, "itself", func(v *party.View) bool { return v.Joined })
+		if n := s.Stats().Incarnation; n != 1 {
+			t.Errorf("its session is in incarnation %d: the test proves nothing", n)
+		}
+	})
+}
+
+// TestOwnNameAfterExpiry: who holds our name when we come back in a new
+// session did not take it from us; it may be dying.
+func TestOwnNameAfterExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a := c.join("x")
+		a.joined()
+		c.net.Client("x").Freeze()
+		time.Sleep(timeout + 2*tick)
+		s, stop := c.session("other")
+		_, err := incarnation(c, s).Create(t.Context(), node("x"), nil, session.Ephemeral)
+		must(t, err)
+		c.net.Client("x").Heal()
+		time.Sleep(timeout)
+		stop()
+		a.await(5*time.Second, "itself", func(v *party.View) bool { return v.Joined && v.Incarnation.Trusted() })
+	})
+}
+
+func TestPythonNamesakeReplacesUs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a, watcher := c.join("x"), c.join("w")
+		a.joined()
+		old, _ := watcher.awaitNames(time.Second, "w", "x")
+		time.Sleep(time.Minute)
+		start := time.Now()
+		_, stop := c.namesake("x")
+		<-a.done
+		wantErr(t, a.err, party.ErrNameTaken)
+		if took := time.Since(start); took > 100*time.Millisecond {
+			t.Errorf("noticed after %v", took)
+		}
+		holder := c.sessionOf("namesake of x")
+		if !strings.Contains(a.err.Error(), fmt.Sprintf("0x%x", holder)) {
+			t.Errorf("%q does not name session 0x%x", a.err, holder)
+		}
+		if a.View().Joined {
+			t.Error("the last view says that we are a member")
+		}
+		if stat, ok := c.stands("x"); !ok || stat.EphemeralOwner != holder {
+			t.Error("the namesake's znode was touched")
+		}
+		before, _ := old.Member("x")
+		watcher.await(time.Second, "the namesake", func(v *party.View) bool {
+			m, ok := v.Member("x")
+			return ok && m.Czxid > before.Czxid && m.Session == holder
+		})
+		must(t, a.Leave(t.Context()))
+		stop()
+		watcher.awaitNames(time.Second, "w")
+	})
+}
