@@ -1,0 +1,161 @@
+package barrier_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/recipe/barrier"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// The session expires under one that waits. If the others entered with it and left, that can't
+// be known; if nothing happened, it waits on, with another znode.
+func TestSessionKilledWhileWaiting(t *testing.T) {
+	for _, passed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			s := w.session("a")
+			d := w.double(s, 2, "")
+			c := w.enter(t.Context(), d)
+			w.goesOn(c)
+			id := w.id(s)
+			w.nw.Client("a").Refuse()
+			w.nw.Client("a").Cut()
+			if passed {
+				w.make(highest, "ready")
+				w.remove("ready")
+			}
+			w.srv.KillSession(id)
+			if passed {
+				w.remove(highest)
+			}
+			w.nw.Client("a").Heal()
+			if passed {
+				w.ended(c, session.ErrUncertain)
+				return
+			}
+			w.goesOn(c)
+			if w.id(s) == id {
+				t.Fatal("the session is the same")
+			}
+			w.wantChildren(nameOf(d))
+			w.make(highest, "ready")
+			m := w.in(c)
+			w.remove(highest)
+			w.ended(w.leave(t.Context(), m), nil)
+		})
+	}
+}
+
+// The session expires under one that waits, and then another comes: they enter together.
+func TestSessionKilledThenComplete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.session("a")
+		d := w.double(s, 2, "")
+		c := w.enter(t.Context(), d)
+		w.goesOn(c)
+		id := w.id(s)
+		w.nw.Client("a").Refuse()
+		w.nw.Client("a").Cut()
+		w.srv.KillSession(id)
+		w.make(highest)
+		w.nw.Client("a").Heal()
+		m := w.in(c)
+		w.wantChildren(nameOf(d), highest, "ready")
+		w.remove(highest)
+		w.ended(w.leave(t.Context(), m), nil)
+	})
+}
+
+// A ready that was left behind is removed if nobody stands beside it, and left alone if
+// somebody does: its removal would use up the only watch of a Python process.
+func TestStaleReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.make("ready")
+		d := w.double(w.session("a"), 2, "")
+		c := w.enter(t.Context(), d)
+		w.goesOn(c)
+		w.wantChildren(nameOf(d))
+		w.make("ready")
+		m := w.in(c)
+		w.ended(w.leave(t.Context(), m), nil)
+
+		w.make(highest, "ready")
+		_, before, _ := w.srv.Get(path + "/ready")
+		third := w.double(w.session("b"), 3, "")
+		m = w.in(w.enter(t.Context(), third))
+		if _, now, ok := w.srv.Get(path + "/ready"); !ok || now != before {
+			t.Errorf("ready: %v, %+v, was %+v", ok, now, before)
+		}
+		l := w.leave(t.Context(), m)
+		w.goesOn(l)
+		w.remove(highest)
+		w.ended(l, nil)
+		w.wantChildren()
+	})
+}
+
+// Whatever reply is lost, nothing is left behind and everybody enters and leaves.
+func TestLostReplies(t *testing.T) {
+	for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpMulti, zktest.OpDelete, zktest.OpGetChildren2, zktest.OpExists, zktest.OpSync} {
+		for losses := 1; losses <= 3; losses++ {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := w.double(w.session("a"), 2, ""), w.double(w.session("b"), 2, "")
+				w.srv.LoseReply(losses, func(r zktest.Request) bool { // not proofs of life
+					return r.Op == op && (op != zktest.OpMulti || len(r.Ops) > 1)
+				})
+				one := w.enter(t.Context(), a)
+				time.Sleep(time.Second)
+				two := w.enter(t.Context(), b)
+				w.in(one)
+				w.in(two)
+				l := w.leave(t.Context(), one.m)
+				time.Sleep(time.Second)
+				w.ended(w.leave(t.Context(), two.m), nil)
+				w.ended(l, nil)
+				w.wantChildren()
+			})
+		}
+	}
+}
+
+// What ends a member's context, and that it can leave then.
+func TestLost(t *testing.T) {
+	for what, tt := range map[string]struct {
+		do    func(w *world, s *session.Session, m *barrier.Member)
+		want  error
+		stays bool
+	}{
+		"removed": {func(w *world, _ *session.Session, m *barrier.Member) { w.remove(m.Node()[len(path)+1:]) }, barrier.ErrLost, false},
+		"expired": {func(w *world, s *session.Session, _ *barrier.Member) { w.srv.KillSession(w.id(s)) }, session.ErrSessionExpired, false},
+		"no trust": {func(w *world, _ *session.Session, m *barrier.Member) {
+			w.nw.Client("a").BlackHole(zktest.Both)
+			<-m.Context().Done()
+			w.nw.Client("a").Heal()
+		}, session.ErrTrustLost, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			s := w.session("a")
+			d := w.double(s, 2, "")
+			w.make(lowest)
+			m := w.in(w.enter(t.Context(), d))
+			tt.do(w, s, m)
+			w.ended(w.later(func() error { <-m.Context().Done(); return context.Cause(m.Context()) }), tt.want)
+			time.Sleep(5 * time.Second)
+			if _, _, ok := w.srv.Get(m.Node()); ok != tt.stays || d.Participating() {
+				t.Errorf("%s: stands: %v", what, ok)
+			}
+			l := w.leave(t.Context(), m)
+			w.goesOn(l)
+			w.remove(lowest)
+			w.ended(l, nil)
+		})
+	}
+}

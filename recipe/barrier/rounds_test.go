@@ -1,0 +1,171 @@
+package barrier_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// atNextLook does something just before the client's next look at the directory.
+func (w *world) atNextLook(client string, do func()) {
+	done := false
+	w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		if r.Op == zktest.OpGetChildren2 && r.Path == path && r.Client == client && !done {
+			done = true
+			do()
+		}
+		return zktest.Action{}
+	})
+	w.Cleanup(func() {
+		if !done {
+			w.Error("the hook was not used")
+		}
+	})
+}
+
+// Three: what happened while one was away may have been that all stood, or that two came and
+// left one after the other. And what can't have been that is waited through.
+func TestUndecided(t *testing.T) {
+	for what, tt := range map[string]struct {
+		do   func(w *world)
+		want error // nil: it goes on
+	}{
+		"two, perhaps at once": {func(w *world) {
+			w.make(lowest, highest, "ready")
+			w.remove("ready", lowest, highest)
+		}, session.ErrUncertain},
+		"one and ready": {func(w *world) {
+			w.make(lowest, highest, "ready")
+			w.remove("ready", highest)
+		}, session.ErrUncertain},
+		"two, and nobody was told": {func(w *world) {
+			w.make(lowest, highest)
+			w.remove(lowest, highest)
+		}, nil},
+		"one": {func(w *world) {
+			w.make(lowest)
+			w.remove(lowest)
+		}, nil},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			d := w.double(w.session("a"), 3, "")
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			c := w.enter(ctx, d)
+			w.goesOn(c)
+			w.nw.Client("a").Refuse()
+			w.nw.Client("a").Cut()
+			time.Sleep(time.Second)
+			tt.do(w)
+			w.nw.Client("a").Heal()
+			if tt.want == nil {
+				w.goesOn(c)
+				cancel()
+				w.ended(c, context.Canceled)
+			} else {
+				w.ended(c, tt.want)
+			}
+			time.Sleep(5 * time.Second)
+			if _, _, ok := w.srv.Get(d.Node()); ok {
+				t.Errorf("%s: it stands still", what)
+			}
+		})
+	}
+}
+
+// One of those who wait goes and comes again under its name while nobody looks, and the
+// number is complete: that is no sign that anybody was told.
+func TestNameUsedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		d := w.double(w.session("a"), 3, "")
+		c := w.enter(t.Context(), d)
+		w.goesOn(c)
+		w.make(highest)
+		w.goesOn(c)
+		w.nw.Client("a").Refuse()
+		w.nw.Client("a").Cut()
+		w.remove(highest)
+		w.make(highest, lowest)
+		w.nw.Client("a").Heal()
+		w.goesOn(c)
+		w.make("ready")
+		m := w.in(c)
+		w.remove(lowest, highest)
+		w.ended(w.leave(t.Context(), m), nil)
+	})
+}
+
+// Round after round on one path, while links are slow and break for those who leave: nobody enters a round before all have left the one before.
+func TestRounds(t *testing.T) {
+	for n := 2; n <= 4; n++ {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			const rounds = 30
+			var begun, left atomic.Int64
+			var wg sync.WaitGroup
+			stop := make(chan struct{})
+			for i := range n {
+				name := string(rune('a' + i))
+				s := w.session(name)
+				d := w.double(s, n, name)
+				random := rand.New(rand.NewPCG(uint64(n), uint64(i)))
+				wg.Go(func() {
+					for round := range int64(rounds) {
+						time.Sleep(time.Duration(random.IntN(3)) * time.Millisecond)
+						begun.Add(1)
+						m, err := d.Enter(t.Context())
+						if err != nil {
+							t.Errorf("%s: round %d: %v", name, round, err)
+							return
+						}
+						if b, l := begun.Load(), left.Load(); b < int64(n)*(round+1) || l < int64(n)*round {
+							t.Errorf("%s: in round %d when %d had begun and %d had left", name, round, b, l)
+						}
+						time.Sleep(time.Duration(100+random.IntN(3)) * time.Millisecond) // longer than some round trips
+						left.Add(1)
+						if err := m.Leave(t.Context()); err != nil {
+							t.Errorf("%s: round %d: %v", name, round, err)
+							return
+						}
+						if l := left.Load(); l < int64(n)*(round+1) {
+							t.Errorf("%s: left round %d when %d had left", name, round, l)
+						}
+					}
+				})
+			}
+			wg.Go(func() {
+				random := rand.New(rand.NewPCG(uint64(n), 99))
+				for {
+					select {
+					case <-stop:
+						return
+					case <-time.After(time.Duration(random.IntN(60)) * time.Millisecond):
+					}
+					if random.IntN(3) == 0 {
+						w.srv.LoseReply(1, is(zktest.OpDelete))
+					} else {
+						w.nw.Client(string(rune('a' + random.IntN(n)))).Delay(time.Duration(random.IntN(5)) * time.Millisecond)
+					}
+				}
+			})
+			start := time.Now()
+			for left.Load() < int64(n*rounds) && time.Since(start) < 10*time.Minute && !t.Failed() {
+				time.Sleep(time.Second)
+			}
+			close(stop)
+			if left.Load() < int64(n*rounds) {
+				t.Fatalf("%d of %d; znodes:\n%s", left.Load(), n*rounds, w.srv.Dump())
+			}
+			wg.Wait()
+		})
+	}
+}
