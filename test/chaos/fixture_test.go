@@ -3,8 +3,6 @@ package chaos_test
 import (
 	"fmt"
 	"maps"
-	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -54,32 +52,6 @@ type fleet struct {
 	exempt    []string // for the checker: overlaps that are not held against anybody
 	robberies []robbery
 	wiped     []eventlog.Span // when ZooKeeper lost its data
-}
-
-// member is one process, or lives in this one.
-type member struct {
-	*members.Process // of one that lives in this process no more than the name and the log of events
-
-	f      *fleet
-	hand   *hand                // of one that lives in this process
-	asked  int64                // when it was asked to leave, or 0
-	down   bool                 // killed, or asked to leave: it is not expected to own anything
-	paused bool                 // the same, for as long as it is
-	over   bool                 // it has ended, and how was looked at
-	held   map[int32]*ownTerm   // what it owns, as its log tells
-	terms  map[int32][]*ownTerm // what it has ever owned
-	events []eventlog.Event     // all read so far
-	next   map[int32]int64      // the offset after the last message that it was handed
-	count  map[string]int       // events by kind
-	seen   map[string]struct{}  // sessions
-}
-
-// ownTerm is what a log tells of something owned.
-type ownTerm struct {
-	claimed int64 // when
-	token   int64
-	first   int64 // when the first message was handed out, or 0
-	ended   int64 // or 0
 }
 
 var nameOfTest = strings.NewReplacer("/", "-", "#", "-", " ", "-")
@@ -172,58 +144,6 @@ func (f *fleet) ends() map[int32]int64 {
 	return ends
 }
 
-// how changes how one process is started.
-type how func(s *start)
-
-type start struct {
-	zookeeper string
-	flags     []string
-	inside    inside
-}
-
-// via gives a process another way to ZooKeeper than the others have: a proxy, say.
-func via(zookeeper string) how { return func(s *start) { s.zookeeper = zookeeper } }
-
-// with gives a process more flags.
-func with(flags ...string) how { return func(s *start) { s.flags = append(s.flags, flags...) } }
-
-// start starts a process; names may repeat.
-func (f *fleet) start(name string, hows ...how) *member {
-	f.t.Helper()
-	s := f.how(hows)
-	args := append([]string{
-		"--zookeeper", s.zookeeper, "--kafka", strings.Join(f.kafka.Brokers(), ","), "--group", f.topic, "--topic", f.topic,
-		"--session-timeout", f.opts.timeout.String(),
-	}, f.opts.flags...)
-	return f.enlist(members.Start(f.t, demo, name, f.log(name), append(args, s.flags...)...), nil)
-}
-
-// how gathers how a member is started.
-func (f *fleet) how(hows []how) start {
-	s := start{zookeeper: f.opts.zookeeper}
-	for _, h := range hows {
-		h(&s)
-	}
-	return s
-}
-
-// log is the file for the events of a member that is about to start.
-func (f *fleet) log(name string) string {
-	if f.settledAt != 0 { // who starts a group is no incident
-		f.happens("start of a member", members.Monotonic())
-	}
-	return filepath.Join(f.dir, fmt.Sprintf("%02d-%s.jsonl", len(f.all), name))
-}
-
-func (f *fleet) enlist(p *members.Process, h *hand) *member {
-	m := &member{
-		Process: p, hand: h, f: f, held: map[int32]*ownTerm{}, terms: map[int32][]*ownTerm{}, next: map[int32]int64{},
-		count: map[string]int{}, seen: map[string]struct{}{},
-	}
-	f.all = append(f.all, m)
-	return m
-}
-
 // startAll starts n processes m0, m1 … and waits until they own everything.
 func (f *fleet) startAll(n int, hows ...how) []*member {
 	f.t.Helper()
@@ -237,132 +157,12 @@ func (f *fleet) startAll(n int, hows ...how) []*member {
 	return list
 }
 
-// Kill ends a process as a crash does.
-func (m *member) Kill() {
-	m.f.fault("kill -9 of a member")
-	m.Process.Kill()
-	m.down = true
-}
-
-// Terminate asks a process to leave.
-func (m *member) Terminate() {
-	m.f.happens("a member is asked to leave", members.Monotonic())
-	m.leaves()
-}
-
-// leaves asks a member to leave.
-func (m *member) leaves() {
-	m.asked, m.down = members.Monotonic(), true
-	if m.hand != nil {
-		m.hand.leave()
-	} else {
-		m.Process.Terminate()
-	}
-}
-
-// Stop asks a process to leave and waits until it has.
-func (m *member) Stop() {
-	m.f.t.Helper()
-	m.Terminate()
-	m.WaitLeft(m.f.t)
-}
-
-// Pause stops a process in its tracks and returns the time.
-func (m *member) Pause() int64 {
-	m.f.fault("SIGSTOP of a member")
-	m.paused = true
-	return m.Process.Pause()
-}
-
-// Resume lets it go on and returns the time just before.
-func (m *member) Resume() int64 {
-	m.paused = false
-	return m.Process.Resume()
-}
-
-// works says whether a process is expected to own something.
-func (m *member) works() bool { return !m.down && !m.paused }
-
-// sessions is how many ZooKeeper sessions it has had.
-func (m *member) sessions() int { return len(m.seen) }
-
-// after returns the first event of one of the kinds that was logged after a time.
-func (m *member) after(since int64, kinds ...string) (eventlog.Event, bool) {
-	for _, e := range m.events {
-		if e.T > since && slices.Contains(kinds, e.Event) {
-			return e, true
-		}
-	}
-	return eventlog.Event{}, false
-}
-
-// countAfter counts events of a kind that were logged after a time.
-func (m *member) countAfter(since int64, kind string) int {
-	n := 0
-	for _, e := range m.events {
-		if e.T > since && e.Event == kind {
-			n++
-		}
-	}
-	return n
-}
-
-// rebalances counts the views after a time for which it took or gave up something.
-func (m *member) rebalances(since int64) int { return m.rebalancesIn(since, math.MaxInt64) }
-
-// rebalancesIn counts those between two times.
-func (m *member) rebalancesIn(from, to int64) (n int) {
-	acted := true
-	for _, e := range m.events {
-		switch e.Event {
-		case eventlog.Snapshot:
-			acted = false
-		case eventlog.Revoking, eventlog.Claimed:
-			if !acted && e.T > from && e.T <= to {
-				n++
-			}
-			acted = true
-		}
-	}
-	return n
-}
-
 // read takes in what the logs have gained.
 func (f *fleet) read() {
 	f.t.Helper()
 	for _, m := range f.all {
 		for _, e := range m.Read(f.t) {
 			m.take(e)
-		}
-	}
-}
-
-func (m *member) take(e eventlog.Event) {
-	m.events = append(m.events, e)
-	m.count[e.Event]++
-	if e.Session != "" {
-		m.seen[e.Session] = struct{}{}
-	}
-	switch e.Event {
-	case eventlog.Claimed:
-		own := &ownTerm{claimed: e.T, token: e.Token}
-		m.held[*e.Partition] = own
-		m.terms[*e.Partition] = append(m.terms[*e.Partition], own)
-	case eventlog.Message:
-		m.next[*e.Partition] = max(m.next[*e.Partition], *e.Offset+1)
-		if own := m.held[*e.Partition]; own != nil && own.first == 0 {
-			own.first = e.T
-		}
-	case eventlog.Released, eventlog.Lost, eventlog.Untrusted, eventlog.Left:
-		at := e.T
-		if e.Event == eventlog.Untrusted && e.Since != 0 {
-			at = min(at, e.Since)
-		}
-		for id, own := range m.held {
-			if e.Partition == nil || *e.Partition == id {
-				own.ended = at
-				delete(m.held, id)
-			}
 		}
 	}
 }
