@@ -1,0 +1,142 @@
+package sabotage_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// names returns the names of all rules, in their order.
+func names(t *testing.T) []string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "sabotage.go", nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, d := range file.Decls {
+		if d, ok := d.(*ast.GenDecl); ok && d.Tok == token.CONST && d.Lparen.IsValid() {
+			for _, s := range d.Specs {
+				list = append(list, s.(*ast.ValueSpec).Names[0].Name)
+			}
+		}
+	}
+	if len(list) < 2 || list[0] != "HandshakeCap" {
+		t.Fatalf("rules: %q", list)
+	}
+	return list
+}
+
+// sources is what the repository's Go files have to do with rules.
+type sources struct {
+	library, tests map[string]bool // rules that are named there
+	functions      map[string]bool // tests, with their packages
+}
+
+func read(t *testing.T) sources {
+	t.Helper()
+	s := sources{library: map[string]bool{}, tests: map[string]bool{}, functions: map[string]bool{}}
+	rule := regexp.MustCompile(`\bsabotage\.([A-Z]\w*)\b`)
+	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	pkg := regexp.MustCompile(`(?m)^package (\w+?)(_test)?$`)
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (len(d.Name()) > 2 && d.Name()[0] == '.' || path == filepath.Join(root, "internal", "sabotage")):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, ".go"):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		isTest := strings.HasSuffix(path, "_test.go")
+		for _, m := range rule.FindAllSubmatch(text, -1) {
+			if isTest {
+				s.tests[string(m[1])] = true
+			} else {
+				s.library[string(m[1])] = true
+			}
+		}
+		if m := pkg.FindSubmatch(text); isTest && m != nil {
+			for _, f := range function.FindAllSubmatch(text, -1) {
+				s.functions[string(m[1])+"."+string(f[1])] = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A rule that no code keeps, or that no test switches off, says nothing.
+func TestEveryRuleIsUsed(t *testing.T) {
+	s := read(t)
+	for _, name := range names(t) {
+		if !s.library[name] {
+			t.Errorf("no code asks for %s", name)
+		}
+		if !s.tests[name] {
+			t.Errorf("no test switches %s off", name)
+		}
+	}
+}
+
+// The table of attacks in recipe/README.md names tests that there are, and every rule of the recipes.
+func TestTableOfAttacks(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "recipe", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "\n| § |")
+	s, all, named := read(t), names(t), map[string]bool{}
+	word := regexp.MustCompile(`[A-Z]\w+`)
+	test := regexp.MustCompile("`(\\w+\\.Test\\w+)`")
+	for line := range strings.Lines(table) {
+		cells := strings.Split(strings.Trim(line, "|\n "), "|")
+		if len(cells) != 4 || strings.HasPrefix(cells[0], "-") || !strings.HasPrefix(line, "|") {
+			continue
+		}
+		found := test.FindAllStringSubmatch(cells[2], -1)
+		if len(found) == 0 {
+			t.Errorf("no test: %s", line)
+		}
+		for _, m := range found {
+			if !s.functions[m[1]] {
+				t.Errorf("there is no %s", m[1])
+			}
+		}
+		rules := strings.TrimSpace(cells[3])
+		if strings.HasPrefix(rules, "none: ") {
+			continue // and why
+		}
+		list := word.FindAllString(rules, -1)
+		if len(list) == 0 {
+			t.Errorf("no rule: %s", line)
+		}
+		for _, name := range list {
+			named[name] = true
+			if !slices.Contains(all, name) {
+				t.Errorf("there is no rule %s: %s", name, line)
+			}
+		}
+	}
+	for _, name := range all[slices.Index(all, "ByCzxid")+1:] {
+		if !named[name] {
+			t.Errorf("%s is not in the table", name)
+		}
+	}
+}
