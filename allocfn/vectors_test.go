@@ -1,0 +1,161 @@
+package allocfn_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kielgo/kiel/allocfn"
+)
+
+var writeVectors = flag.Bool("write-vectors", false, "write the vectors of functions that have none yet")
+
+// owned is one vector: who gets what. A vector that changes is a breaking
+// change: the function needs another name.
+type owned struct {
+	Members []string
+	Topics  map[string][]int32
+	Owners  []int32 `json:",omitempty"` // in the order of the sorted partitions
+	Sum     string  `json:",omitempty"` // of Owners, where these are many
+}
+
+func (v *owned) input() allocfn.Input {
+	var ps []allocfn.Partition
+	for topic, ids := range v.Topics {
+		if len(ids) == 1 && ids[0] < 0 { // -n says 0 to n-1
+			ps = append(ps, topicOf(topic, int(-ids[0]))...)
+			continue
+		}
+		for _, id := range ids {
+			ps = append(ps, allocfn.Partition{Topic: topic, ID: id})
+		}
+	}
+	return groupOf(v.Members, ps...)
+}
+
+// put puts a result into the vector.
+func (v *owned) put(a allocfn.Assignment) {
+	v.Owners, v.Sum = a, ""
+	if len(a) > 100 {
+		sum := fnv.New64a()
+		for _, m := range a {
+			fmt.Fprintf(sum, "%d ", m)
+		}
+		v.Owners, v.Sum = nil, fmt.Sprintf("%016x", sum.Sum64())
+	}
+}
+
+// TestVectors holds the functions to what they gave when they were new.
+func TestVectors(t *testing.T) {
+	for _, s := range subjects() {
+		file := s.f.Name + ".json"
+		if _, err := os.Stat("testdata/" + file); err != nil && *writeVectors {
+			s.write(t, "testdata/"+file)
+		}
+		vectors := load[owned](t, file)
+		if len(vectors) < 20 {
+			t.Errorf("%s holds only %d vectors", file, len(vectors))
+		}
+		for i, v := range vectors {
+			got := v
+			got.put(mustCall(t, s.f, v.input()))
+			if got.Sum != v.Sum || !slices.Equal(got.Owners, v.Owners) {
+				t.Errorf("%s: vector %d: got %v %s, want %v %s", file, i, got.Owners, got.Sum, v.Owners, v.Sum)
+			}
+		}
+	}
+}
+
+func (s subject) write(t *testing.T, file string) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(2026, 11))
+	var lines [][]byte
+	for i := range 32 {
+		v := owned{Topics: make(map[string][]int32)}
+		n := []int{1, 2, 3, 4, 5, 7, 10, 16}[i%8]
+		switch {
+		case s.numbered:
+			v.Members = numberedNames([]string{"web", "", "é-😀"}[i%3], n)
+		case i%4 == 3:
+			v.Members = []string{"a", "b:1", "é", "😀", strings.Repeat("x", 300), "a-0", "\x00", "𐀀", "\uffef", "Z"}[:min(n, 10)]
+		default:
+			v.Members = randomNames(r, n)
+		}
+		for _, topic := range []string{"orders", "orders-dlq", "o", "é", "x.y"}[:1+i%5] {
+			v.Topics[topic] = []int32{-1 - r.Int32N(14)}
+			if r.IntN(4) == 0 {
+				v.Topics[topic] = []int32{r.Int32N(5), 7, 1<<31 - 1, 100 + r.Int32N(100)}
+			}
+		}
+		if i >= 28 { // large ones, which cross all paths
+			n := []int{40, 100, 257, 1000}[i-28]
+			v.Members = randomNames(r, n)
+			if s.numbered {
+				v.Members = numberedNames("m", n)
+			}
+			for k := range 20 {
+				v.Topics[fmt.Sprintf("t%d", k)] = []int32{-1 - r.Int32N(2*int32(n))}
+			}
+		}
+		v.put(mustCall(t, s.f, v.input()))
+		line, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, line)
+	}
+	text := append([]byte("[\n"), append(bytes.Join(lines, []byte(",\n")), "\n]\n"...)...)
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// FuzzStateless feeds all functions any names and topics.
+func FuzzStateless(f *testing.F) {
+	f.Add("a b c", "t 3 u 12")
+	f.Add("m-0 m-1 m-2 m-3", "t 5 u 5 v 1")
+	f.Add("", "")
+	f.Add("web-0 web-2", "x 1000")
+	f.Fuzz(func(t *testing.T, members, topics string) {
+		names := slices.Compact(slices.Sorted(strings.SplitSeq(members, " ")))
+		in := groupOf(names[:min(len(names), 50)])
+		fields := strings.Split(topics, " ")
+		for i := 0; i+1 < len(fields) && i < 40; i += 2 {
+			n := 0
+			for _, b := range []byte(fields[i+1]) {
+				n = (10*n + int(b)) % 64
+			}
+			in.Partitions = append(in.Partitions, topicOf(fields[i], n)...)
+		}
+		allocfn.Sort(in.Partitions)
+		in.Partitions = slices.Compact(in.Partitions)
+		for _, s := range subjects() {
+			a, err := allocfn.Call(s.f, in)
+			if s.numbered && err != nil {
+				continue
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", s.f.Name, err)
+			}
+			m, err := allocfn.Measure(allocfn.Plan{in, a}, allocfn.Plan{in, a})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.total && m.Total.After.Spread() > 1 {
+				t.Fatalf("%s: %v", s.f.Name, m)
+			}
+			for _, c := range m.Topics {
+				if s.perTopic && c.After.Spread() > 1 {
+					t.Fatalf("%s: %+v", s.f.Name, c)
+				}
+			}
+		}
+	})
+}
