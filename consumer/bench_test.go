@@ -14,7 +14,7 @@ func BenchmarkPump(b *testing.B) {
 	s.messages = make(chan *sarama.ConsumerMessage, 256)
 	h := &fakeHolder{p: tp("t", 0)}
 	p := &pump{
-		claim:     &claim{holder: h, out: make(chan *sarama.ConsumerMessage), gate: &gate{stream: s}},
+		claim:     newClaim(h, s, 0),
 		limit:     1 << 20,
 		handedOut: func(*sarama.ConsumerMessage) *callback { return nil },
 		messages:  prometheus.NewCounter(prometheus.CounterOpts{Name: "m_total", Help: "M."}),

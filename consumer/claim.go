@@ -39,8 +39,32 @@ type claim struct {
 	out     chan *sarama.ConsumerMessage
 	gate    *gate
 
-	offered atomic.Int64 // the offset after the message that is offered
-	told    atomic.Int64 // the offset after the last message that the observer knows of
+	offered atomic.Int64  // the offset after the message that is offered
+	told    atomic.Int64  // the offset after the last message that the observer knows of
+	back    chan struct{} // holds a hint that the handler may wait for a message
+}
+
+func newClaim(h holder, s stream, initial int64) *claim {
+	return &claim{
+		holder: h, initial: initial, out: make(chan *sarama.ConsumerMessage), gate: &gate{stream: s}, back: make(chan struct{}, 1),
+	}
+}
+
+// hint says that the handler may be about to wait for a message: it has marked
+// one, or asks for the channel. It is not the handler's goroutine that must call.
+func (c *claim) hint() {
+	select {
+	case c.back <- struct{}{}:
+	default:
+	}
+}
+
+// forget drops the hints that were given so far.
+func (c *claim) forget() {
+	select {
+	case <-c.back:
+	default:
+	}
 }
 
 // patienceWithObserver bounds waitTold.
@@ -67,7 +91,10 @@ func (c *claim) HighWaterMarkOffset() int64 { return c.gate.stream.HighWaterMark
 
 // Messages returns the messages. It is closed when the partition is revoked or
 // lost. It holds no message back: what was not received is not handed out.
-func (c *claim) Messages() <-chan *sarama.ConsumerMessage { return c.out }
+func (c *claim) Messages() <-chan *sarama.ConsumerMessage {
+	c.hint() // a select in a loop asks each time
+	return c.out
+}
 
 var _ Claim = (*claim)(nil)
 

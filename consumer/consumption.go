@@ -44,7 +44,6 @@ type consumption struct {
 	from         From
 	resetInvalid bool
 	queueLimit   int
-	strict       bool
 	interceptors []sarama.ConsumerInterceptor
 	observer     func(Event)
 }
@@ -191,7 +190,6 @@ func (g *Group) newConsumption(
 		from:         g.settings.From,
 		resetInvalid: g.settings.config.Consumer.Group.ResetInvalidOffsets,
 		queueLimit:   int(g.settings.config.Consumer.Fetch.Default),
-		strict:       g.settings.StrictHandOut,
 		interceptors: g.settings.config.Consumer.Interceptors,
 		observer:     g.settings.Observer,
 		users:        newCallbacks(usercall.Limit(g.settings.RebalanceTimeout), g.settings.log, g.report, leave),

@@ -30,12 +30,13 @@
 //
 //   - Each message is handed out at least once, in order within a claim, if
 //     handlers mark what they have done and not more.
-//   - Trust in the claim is checked before each message is offered and before
-//     each commit is sent. A channel can't take back what it offers: when a
-//     process is stopped and goes on after its trust has ended, the one message
-//     on offer may still be received, unless Options.StrictHandOut is set;
-//     [Claim] lets a handler check for itself. A lost partition is never
-//     committed: not by a late mark, not by Commit, not by a handler that is stuck.
+//   - Trust in the claim is checked right before each message is handed out and
+//     before each commit is sent. Nothing stands on offer while the handler
+//     works, because a channel can't take back what it offers: a process that is
+//     stopped, and goes on after its trust has ended, hands out nothing more.
+//     For what a handler has in hand then, [Claim] lets it check for itself. A
+//     lost partition is never committed: not by a late mark, not by Commit, not by
+//     a handler that is stuck.
 //   - A start position that comes from a policy (From, or a reset) is committed
 //     before the first message is handed out, so that it is not decided twice.
 //   - A position that Kafka does not have is never passed over in silence: it is
@@ -59,13 +60,22 @@
 //
 //   - Exactly-once effects. A crash repeats what was not committed. [Claim] has a
 //     fencing token for stores that can refuse an old owner.
+//
 //   - Commits are not fenced by Kafka: whoever writes last wins. Trust, short
 //     TCP timeouts, connections thrown away when trust ends and the repeated
 //     commits make a late commit harmless, not impossible.
+//
 //   - Nothing is shared with members of Kafka's own group protocol. While some are
 //     in the group of this name, nothing is opened ([ErrGroupInUse]).
+//
 //   - With an unclean leader election messages may be missed that replaced others
 //     at offsets already read.
+//
+//   - A handler that is away for long is found at once only if it says that it is
+//     back: by marking a message, by Commit, or by calling Messages again, as a
+//     select in a loop does. One that ranges over Messages and does none of that
+//     for many messages waits for the next a sixteenth of the time that it was
+//     away, 1 ms at least and 100 ms at most. Mark each message; that is cheap.
 //
 // # Differences from a group of sarama
 //

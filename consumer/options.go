@@ -83,17 +83,6 @@ type Options struct {
 	// nothing when AutoCommit.Enable is false.
 	CommitInterval time.Duration
 
-	// StrictHandOut hands a message out only to a handler that waits for one, right
-	// after trust was checked. Without it the next message stands on offer while
-	// the handler works, so a process that is stopped for longer than its trust
-	// lasts can hand out that one of each partition when it goes on: nothing takes
-	// back what a channel offers. A handler that asks [Claim].Trusted before each
-	// effect does not need it. It costs: the handler is looked for again and
-	// again, at best once per millisecond. One that waits 0.1 to 1 ms for something
-	// with each message gets about half as many, at more CPU time for each
-	// (BenchmarkHandOut in test/bench/handout has figures).
-	StrictHandOut bool
-
 	// Observer, when not nil, is called with each event of this member. For a
 	// partition the calls begin in the order in which the events happen, and may
 	// overlap: of its messages and commits each waits for the one before, but a

@@ -20,23 +20,31 @@ const (
 	// overhead is what a message takes in memory beside its key and value.
 	overhead = 160
 
-	// A strict pump looks for its handler again and again: spins times at once,
-	// then after an eighth of the time that the handler has had, in these bounds.
+	// A pump looks for its handler when that may be back: spins times at once,
+	// then after a sixteenth of the time that the handler has had, in these bounds;
+	// the runtime makes 1 ms of less when the process has nothing else to do.
 	spins    = 50
-	minPause = time.Millisecond // runtime timers are hardly finer
-	maxPause = 10 * time.Millisecond
+	minPause = 50 * time.Microsecond
+	maxPause = 100 * time.Millisecond
+	// hintPause is minPause for a handler that hinted the last time.
+	hintPause = 2 * time.Millisecond
 )
 
 // errStreamEnded says that a stream closed by itself.
 var errStreamEnded = errors.New("consumer: reading ended by itself")
 
-// pump moves messages from a stream to a handler: it checks trust before it
-// offers each one, and keeps what the handler has not taken yet in a queue of
-// about limit bytes, so that the other partitions of the broker go on.
+// pump moves messages from a stream to a handler, and keeps what the handler has
+// not taken yet in a queue of about limit bytes, so that the other partitions of
+// the broker go on.
+//
+// Nothing stands on offer: a channel takes no offer back, and a process that was
+// stopped for long would hand it out when it goes on. So a message is sent only
+// when the handler waits for one already, right after trust was checked. When the
+// handler has others' messages in hand the pump does not know when it comes back;
+// it looks when the claim hints at it, and from time to time.
 type pump struct {
 	claim     *claim
 	limit     int
-	strict    bool                                    // nothing stands on offer: see Options.StrictHandOut
 	prepare   func(*sarama.ConsumerMessage) *callback // has the interceptors see a message; nil for none
 	handedOut func(*sarama.ConsumerMessage) *callback // has the observer told of one
 	telling   *callback                               // the last that handedOut returned
@@ -56,8 +64,12 @@ func (p *pump) run(ctx context.Context) error {
 		timer  <-chan time.Time // running while a full queue is waited for
 		ready  bool             // the interceptors have seen the head of q
 		tries  int              // to find the handler waiting for the head of q
-		last   = time.Now()     // when a message was handed out
+		hinted bool             // the handler was found by a hint, the last time
+		pause  = minPause
+		last   = time.Now() // when a message was handed out
+		again  = time.NewTimer(0)
 	)
+	defer again.Stop()
 	for {
 		if full && q.bytes < p.limit {
 			full, timer = false, nil
@@ -70,13 +82,12 @@ func (p *pump) run(ctx context.Context) error {
 		if closed || timer != nil {
 			from = nil
 		}
-		var to chan<- *sarama.ConsumerMessage
 		var head *sarama.ConsumerMessage
 		if q.len() > 0 {
 			if !p.claim.Trusted() {
 				return errLost
 			}
-			to, head = p.claim.out, q.head()
+			head = q.head()
 			if !ready {
 				if p.prepare != nil {
 					if !await(ctx, p.prepare(head).returned()) {
@@ -97,11 +108,15 @@ func (p *pump) run(ctx context.Context) error {
 			return context.Cause(ctx)
 		default:
 		}
-		var again <-chan time.Time // when to look for the handler again
-		if head != nil && p.strict {
+		var look <-chan time.Time
+		if head != nil {
 			select {
-			case to <- head: // it waits
-				if ready, tries, last = false, 0, time.Now(); !p.taken(ctx, &q) {
+			case p.claim.out <- head: // the handler waits
+				p.claim.forget()
+				if tries, pause = 0, minPause; hinted {
+					tries, pause = spins, hintPause
+				}
+				if ready, hinted, last = false, false, time.Now(); !p.taken(ctx, &q) {
 					return context.Cause(ctx)
 				}
 				continue
@@ -111,7 +126,8 @@ func (p *pump) run(ctx context.Context) error {
 				runtime.Gosched()
 				continue
 			}
-			to, again = nil, time.After(min(max(time.Since(last)/8, minPause), maxPause))
+			again.Reset(min(max(time.Since(last)/16, pause), maxPause))
+			look = again.C
 		}
 		select {
 		case <-ctx.Done():
@@ -122,11 +138,10 @@ func (p *pump) run(ctx context.Context) error {
 				continue
 			}
 			q.push(m)
-		case to <- head:
-			if ready = false; !p.taken(ctx, &q) {
-				return context.Cause(ctx)
-			}
-		case <-again:
+		case <-p.claim.back:
+			tries, hinted = 0, true
+		case <-look:
+			hinted = false
 		case <-timer:
 			timer = nil
 			p.claim.gate.setFull(true)

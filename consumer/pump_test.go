@@ -24,17 +24,11 @@ type pumpRig struct {
 
 func newPump(t *testing.T, limit int) *pumpRig {
 	t.Helper()
-	return newPumpOf(t, limit, false)
-}
-
-func newPumpOf(t *testing.T, limit int, strict bool) *pumpRig {
-	t.Helper()
 	h, s := newHolder(t, tp("t", 0)), newStream(tp("t", 0))
 	r := &pumpRig{s: s, h: h, done: make(chan error, 1)}
 	r.pump = &pump{
-		claim:     &claim{holder: h, out: make(chan *sarama.ConsumerMessage), gate: &gate{stream: s}},
+		claim:     newClaim(h, s, 0),
 		limit:     limit,
-		strict:    strict,
 		handedOut: func(m *sarama.ConsumerMessage) *callback { r.got = append(r.got, m.Offset); return nil },
 		messages:  prometheus.NewCounter(prometheus.CounterOpts{Name: "m_total", Help: "M."}),
 		bytes:     prometheus.NewCounter(prometheus.CounterOpts{Name: "b_total", Help: "B."}),
@@ -46,27 +40,19 @@ func newPumpOf(t *testing.T, limit int, strict bool) *pumpRig {
 	return r
 }
 
+// take receives as a handler does that ranges over Messages.
 func (r *pumpRig) take(t *testing.T) int64 {
 	t.Helper()
-	m, ok := <-r.claim.Messages()
+	m, ok := <-r.claim.out
 	if !ok {
 		t.Fatal("Messages is closed")
 	}
 	return m.Offset
 }
 
-// both runs a test with a pump that offers messages, and with one that is strict.
-func both(t *testing.T, test func(t *testing.T, strict bool)) {
-	for name, strict := range map[string]bool{"offers": false, "strict": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { test(t, strict) })
-		})
-	}
-}
-
 func TestPumpKeepsTheOrder(t *testing.T) {
-	both(t, func(t *testing.T, strict bool) {
-		r := newPumpOf(t, 1<<20, strict)
+	synctest.Test(t, func(t *testing.T) {
+		r := newPump(t, 1<<20)
 		go func() {
 			for i := range int64(5000) {
 				r.s.send(i)
@@ -93,58 +79,74 @@ func TestPumpKeepsTheOrder(t *testing.T) {
 	})
 }
 
+// A handler that has a message in hand when trust ends gets no other, however it asks.
 func TestPumpHandsOutNothingUntrusted(t *testing.T) {
-	both(t, func(t *testing.T, strict bool) {
-		r := newPumpOf(t, 1<<20, strict)
-		r.s.send(0, 1, 2, 3, 4)
-		synctest.Wait()
-		if got := r.take(t); got != 0 {
-			t.Fatalf("got %d", got)
-		}
-		synctest.Wait()
-		r.h.distrust.Store(true) // and nobody says so
-		n, most := 0, 0
-		for range r.claim.Messages() {
-			n++
-		}
-		if !strict {
-			most = 1 // the one that was offered already
-		}
-		if n > most {
-			t.Errorf("%d messages were handed out without trust", n)
-		}
-		if err := <-r.done; !errors.Is(err, errLost) {
-			t.Errorf("ended with %v", err)
-		}
-	})
+	for name, ask := range map[string]func(*claim){
+		"waits":     func(*claim) {},
+		"is hinted": (*claim).hint,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newPump(t, 1<<20)
+				r.s.send(0, 1, 2, 3, 4)
+				synctest.Wait()
+				if got := r.take(t); got != 0 {
+					t.Fatalf("got %d", got)
+				}
+				time.Sleep(time.Second) // the handler works
+				synctest.Wait()
+				r.h.distrust.Store(true) // and nobody says so
+				ask(r.claim)
+				for m := range r.claim.out {
+					t.Errorf("message %d was handed out without trust", m.Offset)
+				}
+				if err := <-r.done; !errors.Is(err, errLost) {
+					t.Errorf("ended with %v", err)
+				}
+			})
+		})
+	}
 }
 
-// A strict pump finds a handler that comes soon at once, and one that comes late within an eighth of its time.
-func TestStrictPumpFindsItsHandler(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newPumpOf(t, 1<<20, true)
-		r.s.send(0, 1, 2, 3, 4)
-		for _, work := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, time.Second} {
-			time.Sleep(work)
-			came := time.Now()
-			r.take(t)
-			if waited := time.Since(came); waited > min(max(work/8, minPause), maxPause) {
-				t.Errorf("after %v of work: waited %v", work, waited)
-			}
-		}
-		asked := r.h.asked.Load()
-		time.Sleep(time.Second) // of work again
-		if n := r.h.asked.Load() - asked; n > 200 {
-			t.Errorf("asked for trust %d times in a second", n)
-		}
-		r.stop(errRevokedInTest)
-		if err := <-r.done; !errors.Is(err, errRevokedInTest) {
-			t.Errorf("ended with %v", err)
-		}
-		if m, ok := <-r.claim.Messages(); ok {
-			t.Errorf("got %d after the end", m.Offset)
-		}
-	})
+// A handler that says that it is back is found at once; one that does not, within a sixteenth of the time that it was away.
+func TestPumpFindsItsHandler(t *testing.T) {
+	for name, hint := range map[string]func(*pumpRig){
+		"silent": nil,
+		"hints":  func(r *pumpRig) { r.claim.hint() },
+		"asks":   func(r *pumpRig) { r.claim.Messages() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newPump(t, 1<<20)
+				r.s.send(0, 1, 2, 3, 4)
+				for _, work := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, 10 * time.Second} {
+					time.Sleep(work)
+					most := min(max(work/16, minPause), maxPause)
+					if hint != nil {
+						hint(r)
+						most = 0
+					}
+					came := time.Now()
+					r.take(t)
+					if waited := time.Since(came); waited > most {
+						t.Errorf("after %v of work: waited %v, want %v at most", work, waited, most)
+					}
+				}
+				asked := r.h.asked.Load()
+				time.Sleep(time.Second) // of work again
+				if n := r.h.asked.Load() - asked; n > 200 {
+					t.Errorf("asked for trust %d times in a second", n)
+				}
+				r.stop(errRevokedInTest)
+				if err := <-r.done; !errors.Is(err, errRevokedInTest) {
+					t.Errorf("ended with %v", err)
+				}
+				if m, ok := <-r.claim.Messages(); ok {
+					t.Errorf("got %d after the end", m.Offset)
+				}
+			})
+		})
+	}
 }
 
 func TestPumpOffersNothingMoreAfterItsEnd(t *testing.T) {

@@ -49,6 +49,15 @@ func (s *groupSession) MarkOffset(topic string, partition int32, offset int64, m
 	if b := s.ledger.find(topic, partition); b != nil {
 		b.mark(offset, metadata)
 	}
+	s.hint(topic, partition)
+}
+
+// hint says that the handler of a partition has done with a message: most come
+// for the next one then.
+func (s *groupSession) hint(topic string, partition int32) {
+	if c := s.claim(allocfn.Partition{Topic: topic, ID: partition}); c != nil {
+		c.hint()
+	}
 }
 
 // ResetOffset is MarkOffset for a lower offset, and ignores higher ones.
@@ -56,6 +65,7 @@ func (s *groupSession) ResetOffset(topic string, partition int32, offset int64, 
 	if b := s.ledger.find(topic, partition); b != nil {
 		b.reset(offset, metadata)
 	}
+	s.hint(topic, partition)
 }
 
 // MarkMessage marks a message as consumed.
@@ -67,6 +77,7 @@ func (s *groupSession) MarkMessage(m *sarama.ConsumerMessage, metadata string) {
 // failures go to Errors.
 func (s *groupSession) Commit() {
 	_ = s.ledger.commit(context.WithoutCancel(s.ctx), nil) // ends with the ledger; reported there
+	s.each(func(_ allocfn.Partition, c *claim) { c.hint() })
 }
 
 // Context ends when this member begins to leave.

@@ -160,7 +160,7 @@ func (t *term) openStream(ctx context.Context, start int64) (stream, int64, erro
 
 // consume runs the handler on an open stream and commits what it marked.
 func (t *term) consume(ctx context.Context, s stream, start int64) error {
-	cl := &claim{holder: t.holder, initial: start, out: make(chan *sarama.ConsumerMessage), gate: &gate{stream: s}}
+	cl := newClaim(t.holder, s, start)
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 
@@ -234,7 +234,6 @@ func (t *term) pump(cl *claim) *pump {
 	p := &pump{
 		claim:    cl,
 		limit:    t.queueLimit,
-		strict:   t.strict,
 		messages: t.metrics.messages.WithLabelValues(t.Topic()),
 		bytes:    t.metrics.bytes.WithLabelValues(t.Topic()),
 		handedOut: func(m *sarama.ConsumerMessage) *callback {

@@ -72,7 +72,6 @@ type consumeCmd struct {
 	Metrics        string        `env:"KIEL_METRICS" placeholder:"HOST:PORT" help:"Serve Prometheus metrics at this address under /metrics."`
 	Events         string        `env:"KIEL_EVENTS" placeholder:"FILE" help:"Write everything that happens to FILE, one JSON object a line; a new or empty file for each process."`
 	Work           time.Duration `default:"0s" env:"KIEL_WORK" help:"How long handling a message takes (${default}); to see what slow handlers do."`
-	Strict         bool          `env:"KIEL_STRICT" help:"Hand messages only to a handler that waits for one: slower, but nothing is handed out by a process that was stopped past the end of its session."`
 	Verbose        bool          `short:"v" env:"KIEL_VERBOSE" help:"Log protocol steps too."`
 }
 

@@ -60,8 +60,6 @@ func (c *consumeCmd) Run(rc *runContext) error {
 		Observer:   observe,
 		Logger:     logger,
 		Registerer: registry,
-
-		StrictHandOut: c.Strict,
 	})
 	if err != nil {
 		return &usageError{err}

@@ -61,7 +61,7 @@ type Report struct {
 	Distinct      int              // different messages handed out
 	Duplicates    int              // Messages - Distinct
 	Lost          int              // messages that no member saw
-	Late          int              // messages that were on offer when trust or a claim ended, and were taken after that
+	Late          int              // messages in the log after the end of trust or a claim that were handed out in the moment before
 	Overlaps      int              // pairs of terms that overlap
 	Exempted      int              // pairs of terms that overlap where it is held against nobody
 	LongestUnheld time.Duration    // the longest time for which a partition had no owner between two terms
@@ -261,8 +261,8 @@ func (w *walker) finish(tm *term, at int64, how string) {
 	}
 }
 
-// late judges a message that was handed out after its partition was lost: one was
-// on offer, a channel can't take it back.
+// late judges a message that is in the log after its partition was lost: a
+// process may be stopped between handing one out and writing so.
 func (w *walker) late(tm *term, m delivery) {
 	tm.late++
 	if tm.late == 1 && (tm.how == Untrusted || tm.how == Lost) {

@@ -16,8 +16,8 @@
 // moment at which it was last found, before the request was sent, that it may be:
 // its answer may come later than the end of what it was about.
 //
-// At most one message may be handed out of each partition after it was lost: the
-// one that was on offer then.
+// At most one message of each partition may be in the log after it was lost: one
+// that was handed out in the moment before, by a process that was stopped then.
 package eventlog
 
 import (

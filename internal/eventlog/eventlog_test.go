@@ -94,20 +94,20 @@ func TestCheck(t *testing.T) {
 			logs: []eventlog.Log{script(t, "a", 0, append(first[:6:6], on(16, eventlog.Message, 2))...)},
 			says: "does not own it",
 		},
-		"the message on offer when trust ended": {
+		"the message at the moment when trust ended": {
 			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(30, eventlog.Message, 0), untrusted(31, 14))},
 			late: 1,
 		},
-		"the message on offer, logged after the end of trust": {
+		"the message at that moment, logged after the end of trust": {
 			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), untrusted(31, 14), on(32, eventlog.Message, 0))},
 			late: 1,
 		},
-		"the message on offer at each of two ends of trust": {
+		"a message at each of two ends of trust": {
 			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), untrusted(31, 14), on(32, eventlog.Message, 0),
 				claim(33, 100), on(34, eventlog.Opened, 0), untrusted(35, 35), on(36, eventlog.Message, 0))},
 			late: 2,
 		},
-		"the message on offer when the claim was lost": {
+		"the message at the moment when the claim was lost": {
 			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), drop(31, eventlog.Lost), on(32, eventlog.Message, 0))},
 			late: 1,
 		},

@@ -116,11 +116,11 @@ func TestRollingRestart(t *testing.T) {
 // Scenario 4: a member is frozen, for half a session timeout and for two.
 func TestFrozen(t *testing.T) {
 	t.Parallel()
-	// Handlers nearly always have a message in hand, and the next is on offer.
+	// Handlers nearly always have a message in hand, and the next waits for them.
 	f := newFleet(t, 4, options{beat: 25 * time.Millisecond, flags: []string{"--work", "20ms"}})
 	page := newPage(t)
 	victim := f.start("victim", with("--metrics", page.addr))
-	strict := f.start("strict", with("--strict"))
+	second := f.start("second")
 	f.start("m1")
 	f.start("m2")
 	f.settle()
@@ -144,22 +144,21 @@ func TestFrozen(t *testing.T) {
 	// Two of them: others take over, and it takes its hands off at once when it wakes.
 	over := f.measure("two T taken over", func() {
 		victim.Pause()
-		strict.Pause()
+		second.Pause()
 		wait.Pass(t, 2*f.opts.timeout)
 	})
 	if over.owned > crashBound {
 		t.Errorf("all is owned again after %v, want %v at most", over.owned, crashBound)
 	}
 	var woken int64
-	f.measure("two T back", func() { woken = min(victim.Resume(), strict.Resume()) })
-	late := f.proveSilence(victim, woken)
-	// What was handed out in the very moment of the stop can be in the log later.
-	lateStrict := f.proveSilence(strict, woken)
-	if lateStrict > 1 {
-		t.Errorf("strict: %d messages were handed out before it had proved itself again", lateStrict)
+	f.measure("two T back", func() { woken = min(victim.Resume(), second.Resume()) })
+	// What was handed out in the very moment of the stop is in the log later.
+	late := max(f.proveSilence(victim, woken), f.proveSilence(second, woken))
+	if late > 1 {
+		t.Errorf("%d messages were handed out before a member had proved itself again", late)
 	}
 	refused := page.sum(t, "kiel_consumer_commits_total", `result="fenced"`)
-	t.Attr("two-T-woken", fmt.Sprintf("%d messages handed out before it had proved itself again, %v commits refused; %d by a strict one", late, refused, lateStrict))
+	t.Attr("two-T-woken", fmt.Sprintf("%d messages handed out before it had proved itself again, %v commits refused", late, refused))
 	if refused == 0 {
 		t.Error("no commit was refused, though there were messages to commit")
 	}
@@ -185,11 +184,10 @@ func (f *fleet) keepsTrust(name string, do func() (since int64)) {
 	f.t.Errorf("%s: trust was lost %d times, each of %d times", name, lost, tries)
 }
 
-// proveSilence looks at what a member did from the moment at which it woke until it owned something again: at most one
-// message of each partition, which was on offer, and no commit. It returns the number of messages.
+// proveSilence looks at what a member did from the moment at which it woke until it owned something again: it may not commit.
+// It returns the number of messages that it handed out.
 func (f *fleet) proveSilence(m *member, woken int64) (late int) {
 	f.t.Helper()
-	handed := map[int32]int{}
 	for _, e := range m.events {
 		if e.T < woken {
 			continue
@@ -199,9 +197,6 @@ func (f *fleet) proveSilence(m *member, woken int64) (late int) {
 			return late
 		case eventlog.Message:
 			late++
-			if handed[*e.Partition]++; handed[*e.Partition] > 1 {
-				f.t.Errorf("partition %d: a second message was handed out, %d", *e.Partition, *e.Offset)
-			}
 		case eventlog.Committed:
 			if e.Since >= woken {
 				f.t.Errorf("partition %d: offset %d was committed", *e.Partition, *e.Offset)

@@ -46,7 +46,7 @@
 //	    which its owner is told only after an operator removed it and another member claimed
 //	S4  offsets are committed with trust and only of what was processed; the committed offset goes back only where a
 //	    commit arrives late, and is put right again. Groups tell of a commit when it was answered: when it was sent
-//	    counts. After the end of a claim a Group hands out one message at most, which was on offer
+//	    counts. After the end of a claim a Group hands out nothing
 //	S5  nothing is skipped: neither an opening nor a commit is beyond what was processed, and after each phase all that
 //	    was produced has been processed
 //	S6  what is processed again lies behind the newest acknowledged commit; in drills of joining and leaving in order

@@ -214,7 +214,7 @@ func (m *monitor) observe(p *process, e ownership.Event) {
 	case e.Kind == ownership.Revoking && t.revoking:
 		m.violate("S7", "%s revokes p%d twice", p.id, e.Partition)
 	case e.Kind == ownership.Revoking:
-		t.revoking = true
+		t.revoking, t.told = true, time.Now()
 	case e.Kind == ownership.Released && state.running[t.part] > 0:
 		m.violate("S7", "%s released p%d while its handler runs", p.id, e.Partition)
 		m.end(t, e.Kind, time.Now())

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package handout_test measures what it costs to hand messages to handlers: by a send that waits, or by sends that don't
-// and are tried again and again. Run it with
+// Package handout_test measures what it costs to hand messages to handlers: by a send that waits, as sarama does, or by
+// sends that don't and are tried when the handler may be back, as package consumer does. Run it with
 //
 //	go test ./bench/handout -run '^$' -bench .
 package handout_test
@@ -18,13 +18,37 @@ import (
 
 type message struct{ number int }
 
-// A way hands a message to whoever receives from ch. It reports false if ctx ends before.
-type way func(ctx context.Context, ch chan<- *message, m *message) bool
+// A lane leads to one handler.
+type lane struct {
+	messages chan *message
+	back     chan struct{} // holds a hint that the handler comes for the next one; nil when it gives none
+	last     time.Time     // when a message was handed out
+	hinted   bool          // the handler was found by a hint, the last time
+	timer    *time.Timer
+}
 
-// park waits in the channel.
-func park(ctx context.Context, ch chan<- *message, m *message) bool {
+func newLane(hints bool) *lane {
+	l := &lane{messages: make(chan *message), last: time.Now(), timer: time.NewTimer(0)}
+	if hints {
+		l.back = make(chan struct{}, 1)
+	}
+	return l
+}
+
+func (l *lane) hint() {
 	select {
-	case ch <- m:
+	case l.back <- struct{}{}:
+	default:
+	}
+}
+
+// A way hands a message to the handler. It reports false if ctx ends before.
+type way func(ctx context.Context, l *lane, m *message) bool
+
+// offer waits in the channel.
+func offer(ctx context.Context, l *lane, m *message) bool {
+	select {
+	case l.messages <- m:
 		return true
 	case <-ctx.Done():
 		return false
@@ -32,60 +56,73 @@ func park(ctx context.Context, ch chan<- *message, m *message) bool {
 }
 
 const (
-	yieldFor = 20 * time.Microsecond
-	nap      = 50 * time.Microsecond // the runtime makes 1 ms of it when the process has nothing else to do
+	spins    = 50
+	minPause = 50 * time.Microsecond
+	maxPause = 100 * time.Millisecond
+
+	hintPause = 2 * time.Millisecond
 )
 
-// poll never waits in the channel: it offers the message while others run, and after a while between naps.
-func poll(ctx context.Context, ch chan<- *message, m *message) bool {
-	var began time.Time
-	for ctx.Err() == nil {
+// look never waits in the channel: see pump in package consumer.
+func look(ctx context.Context, l *lane, m *message) bool {
+	tries, pause := 0, minPause
+	if l.hinted {
+		tries, pause = spins, hintPause
+	}
+	for l.hinted = false; ctx.Err() == nil; {
 		select {
-		case ch <- m:
+		case l.messages <- m:
+			select {
+			case <-l.back:
+			default:
+			}
+			l.last = time.Now()
 			return true
 		default:
 		}
-		switch {
-		case began.IsZero():
-			began = time.Now()
+		if tries++; tries < spins {
 			runtime.Gosched()
-		case time.Since(began) < yieldFor:
-			runtime.Gosched()
-		default:
-			select {
-			case <-time.After(nap):
-			case <-ctx.Done():
-			}
+			continue
+		}
+		l.timer.Reset(min(max(time.Since(l.last)/16, pause), maxPause))
+		select {
+		case <-l.timer.C:
+			l.hinted = false
+		case <-l.back:
+			tries, l.hinted = 0, true
+		case <-ctx.Done():
 		}
 	}
 	return false
 }
 
 var ways = []struct {
-	name string
-	hand way
-}{{"park", park}, {"poll", poll}}
+	name  string
+	hand  way
+	hints bool
+}{{"offer", offer, false}, {"look", look, false}, {"look-hinted", look, true}}
 
 // deliver hands n messages to the handlers of some partitions, each with a goroutine that hands out and one that handles.
-func deliver(ctx context.Context, hand way, partitions, n int, handle func(partition int, m *message)) {
+func deliver(ctx context.Context, hand way, hints bool, partitions, n int, handle func(partition int, m *message)) {
 	var running sync.WaitGroup
 	for p := range partitions {
 		share := n / partitions
 		if p < n%partitions {
 			share++
 		}
-		ch := make(chan *message)
+		l := newLane(hints)
 		running.Go(func() {
-			defer close(ch)
+			defer close(l.messages)
 			for i := range share {
-				if !hand(ctx, ch, &message{i}) {
+				if !hand(ctx, l, &message{i}) {
 					return
 				}
 			}
 		})
 		running.Go(func() {
-			for m := range ch {
+			for m := range l.messages {
 				handle(p, m)
+				l.hint()
 			}
 		})
 	}
@@ -98,7 +135,7 @@ func TestHandOut(t *testing.T) {
 		t.Run(w.name, func(t *testing.T) {
 			const partitions, n = 7, 10_000
 			next := make([]int, partitions)
-			deliver(t.Context(), w.hand, partitions, n, func(p int, m *message) {
+			deliver(t.Context(), w.hand, w.hints, partitions, n, func(p int, m *message) {
 				if m.number != next[p] {
 					t.Errorf("partition %d: message %d, want %d", p, m.number, next[p])
 				}
@@ -113,7 +150,7 @@ func TestHandOut(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(10*time.Millisecond, cancel)
-			if w.hand(ctx, make(chan *message), &message{}) {
+			if w.hand(ctx, newLane(w.hints), &message{}) {
 				t.Error("nobody received, and it was handed out")
 			}
 		})
@@ -143,7 +180,7 @@ func BenchmarkHandOut(b *testing.B) {
 					}
 					b.ResetTimer()
 					began, used := time.Now(), processorTime(b)
-					deliver(b.Context(), w.hand, partitions, b.N, func(p int, _ *message) { work(p) })
+					deliver(b.Context(), w.hand, w.hints, partitions, b.N, func(p int, _ *message) { work(p) })
 					used, took := processorTime(b)-used, time.Since(began)
 					b.ReportMetric(float64(b.N)/took.Seconds(), "messages/s")
 					b.ReportMetric(float64(used.Nanoseconds())/1e3/float64(b.N), "cpu-µs/message")
