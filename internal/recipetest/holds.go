@@ -39,11 +39,11 @@ func BesideItsRelease(tb testing.TB, srv *zktest.Server, link *zktest.Client, h 
 		tb.Fatalf("released: %v", err)
 	}
 	again()
-	time.Sleep(5 * time.Second)
+	<-time.After(5 * time.Second)
 	link.BlackHole(zktest.ToClient)
 	tb.Cleanup(link.Heal)
 	free.Store(true)
-	time.Sleep(2 * time.Second)
+	<-time.After(2 * time.Second)
 	tb.Cleanup(func() {
 		if !lost.Load() {
 			tb.Error("no reply was lost: nothing was tested")

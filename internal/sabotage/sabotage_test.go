@@ -31,16 +31,16 @@ func TestAskingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkOf is what a rule costs that is not off, under a context of usual depth.
+// BenchmarkOf is what a rule costs that is not off, under contexts within contexts.
 func BenchmarkOf(b *testing.B) {
-	ctx := context.Context(b.Context())
-	for range 5 {
-		next, cancel := context.WithCancel(ctx)
-		defer cancel()
-		ctx = next
-	}
+	outer, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	middle, cancel := context.WithCancel(outer)
+	defer cancel()
+	inner, cancel := context.WithCancel(context.WithoutCancel(middle))
+	defer cancel()
 	for b.Loop() {
-		if sabotage.Of(ctx).Off(sabotage.Claims) {
+		if sabotage.Of(inner).Off(sabotage.Claims) {
 			b.Fatal("off")
 		}
 	}
