@@ -1,0 +1,112 @@
+package sim_test
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// delete removes a znode and all below it, as an operator would. It says whether there was one.
+func (w *world) delete(path string) bool {
+	if w.srv.Delete(path) != nil {
+		return false
+	}
+	w.cov.hit("operator deleted a znode")
+	return true
+}
+
+// deleteClaims removes a znode below which there are claims.
+func (w *world) deleteClaims(path string) bool {
+	for part := range w.plan.Partitions {
+		if _, stat, ok := w.srv.Get(ownerPath(part)); ok {
+			w.mon.claimGoes(part, stat.Czxid)
+		}
+	}
+	return w.delete(path)
+}
+
+func deleteMember(p *process) bool { return p.w.delete(groupPath + "/members/" + p.name) }
+
+func deleteEpoch(w *world, s step) (func(), bool) { return nil, w.delete(epochPath(s.Part)) }
+
+// deleting removes a znode, below which there may be claims.
+func deleting(path string) func(*world, step) (func(), bool) {
+	return func(w *world, _ step) (func(), bool) {
+		if strings.HasPrefix(groupPath+"/owners", path) {
+			return nil, w.deleteClaims(path)
+		}
+		return nil, w.delete(path)
+	}
+}
+
+func deleteClaim(w *world, s step) (func(), bool) {
+	_, stat, ok := w.srv.Get(ownerPath(s.Part))
+	if !ok {
+		return nil, false
+	}
+	w.mon.claimGoes(s.Part, stat.Czxid)
+	return nil, w.delete(ownerPath(s.Part))
+}
+
+// badRecord overwrites what a member says of itself.
+func badRecord(w *world, s step) (func(), bool) {
+	p := w.choose(s.Member)
+	if p == nil {
+		return nil, false
+	}
+	data := []string{"", "{", `{"v":1,"functions":["other"]}`}[s.N%3]
+	return nil, w.srv.Set(groupPath+"/members/"+p.name, []byte(data)) == nil
+}
+
+// garbage overwrites the set, and repairs it.
+func garbage(w *world, s step) (func(), bool) {
+	data, _, ok := w.srv.Get(w.partitionsPath())
+	if !ok {
+		return nil, false
+	}
+	free, ok := w.hold("set")
+	if !ok {
+		return nil, false
+	}
+	bad := []string{"{}", "null", "[1]", `["t:0"`, "\x00"}[s.N%5]
+	if err := w.srv.Set(w.partitionsPath(), []byte(bad)); err != nil {
+		free()
+		return nil, false
+	}
+	return func() {
+		free()
+		if now, _, ok := w.srv.Get(w.partitionsPath()); ok && string(now) == bad {
+			_ = w.srv.Set(w.partitionsPath(), data)
+			w.cov.hit("garbage in the set was repaired")
+		}
+	}, true
+}
+
+// shrinkSet takes a partition out of the set, and puts it back.
+func shrinkSet(w *world, s step) (func(), bool) {
+	p := w.choose(s.Member)
+	if p == nil || p.alloc == nil {
+		return nil, false
+	}
+	free, ok := w.hold("set")
+	if !ok {
+		return nil, false
+	}
+	one := map[string][]int32{topic: {int32(s.Part)}}
+	change := func(f func(ctx context.Context, parts map[string][]int32) error) {
+		w.later(func() {
+			ctx, cancel := context.WithTimeout(w.ctx, 8*time.Second)
+			defer cancel()
+			err := f(ctx, one)
+			w.mon.Note("%s changed the set: %v", p.id, err)
+			if err == nil {
+				w.cov.hit("set changed")
+			}
+		})
+	}
+	change(p.alloc.RemovePartitions)
+	return func() {
+		free()
+		change(p.alloc.AddPartitions)
+	}, true
+}
