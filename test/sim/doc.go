@@ -28,12 +28,15 @@
 // # Code map
 //
 //	plan_test.go     what is done when, from a seed; how to shorten it: shrink_test.go
-//	faults_test.go   the kinds of faults; those of single requests: hook_test.go
+//	faults_test.go   the kinds of faults; what they do is in faults_servers_test.go (links, servers, Kafka),
+//	                 faults_member_test.go and faults_data_test.go, to single requests in hook_test.go
 //	drill_test.go    faults that come alone, and their bounds
-//	world_test.go    a run: servers, members, phases, when a group is well
+//	world_test.go    a run: servers, members, phases; when a group is well: well_test.go; what becomes of processes that
+//	                 end: supervise_test.go
 //	process_test.go  a member's process; its handler: handler_test.go; its clock: clock_test.go
 //	group_test.go    the same with package consumer and kfake
-//	monitor_test.go  the invariants; what is different for Groups: groupmonitor_test.go
+//	monitor_test.go  the invariants, of claims in monitor_claims_test.go and of offsets in monitor_offsets_test.go; what
+//	                 is different for Groups: groupmonitor_test.go
 //	kafka_test.go    the model of Kafka
 //
 // # Invariants

@@ -1,0 +1,176 @@
+package sim_test
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kielgo/kiel/ownership"
+)
+
+// claimed begins a term.
+func (m *monitor) claimed(p *process, part *partState, e ownership.Event) {
+	again := e.Token == part.token && part.holder == p && part.session == e.Session
+	switch {
+	case again:
+		m.cov.hit("kept: claimed again with the same token")
+	case m.lostData[e.Session]:
+	case e.Token <= part.token && m.tookAway(claimID{int(e.Partition), e.Token}):
+		m.cov.hit("told of a claim after a third party had removed it and another had claimed")
+	case e.Token <= part.token:
+		m.violate("S2", "%s claimed p%d with token %#x after %#x of %s",
+			p.id, e.Partition, e.Token, part.token, part.holder.id)
+	}
+	for key := range m.gone {
+		if who, what, _ := strings.Cut(key, " "); what == fmt.Sprint(e.Partition) {
+			if who == p.id {
+				m.cov.hit("uncertain claim: it was ours")
+			} else {
+				m.cov.hit("uncertain claim: it was not, or was given up")
+			}
+			delete(m.gone, key)
+		}
+	}
+	t := &term{p: p, part: int(e.Partition), token: e.Token, session: e.Session, began: time.Now()}
+	// A claim made before the data was lost, and told after, has a token of the old count. One that a third party removed
+	// before it was told is older than the newest.
+	if !m.lostData[e.Session] && (again || e.Token > part.token) {
+		part.token, part.holder, part.session = e.Token, p, e.Session
+	}
+	t.least = part.acked
+	part.terms[p] = t
+	m.rivals(t, "claimed")
+}
+
+// lost looks at why a claim was lost.
+func (m *monitor) lost(t *term, e ownership.Event) {
+	_, operator := m.removed[claimID{t.part, t.token}]
+	switch {
+	case operator:
+		m.cov.hit("lost: a third party removed the claim")
+	case strings.Contains(fmt.Sprint(e.Err), "stuck"):
+		m.cov.hit("lost: the handler was stuck")
+	default:
+		m.cov.hit("lost: otherwise")
+	}
+}
+
+// end ends a term, of which may be told only later.
+func (m *monitor) end(t *term, how ownership.EventKind, at time.Time) {
+	t.over = true
+	delete(m.parts[t.part].terms, t.p)
+	if t.p.group != nil {
+		m.groupEnd(t, how, at)
+	}
+}
+
+// trusted says whether the owner of a term may think that it owns the partition.
+func (t *term) trusted() bool {
+	inc := t.p.ses.Current()
+	return !t.p.isDead() && inc != nil && inc.SessionID() == t.session && (t.claim == nil || t.claim.Trusted())
+}
+
+// excused says whether a third party is to blame when a term is trusted and somebody else's is too (S1).
+func (m *monitor) excused(t *term) bool {
+	since, ok := m.exempt[t.session]
+	if removed, gone := m.removed[claimID{t.part, t.token}]; gone && removed.After(since) {
+		since, ok = removed, true
+	}
+	return ok && time.Since(since) <= m.bound
+}
+
+// tookAway says whether a third party removed just that claim, not too long ago to be the reason for what is told of it
+// now (S2).
+func (m *monitor) tookAway(c claimID) bool {
+	removed, gone := m.removed[c]
+	return gone && time.Since(removed) <= m.bound
+}
+
+// rivals checks that nobody else has a trusted claim of the partition (S1).
+func (m *monitor) rivals(t *term, doing string) {
+	for _, other := range m.parts[t.part].terms {
+		pair := [2]int64{min(t.token, other.token), max(t.token, other.token)}
+		switch {
+		case other == t || !other.trusted():
+		case m.excused(other) || m.excused(t):
+			if !m.pairs[pair] {
+				m.pairs[pair] = true
+				m.cov.hit("overlap after a third party's deed")
+			}
+		default:
+			m.clashes[pair] = true
+			m.violate("S1", "%s %s p%d (%v) while the claim of %s (%v, since %v) is trusted",
+				t.p.id, doing, t.part, t, other.p.id, other, other.began.Sub(m.began))
+		}
+	}
+}
+
+// sweep checks S1 for all partitions.
+func (m *monitor) sweep() {
+	for _, part := range m.parts {
+		if len(part.terms) < 2 {
+			continue
+		}
+		for _, t := range part.terms {
+			if t.trusted() {
+				m.rivals(t, "owns")
+			}
+		}
+	}
+}
+
+// Sweep is sweep for others.
+func (m *monitor) Sweep() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sweep()
+}
+
+// enter notes that a handler starts, and returns its term; nil when that is over already.
+func (m *monitor) enter(p *process, c claim) *term {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i := int(c.Partition())
+	state := m.member(p)
+	if state.left {
+		m.violate("S7", "%s: a handler of p%d starts after left", p.id, i)
+	}
+	if p.group != nil && !state.setup && !p.isDead() {
+		m.violate("S7", "%s: a handler of p%d starts before Setup or after Cleanup", p.id, i)
+	}
+	state.running[i]++
+	if n := state.running[i]; n > 1 {
+		m.violate("S7", "%s: %d handlers of p%d", p.id, n, i)
+	}
+	t := m.parts[i].terms[p]
+	if t == nil || t.token != c.Token() {
+		if c.Trusted() && !p.isDead() {
+			m.violate("S7", "%s: a handler of p%d starts without a claim that was told", p.id, i)
+		}
+		return nil
+	}
+	t.claim = c
+	return t
+}
+
+// exit notes that a handler ends.
+func (m *monitor) exit(p *process, c claim) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.member(p).running[int(c.Partition())]--
+}
+
+// holdings tells what a member owns, and whether all of it is open and stays.
+func (m *monitor) holdings(p *process) (list string, parts []int, settled bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	settled = true
+	for i, part := range m.parts {
+		if t := part.terms[p]; t != nil {
+			list += fmt.Sprintf("%d=%#x ", i, t.token)
+			parts = append(parts, i)
+			settled = settled && !t.revoking && t.opened
+		}
+	}
+	return list, parts, settled
+}
