@@ -1,0 +1,147 @@
+package allocfn
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// Balanced returns "balanced", which gives every member its share to within one
+// partition, whatever the topics, and moves few partitions when members come
+// and go, without knowing what was before.
+//
+// Each partition has probes and each member points on a ring; a member suits a
+// partition the better, the nearer a point of it is to a probe of the
+// partition. Pairs of a partition and a member are taken in the order of their
+// distances (in steps of about 3 %, then in the order of the partitions, then
+// exactly), and a pair counts when the partition is free and the member has
+// room. So the outcome is the one stable matching of the distances. Hashes of
+// the names decide where probes and points are.
+//
+// Room is the member's quota: with P partitions and n members of equal weight
+// each takes ⌊P/n⌋, and P mod n of them, those that come first in the order of
+// pairs, take one more. With weights, member j's exact share is P·w/W, W being
+// the sum of the weights; it takes that rounded down, and what is then left
+// goes, one each, to the members with the largest remainders; among equal
+// remainders to those that come first. Weights above 2^31-1 count as that.
+//
+// With [Input.Zones], pairs in one zone come before all others, so that a
+// partition goes to a member of another zone only when those of its own have
+// no room, while shares remain as they are. A partition or member without a
+// zone is in none.
+//
+// It takes about 100 ns per partition and 30 bytes. [ErrInput] is the only
+// error, for more than 2^21 members, or negative weights.
+func Balanced() Func { return Func{Name: "balanced", Assign: balanced} }
+
+func balanced(in Input) (Assignment, error) {
+	if len(in.Members) == 0 || len(in.Partitions) == 0 {
+		return Assignment{}, nil
+	}
+	b, err := newBalance(in)
+	if err != nil {
+		return nil, err
+	}
+	b.choose()
+	b.settle(b.sureCut())
+	return b.owner, nil
+}
+
+const (
+	maxMembers = 1 << memberBits
+	memberBits = 21
+	memberMask = maxMembers - 1
+
+	codes    = 896       // of distances, see code
+	allCodes = 2 * codes // of pairs: those in one zone, then the others
+)
+
+// code cuts a distance to its five leading bits behind the first, so that
+// pairs of about the same distance are taken in the order of the partitions.
+func code(s score) int {
+	d := uint32(s >> 32)
+	if d < 64 {
+		return int(d)
+	}
+	e := bits.Len32(d) - 6
+	return e<<5 + int(d>>e)
+}
+
+// proposal is a pair's code<<memberBits | member.
+type proposal uint32
+
+// balance is the working state of one call.
+type balance struct {
+	keys    []uint64   // of the partitions
+	seeds   []uint64   // of the members
+	weights []int      // the members' points, in units of pointSize
+	choices []proposal // each partition's best pair that was not refused
+	counts  [allCodes]int32
+	quotas  quotas
+	ring    *ring // all members
+	zones   zones
+
+	owner   Assignment
+	refused [allCodes]int32 // by code, the first partition of a list linked by owner, or -1
+	list    []int32         // one such list
+	points  []int64         // those of one member
+}
+
+func newBalance(in Input) (*balance, error) {
+	if len(in.Members) > maxMembers {
+		return nil, fmt.Errorf("allocfn: %w: %d members, more than %d", ErrInput, len(in.Members), maxMembers)
+	}
+	for _, m := range in.Members {
+		if m.Weight < 0 {
+			return nil, fmt.Errorf("allocfn: %w: member %s has weight %d", ErrInput, quote(m.Name), m.Weight)
+		}
+	}
+	b := &balance{
+		keys:    hashPartitions(in.Partitions),
+		seeds:   make([]uint64, len(in.Members)),
+		weights: pointWeights(in.Members),
+		choices: make([]proposal, len(in.Partitions)),
+		quotas:  newQuotas(in.Members, len(in.Partitions)),
+		owner:   make(Assignment, len(in.Partitions)),
+	}
+	total := 0
+	for i, m := range in.Members {
+		b.seeds[i] = hashName(m.Name)
+		total += b.weights[i]
+	}
+	points := make([]int64, 0, total*pointSize)
+	for i := range in.Members {
+		points = appendPoints(points, i, b.seeds[i], b.weights[i])
+	}
+	b.ring = newRing(points, len(in.Members))
+	b.zones = newZones(in, points)
+	return b, nil
+}
+
+// choose finds each partition's first choice.
+func (b *balance) choose() {
+	if b.zones.home != nil {
+		b.chooseZoned()
+		return
+	}
+	for i, key := range b.keys {
+		s := b.ring.best(key)
+		c := code(s)
+		b.choices[i] = pair(c, s)
+		b.counts[c]++
+	}
+}
+
+func (b *balance) chooseZoned() {
+	for i, key := range b.keys {
+		r, from := b.ring, codes
+		if z := b.zones.home[i]; z != nowhere {
+			r, from = b.zones.rings[z], 0
+		}
+		s := r.best(key)
+		c := from + code(s)
+		b.choices[i] = pair(c, s)
+		b.counts[c]++
+	}
+}
+
+func pair(code int, s score) proposal { return proposal(code)<<memberBits | proposal(s.member()) }

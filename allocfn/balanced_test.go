@@ -1,0 +1,212 @@
+package allocfn_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/kielgo/kiel/allocfn"
+)
+
+// randomGroup makes a group of n members and p partitions from a seed.
+func randomGroup(seed uint64, n, p int) allocfn.Input {
+	r := rand.New(rand.NewPCG(seed, 0))
+	in := allocfn.Input{}
+	for i := range n {
+		in.Members = append(in.Members, allocfn.Member{Name: fmt.Sprintf("host-%x:%d", r.Uint32(), i)})
+	}
+	slices.SortFunc(in.Members, func(a, b allocfn.Member) int { return strings.Compare(a.Name, b.Name) })
+	topics := 1 + r.IntN(p/4+1)
+	prefix := fmt.Sprintf("topic-%x-", r.Uint32())
+	for i := range p {
+		in.Partitions = append(in.Partitions, allocfn.Partition{Topic: prefix + fmt.Sprint(i%topics), ID: int32(i / topics)})
+	}
+	allocfn.Sort(in.Partitions)
+	return in
+}
+
+// weigh gives members weights and zones, and partitions zones, from a seed.
+func weigh(seed uint64, in allocfn.Input) allocfn.Input {
+	r := rand.New(rand.NewPCG(seed, 1))
+	zone := func(n int) string { return []string{"", "a", "b", "c", "é"}[r.IntN(n)] }
+	heaviest := []int{1, 3, 10, 100, math.MaxInt32}[r.IntN(5)]
+	zones := r.IntN(6)
+	for i := range in.Members {
+		in.Members[i].Weight = r.IntN(heaviest)
+		if r.IntN(3) == 0 {
+			in.Members[i].Weight = heaviest
+		}
+		if zones > 0 {
+			in.Members[i].Zone = zone(zones)
+		}
+	}
+	if zones > 0 {
+		in.Zones = make(map[allocfn.Partition]string)
+		for _, p := range in.Partitions {
+			if r.IntN(4) > 0 {
+				in.Zones[p] = zone(5)
+			}
+		}
+	}
+	return in
+}
+
+// drawGroup is drawInput with weights and zones of every kind.
+func drawGroup(t *rapid.T) allocfn.Input {
+	in := drawInput(t)
+	if rapid.Bool().Draw(t, "weights") {
+		weight := rapid.OneOf(rapid.IntRange(0, 4), rapid.IntRange(0, 200), rapid.IntRange(0, math.MaxInt))
+		for i := range in.Members {
+			in.Members[i].Weight = weight.Draw(t, "weight")
+		}
+	}
+	if rapid.Bool().Draw(t, "zones") {
+		zone := rapid.SampledFrom([]string{"", "a", "b", "é"})
+		for i := range in.Members {
+			in.Members[i].Zone = zone.Draw(t, "member's zone")
+		}
+		in.Zones = make(map[allocfn.Partition]string)
+		for _, p := range in.Partitions {
+			if rapid.Bool().Draw(t, "has a zone") {
+				in.Zones[p] = zone.Draw(t, "zone")
+			}
+		}
+	}
+	return in
+}
+
+// TestBalancedIsBrute compares with the definition, at sizes that make all of
+// the short cuts count: from more members than partitions to members with so
+// many that the sure part is large, and every remainder.
+func TestBalancedIsBrute(t *testing.T) {
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		n := 1 + r.IntN(1+r.IntN(30))
+		p := 1 + r.IntN(1+r.IntN(200))
+		if seed%5 == 0 {
+			p = n * (1 + p/n)
+		}
+		in := randomGroup(seed, n, p)
+		if seed%2 == 0 {
+			in = weigh(seed, in)
+		}
+		got, err := allocfn.Call(allocfn.Balanced(), in)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if want := brute(in); !slices.Equal(got, want) {
+			t.Fatalf("seed %d: %d members, %d partitions: got %v, want %v", seed, n, p, got, want)
+		}
+	}
+}
+
+func TestBalancedIsBruteForStrangeNames(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := drawGroup(t)
+		if len(in.Members) == 0 || len(in.Partitions) == 0 {
+			return
+		}
+		got, err := allocfn.Call(allocfn.Balanced(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := brute(in); !slices.Equal(got, want) {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+	})
+}
+
+// TestBalancedKeepsItsWord checks what the doc promises of shares, and that
+// neither the order in which names came in, nor what was before, matters.
+func TestBalancedKeepsItsWord(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := drawGroup(t)
+		a, err := allocfn.Call(allocfn.Balanced(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(in.Members) == 0 || len(in.Partitions) == 0 {
+			return
+		}
+		if err := allocfn.Check(in, a); err != nil {
+			t.Fatal(err)
+		}
+		checkShares(t, in, a)
+
+		shuffled := in
+		shuffled.Partitions = rapid.Permutation(in.Partitions).Draw(t, "partitions")
+		shuffled.Members = rapid.Permutation(in.Members).Draw(t, "members")
+		allocfn.Sort(shuffled.Partitions)
+		slices.SortFunc(shuffled.Members, func(a, b allocfn.Member) int { return strings.Compare(a.Name, b.Name) })
+		again, err := allocfn.Call(allocfn.Balanced(), shuffled)
+		if err != nil || !slices.Equal(a, again) {
+			t.Fatalf("in another order: %v and %v, %v", a, again, err)
+		}
+	})
+}
+
+// checkShares compares members' numbers of partitions with their exact shares.
+func checkShares(t *rapid.T, in allocfn.Input, a allocfn.Assignment) {
+	t.Helper()
+	quota, pooled, pool := bruteQuotas(in.Members, len(in.Partitions))
+	loads := make([]int, len(in.Members))
+	for _, m := range a {
+		loads[m]++
+	}
+	equal := true
+	for j, load := range loads {
+		equal = equal && bruteWeight(in.Members[j]).Cmp(bruteWeight(in.Members[0])) == 0
+		if extra := load - quota[j]; extra != 0 && (extra != 1 || !pooled[j]) {
+			t.Fatalf("member %d has %d, its quota is %d", j, load, quota[j])
+		} else if extra == 1 {
+			pool--
+		}
+	}
+	if pool != 0 {
+		t.Fatalf("%d of the pool remain", pool)
+	}
+	if equal && spread(loads) > 1 {
+		t.Fatalf("spread %d", spread(loads))
+	}
+}
+
+func TestBalancedIsTotal(t *testing.T) {
+	p := allocfn.Partition{Topic: "t"}
+	one := []allocfn.Member{{Name: "a"}}
+	for _, in := range []allocfn.Input{{}, {Members: one}, {Partitions: []allocfn.Partition{p}}} {
+		if a, err := allocfn.Balanced().Assign(in); a == nil || len(a) != 0 || err != nil {
+			t.Errorf("%v: got %v, %v", in, a, err)
+		}
+	}
+	// Input that Call refuses harms nobody either.
+	a, err := allocfn.Balanced().Assign(allocfn.Input{
+		Members:    []allocfn.Member{{Name: "b"}, {Name: "a"}, {Name: "a"}},
+		Partitions: []allocfn.Partition{p, p, {Topic: "", ID: math.MinInt32}, {ID: -1}, p},
+	})
+	if len(a) != 5 || err != nil {
+		t.Errorf("got %v, %v", a, err)
+	}
+	for name, members := range map[string][]allocfn.Member{
+		"has weight -1": {{Name: "a", Weight: -1}},
+		"more than":     make([]allocfn.Member, 1<<21+1),
+	} {
+		_, err := allocfn.Balanced().Assign(allocfn.Input{Members: members, Partitions: []allocfn.Partition{p}})
+		if !errors.Is(err, allocfn.ErrInput) || !strings.Contains(err.Error(), name) {
+			t.Errorf("want an error that says %s, got %v", name, err)
+		}
+	}
+}
+
+func TestBalancedWithManyMembers(t *testing.T) {
+	in := randomGroup(1, 1<<16, 3)
+	a, err := allocfn.Call(allocfn.Balanced(), in)
+	if err != nil || a[0] == a[1] || a[1] == a[2] || a[0] == a[2] {
+		t.Errorf("got %v, %v", a, err)
+	}
+}

@@ -1,0 +1,151 @@
+package allocfn
+
+import (
+	"math"
+	"slices"
+)
+
+// quotas says how many partitions members may take yet.
+type quotas struct {
+	left   []int32 // room of each; that of a pooled member counts one of the pool
+	pooled []bool  // who may take one of the pool; nil when the pool is empty
+	pool   int     // partitions that go, one each, to pooled members that come first
+	least  int     // the least quota
+}
+
+// newQuotas divides so many partitions by weight: exact shares rounded down,
+// and the rest to the largest remainders.
+func newQuotas(members []Member, partitions int) quotas {
+	n := len(members)
+	q := quotas{left: make([]int32, n)}
+	sum, equal := uint64(0), true
+	for _, m := range members {
+		sum += shareOf(m)
+		equal = equal && shareOf(m) == shareOf(members[0])
+	}
+	if equal {
+		q.least, q.pool = partitions/n, partitions%n
+		for i := range q.left {
+			q.left[i] = int32(q.least)
+		}
+		q.join(func(int) bool { return true })
+		return q
+	}
+	rest := partitions
+	remainders := make([]uint64, n)
+	q.least = partitions
+	for i, m := range members {
+		// Less than 2^31 times less than 2^31.
+		share := uint64(partitions) * shareOf(m)
+		q.left[i] = int32(share / sum)
+		remainders[i] = share % sum
+		rest -= int(q.left[i])
+		q.least = min(q.least, int(q.left[i]))
+	}
+	if rest == 0 {
+		return q
+	}
+	largest := slices.Sorted(slices.Values(remainders))
+	mark := largest[n-rest] // the least remainder that may get one more
+	q.pool = rest
+	for i, r := range remainders {
+		if r > mark {
+			q.left[i]++
+			q.pool--
+		}
+	}
+	q.join(func(i int) bool { return remainders[i] == mark })
+	return q
+}
+
+// join lets some members take one of the pool.
+func (q *quotas) join(pooled func(member int) bool) {
+	if q.pool == 0 {
+		return
+	}
+	q.pooled = make([]bool, len(q.left))
+	for i := range q.pooled {
+		if pooled(i) {
+			q.pooled[i] = true
+			q.left[i]++
+		}
+	}
+}
+
+// shareOf returns a member's weight as it counts.
+func shareOf(m Member) uint64 {
+	return uint64(min(max(m.Weight, 1), math.MaxInt32))
+}
+
+// room says what taking a partition has done.
+type room int
+
+const (
+	open    room = iota // the member has room yet
+	full                // it has not
+	drained             // nor has any pooled member that has its quota: the pool is empty
+)
+
+// take counts a partition given to m.
+func (q *quotas) take(m int32) room {
+	q.left[m]--
+	if q.left[m] > 0 {
+		return open
+	}
+	if q.pooled == nil || !q.pooled[m] {
+		return full
+	}
+	q.pool--
+	if q.pool > 0 {
+		return full
+	}
+	for i, pooled := range q.pooled {
+		if pooled && q.left[i] > 0 {
+			q.left[i]--
+		}
+	}
+	q.pooled = nil
+	return drained
+}
+
+// roomy reports whether every member has less than its quota.
+func (q *quotas) roomy() bool {
+	for i, left := range q.left {
+		if q.pooled != nil && q.pooled[i] {
+			left--
+		}
+		if left <= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+const (
+	maxPointWeight = 64      // of one member, and of
+	maxPointSum    = 1 << 17 // all, unless there are more members
+)
+
+// pointWeights returns how many points each member gets, in units of
+// pointSize: as many as its weight, while that is at most 64 for everybody.
+// Otherwise the weights are halved, rounding down but to no less than 1, as
+// often as it takes, for points cost memory; shares remain exact all the same.
+// Where the halving sets in, a change of the largest weight moves many
+// partitions.
+func pointWeights(members []Member) []int {
+	weights := make([]int, len(members))
+	largest := uint64(0)
+	for _, m := range members {
+		largest = max(largest, shareOf(m))
+	}
+	for halved := 0; ; halved++ {
+		sum := 0
+		for i, m := range members {
+			weights[i] = int(max(1, shareOf(m)>>halved))
+			sum += min(weights[i], maxPointWeight) // no overflow
+		}
+		if largest>>halved <= maxPointWeight && sum <= max(maxPointSum, len(members)) {
+			return weights
+		}
+	}
+}
