@@ -35,7 +35,7 @@ func (c *consumeCmd) Run(rc *runContext) error {
 	}
 	logger := newLogger(rc.console, c.Verbose)
 	registry := prometheus.NewRegistry()
-	observe, closeEvents, err := c.openEvents(logger)
+	observe, done, closeEvents, err := c.openEvents(logger)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (c *consumeCmd) Run(rc *runContext) error {
 	reading, unread := context.WithCancel(ctx)
 	defer unread()
 	out := &printer{format: c.Print, w: bufio.NewWriter(rc.out), unread: unread}
-	err = c.consume(reading, rc, group, &handler{work: c.Work, out: out})
+	err = c.consume(reading, rc, group, &handler{work: c.Work, out: out, done: done})
 	err = errors.Join(err, group.Close())
 	if reading.Err() != nil && ctx.Err() == nil {
 		fmt.Fprintln(rc.err, "nobody reads the output any more: left the group")
@@ -124,26 +124,30 @@ func (c *consumeCmd) memberName() string {
 	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }
 
-// openEvents returns the observer that writes the event log; it flushes nothing,
-// as every line is one write.
-func (c *consumeCmd) openEvents(logger *slog.Logger) (observe func(consumer.Event), closeFile func(), err error) {
+// openEvents opens the event log, to which observe writes what a consumer tells, and
+// done what a handler has done; they flush nothing, as every line is one write.
+func (c *consumeCmd) openEvents(
+	logger *slog.Logger,
+) (observe func(consumer.Event), done func(*sarama.ConsumerMessage), closeFile func(), err error) {
 	if c.Events == "" {
-		return nil, func() {}, nil
+		return nil, func(*sarama.ConsumerMessage) {}, func() {}, nil
 	}
 	f, err := os.OpenFile(c.Events, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
-		return nil, nil, &usageError{fmt.Errorf("--events: %w", err)}
+		return nil, nil, nil, &usageError{fmt.Errorf("--events: %w", err)}
 	}
 	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
-		return nil, nil, errors.Join(&usageError{fmt.Errorf("--events %s has the log of another process; give each process a file of its own", c.Events)}, f.Close())
+		return nil, nil, nil, errors.Join(&usageError{fmt.Errorf("--events %s has the log of another process; give each process a file of its own", c.Events)}, f.Close())
 	}
 	w, member := eventlog.NewWriter(f), c.memberName()
-	observe = func(e consumer.Event) {
-		if err := w.Write(logEvent(member, e), monotonic); err != nil {
+	write := func(e eventlog.Event) {
+		if err := w.Write(e, monotonic); err != nil {
 			logger.Error("event log", "err", err)
 		}
 	}
-	return observe, func() {
+	observe = func(e consumer.Event) { write(logEvent(member, e)) }
+	done = func(m *sarama.ConsumerMessage) { write(logDone(member, m)) }
+	return observe, done, func() {
 		if err := f.Close(); err != nil {
 			logger.Error("event log", "err", err)
 		}
@@ -207,6 +211,7 @@ func newLogger(c console, verbose bool) *slog.Logger {
 type handler struct {
 	work time.Duration
 	out  *printer
+	done func(*sarama.ConsumerMessage) // for the event log; called before the mark
 }
 
 func (h *handler) Setup(sarama.ConsumerGroupSession) error   { return nil }
@@ -220,6 +225,7 @@ func (h *handler) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.Consu
 		if err := h.out.print(m); err != nil {
 			return fmt.Errorf("print %s:%d offset %d: %w", m.Topic, m.Partition, m.Offset, err)
 		}
+		h.done(m)
 		s.MarkMessage(m, "")
 	}
 	return h.out.flush()

@@ -246,7 +246,7 @@ func (s *scenario) join(ctx context.Context, name string) error {
 		})
 		var zkErr error
 		parts.Go(func() { zkErr = m.zk.Run(ctx) })
-		err := group.Consume(ctx, []string{demoTopic}, &handler{out: &printer{format: "none"}})
+		err := group.Consume(ctx, []string{demoTopic}, &handler{out: &printer{format: "none"}, done: s.rec.done(name)})
 		err = errors.Join(err, group.Close())
 		m.stop()
 		parts.Wait()

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/IBM/sarama"
+
 	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/internal/eventlog"
 )
@@ -25,4 +27,9 @@ func logEvent(member string, e consumer.Event) eventlog.Event {
 		line.Since = monotonic() - time.Since(e.Since).Nanoseconds()
 	}
 	return line
+}
+
+// logDone is the line that says that a handler has done with a message.
+func logDone(member string, m *sarama.ConsumerMessage) eventlog.Event {
+	return eventlog.Event{Member: member, Event: eventlog.Done, Topic: m.Topic, Partition: &m.Partition, Offset: &m.Offset}
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/IBM/sarama"
+
 	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/internal/eventlog"
 )
@@ -60,6 +62,17 @@ func (r *recorder) observer(member string) func(consumer.Event) {
 		}
 		close(r.changed)
 		r.changed = make(chan struct{})
+	}
+}
+
+// done returns the function that records what one member's handler has done.
+func (r *recorder) done(member string) func(*sarama.ConsumerMessage) {
+	return func(m *sarama.ConsumerMessage) {
+		line := logDone(member, m)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		line.T = monotonic()
+		r.logs[member] = append(r.logs[member], line)
 	}
 }
 

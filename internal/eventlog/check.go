@@ -27,7 +27,7 @@ func (p Partition) String() string { return fmt.Sprintf("%s:%d", p.Topic, p.ID) 
 // Expect is what the producer knows.
 type Expect struct {
 	// End is, per partition, the offset after the last message; every offset
-	// from zero must have been handed out. Nil checks no loss.
+	// from zero must have been handed out, and done. Nil checks no loss.
 	End map[Partition]int64
 	// Exempt lists overlaps that are held against nobody: a third party has
 	// removed somebody's claim, member or session. The partition is free at once
@@ -60,7 +60,7 @@ type Report struct {
 	Messages      int              // handed out, duplicates included
 	Distinct      int              // different messages handed out
 	Duplicates    int              // Messages - Distinct
-	Lost          int              // messages that no member saw
+	Lost          int              // messages that no member was handed, or none has done
 	Late          int              // messages in the log after the end of trust or a claim that were handed out in the moment before
 	Overlaps      int              // pairs of terms that overlap
 	Exempted      int              // pairs of terms that overlap where it is held against nobody
@@ -102,6 +102,8 @@ type term struct {
 	messages   []delivery
 	late       int // messages handed out after the end
 	commits    []delivery
+	tells      bool  // its log has what is done
+	done       int64 // the offset after the last message that was done
 }
 
 // delivery is a message that was handed out, or an offset whose commit was sent.
@@ -118,11 +120,20 @@ func (tm *term) position() (int64, bool) {
 	return 0, false
 }
 
+// processed returns the offset up to which it may commit.
+func (tm *term) processed() (int64, bool) {
+	pos, ok := tm.position()
+	if ok && tm.tells && tm.opened != nil {
+		pos = max(*tm.opened, tm.done)
+	}
+	return pos, ok
+}
+
 // Check reads the logs of all processes of a group and reports.
 func Check(logs []Log, expect Expect) *Report {
 	c := checker{
 		report: &Report{Members: len(logs), Repeated: map[string]int64{}}, expect: expect,
-		terms: map[Partition][]*term{}, seen: map[Partition]map[int64]int{},
+		terms: map[Partition][]*term{}, seen: map[Partition]map[int64]int{}, done: map[Partition]map[int64]bool{},
 	}
 	for _, l := range logs {
 		c.report.Events += len(l.Events)
@@ -140,6 +151,7 @@ func Check(logs []Log, expect Expect) *Report {
 		c.partition(p)
 	}
 	c.losses()
+	c.strangers()
 	return c.report
 }
 
@@ -148,6 +160,7 @@ type checker struct {
 	expect Expect
 	terms  map[Partition][]*term
 	seen   map[Partition]map[int64]int
+	done   map[Partition]map[int64]bool
 }
 
 // exempt says whether a partition may have two owners at a time.
@@ -168,14 +181,19 @@ func (c *checker) violate(format string, args ...any) {
 // walker is at one line of one log.
 type walker struct {
 	*checker
-	log  string
-	open map[Partition]*term
-	gone map[Partition]*term // that ended without a say of their own, and no claim since
+	log   string
+	tells bool // what is done
+	open  map[Partition]*term
+	gone  map[Partition]*term // that ended without a say of their own, and no claim since
+	last  map[Partition]*term // that ended
 }
 
 // walk turns one log into terms and checks what concerns this log alone.
 func (c *checker) walk(l Log) {
-	w := &walker{checker: c, log: l.Name, open: map[Partition]*term{}, gone: map[Partition]*term{}}
+	w := &walker{
+		checker: c, log: l.Name, open: map[Partition]*term{}, gone: map[Partition]*term{}, last: map[Partition]*term{},
+		tells: slices.ContainsFunc(l.Events, func(e Event) bool { return e.Event == Done }),
+	}
 	last := int64(0)
 	for i, e := range l.Events {
 		if e.T < last {
@@ -206,7 +224,7 @@ func (w *walker) event(e Event) {
 			w.violate("%s: %s claimed while it is owned", w.log, p)
 			return
 		}
-		tm = &term{log: w.log, p: p, token: e.Token, session: e.Session, start: e.T}
+		tm = &term{log: w.log, p: p, token: e.Token, session: e.Session, start: e.T, tells: w.tells}
 		w.open[p] = tm
 		delete(w.gone, p)
 		w.terms[p] = append(w.terms[p], tm)
@@ -218,6 +236,8 @@ func (w *walker) event(e Event) {
 		tm.opened = e.Offset
 	case Message:
 		w.message(tm, p, e)
+	case Done:
+		w.finished(tm, p, e)
 	case Committed:
 		w.commit(tm, p, e)
 	case Released, Lost, Untrusted, Left:
@@ -243,6 +263,7 @@ func (w *walker) event(e Event) {
 func (w *walker) finish(tm *term, at int64, how string) {
 	tm.end, tm.how = at, how
 	delete(w.open, tm.p)
+	w.last[tm.p] = tm
 	if how == Untrusted || how == Lost {
 		w.gone[tm.p] = tm
 	}
@@ -293,10 +314,32 @@ func (w *walker) commit(tm *term, p Partition, e Event) {
 		}
 		return
 	}
-	if pos, ok := tm.position(); ok && d.offset > pos {
-		w.violate("%s: %s: committed %d, but only %d was handed out", w.log, p, d.offset, pos)
+	if last := w.last[p]; d.t < tm.start {
+		if last == nil || d.t > last.end {
+			w.violate("%s: %s: the commit of %d was sent %v before it was claimed", w.log, p, d.offset, time.Duration(tm.start-d.t))
+			return
+		}
+		tm = last
+	}
+	if pos, ok := tm.processed(); ok && d.offset > pos {
+		w.violate("%s: %s: committed %d, but only what is before %d was processed", w.log, p, d.offset, pos)
 	}
 	tm.commits = append(tm.commits, d)
+}
+
+// finished notes that a handler has done with a message. That may be after the end
+// of the term in which it was handed out, and in the log before that it was.
+func (w *walker) finished(tm *term, p Partition, e Event) {
+	if e.Offset == nil {
+		return
+	}
+	if w.done[p] == nil {
+		w.done[p] = map[int64]bool{}
+	}
+	w.done[p][*e.Offset] = true
+	if tm != nil && tm.opened != nil {
+		tm.done = max(tm.done, *e.Offset+1)
+	}
 }
 
 func (w *walker) message(tm *term, p Partition, e Event) {
@@ -413,18 +456,37 @@ func (c *checker) start(tm *term, before []*term, commits []delivery, delivered 
 
 func (c *checker) losses() {
 	for p, end := range c.expect.End {
-		missing, first := 0, int64(-1)
-		for off := range end {
+		c.missing(p, end, "handed to", func(off int64) bool { return c.seen[p][off] > 0 })
+		if len(c.done) > 0 {
+			c.missing(p, end, "handed out, and done by", func(off int64) bool { return c.seen[p][off] == 0 || c.done[p][off] })
+		}
+	}
+}
+
+// strangers looks for what was done though nobody was handed it.
+func (c *checker) strangers() {
+	for p, done := range c.done {
+		for off := range done {
 			if c.seen[p][off] == 0 {
-				missing++
-				if first < 0 {
-					first = off
-				}
+				c.violate("%s: message %d was done, but handed to nobody", p, off)
 			}
 		}
-		if missing > 0 {
-			c.report.Lost += missing
-			c.violate("%s: %d messages of %d were handed to nobody, the first is %d", p, missing, end, first)
+	}
+}
+
+// missing counts offsets of which has is false.
+func (c *checker) missing(p Partition, end int64, what string, has func(offset int64) bool) {
+	missing, first := 0, int64(-1)
+	for off := range end {
+		if !has(off) {
+			missing++
+			if first < 0 {
+				first = off
+			}
 		}
+	}
+	if missing > 0 {
+		c.report.Lost += missing
+		c.violate("%s: %d messages of %d were %s nobody, the first is %d", p, missing, end, what, first)
 	}
 }

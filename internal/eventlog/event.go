@@ -16,6 +16,10 @@
 // moment at which it was last found, before the request was sent, that it may be:
 // its answer may come later than the end of what it was about.
 //
+// Logs need not have "done". Where one has, what was handed out and not done by
+// anybody is lost, and only what is done may be committed; otherwise handing out
+// counts.
+//
 // At most one message of each partition may be in the log after it was lost: one
 // that was handed out in the moment before, by a process that was stopped then.
 package eventlog
@@ -35,6 +39,7 @@ const (
 	Claimed   = "claimed"   // a claim was acknowledged and verified
 	Opened    = "opened"    // reading starts, at offset
 	Message   = "message"   // the message at offset was handed to the handler
+	Done      = "done"      // the handler has processed the message at offset, and marks it next
 	Revoking  = "revoking"  // the handler was told to finish
 	Committed = "committed" // offset is stored; the next owner starts there
 	Released  = "released"  // the claim's delete is about to be sent

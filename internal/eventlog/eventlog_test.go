@@ -143,6 +143,50 @@ func TestCheck(t *testing.T) {
 		"commit sent before trust ended, answered later": {
 			logs: []eventlog.Log{script(t, "a", 0, append(first[:4:4], sent(30, 2, 14), untrusted(31, 14), sent(32, 2, 13))...)},
 		},
+		"commit sent after trust ended, answered in the next term": {
+			logs: []eventlog.Log{script(t, "a", 0, append(first[:4:4], untrusted(31, 14), claim(40, 100), sent(41, 2, 30), ev(42, eventlog.Left))...)},
+			says: "the commit of 2 was sent 10ns before it was claimed",
+		},
+		"commit sent before trust ended, answered in the next term": {
+			logs: []eventlog.Log{script(t, "a", 0, append(first[:4:4], untrusted(31, 14), claim(40, 100), sent(41, 2, 13), ev(42, eventlog.Left))...)},
+		},
+		"commit sent before the first claim": {
+			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), sent(11, 0, 9), ev(12, eventlog.Left))},
+			says: "the commit of 0 was sent 1ns before it was claimed",
+		},
+		"commit of what a handler has in hand": {
+			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 0), on(13, eventlog.Done, 0),
+				on(14, eventlog.Message, 1), on(15, eventlog.Committed, 2), ev(16, eventlog.Left))},
+			says: "committed 2, but only what is before 1 was processed",
+		},
+		"commit of the start position, and of what is done": {
+			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 5), on(12, eventlog.Committed, 5), on(13, eventlog.Message, 5),
+				on(14, eventlog.Done, 5), on(15, eventlog.Committed, 6), ev(16, eventlog.Left))},
+		},
+		"killed with a message in hand that is read by nobody else": {
+			logs: []eventlog.Log{
+				script(t, "a", 20, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 0), on(13, eventlog.Done, 0), on(14, eventlog.Message, 1)),
+				script(t, "b", 0, claim(21, 101), on(22, eventlog.Opened, 2), ev(24, eventlog.Left)),
+			},
+			want: end(2),
+			says: "1 messages of 2 were handed out, and done by nobody, the first is 1",
+		},
+		"done after the end of trust": {
+			logs: []eventlog.Log{
+				script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 0), untrusted(14, 14), on(15, eventlog.Done, 0),
+					ev(16, eventlog.Left)),
+			},
+			want: end(1),
+		},
+		"done before the log has that it was handed out": {
+			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Done, 0), on(13, eventlog.Message, 0),
+				on(14, eventlog.Committed, 1), ev(15, eventlog.Left))},
+			want: end(1),
+		},
+		"done without having been handed out": {
+			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Done, 0), ev(13, eventlog.Left))},
+			says: "message 0 was done, but handed to nobody",
+		},
 		"commit after the release": {
 			logs: []eventlog.Log{script(t, "a", 0, append(first[:6:6], on(16, eventlog.Committed, 2))...)},
 			says: "by a member that does not own it",
@@ -240,7 +284,7 @@ func TestCheck(t *testing.T) {
 		},
 		"commit of what was not handed out": {
 			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Committed, 5), ev(13, eventlog.Left))},
-			says: "only 0 was handed out",
+			says: "only what is before 0 was processed",
 		},
 		"commit while another owns it": {
 			logs: []eventlog.Log{
