@@ -3,6 +3,7 @@ package allocator
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -82,7 +83,13 @@ func fill(n int) string { return strings.Repeat("x", n) }
 func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"v":1,"functions":["range"],"weight":2,"zone":"a","topics":["t"]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
 		r, ok, err := parseRecord(data)
+		runtime.ReadMemStats(&after)
+		if grown := after.TotalAlloc - before.TotalAlloc; grown > uint64(64*len(data)+256<<10) {
+			t.Fatalf("%d bytes made it allocate %d", len(data), grown)
+		}
 		if ok && err != nil {
 			t.Fatal("good and bad")
 		}

@@ -209,7 +209,13 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
 		got, err := sharedset.Decode(data)
+		runtime.ReadMemStats(&after)
+		if grown := after.TotalAlloc - before.TotalAlloc; grown > uint64(64*len(data)+256<<10) {
+			t.Fatalf("%d bytes made it allocate %d", len(data), grown)
+		}
 		want, ok := reference(data)
 		if err != nil {
 			if ok && len(data) > 0 {
