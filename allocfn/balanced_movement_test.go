@@ -1,0 +1,151 @@
+package allocfn_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/kielgo/kiel/allocfn"
+)
+
+// movement is what one change of the members of one group cost.
+type movement struct {
+	moved, least int
+}
+
+func (m movement) ratio() float64 { return float64(m.moved) / float64(max(m.least, 1)) }
+
+// without returns in without a member.
+func without(in allocfn.Input, member int) allocfn.Input {
+	in.Members = slices.Delete(slices.Clone(in.Members), member, member+1)
+	return in
+}
+
+// change compares the assignments before and after the members of a group
+// changed. least is how many partitions any function with equal shares would
+// have moved at least: of what a member has, those that stay are at most its
+// new quota, and one more for as many members as may have one more.
+func change(before allocfn.Input, a allocfn.Assignment, after allocfn.Input, b allocfn.Assignment) movement {
+	loads := make(map[string]int)
+	stayed := 0
+	for i := range a {
+		name := before.Members[a[i]].Name
+		loads[name]++
+		if name == after.Members[b[i]].Name {
+			stayed++
+		}
+	}
+	q, extras := len(b)/len(after.Members), len(b)%len(after.Members)
+	keep := 0
+	for _, m := range after.Members {
+		load := loads[m.Name]
+		keep += min(load, q)
+		if load > q && extras > 0 {
+			keep++
+			extras--
+		}
+	}
+	return movement{len(a) - stayed, len(a) - keep}
+}
+
+func assign(t testing.TB, in allocfn.Input) allocfn.Assignment {
+	t.Helper()
+	a, err := allocfn.Balanced().Assign(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// joinAndLeave makes a group of n members from a seed and returns what it costs
+// that one more joins and that one of the n leaves.
+func joinAndLeave(t testing.TB, seed uint64, n, p int) (join, leave movement) {
+	t.Helper()
+	more := randomGroup(seed, n+1, p)
+	r := rand.New(rand.NewPCG(seed, 3))
+	in := without(more, r.IntN(n+1))
+	fewer := without(in, r.IntN(n))
+	a := assign(t, in)
+	join, leave = change(in, a, more, assign(t, more)), change(in, a, fewer, assign(t, fewer))
+	// Who comes back under the name he had finds what he had.
+	if again := assign(t, in); !slices.Equal(again, a) {
+		t.Fatalf("seed %d: back to the same members, but got %v, want %v", seed, again, a)
+	}
+	return join, leave
+}
+
+// movementFactor is the c of doc.go.
+const movementFactor = 2.5
+
+// TestBalancedMovesLittle holds every join and leave to the lower bound and c
+// roots of the number of partitions, at sizes on both sides of P mod N = 0.
+func TestBalancedMovesLittle(t *testing.T) {
+	worst, sum, n := 0.0, 0.0, 0
+	for seed := range uint64(1500) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		members := 2 + r.IntN(30)
+		partitions := max(1, members*r.IntN(12)+r.IntN(3)-1)
+		join, leave := joinAndLeave(t, seed, members, partitions)
+		for _, m := range []movement{join, leave} {
+			excess := float64(m.moved-m.least) / math.Sqrt(float64(partitions))
+			if m.moved < m.least {
+				t.Fatalf("seed %d: moved %d, at least %d must", seed, m.moved, m.least)
+			}
+			if excess > movementFactor {
+				t.Errorf("seed %d: %d × %d: moved %d, lower bound %d", seed, members, partitions, m.moved, m.least)
+			}
+			worst, sum, n = max(worst, excess), sum+excess, n+1
+		}
+	}
+	t.Attr("excess_mean_in_roots", fmt.Sprintf("%.2f", sum/float64(n)))
+	t.Attr("excess_worst_in_roots", fmt.Sprintf("%.2f", worst))
+}
+
+// ratios measures joins and leaves over seeds, as moved over lower bound.
+type ratios struct{ join, leave, joinWorst, leaveWorst float64 }
+
+func (r *ratios) measure(t testing.TB, seeds, n, p int) {
+	t.Helper()
+	for seed := range uint64(seeds) {
+		join, leave := joinAndLeave(t, 1000+seed, n, p)
+		r.join += join.ratio() / float64(seeds)
+		r.leave += leave.ratio() / float64(seeds)
+		r.joinWorst = max(r.joinWorst, join.ratio())
+		r.leaveWorst = max(r.leaveWorst, leave.ratio())
+	}
+}
+
+func TestBalancedMovement(t *testing.T) {
+	for _, s := range []struct {
+		members, partitions, seeds int
+		join, leave                float64
+	}{
+		{10, 1_000, 200, 1.25, 1.22},
+		{100, 10_000, 30, 1.95, 1.95}, // 1.91 and 1.91 over 400 seeds
+	} {
+		t.Run(fmt.Sprintf("%dx%d", s.members, s.partitions), func(t *testing.T) {
+			var r ratios
+			r.measure(t, s.seeds, s.members, s.partitions)
+			t.Attr("join", fmt.Sprintf("%.3f, worst %.2f", r.join, r.joinWorst))
+			t.Attr("leave", fmt.Sprintf("%.3f, worst %.2f", r.leave, r.leaveWorst))
+			if r.join > s.join || r.leave > s.leave {
+				t.Errorf("moved %.3f and %.3f times the lower bound, want %.2f and %.2f", r.join, r.leave, s.join, s.leave)
+			}
+		})
+	}
+}
+
+// BenchmarkBalancedMovement is TestBalancedMovement at a size that takes long.
+func BenchmarkBalancedMovement(b *testing.B) {
+	var r ratios
+	for b.Loop() {
+		r = ratios{}
+		r.measure(b, 30, 1_000, 100_000)
+	}
+	b.ReportMetric(r.join, "join")
+	b.ReportMetric(r.leave, "leave")
+	b.ReportMetric(r.joinWorst, "worst-join")
+	b.ReportMetric(r.leaveWorst, "worst-leave")
+}
