@@ -25,12 +25,12 @@ func (w *world) deleteClaims(path string) bool {
 	return w.delete(path)
 }
 
-func deleteMember(p *process) bool { return p.w.delete(groupPath + "/members/" + p.name) }
+func deleteMember(p *process, _ step) bool { return p.w.delete(groupPath + "/members/" + p.name) }
 
 func deleteEpoch(w *world, s step) (func(), bool) { return nil, w.delete(epochPath(s.Part)) }
 
 // deleting removes a znode, below which there may be claims.
-func deleting(path string) func(*world, step) (func(), bool) {
+func deleting(path string) deed {
 	return func(w *world, _ step) (func(), bool) {
 		if strings.HasPrefix(groupPath+"/owners", path) {
 			return nil, w.deleteClaims(path)
@@ -49,13 +49,9 @@ func deleteClaim(w *world, s step) (func(), bool) {
 }
 
 // badRecord overwrites what a member says of itself.
-func badRecord(w *world, s step) (func(), bool) {
-	p := w.choose(s.Member)
-	if p == nil {
-		return nil, false
-	}
+func badRecord(p *process, s step) bool {
 	data := []string{"", "{", `{"v":1,"functions":["other"]}`}[s.N%3]
-	return nil, w.srv.Set(groupPath+"/members/"+p.name, []byte(data)) == nil
+	return p.w.srv.Set(groupPath+"/members/"+p.name, []byte(data)) == nil
 }
 
 // garbage overwrites the set, and repairs it.

@@ -38,146 +38,81 @@ func (w *world) spare() bool {
 }
 
 // leave makes a member leave for good; or leave and come back, when there are few.
-func leave(w *world, s step) (func(), bool) {
-	p := w.choose(s.Member)
-	if p == nil {
-		return nil, false
-	}
-	if w.spare() {
-		w.wanted[p.slot] = false
+func leave(p *process, _ step) bool {
+	if p.w.spare() {
+		p.w.wanted[p.slot] = false
 	}
 	p.leave()
-	return nil, true
+	return true
 }
 
 // crash kills a process; nobody tells the servers when it is silent. It is started again when there are few.
-func crash(silent bool) func(w *world, s step) (func(), bool) {
-	return func(w *world, s step) (func(), bool) {
-		p := w.choose(s.Member)
-		if p == nil {
-			return nil, false
-		}
+func crash(silent bool) deed {
+	return onMember(func(p *process, _ step) {
+		w := p.w
 		w.wanted[p.slot] = !w.spare()
 		w.slots[p.slot] = nil
 		p.kill(silent)
 		if w.wanted[p.slot] {
 			w.slots[p.slot] = w.start(p.slot, false)
 		}
-		return nil, true
-	}
+	})
 }
 
 // restartMember kills a process and starts it again within the session timeout.
-func restartMember(w *world, s step) (func(), bool) {
-	p := w.choose(s.Member)
-	if p == nil {
-		return nil, false
-	}
-	free, ok := w.hold("slot " + p.name)
-	if !ok {
-		return nil, false
-	}
-	slot := p.slot
+func restartMember(p *process, s step) func() {
+	w, slot := p.w, p.slot
 	w.slots[slot], w.wanted[slot] = nil, false
 	p.kill(s.N%2 == 0)
 	return func() {
-		free()
 		if w.slots[slot] == nil {
 			w.wanted[slot] = true
 			w.slots[slot] = w.start(slot, false)
 		}
-	}, true
+	}
 }
 
 // freezeMember stops a process like SIGSTOP.
-func freezeMember(w *world, s step) (func(), bool) {
-	p := w.choose(s.Member)
-	if p == nil {
-		return nil, false
-	}
-	free, ok := w.hold("link of " + p.id)
-	if !ok {
-		return nil, false
-	}
+func freezeMember(p *process, s step) func() {
 	p.stop(s.N%2 == 0)
 	began := time.Now()
 	return func() {
-		free()
 		p.heal(began)
 		p.resume()
-	}, true
+	}
 }
 
-func slowHandler(w *world, s step) (func(), bool) {
-	p := w.choose(s.Member)
-	if p == nil {
-		return nil, false
-	}
-	free, ok := w.hold("handlers of " + p.id)
-	if !ok {
-		return nil, false
-	}
+func slowHandler(p *process, s step) func() {
 	p.setSlow(min(s.D, rebalanceTimeout*2/3))
-	return func() {
-		free()
-		p.setSlow(0)
-	}, true
+	return func() { p.setSlow(0) }
 }
 
 // stuckHandler has the handlers of a member not return; then its share changes.
-func stuckHandler(w *world, s step) (func(), bool) {
-	p := w.choose(s.Member)
-	if p == nil {
-		return nil, false
-	}
-	free, ok := w.hold("handlers of " + p.id)
-	if !ok {
-		return nil, false
-	}
+func stuckHandler(p *process, s step) func() {
 	p.stick()
-	if other := w.choose(s.Member + 1); other != nil && other != p {
-		w.delete(groupPath + "/members/" + other.name)
+	if other := p.w.choose(s.Member + 1); other != nil && other != p {
+		p.w.delete(groupPath + "/members/" + other.name)
 	}
-	return func() {
-		free()
-		p.unstick()
-	}, true
+	return p.unstick
 }
 
 // stuckAtJoin has the handlers of a member not return, and another member join.
 func stuckAtJoin(w *world, s step) (func(), bool) {
-	p := w.choose(s.Member)
-	if _, ok := w.free(s); !ok || p == nil {
+	if _, ok := w.free(s); !ok {
 		return nil, false
 	}
-	free, ok := w.hold("handlers of " + p.id)
-	if !ok {
-		return nil, false
-	}
-	p.stick()
-	join(w, s)
-	return func() {
-		free()
-		p.unstick()
-	}, true
+	return troubleWith(handlersOf, func(p *process, s step) func() {
+		p.stick()
+		join(w, s)
+		return p.unstick
+	})(w, s)
 }
 
 // double starts a second process with the name of one that lives.
-func double(w *world, s step) (func(), bool) {
-	p := w.choose(s.Member)
-	if p == nil {
-		return nil, false
-	}
-	free, ok := w.hold("slot " + p.name)
-	if !ok {
-		return nil, false
-	}
-	d := w.start(p.slot, true)
-	w.doubles = append(w.doubles, d)
-	return func() {
-		free()
-		d.leave()
-	}, true
+func double(p *process, _ step) func() {
+	d := p.w.start(p.slot, true)
+	p.w.doubles = append(p.w.doubles, d)
+	return d.leave
 }
 
 // storm lets all members leave and come back at once, but one.
@@ -194,18 +129,17 @@ func storm(w *world, s step) (func(), bool) {
 	return nil, true
 }
 
-func rebalance(w *world, s step) (func(), bool) {
-	p := w.choose(s.Member)
-	if p == nil || p.alloc == nil {
-		return nil, false
+func rebalance(p *process, _ step) bool {
+	if p.alloc == nil {
+		return false
 	}
-	w.later(func() {
-		ctx, cancel := context.WithTimeout(w.ctx, 10*time.Second)
+	p.w.later(func() {
+		ctx, cancel := context.WithTimeout(p.w.ctx, 10*time.Second)
 		defer cancel()
 		err := p.alloc.Rebalance(ctx)
-		w.mon.Note("%s: rebalance asked for: %v", p.id, err)
+		p.w.mon.Note("%s: rebalance asked for: %v", p.id, err)
 	})
-	return nil, true
+	return true
 }
 
 // clockJumps sets the wall clock of a member, by up to an hour.
@@ -214,34 +148,19 @@ func clockJumps(p *process, s step) {
 }
 
 // onClock has a member's clocks run at another rate.
-func onClock(mono, wall float64) func(*world, step) (func(), bool) {
-	return func(w *world, s step) (func(), bool) {
-		p := w.choose(s.Member)
-		if p == nil {
-			return nil, false
-		}
-		free, ok := w.hold("clock of " + p.id)
-		if !ok {
-			return nil, false
-		}
+func onClock(mono, wall float64) deed {
+	return troubleWith(clockOf, func(p *process, _ step) func() {
 		p.clock.set(mono, wall, 0)
-		return func() {
-			free()
-			p.clock.set(1, 1, 0)
-		}, true
-	}
+		return func() { p.clock.set(1, 1, 0) }
+	})
 }
 
 // suspended is a machine that sleeps: all of a process stands still, and its monotonic clock does.
-func suspended(w *world, s step) (func(), bool) {
-	thaw, ok := freezeMember(w, s)
-	if !ok {
-		return nil, false
-	}
-	clock := w.choose(s.Member).clock
-	clock.set(0, 1, 0)
+func suspended(p *process, s step) func() {
+	thaw := freezeMember(p, s)
+	p.clock.set(0, 1, 0)
 	return func() {
-		clock.set(1, 1, 0)
+		p.clock.set(1, 1, 0)
 		thaw()
-	}, true
+	}
 }

@@ -10,23 +10,12 @@ import (
 )
 
 // onLink is trouble on a member's connections. There is one at a time.
-func onLink(deed func(p *process, s step)) func(*world, step) (func(), bool) {
-	return func(w *world, s step) (func(), bool) {
-		p := w.choose(s.Member)
-		if p == nil {
-			return nil, false
-		}
-		free, ok := w.hold("link of " + p.id)
-		if !ok {
-			return nil, false
-		}
-		deed(p, s)
+func onLink(do func(p *process, s step)) deed {
+	return troubleWith(linkOf, func(p *process, s step) func() {
+		do(p, s)
 		began := time.Now()
-		return func() {
-			free()
-			p.heal(began)
-		}, true
-	}
+		return func() { p.heal(began) }
+	})
 }
 
 // heal ends trouble on a process's connections that began then. Those of one that was killed stay as they are.
@@ -38,75 +27,58 @@ func (p *process) heal(began time.Time) {
 }
 
 // onNetwork is trouble on all connections. There is one at a time.
-func onNetwork(deed func(w *world, s step)) func(*world, step) (func(), bool) {
-	return func(w *world, s step) (func(), bool) {
-		free, ok := w.hold("network")
-		if !ok {
-			return nil, false
-		}
-		deed(w, s)
+func onNetwork(do func(w *world, s step)) deed {
+	return trouble("network", func(w *world, s step) func() {
+		do(w, s)
 		began := time.Now()
 		return func() {
-			free()
 			w.nw.Heal()
 			w.delivers(began, func(*life) bool { return true })
-		}, true
-	}
+		}
+	})
 }
 
 // onServer is trouble of all servers. There is one at a time.
-func onServer(deed, end func(w *world)) func(*world, step) (func(), bool) {
+func onServer(do, end func(w *world)) deed {
+	return trouble("server", func(w *world, _ step) func() {
+		do(w)
+		return func() { end(w) }
+	})
+}
+
+// atServer is the same, over at once.
+func atServer(do func(w *world)) deed {
 	return func(w *world, _ step) (func(), bool) {
 		free, ok := w.hold("server")
 		if !ok {
 			return nil, false
 		}
-		deed(w)
-		if end == nil {
-			free()
-			return nil, true
-		}
-		return func() {
-			free()
-			end(w)
-		}, true
+		do(w)
+		free()
+		return nil, true
 	}
 }
 
-func handshakes(set func(s *zktest.Server, on bool)) func(*world, step) (func(), bool) {
-	return func(w *world, _ step) (func(), bool) {
-		free, ok := w.hold("handshakes")
-		if !ok {
-			return nil, false
-		}
+func handshakes(set func(s *zktest.Server, on bool)) deed {
+	return trouble("handshakes", func(w *world, _ step) func() {
 		set(w.srv, true)
 		w.nw.Cut()
-		return func() {
-			free()
-			set(w.srv, false)
-		}, true
-	}
+		return func() { set(w.srv, false) }
+	})
 }
 
 // onRequests is trouble with single requests. There is one at a time.
-func onRequests(deed func(h *hook, s step)) func(*world, step) (func(), bool) {
-	return func(w *world, s step) (func(), bool) {
-		free, ok := w.hold("requests")
-		if !ok {
-			return nil, false
-		}
+func onRequests(do func(h *hook, s step)) deed {
+	return trouble("requests", func(w *world, s step) func() {
 		p := w.choose(s.Member)
 		w.hook.set(func(h *hook) {
 			if p != nil && s.N%2 == 0 {
 				h.client = p.id
 			}
-			deed(h, s)
+			do(h, s)
 		})
-		return func() {
-			free()
-			w.hook.reset()
-		}, true
-	}
+		return w.hook.reset
+	})
 }
 
 func direction(s step) zktest.Direction {
@@ -148,7 +120,7 @@ func flap(w *world, s step) (func(), bool) {
 	return cancel, true
 }
 
-func killSession(p *process) bool {
+func killSession(p *process, _ step) bool {
 	id := p.ses.Stats().SessionID
 	if id == 0 {
 		return false
@@ -181,17 +153,10 @@ func wipe(w *world) {
 }
 
 // isolate cuts one server off from the others: a deposed leader, or a follower without one.
-func isolate(w *world, s step) (func(), bool) {
+func isolate(w *world, s step) func() {
 	address := w.addresses()[s.Part%listeners]
-	free, ok := w.hold("isolation")
-	if !ok {
-		return nil, false
-	}
 	w.srv.Isolate(address)
-	return func() {
-		free()
-		w.srv.Rejoin(address)
-	}, true
+	return func() { w.srv.Rejoin(address) }
 }
 
 func isClaim(r zktest.Request) bool   { return hasOp(r, zktest.OpCreate, "/owners/") }
@@ -208,12 +173,8 @@ func hasOp(r zktest.Request, op zktest.Op, path string) bool {
 }
 
 // lose loses replies to requests that were executed. So that there are some, a member joins anew.
-func lose(match func(zktest.Request) bool) func(*world, step) (func(), bool) {
-	return func(w *world, s step) (func(), bool) {
-		free, ok := w.hold("loss")
-		if !ok {
-			return nil, false
-		}
+func lose(match func(zktest.Request) bool) deed {
+	return trouble("loss", func(w *world, s step) func() {
 		w.srv.LoseReply(1+s.N%4, func(r zktest.Request) bool {
 			lost := match == nil || match(r)
 			if lost {
@@ -224,11 +185,8 @@ func lose(match func(zktest.Request) bool) func(*world, step) (func(), bool) {
 		if p := w.choose(s.Member); p != nil && match != nil {
 			w.delete(groupPath + "/members/" + p.name)
 		}
-		return func() {
-			free()
-			w.srv.LoseReply(0, nil)
-		}, true
-	}
+		return func() { w.srv.LoseReply(0, nil) }
+	})
 }
 
 func answerError(h *hook, s step) {
@@ -237,18 +195,11 @@ func answerError(h *hook, s step) {
 }
 
 // onKafka is trouble with Kafka. There is one at a time.
-func onKafka(set func(k kafkaLike, s step, on bool)) func(*world, step) (func(), bool) {
-	return func(w *world, s step) (func(), bool) {
-		free, ok := w.hold("kafka")
-		if !ok {
-			return nil, false
-		}
+func onKafka(set func(k kafkaLike, s step, on bool)) deed {
+	return trouble("kafka", func(w *world, s step) func() {
 		set(w.broker, s, true)
-		return func() {
-			free()
-			set(w.broker, s, false)
-		}, true
-	}
+		return func() { set(w.broker, s, false) }
+	})
 }
 
 func slowKafka(k kafkaLike, s step, on bool) {

@@ -12,10 +12,12 @@ type fault struct {
 	weight   int
 	from, to float64 // how long it lasts, in T; 0, 0 = it is over at once
 	delay    float64 // the greatest delay, in T
-	// do begins it. It returns its end, nil when there is none, and whether it was possible.
-	do    func(w *world, s step) (end func(), ok bool)
-	drill *drill // alone, with a bound of its own
+	do       deed
+	drill    *drill // alone, with a bound of its own
 }
+
+// deed begins a fault. It returns its end, nil when there is none, and whether it was possible.
+type deed = func(w *world, s step) (end func(), ok bool)
 
 var (
 	faults   = table()
@@ -52,11 +54,11 @@ func table() map[string]fault {
 		"freeze server":     {weight: 2, from: .1, to: 2, do: onServer(freeze, thaw)},
 		"freeze clock":      {weight: 2, from: .1, to: 2.5, do: onServer(freezeClock, thawClock), drill: after(reconnect)},
 		"down":              {weight: 2, from: .1, to: 2.5, do: onServer(down, up), drill: after(reconnect)},
-		"restart":           {weight: 2, do: onServer(restart, nil), drill: unnoticed()},
-		"wipe":              {weight: 1, do: onServer(wipe, nil), drill: &drill{bound: rebuilt}},
+		"restart":           {weight: 2, do: atServer(restart), drill: unnoticed()},
+		"wipe":              {weight: 1, do: atServer(wipe), drill: &drill{bound: rebuilt}},
 		"refuse handshakes": {weight: 1, from: .1, to: 1.5, do: handshakes((*zktest.Server).RefuseHandshakes)},
 		"silent handshakes": {weight: 2, from: .1, to: 1.5, do: handshakes((*zktest.Server).SilentHandshakes)},
-		"isolate":           {weight: 4, from: .2, to: 3, do: isolate, drill: unnoticed()},
+		"isolate":           {weight: 4, from: .2, to: 3, do: trouble("isolation", isolate), drill: unnoticed()},
 		"lose any":          {weight: 3, from: .2, to: 1, do: lose(nil)},
 		"lose claim":        {weight: 3, from: .5, to: 3, do: lose(isClaim)},
 		"lose release":      {weight: 3, from: .5, to: 3, do: lose(isRelease)},
@@ -69,30 +71,30 @@ func table() map[string]fault {
 
 		// The members.
 		"join":           {weight: 3, do: join, drill: &drill{bound: seconds(.3), orderly: true, touches: newcomers}},
-		"leave":          {weight: 3, do: leave, drill: &drill{bound: seconds(.3), orderly: true, touches: outsiders}},
+		"leave":          {weight: 3, do: tryMember(leave), drill: &drill{bound: seconds(.3), orderly: true, touches: outsiders}},
 		"crash":          {weight: 3, do: crash(false), drill: &drill{bound: expiry, touches: outsiders}},
 		"power loss":     {weight: 2, do: crash(true), drill: &drill{bound: expiry, touches: outsiders}},
-		"restart member": {weight: 2, from: .01, to: 1, do: restartMember},
-		"freeze member":  {weight: 5, from: .1, to: 2.5, do: freezeMember, drill: after(rejoin)},
-		"slow handler":   {weight: 2, from: .5, to: 3, delay: .5, do: slowHandler},
-		"stuck handler":  {weight: 2, from: .5, to: 4, do: stuckHandler},
+		"restart member": {weight: 2, from: .01, to: 1, do: troubleWith(slotOf, restartMember)},
+		"freeze member":  {weight: 5, from: .1, to: 2.5, do: troubleWith(linkOf, freezeMember), drill: after(rejoin)},
+		"slow handler":   {weight: 2, from: .5, to: 3, delay: .5, do: troubleWith(handlersOf, slowHandler)},
+		"stuck handler":  {weight: 2, from: .5, to: 4, do: troubleWith(handlersOf, stuckHandler)},
 		"stuck at join":  {weight: 1, from: 1, to: 3, do: stuckAtJoin, drill: &drill{bound: stuckBound}},
 		"panic":          {weight: 1, do: onMember(func(p *process, s step) { p.misbehave(1+s.N%3, 0) })},
 		"return":         {weight: 1, do: onMember(func(p *process, s step) { p.misbehave(0, 1+s.N%3) })},
-		"double":         {weight: 2, from: 1.5, to: 3, do: double, drill: unnoticed()},
+		"double":         {weight: 2, from: 1.5, to: 3, do: troubleWith(slotOf, double), drill: unnoticed()},
 		"storm":          {weight: 1, do: storm, drill: &drill{bound: seconds(2), rebalances: 5, orderly: true}},
-		"rebalance":      {weight: 1, do: rebalance},
+		"rebalance":      {weight: 1, do: tryMember(rebalance)},
 
 		// Clocks of members. What the margins are for: a rate that is wrong by a tenth.
 		"clock jumps":  {weight: 3, do: onMember(clockJumps), drill: &drill{bound: trustAgain}},
 		"slow clock":   {weight: 3, from: 1, to: 20, do: onClock(.9, .9)},
 		"fast clock":   {weight: 1, from: 1, to: 20, do: onClock(1.1, 1.1)},
 		"lagging wall": {weight: 1, from: 1, to: 20, do: onClock(1, .5)},
-		"suspended":    {weight: 3, from: .2, to: 2.5, do: suspended, drill: after(rejoin)},
+		"suspended":    {weight: 3, from: .2, to: 2.5, do: troubleWith(linkOf, suspended), drill: after(rejoin)},
 
 		// Operators.
 		"delete member":  {weight: 2, do: tryMember(deleteMember), drill: within(1).but(outsiders)},
-		"bad record":     {weight: 1, do: badRecord},
+		"bad record":     {weight: 1, do: tryMember(badRecord)},
 		"delete claim":   {weight: 2, do: deleteClaim, drill: within(1).renewing()},
 		"delete epoch":   {weight: 2, do: deleteEpoch, drill: within(1).renewing()},
 		"delete set":     {weight: 1, do: deleting(groupPath + "/partitions"), drill: within(1).but(none)},
@@ -114,29 +116,60 @@ func table() map[string]fault {
 }
 
 // at is a deed that is over at once.
-func at(deed func(w *world, s step)) func(*world, step) (func(), bool) {
+func at(do func(w *world, s step)) deed {
 	return func(w *world, s step) (func(), bool) {
-		deed(w, s)
+		do(w, s)
 		return nil, true
 	}
 }
 
 // onMember is a deed done to a member, over at once.
-func onMember(deed func(p *process, s step)) func(*world, step) (func(), bool) {
+func onMember(do func(p *process, s step)) deed {
 	return func(w *world, s step) (func(), bool) {
 		p := w.choose(s.Member)
 		if p == nil {
 			return nil, false
 		}
-		deed(p, s)
+		do(p, s)
 		return nil, true
 	}
 }
 
 // tryMember is a deed done to a member, over at once, that may not be possible.
-func tryMember(deed func(p *process) bool) func(*world, step) (func(), bool) {
+func tryMember(do func(p *process, s step) bool) deed {
 	return func(w *world, s step) (func(), bool) {
 		p := w.choose(s.Member)
-		return nil, p != nil && deed(p)
+		return nil, p != nil && do(p, s)
 	}
 }
+
+// trouble is a deed that lasts. There is one at a time with the same target.
+func trouble(target string, begin func(w *world, s step) (end func())) deed {
+	return func(w *world, s step) (func(), bool) {
+		free, ok := w.hold(target)
+		if !ok {
+			return nil, false
+		}
+		end := begin(w, s)
+		return func() {
+			free()
+			end()
+		}, true
+	}
+}
+
+// troubleWith is trouble with something of a member.
+func troubleWith(something func(p *process) string, begin func(p *process, s step) (end func())) deed {
+	return func(w *world, s step) (func(), bool) {
+		p := w.choose(s.Member)
+		if p == nil {
+			return nil, false
+		}
+		return trouble(something(p), func(_ *world, s step) func() { return begin(p, s) })(w, s)
+	}
+}
+
+func slotOf(p *process) string     { return "slot " + p.name }
+func linkOf(p *process) string     { return "link of " + p.id }
+func handlersOf(p *process) string { return "handlers of " + p.id }
+func clockOf(p *process) string    { return "clock of " + p.id }
