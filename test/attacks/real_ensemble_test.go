@@ -43,13 +43,14 @@ func TestOnARealEnsemble(t *testing.T) {
 					off = append(off, sabotage.TouchMargin)
 				}
 				var o *outcome
+				var exact bool
 				const tries = 8 // the follower may report just in time, or the proof be late
 				for try := range tries {
-					var exact bool
 					if o, exact = stopProcess(t, e, fmt.Sprint(mode, try), off...); exact || mode == "on" && try == 1 {
 						break // TestProofThroughAFollower is always exact
 					}
 				}
+				t.Attr("exact", fmt.Sprint(exact))
 				if mode == "on" {
 					withstood(t, o)
 				} else {

@@ -171,7 +171,7 @@ func TestCloseInEveryPhase(t *testing.T) {
 				if slowest = max(slowest, took); took > limit+100*time.Millisecond {
 					t.Errorf("%s: Close took %v, allowed are %v: %v", trouble, took, limit, err)
 				}
-				if err != nil && trouble == "none" && slow < time.Second && !errors.Is(err, ownership.ErrStuck) {
+				if err != nil && trouble == "none" && slow < time.Second {
 					t.Errorf("Consume: %v", err)
 				}
 				_, runs := errors.AsType[*ownership.StuckError](err)

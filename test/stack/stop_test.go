@@ -360,7 +360,9 @@ func TestStopAllocatorInEveryPhase(t *testing.T) {
 		} else if err := a.Stop(context.Background()); err != nil {
 			t.Errorf("Stop: %v", err)
 		}
-		if err := <-ran; err != nil && !errors.Is(err, allocator.ErrStuck) {
+		err = <-ran
+		well := fault == "none" && !inside && callback < time.Second
+		if err != nil && (well || !errors.Is(err, allocator.ErrStuck)) {
 			t.Errorf("%s, %s: Run: %v", fault, life, err)
 		}
 		took := time.Since(began)

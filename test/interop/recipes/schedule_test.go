@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kielgo/kiel/recipe/lease"
 	"github.com/kielgo/kiel/recipe/queue"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/test/wait"
@@ -259,12 +260,11 @@ func (s *schedule) golang(m *member) {
 
 // mayFail reports whether that is an error with which an operation ends in spite of all that is guaranteed.
 func (s *schedule) mayFail(o op, err error) bool {
-	switch {
-	case s.kind == ofLease, o.Make == "Put": // they are not repeated
-		return true
-	default:
-		return slices.ContainsFunc(refusals, func(r error) bool { return errors.Is(err, r) })
+	may := refusals
+	if s.kind == ofLease || o.Make == "Put" { // they are not repeated
+		may = append(slices.Clip(may), session.ErrUncertain, session.ErrTrustLost, session.ErrSessionExpired, lease.ErrClockSkew)
 	}
+	return slices.ContainsFunc(may, func(r error) bool { return errors.Is(err, r) })
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
