@@ -247,10 +247,7 @@ func (l *NonBlockingLease) write(ctx context.Context, inner *lock.Held, old *sto
 	if sabotage.Of(ctx).Off(sabotage.RecordSet) {
 		return l.writeAsKazoo(ctx, inner, old, data)
 	}
-	ops := []session.Op{session.SetOp(inner.Node(), []byte(l.opts.Identifier), -1)}
-	if sabotage.Of(ctx).Off(sabotage.ContenderChecked) {
-		ops[0] = session.CheckOp(l.checked(ctx, inner), -1)
-	}
+	ops := []session.Op{session.SetOp(l.checked(ctx, inner), []byte(l.opts.Identifier), -1)}
 	at := int32(0)
 	if old == nil {
 		ops = append(ops, session.CreateOp(l.node, data, session.Persistent))

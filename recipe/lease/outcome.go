@@ -88,7 +88,7 @@ func (l *NonBlockingLease) settle(ctx context.Context, inner *lock.Held) (stat s
 		if exists, stat, err = inc.Exists(ctx, l.node); err != nil {
 			return err
 		}
-		standing, own, err := inc.Exists(ctx, inner.Node())
+		standing, own, err := inc.Exists(ctx, l.checked(ctx, inner))
 		if err == nil && !standing {
 			err = session.ErrNoNode
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// checked is what must be there for a write to be made: our contender. Tests make do with less.
+// checked is what must be there for a write to be made, and is set with it: our contender. Tests make do with less.
 func (l *NonBlockingLease) checked(ctx context.Context, inner *lock.Held) string {
 	if sabotage.Of(ctx).Off(sabotage.ContenderChecked) {
 		return l.path
