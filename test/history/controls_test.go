@@ -14,13 +14,14 @@ import (
 // its subject, where it asks for sabotaged.)
 func TestSabotage(t *testing.T) {
 	for _, what := range recipes() {
-		t.Run(what.name, func(t *testing.T) { foundOut(t, what, harm{sabotaged: true}) })
+		t.Run(what.name, func(t *testing.T) { foundOut(t, what, harm{sabotaged: true, often: expiry}) })
 	}
 }
 
 // So is the library without one of its rules. (Those that are not here guard against executions that must be built, as
 // the recipes' attacks are, or that no client but another language's could bring about.)
 func TestRulesOff(t *testing.T) {
+	often := map[sabotage.Rule]int{sabotage.ContenderChecked: special, sabotage.TakeID: slow}
 	for name, rules := range map[string]map[string]sabotage.Rule{
 		"lock":            {"proofs of life are no writes": sabotage.ProofBeyondSync},
 		"read/write lock": {"proofs of life are no writes": sabotage.ProofBeyondSync},
@@ -30,13 +31,17 @@ func TestRulesOff(t *testing.T) {
 		"locking queue": {
 			"puts are repeated":       sabotage.PutOnce,
 			"takes are not looked at": sabotage.TakeLookedAt, "takes check no entry": sabotage.TakeChecksEntry,
-			"consume is two": sabotage.ConsumeIsOne,
+			"consume is two": sabotage.ConsumeIsOne, "a take is known by its session": sabotage.TakeID,
 		},
 		"counter of ones": {"one's own number is taken for one's change": sabotage.SetIfUnchanged},
-		"lease":           {"holds end with their duration": sabotage.EndAsWritten},
+		"lease": {
+			"holds end with their duration":                          sabotage.EndAsWritten,
+			"writes don't look whether the inner lock is still ours": sabotage.ContenderChecked,
+		},
+		"multi lease": {"holds end with their duration": sabotage.EndAsWritten},
 	} {
 		for what, rule := range rules {
-			t.Run(name+": "+what, func(t *testing.T) { foundOut(t, recipeOf(name), harm{off: []sabotage.Rule{rule}}) })
+			t.Run(name+": "+what, func(t *testing.T) { foundOut(t, recipeOf(name), harm{off: []sabotage.Rule{rule}, often: often[rule]}) })
 		}
 	}
 }
@@ -110,33 +115,45 @@ func TestModels(t *testing.T) {
 			},
 		},
 		"queue": {
-			model: queueModel(), resolve: outcomes, narrow: narrowed,
+			model: queueModel(false), resolve: outcomes, narrow: narrowed,
 			good: []porcupine.Operation{
 				at(1, 2, put{1, 0, 0}), at(3, 4, put{2, 0, 1}), at(5, never, put{3, 0, unknown}), at(6, never, put{4, 0, unknown}),
-				at(7, 8, get{1, 0}), at(9, 10, removal{2}), at(11, 12, get{3, 0}), at(20, 21, empty{}),
+				at(7, 8, get{1, 0, false}), at(9, 10, removal{2}), at(11, 12, get{3, 0, false}), at(20, 21, empty{}),
 			},
 			bad: map[string][]porcupine.Operation{
-				"got twice":              {at(22, 23, get{1, 0})},
-				"got what nobody put":    {at(22, 23, get{9, 0})},
-				"out of order":           {at(13, 14, put{5, 0, 3}), at(15, 16, put{6, 0, 4}), at(17, 17, get{6, 0}), at(18, 19, get{5, 0})},
+				"got twice":              {at(22, 23, get{1, 0, false})},
+				"got what nobody put":    {at(22, 23, get{9, 0, false})},
+				"out of order":           {at(13, 14, put{5, 0, 3}), at(15, 16, put{6, 0, 4}), at(17, 17, get{6, 0, false}), at(18, 19, get{5, 0, false})},
 				"forgotten":              {at(13, 14, put{5, 0, 3})},
-				"before it was put":      {at(13, 14, put{5, 0, 3}), at(10, 11, get{5, 0})},
-				"number falls":           {at(13, 14, put{5, 0, 1}), at(15, 16, get{5, 0})},
+				"before it was put":      {at(13, 14, put{5, 0, 3}), at(10, 11, get{5, 0, false})},
+				"number falls":           {at(13, 14, put{5, 0, 1}), at(15, 16, get{5, 0, false})},
 				"empty, but it was not":  {at(3, 3, empty{})},
-				"got twice, uncertainly": {at(22, 23, get{2, 0}), at(24, 25, get{2, 0})},
+				"got twice, uncertainly": {at(22, 23, get{2, 0, false}), at(24, 25, get{2, 0, false})},
 			},
 		},
 		"queue with priorities": {
-			model: queueModel(), resolve: outcomes, narrow: narrowed,
+			model: queueModel(true), resolve: outcomes, narrow: narrowed,
 			good: []porcupine.Operation{
-				at(1, 2, put{1, 1, 0}), at(3, 4, put{2, 2, 1}), at(5, 6, put{3, 0, 2}), at(7, 8, get{3, 1}),
+				at(1, 2, put{1, 1, 0}), at(3, 4, put{2, 2, 1}), at(5, 6, put{3, 0, 2}), at(7, 8, get{3, 1, false}),
 				// While one gets 1, another gets 2, and has begun before 4 was put, which comes before it.
-				at(9, 20, get{2, 1}), at(10, 11, put{4, 1, 3}), at(12, 13, get{1, 1}),
-				at(21, 22, get{4, 1}), at(23, 24, empty{}),
+				at(9, 20, get{2, 1, false}), at(10, 11, put{4, 1, 3}), at(12, 13, get{1, 1, false}),
+				at(21, 22, get{4, 1, false}), at(23, 24, empty{}),
+				// A server that does not know 6 and 8 yet.
+				at(25, 26, put{5, 1, 5}), at(27, 28, put{6, 0, 6}), at(29, 30, get{5, 1, true}),
+				at(31, never, put{7, 1, unknown}), at(32, 33, put{8, 0, 7}), at(34, 35, get{7, 1, true}),
+				at(36, 37, get{6, 1, true}), at(38, 39, get{8, 1, false}), at(40, 41, empty{}),
 			},
 			bad: map[string][]porcupine.Operation{
-				"a better one was there": {at(5, 6, put{5, 2, 3}), at(15, 16, put{6, 1, 4}), at(17, 18, get{5, 1}), at(19, 20, get{6, 1})},
-				"forgotten":              {at(15, 16, put{5, 2, 4})},
+				"a better one was there": {
+					at(42, 43, put{9, 1, 8}), at(44, 45, put{10, 0, 9}), at(46, 47, get{9, 1, false}), at(48, 49, get{10, 1, false}),
+				},
+				"forgotten": {at(15, 16, put{11, 2, 4})},
+				"behind, but it knew": {
+					at(42, 43, put{9, 1, 8}), at(44, 45, put{10, 2, 9}), at(46, 47, get{10, 1, true}), at(48, 49, get{9, 1, true}),
+				},
+				"behind, and out of order": {
+					at(42, 43, put{9, 1, 8}), at(44, 45, put{10, 1, 9}), at(46, 47, get{10, 1, true}), at(48, 49, get{9, 1, true}),
+				},
 			},
 		},
 		"locking queue": {
@@ -195,8 +212,8 @@ func TestModels(t *testing.T) {
 		"lease": {
 			model: leaseModel(),
 			good: []porcupine.Operation{
-				at(1, 2, obtain{1, 0, 100, 10, 60}), at(3, 4, relies{1, 20, 60, 20}), at(5, 6, renewed{1, 80}), at(7, 8, relies{1, 50, 80, 20}),
-				at(7, 8, refused{1, 0, 50, 80}), at(9, 10, obtain{2, 1, 101, 81, 120}), at(11, never, attempt{2}), at(13, 14, released{2}),
+				at(1, 2, obtain{1, 0, 100, 10, 60}), at(3, 4, relies{1, 20, 60, 20}), at(5, 5, extends{1, 80}), at(5, 6, renewed{1, 80}), at(7, 8, relies{1, 50, 80, 20}),
+				at(7, 8, refused{1, 0, 50, 80}), at(9, 10, obtain{2, 1, 101, 81, 120}), at(11, 11, attempt{2, 150, 90, false}), at(13, 14, released{2}),
 				at(15, 16, refused{0, 2, 90, 150}), at(17, 18, obtain{3, 0, 102, 150, 200}), at(19, 20, obtain{4, 0, 103, 160, 210}),
 			},
 			bad: map[string][]porcupine.Operation{
@@ -210,6 +227,34 @@ func TestModels(t *testing.T) {
 				"refused by its own":             {at(21, 22, refused{0, 0, 200, 210})},
 				"renewed after another has it":   {at(21, 22, renewed{1, 300})},
 				"the old hold of one identifier": {at(21, 22, relies{3, 170, 200, 20})},
+				"refused by what nobody wrote":   {at(21, 22, refused{1, 0, 200, 211})},
+				"refused by more than was tried": {at(21, 22, refused{1, 2, 90, 151})},
+			},
+		},
+		"multi lease": {
+			model: slotsModel(),
+			good: []porcupine.Operation{
+				at(1, 2, inSlot{0, obtain{1, 0, 100, 10, 60}}), at(3, 4, inSlot{0, passed{1, 15}}), at(3, 4, inSlot{1, obtain{2, 1, 101, 20, 80}}),
+				at(5, 6, inSlot{0, shown{0, 60, 20, 25, true, true, 20}}), at(5, 6, inSlot{2, shown{-1, 0, 20, 25, false, false, 20}}),
+				// Client 2 wants all, and gets 0 for a while, until it is refused 1.
+				at(7, 8, inSlot{0, released{1}}), at(9, 9, inSlot{0, begins{2, 32, true}}), at(10, 11, inSlot{0, refused{0, 2, 30, 90}}),
+				at(9, 12, inSlot{1, refused{2, 1, 30, 80}}), at(12, 13, inSlot{0, gives{2}}), at(14, 15, inSlot{0, shown{-1, 0, 35, 36, false, false, 20}}),
+				// Client 1 leaves slot 1 to itself, and then has it for a while again.
+				at(16, 16, inSlot{1, begins{1, 39, true}}), at(17, 18, inSlot{1, gives{1}}), at(19, 20, inSlot{1, obtain{3, 0, 102, 40, 100}}),
+			},
+			bad: map[string][]porcupine.Operation{
+				"went by a slot that is free":       {at(21, 22, inSlot{0, passed{1, 41}})},
+				"went by its own":                   {at(21, 22, inSlot{1, passed{0, 41}})},
+				"went by one that has ended":        {at(21, 22, inSlot{1, passed{2, 100}})},
+				"refused by what was given back":    {at(21, 22, inSlot{0, refused{0, 2, 41, 90}})},
+				"one slot of two":                   {at(21, 22, inSlot{1, obtain{4, 2, 103, 50, 110}})},
+				"still valid":                       {at(21, 22, inSlot{1, relies{2, 41, 80, 20}})},
+				"shown without a record":            {at(21, 22, inSlot{1, shown{-1, 0, 50, 51, false, false, 20}})},
+				"shown as another's":                {at(21, 22, inSlot{1, shown{2, 100, 50, 51, true, true, 20}})},
+				"shown as free":                     {at(21, 22, inSlot{1, shown{0, 100, 50, 51, false, true, 20}})},
+				"shown as taken after its end":      {at(21, 22, inSlot{1, shown{0, 100, 100, 101, true, true, 20}})},
+				"shown for longer than was written": {at(21, 22, inSlot{1, shown{0, 101, 50, 51, true, true, 20}})},
+				"shown when it was given back":      {at(21, 22, inSlot{0, shown{2, 90, 50, 51, true, true, 20}})},
 			},
 		},
 	}

@@ -14,10 +14,10 @@
 // On zktest a run is one recipe's, in virtual time: 3 to 5 clients, 100 to 250 operations and more faults than 8, made of
 // the seed: connections cut, hung in one direction or both, or slow; replies lost; sessions expired; servers restarted,
 // stopped, with their clock or without, and slow; for recipes that live with it, sessions killed, and for the others a
-// server that goes on alone, cut off from the rest. Goroutines' order within an instant is not the seed's: -count=20 tries
-// often enough. On real servers a run has all recipes but the queue with priorities, on one ensemble of three whose leader is
-// killed or stopped and whose followers are cut off, and links that break, hang and lose replies; there the seed decides
-// what is done, not when.
+// server that goes on alone, cut off from the rest; writes of leases come late, when an operator has removed the contenders
+// of the inner lock. Goroutines' order within an instant is not the seed's: -count=20 tries often enough. On real
+// servers a run has all recipes, on one ensemble of three whose leader is killed or stopped and whose followers are cut
+// off, and links that break, hang and lose replies; there the seed decides what is done, not when.
 //
 // A failure prints its seed, the command that runs it again, and the path of a picture of the history in out/.
 //
@@ -29,12 +29,18 @@
 //	read/write lock     the same, of one writer or some readers
 //	semaphore           the same, of two
 //	queue               a list, of which the first is taken; numbers of entries grow. With priorities an entry need
-//	                    not know those in front of it that were put after its Get had begun.
-//	locking queue       for each entry: put, then held by one at a time, with tokens that grow, then consumed
+//	                    not know those in front of it that were put after its Get had begun. On real servers a
+//	                    Get comes after a write of the same session, so that its server is not behind; if that failed, or
+//	                    the session is another one afterwards, it need not know what was put after the entry that it got.
+//	locking queue       for each entry: put, then held by one at a time, with tokens that grow, then consumed. Two of the
+//	                    clients on zktest share a session.
 //	counter             a register. Another is one to which all add 1, so that they write the same numbers.
 //	lease               a record: whose, until when. It is another's only when it was released or has ended by the clock of
 //	                    who takes it, no hold is valid later than that less the skew, and nobody is refused by a record that
 //	                    nobody wrote or that has ended. Clocks differ by as much as is tolerated in every other run.
+//	multi lease         the same for each slot. ObtainAny goes by a slot only if it is another's. ObtainAll obtains all; if it
+//	                    is refused one, those before it may have been its own until it returned, but no longer. What
+//	                    Slots shows of each was so meanwhile (on zktest: a server that is behind shows what was).
 //
 // An operation whose outcome is not known ([session.ErrUncertain], or a context that ended) is open-ended: it may be
 // done at any time after it was called, once, or never. So that this can be checked, values and changes are all different,
@@ -63,7 +69,8 @@
 //	history_test.go   what is noted
 //	run_test.go       the recipes, and what a run is
 //	check_test.go     checking, and telling what is wrong
-//	holds_test.go, mutex_test.go, queue_test.go, narrow_test.go, lockingqueue_test.go, counter_test.go, lease_test.go
+//	holds_test.go, mutex_test.go, queue_test.go, narrow_test.go, lockingqueue_test.go, counter_test.go, lease_test.go,
+//	multilease_test.go
 //	                  models, and clients
 //	zktest_test.go    runs in virtual time; on real servers: real_test.go
 package history

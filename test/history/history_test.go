@@ -53,6 +53,13 @@ func (h *history) done(client int, call int64, what any) {
 	h.add(client, call, h.next(), what)
 }
 
+// at notes what was so from the moment on at which an operation was called.
+func (h *history) at(client int, call int64, what any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.add(client, call, call, what)
+}
+
 // open notes an operation that may be done at any time, or never.
 func (h *history) open(client int, call int64, what any) {
 	h.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -142,10 +143,11 @@ type lockings struct {
 	clients []*queue.LockingQueue
 }
 
+// newLockingQueues gives two clients one session: what one of them has taken is not the other's.
 func newLockingQueues(r *run) *subject {
 	q := &lockings{puts: puts{run: r, hist: newHistory(), priorities: 2}}
 	s := &subject{hist: q.hist, model: lockingModel(), settle: q.settle, resolve: outcomes}
-	for i, one := range r.sessions {
+	for i, one := range append(slices.Clone(r.sessions), r.sessions[0]) {
 		q.clients = append(q.clients, must(queue.NewLocking(one, r.path+"/locking", queue.Options{})))
 		s.steps = append(s.steps, func(ctx context.Context, rng *rand.Rand) { q.step(ctx, rng, i) })
 	}

@@ -32,8 +32,9 @@ const unknown = -1
 
 // get is a Get that returned a value.
 type get struct {
-	value int64
-	begin int // the number of its begin, 0 if the value must be the first of all
+	value  int64
+	begin  int  // the number of its begin, 0 if the value must be the first of all
+	behind bool // it need not know what was put after the value either
 }
 
 // begin is the moment at which a Get begins: what is put later it need not know. They are numbered in their order.
@@ -48,13 +49,17 @@ type empty struct{}
 func (p put) String() string {
 	return fmt.Sprintf("put %d, priority %d → number %d", p.value, p.priority, p.number)
 }
-func (g get) String() string     { return fmt.Sprintf("get → %d", g.value) }
+
+func (g get) String() string {
+	return fmt.Sprintf("get%s → %d", map[bool]string{true: ", perhaps behind,"}[g.behind], g.value)
+}
 func (b begin) String() string   { return fmt.Sprintf("get %d begins", b.id) }
 func (r removal) String() string { return fmt.Sprintf("get → %d, uncertain", r.value) }
 func (empty) String() string     { return "get → empty" }
 
 // fifo is a state of a queue. Slices are never changed.
 type fifo struct {
+	follows bool  // some may not see all
 	begun   int   // the last begin
 	number  int64 // the last one known
 	entries []entry
@@ -63,7 +68,8 @@ type fifo struct {
 type entry struct {
 	value    int64
 	priority int
-	after    int // the last begin before it was put
+	after    int   // the last begin before it was put
+	number   int64 // the last one known when it was put, if it matters
 }
 
 func (s fifo) put(p put) (bool, fifo) {
@@ -73,15 +79,19 @@ func (s fifo) put(p put) (bool, fifo) {
 		}
 		s.number = p.number
 	}
-	s.entries = append(slices.Clone(s.entries), entry{p.value, p.priority, s.begun})
+	e := entry{value: p.value, priority: p.priority, after: s.begun}
+	if s.follows {
+		e.number = s.number
+	}
+	s.entries = append(slices.Clone(s.entries), e)
 	slices.SortStableFunc(s.entries, func(a, b entry) int { return cmp.Compare(a.priority, b.priority) })
 	return true, s
 }
 
 // take removes a value, of which known says what must not be in front of it.
-func (s fifo) take(value int64, known func(entry) bool) (bool, fifo) {
+func (s fifo) take(value int64, known func(front, e entry) bool) (bool, fifo) {
 	i := slices.IndexFunc(s.entries, func(e entry) bool { return e.value == value })
-	if i < 0 || slices.ContainsFunc(s.entries[:i], known) {
+	if i < 0 || slices.ContainsFunc(s.entries[:i], func(front entry) bool { return known(front, s.entries[i]) }) {
 		return false, s
 	}
 	s.entries = slices.Delete(slices.Clone(s.entries), i, i+1)
@@ -89,12 +99,14 @@ func (s fifo) take(value int64, known func(entry) bool) (bool, fifo) {
 }
 
 func (s fifo) get(g get) (bool, fifo) {
-	return s.take(g.value, func(e entry) bool { return g.begin == 0 || e.after < g.begin })
+	return s.take(g.value, func(front, e entry) bool {
+		return g.begin == 0 || front.after < g.begin && (!g.behind || front.number < e.number || front.priority == e.priority)
+	})
 }
 
-func queueModel() porcupine.Model {
+func queueModel(follows bool) porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return fifo{number: -1} },
+		Init: func() any { return fifo{follows: follows, number: -1} },
 		Step: func(state, in, _ any) (bool, any) {
 			s := state.(fifo)
 			switch in := in.(type) {
@@ -106,7 +118,7 @@ func queueModel() porcupine.Model {
 			case get:
 				return both(s.get(in))
 			case removal:
-				return both(s.take(in.value, func(entry) bool { return false }))
+				return both(s.take(in.value, func(_, _ entry) bool { return false }))
 			case empty:
 				return len(s.entries) == 0, s
 			}
@@ -234,17 +246,18 @@ func valueOf(data []byte) int64 { return must(strconv.ParseInt(string(data), 10,
 type queues struct {
 	puts
 
+	path    string
 	clients []*queue.Queue
 }
 
-func newQueues(r *run) *subject         { return newQueue(r, 1) }
-func newPriorityQueues(r *run) *subject { return newQueue(r, 3) }
+func newQueues(r *run) *subject         { return newQueue(r, "/queue", 1) }
+func newPriorityQueues(r *run) *subject { return newQueue(r, "/priorities", 3) }
 
-func newQueue(r *run, priorities int) *subject {
-	q := &queues{puts: puts{run: r, hist: newHistory(), priorities: priorities}}
-	s := &subject{hist: q.hist, model: queueModel(), settle: q.settle, resolve: outcomes, narrow: narrowed}
+func newQueue(r *run, name string, priorities int) *subject {
+	q := &queues{puts: puts{run: r, hist: newHistory(), priorities: priorities}, path: r.path + name}
+	s := &subject{hist: q.hist, model: queueModel(r.follows), settle: q.settle, resolve: outcomes, narrow: narrowed}
 	for i, one := range r.sessions {
-		q.clients = append(q.clients, must(queue.New(one, r.path+"/queue", queue.Options{})))
+		q.clients = append(q.clients, must(queue.New(one, q.path, queue.Options{})))
 		s.steps = append(s.steps, func(ctx context.Context, rng *rand.Rand) { q.step(ctx, rng, i) })
 	}
 	return s
@@ -269,7 +282,9 @@ func (q *queues) step(ctx context.Context, rng *rand.Rand, client int) {
 // get notes what a Get returned.
 func (q *queues) get(ctx context.Context, client int, one func(context.Context) ([]byte, error)) error {
 	call := q.hist.tick()
+	sees := q.catchUp(ctx, client)
 	value, err := one(ctx)
+	all := sees()
 	if q.sabotaged && err == nil && call%3 == 0 {
 		value, err = one(ctx) // the first is forgotten
 	}
@@ -277,7 +292,8 @@ func (q *queues) get(ctx context.Context, client int, one func(context.Context) 
 	case err == nil:
 		in := get{value: valueOf(value)}
 		if q.priorities > 1 {
-			in.begin = 1
+			in.begin, in.behind = 1, !all
+			q.hist.count(map[bool]string{true: "got, seeing all", false: "got, perhaps behind"}[all])
 		}
 		q.hist.done(client, call, in)
 		q.hist.count("got")
@@ -285,7 +301,7 @@ func (q *queues) get(ctx context.Context, client int, one func(context.Context) 
 		q.hist.done(client, call, removal{valueOf(value)})
 		q.hist.count("uncertain get")
 	case errors.Is(err, queue.ErrEmpty):
-		if !q.follows {
+		if all {
 			q.hist.done(client, call, empty{})
 			q.hist.count("empty")
 		}
@@ -293,6 +309,28 @@ func (q *queues) get(ctx context.Context, client int, one func(context.Context) 
 		q.hist.fault("client %d: %v", client, err)
 	}
 	return err
+}
+
+// catchUp has a client's server catch up, for what only a queue with priorities shows. A Get that comes then sees all that was
+// put before it was called, if sees says so afterwards: a write has come after that in the client's session, whose later
+// reads see no less. (A Sync does not do: the leader that answers it may be deposed.)
+func (q *queues) catchUp(ctx context.Context, client int) (sees func() bool) {
+	if !q.follows || q.priorities == 1 {
+		return func() bool { return !q.follows }
+	}
+	s, fence := q.sessions[client], q.path+"-fence"
+	inc := s.Current()
+	if inc == nil {
+		return func() bool { return false }
+	}
+	_, err := inc.Set(ctx, fence, nil, -1)
+	if errors.Is(err, session.ErrNoNode) {
+		err = inc.EnsurePath(ctx, fence) // it may be there by now: then this has written nothing
+		if err == nil {
+			_, err = inc.Set(ctx, fence, nil, -1)
+		}
+	}
+	return func() bool { return err == nil && s.Current() == inc }
 }
 
 // settle puts one more value and gets all that is there.

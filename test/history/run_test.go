@@ -45,21 +45,24 @@ type recipe struct {
 	// What is held ends with its session: nobody may end that before its time, as an operator can. What is not so relies on
 	// reads, which a server that is cut off from the others answers as it knows no better.
 	ephemeral bool
+	// What is held is so by a record that is written under an inner lock, of which contenders may be removed.
+	leased bool
 }
 
 // recipes are all there are.
 func recipes() []recipe {
 	return []recipe{
-		{"lock", newLocks, true},
-		{"read/write lock", newReadWriteLocks, true},
-		{"election", newElections, true},
-		{"semaphore", newSemaphores, true},
-		{"queue", newQueues, false},
-		{"queue with priorities", newPriorityQueues, false},
-		{"locking queue", newLockingQueues, true},
-		{"counter", newCounters, false},
-		{"counter of ones", newOnes, false},
-		{"lease", newLeases, false},
+		{name: "lock", make: newLocks, ephemeral: true},
+		{name: "read/write lock", make: newReadWriteLocks, ephemeral: true},
+		{name: "election", make: newElections, ephemeral: true},
+		{name: "semaphore", make: newSemaphores, ephemeral: true},
+		{name: "queue", make: newQueues},
+		{name: "queue with priorities", make: newPriorityQueues},
+		{name: "locking queue", make: newLockingQueues, ephemeral: true},
+		{name: "counter", make: newCounters},
+		{name: "counter of ones", make: newOnes},
+		{name: "lease", make: newLeases, leased: true},
+		{name: "multi lease", make: newMultiLeases, leased: true},
 	}
 }
 

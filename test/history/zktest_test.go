@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,7 +30,10 @@ type world struct {
 	nw        *zktest.Network
 	clients   []*zktest.Client
 	ephemeral bool         // see recipe
+	leased    bool         // see recipe
 	slow      atomic.Int64 // up to so long requests take
+	late      atomic.Bool  // the next write of a lease's record comes late
+	often     int          // a fault that comes more often than others
 	faults    atomic.Int64
 }
 
@@ -42,7 +46,7 @@ func newWorld(t *testing.T, seed uint64, what recipe, rng *rand.Rand, h harm) *w
 	}
 	go func() { _ = srv.Serve(second) }()
 	w := &world{
-		T: t, srv: srv, nw: nw, ephemeral: what.ephemeral,
+		T: t, srv: srv, nw: nw, ephemeral: what.ephemeral, leased: what.leased, often: h.often,
 		run: &run{seed: seed, path: "/app", shorter: 1, timeout: 10 * time.Second, sabotaged: h.sabotaged},
 	}
 	for i := range 3 + rng.IntN(3) {
@@ -51,12 +55,36 @@ func newWorld(t *testing.T, seed uint64, what recipe, rng *rand.Rand, h harm) *w
 		w.sessions = append(w.sessions, startSession(h.in(t.Context()), t, []string{zktest.VirtualAddress, secondAddress}, session.Options{Dial: client.Dial}))
 	}
 	srv.SetHook(func(r *zktest.Request) zktest.Action {
-		if slow := w.slow.Load(); slow > 0 {
-			time.Sleep(time.Duration(uint32(r.Xid)*2654435761%8) * time.Duration(slow) / 8)
+		if most := w.slow.Load(); most > 0 {
+			time.Sleep(some(r, time.Duration(most)))
+		}
+		if writesRecord(*r) && w.late.CompareAndSwap(true, false) {
+			w.overtake(r)
 		}
 		return zktest.Action{}
 	})
 	return w
+}
+
+// some returns a time up to most, which is a request's own.
+func some(r *zktest.Request, most time.Duration) time.Duration {
+	return time.Duration(uint32(r.Xid)*2654435761%8) * most / 8
+}
+
+// writesRecord reports whether a request would change, or remove, the record of a lease.
+func writesRecord(r zktest.Request) bool {
+	return len(r.Ops) > 0 && strings.HasSuffix(r.Ops[len(r.Ops)-1].Path, "/lease_holder")
+}
+
+// overtake has an operator remove all contenders of a lease, and the request of who had its inner lock come late.
+func (w *world) overtake(r *zktest.Request) {
+	dir := strings.TrimSuffix(r.Ops[len(r.Ops)-1].Path, "/lease_holder")
+	for _, name := range w.srv.Children(dir) {
+		if strings.Contains(name, "__lock__") {
+			_ = w.srv.Delete(dir + "/" + name) // unless it has gone by itself
+		}
+	}
+	time.Sleep(some(r, 8*time.Second))
 }
 
 // startSession runs a session until the test ends.
@@ -106,13 +134,17 @@ func (w *world) heal() {
 	}
 }
 
-// expiry is the fault that ends a client's session, or nearly.
-const expiry = 9
+const (
+	kinds   = 13 // of faults
+	slow    = 7  // the server is
+	expiry  = 9  // of a client's session, or nearly
+	special = 12 // what not all recipes withstand
+)
 
 func (w *world) fault(ctx context.Context, rng *rand.Rand, client *zktest.Client) {
-	kind := rng.IntN(13)
-	if w.sabotaged && rng.IntN(3) == 0 {
-		kind = expiry // what is sabotaged shows then
+	kind := rng.IntN(kinds)
+	if w.often > 0 && rng.IntN(3) == 0 {
+		kind = w.often
 	}
 	switch kind {
 	case 0:
@@ -125,7 +157,7 @@ func (w *world) fault(ctx context.Context, rng *rand.Rand, client *zktest.Client
 		w.srv.LoseReply(1+rng.IntN(3), changes)
 	case 6:
 		w.srv.LoseReply(1, nil)
-	case 7:
+	case slow:
 		w.slow.Store(int64(w.upTo(rng, 300)))
 	case 8:
 		w.slow.Store(0)
@@ -153,12 +185,15 @@ func (w *world) fault(ctx context.Context, rng *rand.Rand, client *zktest.Client
 
 // special is what not all recipes withstand.
 func (w *world) special(ctx context.Context, rng *rand.Rand) {
-	if w.ephemeral {
+	switch all := w.srv.Sessions(); {
+	case w.ephemeral:
 		address := []string{zktest.VirtualAddress, secondAddress}[rng.IntN(2)]
 		w.srv.Isolate(address)
 		w.pauseIn(ctx, w.upTo(rng, 15_000))
 		w.srv.Rejoin(address)
-	} else if all := w.srv.Sessions(); len(all) > 0 {
+	case w.leased && rng.IntN(2) == 0:
+		w.late.Store(true)
+	case len(all) > 0:
 		w.srv.KillSession(all[rng.IntN(len(all))].ID)
 	}
 }
@@ -170,6 +205,7 @@ const leastFaults = 8
 type harm struct {
 	sabotaged bool            // see run
 	off       []sabotage.Rule // rules that the library does not keep
+	often     int             // the fault that shows it
 }
 
 func (h harm) in(ctx context.Context) context.Context { return sabotage.Off(ctx, h.off...) }
@@ -246,10 +282,12 @@ func TestHistories(t *testing.T) {
 	if *flagRuns < 200 || *flagOnly != "" || t.Failed() {
 		return
 	}
-	for _, name := range []string{"lock", "read/write lock", "election", "semaphore", "locking queue", "lease"} {
+	for _, name := range []string{"lock", "read/write lock", "election", "semaphore", "locking queue", "lease", "multi lease"} {
 		total.reached(t, name+": acquired", name+": ended by itself")
 	}
 	total.reached(t, "queue: uncertain put", "queue: uncertain get", "queue: empty", "queue with priorities: uncertain get",
 		"locking queue: uncertain put", "locking queue: uncertain consume",
-		"counter: uncertain change", "counter of ones: uncertain change", "lease: attempt", "lease: refused", "lease: renewed")
+		"counter: uncertain change", "counter of ones: uncertain change", "lease: attempt", "lease: refused", "lease: renewed",
+		"multi lease: attempt", "multi lease: refused any", "multi lease: obtained another", "multi lease: renewed",
+		"multi lease: obtained all", "multi lease: given back", "multi lease: renewed by obtaining", "multi lease: looked")
 }
