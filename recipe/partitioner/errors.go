@@ -29,7 +29,8 @@ var (
 	// ErrMustRelease says that the state is RELEASE: nothing goes on before ReleaseSet.
 	ErrMustRelease = errors.New("partitioner: the set must be released")
 
-	// ErrNotStarted says that Start was not called.
+	// ErrNotStarted says that Start was not called. While Run goes on it is its context that
+	// ends it.
 	ErrNotStarted = errors.New("partitioner: not started")
 
 	// ErrStarted says that Start or Run was called before, and has not ended.
@@ -38,13 +39,10 @@ var (
 	// ErrNoFunction says that Run was given no function.
 	ErrNoFunction = errors.New("partitioner: no function to work with")
 
-	// ErrUnfinished says that Run has not heard from the servers for a session timeout after
-	// its context had ended: our znodes, those of a member and of contenders for our items, may
-	// still stand. They are removed in the background, or go with their session.
+	// ErrUnfinished says that the servers were not heard of for too long: our znodes, those of a member
+	// and of contenders for our items, may still stand. They are removed in the background, or go with
+	// their session; Finish waits for that.
 	ErrUnfinished = errors.New("partitioner: what we had may still stand, it is given up in the background")
-
-	// ErrWaitTimeout says that WaitForAcquire, called without a deadline, gave up.
-	ErrWaitTimeout = errors.New("partitioner: no allocation within 30 s")
 )
 
 // FailedError says why the state is FAILURE.

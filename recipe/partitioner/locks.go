@@ -31,7 +31,7 @@ func (m *machine) try(ctx context.Context) error {
 	}
 	calm()
 	a := &Allocation{items: share, held: make(map[string]*lock.Held, len(share))}
-	a.ctx, a.end = context.WithCancelCause(stable)
+	a.ctx, a.end = context.WithCancelCause(context.WithValue(stable, holdKey{}, a))
 	for _, item := range share {
 		h := m.held[item]
 		a.held[item] = h

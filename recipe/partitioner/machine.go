@@ -3,6 +3,7 @@ package partitioner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -13,61 +14,100 @@ import (
 
 const retryPause = 100 * time.Millisecond
 
-// machine is one life of the four states, from Start to FAILURE. All but its channels and
-// ctx belongs to the goroutine in run.
+// machine goes through the four states, for Start until FAILURE, for Run again and again. All but
+// its channels and ctx belongs to the goroutine in run.
 type machine struct {
 	p        *SetPartitioner
-	party    *party.ShallowParty
-	ctx      context.Context //nolint:containedctx // a machine is a lifetime; ends when it is to stop
+	ofRun    bool            // it leaves those FAILUREs that may not last
+	ctx      context.Context //nolint:containedctx // a machine is a lifetime; ends, with the cause, when it stops
 	stop     context.CancelCauseFunc
-	requests chan chan struct{} // of ReleaseSet; closed when it is done
-	joined   chan struct{}
-	done     chan struct{}
-	err      error // why it ended; to be read when done is closed
+	requests chan chan struct{} // to release, and to leave FAILURE; closed when it is done
+	joined   chan struct{}      // closed when Start may return
+	done     chan struct{}      // closed when nothing is left
 
-	session  int64 // id of the ZooKeeper session, which it does not outlive
+	party    *party.ShallowParty
+	session  int64 // id of the ZooKeeper session, which an allocation does not outlive
 	held     map[string]*lock.Held
 	alloc    *Allocation
 	unwatch  context.CancelFunc // ends the monitor of alloc
 	monitors sync.WaitGroup
 }
 
-func newMachine(ctx context.Context, p *SetPartitioner) (*machine, error) {
-	crowd, err := p.newParty()
-	if err != nil {
-		return nil, err
-	}
+// begin starts the machine, once what there was before has ended.
+func (p *SetPartitioner) begin(ctx context.Context, ofRun bool) (*machine, error) {
 	m := &machine{
 		p:        p,
-		party:    crowd,
+		ofRun:    ofRun,
 		requests: make(chan chan struct{}),
 		joined:   make(chan struct{}),
 		done:     make(chan struct{}),
 		held:     make(map[string]*lock.Held),
 	}
 	m.ctx, m.stop = context.WithCancelCause(context.WithoutCancel(ctx))
+	for {
+		last := p.machine.Load()
+		if last != nil {
+			if last.ctx.Err() == nil {
+				return nil, ErrStarted
+			}
+			select {
+			case <-last.done:
+			case <-ctx.Done():
+				return nil, fmt.Errorf("%w: %w", ErrUnfinished, context.Cause(ctx))
+			}
+		}
+		if p.machine.CompareAndSwap(last, m) {
+			break
+		}
+	}
 	if p.State() != Allocating {
 		p.publish(Allocating, nil, nil)
 	}
+	go m.run()
 	return m, nil
 }
 
-// run goes through the states until FAILURE, and then leaves nothing behind.
+// run goes through the states until a FAILURE that lasts.
 func (m *machine) run() {
-	m.err = m.loop()
-	if m.ctx.Err() != nil {
-		m.err = context.Cause(m.ctx)
+	defer close(m.done)
+	for m.ctx.Err() == nil {
+		m.live()
 	}
-	m.endAllocation(m.err)
-	m.p.publish(Failure, nil, m.err)
+}
+
+// live goes through the states until FAILURE, and then leaves nothing behind. If that may not last
+// it waits until it is to begin anew.
+func (m *machine) live() {
+	err := m.loop()
+	if !m.ofRun || !errors.Is(err, session.ErrSessionExpired) && !errors.Is(err, ErrPartitionTime) {
+		m.stop(err)
+	}
+	if m.ctx.Err() != nil {
+		err = context.Cause(m.ctx)
+	}
+	m.endAllocation(err)
+	m.p.publish(Failure, nil, err)
 	life := context.WithoutCancel(m.ctx)
 	m.giveBack(life)
-	_ = m.party.Leave(life) // life does not end, so it does not fail
+	if m.party != nil {
+		_ = m.party.Leave(life) // life does not end, so it does not fail
+	}
 	m.monitors.Wait()
-	m.stop(nil)
+	select {
+	case <-m.ctx.Done():
+	case done := <-m.requests:
+		m.p.opts.Logger.InfoContext(m.ctx, "set partitioner begins anew", "path", m.p.path, "error", err)
+		m.p.publish(Allocating, nil, nil)
+		close(done)
+	}
 }
 
 func (m *machine) loop() error {
+	crowd, err := m.p.newParty()
+	if err != nil {
+		return err
+	}
+	m.party = crowd
 	if err := m.party.Join(m.ctx); err != nil {
 		return err
 	}
@@ -79,7 +119,9 @@ func (m *machine) loop() error {
 	if err := inc.EnsurePath(m.ctx, session.Join(m.p.path, "locks")); err != nil && !errors.Is(err, session.ErrUncertain) {
 		return err // the locks make it anyhow, should it be missing
 	}
-	close(m.joined)
+	if !m.ofRun {
+		close(m.joined)
+	}
 	for {
 		if err := m.allocate(); err != nil {
 			return err
@@ -119,6 +161,9 @@ func (m *machine) allocate() error {
 // serve keeps an allocation until it is given back.
 func (m *machine) serve() error {
 	m.p.publish(Acquired, m.alloc, nil)
+	serving, cancel := context.WithCancel(m.ctx)
+	defer cancel()
+	expired := make(chan error, 1)
 	for alloc := m.alloc.ctx.Done(); ; alloc = nil {
 		select {
 		case <-m.ctx.Done():
@@ -126,6 +171,9 @@ func (m *machine) serve() error {
 		case done := <-m.requests:
 			m.endAllocation(ErrReleased)
 			m.giveBack(m.ctx)
+			if _, err := m.incarnation(m.ctx); err != nil {
+				return err
+			}
 			m.p.publish(Allocating, nil, nil)
 			close(done)
 			return nil
@@ -137,6 +185,33 @@ func (m *machine) serve() error {
 				return cause
 			}
 			m.p.publish(Release, nil, nil)
+			m.monitors.Go(func() { expired <- m.expiry(serving) })
+		case err := <-expired:
+			return err
+		}
+	}
+}
+
+// incarnation returns the incarnation of the moment, of the session in which we are a member.
+func (m *machine) incarnation(ctx context.Context) (*session.Incarnation, error) {
+	inc, err := m.p.sess.Incarnation(ctx)
+	if err == nil && inc.SessionID() != m.session {
+		return nil, session.ErrSessionExpired
+	}
+	return inc, err
+}
+
+// expiry waits for the end of the session, across losses of trust, and returns it.
+func (m *machine) expiry(ctx context.Context) error {
+	for {
+		inc, err := m.incarnation(ctx)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-inc.Context().Done():
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -152,8 +227,6 @@ func (m *machine) release(ctx context.Context) error {
 			next = nil
 		case now.State == Allocating:
 			return nil
-		case now.State == Failure:
-			return &FailedError{Path: m.p.path, Err: now.Err}
 		}
 		select {
 		case requests <- done:
@@ -161,8 +234,8 @@ func (m *machine) release(ctx context.Context) error {
 		case <-next:
 		case <-done:
 			return nil
-		case <-m.done:
-			return &FailedError{Path: m.p.path, Err: m.err}
+		case <-m.ctx.Done():
+			return &FailedError{Path: m.p.path, Err: context.Cause(m.ctx)}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -39,12 +39,9 @@ func (m *machine) look(ctx context.Context, inc *session.Incarnation) (view, err
 // quiet waits until the party has not changed for the time boundary.
 func (m *machine) quiet(ctx context.Context) (view, error) {
 	for {
-		inc, err := m.p.sess.Incarnation(ctx)
+		inc, err := m.incarnation(ctx)
 		if err != nil {
 			return view{}, err
-		}
-		if inc.SessionID() != m.session {
-			return view{}, session.ErrSessionExpired
 		}
 		v, err := m.look(ctx, inc)
 		if err != nil {

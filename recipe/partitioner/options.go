@@ -20,7 +20,6 @@ import (
 const (
 	defaultTimeBoundary = 30 * time.Second
 	defaultReactionTime = time.Second
-	defaultWait         = 30 * time.Second
 )
 
 // Order is how the default partition function sorts items. All members must sort alike.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -57,10 +56,7 @@ type SetPartitioner struct {
 	locks map[string]*lock.Lock
 
 	latest  atomic.Pointer[Snapshot]
-	running atomic.Bool
-
-	mu sync.Mutex
-	m  *machine // started by Start
+	machine atomic.Pointer[machine] // of the newest Start or Run
 
 	// Of the machine that runs. They outlive it, or one that begins anew more often than
 	// a double can be told from what a dead member leaves would never find out.
@@ -83,41 +79,6 @@ func (s *Snapshot) Changed() <-chan struct{} { return s.next }
 
 // Allocation returns what is ours in the state ACQUIRED, nil in others.
 func (s *Snapshot) Allocation() *Allocation { return s.alloc }
-
-// Allocation is a share of the set that is ours until its context ends.
-type Allocation struct {
-	items []string
-	held  map[string]*lock.Held
-	ctx   context.Context //nolint:containedctx // an allocation is a lifetime
-	end   context.CancelCauseFunc
-}
-
-// Items returns the items, in the order in which the partition function gave them. There may
-// be none: more members than items.
-func (a *Allocation) Items() []string { return slices.Clone(a.items) }
-
-// Context is the allocation: it ends when one of the items can't be trusted to be ours any
-// more, or all are to be given up.
-func (a *Allocation) Context() context.Context { return a.ctx }
-
-// Token returns a number that is larger than that of every holder of the item before; 0 when
-// the item is not ours.
-func (a *Allocation) Token(item string) int64 {
-	if h := a.held[item]; h != nil {
-		return h.Token()
-	}
-	return 0
-}
-
-// Node returns the path of our contender for the item, "" when it is not ours. A write that
-// must not happen after the item went to another carries session.CheckOp(Node(item), -1) in
-// its Multi.
-func (a *Allocation) Node(item string) string {
-	if h := a.held[item]; h != nil {
-		return h.Node()
-	}
-	return ""
-}
 
 // New returns a member of those who divide items at path. It checks its arguments and does
 // no I/O; Start or Run begins.
@@ -181,18 +142,15 @@ func (p *SetPartitioner) MustRelease() bool { return p.State() == Release }
 // Failed reports whether this is over: see Snapshot().Err.
 func (p *SetPartitioner) Failed() bool { return p.State() == Failure }
 
-// Allocation returns what is ours, nil in every state but ACQUIRED.
+// Allocation returns what is ours, nil in every state but ACQUIRED. A function under Run asks [Hold].
 func (p *SetPartitioner) Allocation() *Allocation { return p.Snapshot().Allocation() }
 
 // Items returns the items that are ours, none in every state but ACQUIRED.
 func (p *SetPartitioner) Items() []string {
-	if a := p.Allocation(); a != nil {
-		return a.Items()
-	}
-	return nil
+	return p.Allocation().Items()
 }
 
-// publish makes a new state known. Only the goroutine of a machine calls it.
+// publish makes a new state known. Only begin calls it, and then the goroutine of the machine.
 func (p *SetPartitioner) publish(state State, alloc *Allocation, err error) {
 	old := p.latest.Load()
 	p.latest.Store(&Snapshot{State: state, ID: old.ID + 1, Err: err, alloc: alloc, next: make(chan struct{})})
@@ -202,29 +160,18 @@ func (p *SetPartitioner) publish(state State, alloc *Allocation, err error) {
 
 // Start joins the party and begins to divide the set, in the background, until Finish. It
 // returns when we have joined. When ctx ends first, all is undone in the background and the
-// error wraps the cause. After FAILURE it may be called again, which begins anew.
+// error wraps the cause. After FAILURE it may be called again, which begins anew, once what we had
+// is given up; if ctx ends before that, the error wraps ErrUnfinished, too.
 func (p *SetPartitioner) Start(ctx context.Context) error {
-	if p.running.Swap(true) {
-		return fmt.Errorf("partitioner: start %s: %w", p.path, ErrStarted)
-	}
-	m, err := newMachine(ctx, p)
+	m, err := p.begin(ctx, false)
 	if err != nil {
-		p.running.Store(false)
 		return fmt.Errorf("partitioner: start %s: %w", p.path, err)
 	}
-	p.mu.Lock()
-	p.m = m
-	p.mu.Unlock()
-	go func() {
-		m.run()
-		p.running.Store(false)
-		close(m.done)
-	}()
 	select {
 	case <-m.joined:
 		return nil
 	case <-m.done:
-		return p.failure("start", m.err)
+		return p.failure("start", context.Cause(m.ctx))
 	case <-ctx.Done():
 		m.stop(context.Cause(ctx))
 		return fmt.Errorf("partitioner: start %s: %w", p.path, context.Cause(ctx))
@@ -235,39 +182,31 @@ func (p *SetPartitioner) failure(op string, err error) error {
 	return fmt.Errorf("partitioner: %s: %w", op, &FailedError{Path: p.path, Err: err})
 }
 
-// started returns the machine that Start made.
+// started returns what Start made, or what a Run that has ended left.
 func (p *SetPartitioner) started(op string) (*machine, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.m == nil {
+	m := p.machine.Load()
+	if m == nil || m.ofRun && m.ctx.Err() == nil {
 		return nil, fmt.Errorf("partitioner: %s %s: %w", op, p.path, ErrNotStarted)
 	}
-	return p.m, nil
+	return m, nil
 }
 
-// WaitForAcquire waits until the state is ACQUIRED. When ctx ends first, the error wraps its
-// cause; without a deadline of its own it waits for 30 s, as kazoo does, and then returns
-// ErrWaitTimeout. In the states RELEASE and FAILURE there is nothing to wait for: it returns
+// WaitForAcquire waits until the state is ACQUIRED, for as long as ctx lasts; then the error wraps
+// its cause. In the states RELEASE and FAILURE there is nothing to wait for: it returns
 // ErrMustRelease, or a [*FailedError]. Before Start or Run was called it returns ErrNotStarted.
+// When it returns nil the set was acquired; that may be over already, so look at the state.
 func (p *SetPartitioner) WaitForAcquire(ctx context.Context) error {
-	if _, ok := ctx.Deadline(); !ok {
-		limited, cancel := context.WithTimeoutCause(ctx, defaultWait, ErrWaitTimeout)
-		defer cancel()
-		ctx = limited
-	}
-	for {
+	for waited := false; ; waited = true {
 		now := p.Snapshot()
-		switch now.State {
-		case Acquired:
+		switch {
+		case now.State == Acquired, now.State == Release && waited:
 			return nil
-		case Release:
+		case now.State == Release:
 			return fmt.Errorf("partitioner: wait for %s: %w", p.path, ErrMustRelease)
-		case Failure:
+		case now.State == Failure:
 			return p.failure("wait", now.Err)
-		case Allocating:
-			if !p.running.Load() && p.Snapshot() == now { // or one has ended meanwhile: with FAILURE
-				return fmt.Errorf("partitioner: wait for %s: %w", p.path, ErrNotStarted)
-			}
+		case p.machine.Load() == nil:
+			return fmt.Errorf("partitioner: wait for %s: %w", p.path, ErrNotStarted)
 		}
 		select {
 		case <-now.next:
@@ -279,9 +218,9 @@ func (p *SetPartitioner) WaitForAcquire(ctx context.Context) error {
 
 // ReleaseSet gives back the locks of our items and has the set divided again. Call it once
 // the work under the allocation's context has returned. It returns when the state is
-// ALLOCATING again; at once, when it is so already. After FAILURE it returns a
-// [*FailedError]. When ctx ends first, the error wraps the cause and it goes on in the
-// background.
+// ALLOCATING again; at once, when it is so already. In FAILURE, and when that comes first, it
+// returns a [*FailedError]. When ctx ends first, the error wraps the cause and it goes on in the
+// background. While Run goes on it returns ErrNotStarted.
 func (p *SetPartitioner) ReleaseSet(ctx context.Context) error {
 	m, err := p.started("release")
 	if err != nil {
@@ -295,7 +234,9 @@ func (p *SetPartitioner) ReleaseSet(ctx context.Context) error {
 
 // Finish gives back what we have, leaves the party, and sets the state to FAILURE. Call it
 // once the work under the allocation's context has returned. When ctx ends before all is
-// done, the error wraps the cause and it goes on in the background.
+// done, the error wraps the cause and it goes on in the background. What Run does ends with
+// its context instead: while it goes on Finish returns ErrNotStarted, and afterwards waits for what
+// Run has left to the background.
 func (p *SetPartitioner) Finish(ctx context.Context) error {
 	m, err := p.started("finish")
 	if err != nil {

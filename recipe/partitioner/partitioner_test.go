@@ -412,31 +412,6 @@ func TestPartitionFunction(t *testing.T) {
 	})
 }
 
-func TestWaitForAcquire(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		m := w.member("p0", []string{"0"}, partitioner.Options{TimeBoundary: time.Minute})
-		start := time.Now()
-		if err := m.WaitForAcquire(t.Context()); !errors.Is(err, partitioner.ErrNotStarted) || time.Since(start) != 0 {
-			t.Errorf("not started: %v after %v", err, time.Since(start))
-		}
-		m.start()
-		start = time.Now()
-		if err := m.WaitForAcquire(context.WithoutCancel(t.Context())); !errors.Is(err, partitioner.ErrWaitTimeout) || time.Since(start) != 30*time.Second {
-			t.Errorf("%v after %v", err, time.Since(start))
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := m.WaitForAcquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
-		}
-		m.releaseSet() // there is nothing to release
-		if err := m.WaitForAcquire(t.Context()); err != nil || time.Since(start) < 59*time.Second {
-			t.Errorf("%v after %v", err, time.Since(start))
-		}
-	})
-}
-
 // Past MaxPartitionTime the state is FAILURE.
 func TestMaxPartitionTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

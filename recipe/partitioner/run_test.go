@@ -120,11 +120,13 @@ func TestRunFunctionReturns(t *testing.T) {
 		}
 		one.stop()
 		w.clean()
+		called := make(chan struct{})
 		three := w.run(w.member("p2", []string{"0"}, partitioner.Options{}), func(ctx context.Context, _ []string) error {
+			close(called)
 			<-ctx.Done()
 			return fault // after its context has ended, too
 		})
-		three.wait(partitioner.Acquired)
+		<-called
 		three.cancel()
 		if err := <-three.done; !errors.Is(err, fault) {
 			t.Errorf("got %v", err)
@@ -178,42 +180,82 @@ func TestRunPanics(t *testing.T) {
 }
 
 // The servers are frozen when Run's context ends: Run gives up waiting after one session timeout,
-// says so, and goes on in the background. Nothing is left once the servers are back.
+// says so, and goes on in the background. Nothing is left once the servers are back, and Finish
+// waits for that.
 func TestRunEndsWithoutServers(t *testing.T) {
 	fault := errors.New("a fault")
 	for _, want := range []error{nil, fault} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			m := w.member("p0", []string{"0", "1"}, partitioner.Options{})
+			called := make(chan struct{})
 			r := w.run(m, func(ctx context.Context, _ []string) error {
+				close(called)
 				<-ctx.Done()
 				return want
 			})
-			r.wait(partitioner.Acquired)
+			<-called
 			w.nw.Freeze()
-			r.cancel()
 			start := time.Now()
-			var err error
-			select {
-			case err = <-r.done:
-			case <-time.After(time.Hour):
-				t.Error("an hour after its context Run has not returned")
-			}
-			limit := m.session.Timeout()
-			if d := time.Since(start); !errors.Is(err, partitioner.ErrUnfinished) || want != nil && !errors.Is(err, want) || d != limit {
-				t.Errorf("after %v, want %v: %v", d, limit, err)
-			}
-			if err := m.Start(t.Context()); !errors.Is(err, partitioner.ErrStarted) {
+			r.cancel()
+			r.unfinished(start, want)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if err := m.Start(ctx); !errors.Is(err, partitioner.ErrUnfinished) || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("started beside what is left: %v", err)
 			}
 			w.nw.Heal()
-			time.Sleep(time.Minute)
+			m.finish()
 			w.clean()
 			again := w.run(m, nil)
 			again.wantCall("0", "1")
 			again.stop()
 			w.clean()
 		})
+	}
+}
+
+// The function fails, or there is no use in going on, while the servers are frozen: Run does not wait for longer either,
+// though its context lasts.
+func TestRunFailsWithoutServers(t *testing.T) {
+	fault := errors.New("a fault")
+	for _, early := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			var failed time.Time
+			fail := func() error {
+				w.nw.Freeze()
+				failed = time.Now()
+				return fault
+			}
+			m := w.member("p0", []string{"0"}, partitioner.Options{Func: func(string, []string, []string) ([]string, error) {
+				if early {
+					return nil, fail()
+				}
+				return []string{"0"}, nil
+			}})
+			r := w.run(m, func(context.Context, []string) error { return fail() })
+			r.wait(partitioner.Failure)
+			r.unfinished(failed, fault)
+			w.nw.Heal()
+			m.finish()
+			w.clean()
+		})
+	}
+}
+
+// unfinished checks that Run returns an error of its function's, if that is not nil, and that it waited in vain for one
+// session timeout.
+func (r *running) unfinished(since time.Time, fault error) {
+	r.w.Helper()
+	select {
+	case err := <-r.done:
+		limit := r.session.Timeout()
+		if d := time.Since(since); !errors.Is(err, partitioner.ErrUnfinished) || fault != nil && !errors.Is(err, fault) || d != limit {
+			r.w.Errorf("after %v, want %v: %v", d, limit, err)
+		}
+	case <-time.After(time.Hour):
+		r.w.Fatal("Run has not returned within an hour")
 	}
 }
 

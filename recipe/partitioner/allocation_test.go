@@ -1,0 +1,68 @@
+package partitioner_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/recipe/partitioner"
+	"github.com/kielgo/kiel/session"
+)
+
+// At the end of trust Valid says so at once, and the context a moment later.
+func TestValid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		recipetest.InvalidBeforeItsContextEnds(t, w.nw, func(s *session.Session) recipetest.Relied {
+			m := w.memberIn(s, "p0", []string{"0", "1"}, partitioner.Options{})
+			m.start()
+			m.wantItems("0", "1")
+			return m.Allocation()
+		})
+	})
+}
+
+// A function in Run has its allocation, for its Token, Node and Valid, also when the set is to be released.
+func TestHold(t *testing.T) {
+	type key struct{}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.member("p0", []string{"0"}, partitioner.Options{})
+		done := make(chan error)
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "of Run"))
+		calls := 0
+		go func() {
+			done <- m.Run(ctx, func(ctx context.Context, items []string) error {
+				if calls++; calls > 1 {
+					return nil
+				}
+				a := partitioner.Hold(ctx)
+				if !a.Valid() || a != m.Allocation() || partitioner.Hold(a.Context()) != a || ctx.Value(key{}) != "of Run" {
+					t.Errorf("not the allocation of %q", items)
+				}
+				w.join("p1", "0")
+				<-ctx.Done()
+				m.wait(partitioner.Release)
+				if a.Valid() || a.Token("0") == 0 || a.Node("0") == "" || m.Allocation() != nil {
+					t.Errorf("in RELEASE: %v, %d, %q", a.Valid(), a.Token("0"), a.Node("0"))
+				}
+				return nil
+			})
+		}()
+		time.Sleep(time.Minute)
+		cancel()
+		if err := <-done; err != nil || calls < 2 {
+			t.Errorf("%d calls: %v", calls, err)
+		}
+	})
+}
+
+// Without an allocation there is nothing to rely on.
+func TestNoAllocation(t *testing.T) {
+	a := partitioner.Hold(t.Context())
+	if a != nil || a.Valid() || a.Items() != nil || a.Token("0") != 0 || a.Node("0") != "" {
+		t.Errorf("%v, %v, %q, %d, %q", a, a.Valid(), a.Items(), a.Token("0"), a.Node("0"))
+	}
+}

@@ -1,0 +1,192 @@
+package partitioner_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/recipe/partitioner"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// Start right after FAILURE waits until what was had before is given up, and then begins anew. So does Run.
+func TestStartRightAfterFailure(t *testing.T) {
+	for what, again := range map[string]func(m *member){
+		"Start": (*member).start,
+		"Run": func(m *member) {
+			r := m.w.run(m, nil)
+			r.wantCall("0")
+			m.w.Cleanup(r.stop)
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			m := w.join("p0", "0")
+			m.wantItems("0")
+			w.nw.Client("p0").Delay(100 * time.Millisecond) // so that giving up takes some time
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			defer cancel()
+			if err := m.Finish(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("finish: %v", err)
+			}
+			m.failed(partitioner.ErrFinished)
+			again(m)
+			m.wantItems("0")
+			if list := w.srv.Children(path + "/party"); len(list) != 1 {
+				t.Errorf("%s: members %q", what, list)
+			}
+		})
+	}
+}
+
+// That wait ends with its context.
+func TestStartWaitsInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.join("p0", "0")
+		m.wantItems("0")
+		w.nw.Freeze()
+		within := func(call func(ctx context.Context) error) error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			return call(ctx)
+		}
+		if err := within(m.Finish); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Finish: %v", err)
+		}
+		for what, call := range map[string]func(context.Context) error{
+			"Start": m.Start,
+			"Run": func(ctx context.Context) error {
+				return m.Run(ctx, func(context.Context, []string) error { return nil })
+			},
+		} {
+			start := time.Now()
+			err := within(call)
+			if d := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, partitioner.ErrUnfinished) || d != time.Second {
+				t.Errorf("%s: after %v: %v", what, d, err)
+			}
+		}
+		w.nw.Heal()
+		m.finish()
+		w.clean()
+		m.start()
+		m.wantItems("0")
+	})
+}
+
+// What Start began ends with Finish: afterwards it says nothing about a Run.
+func TestRunAfterFinish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.join("p0", "0")
+		m.wantItems("0")
+		m.finish()
+		r := w.run(m, nil)
+		r.wantCall("0")
+		for _, call := range []func(context.Context) error{m.Finish, m.ReleaseSet} {
+			if err := call(t.Context()); !errors.Is(err, partitioner.ErrNotStarted) {
+				t.Errorf("got %v", err)
+			}
+		}
+		m.wantItems("0")
+		r.stop()
+		w.clean()
+	})
+}
+
+// The session expires while the function of Run is still at work. Until it returns we are no member.
+func TestSessionExpiresUnderTheFunction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.member("p0", []string{"0"}, partitioner.Options{})
+		working, finish := make(chan struct{}), make(chan struct{})
+		var calls atomic.Int64
+		r := w.run(m, func(ctx context.Context, _ []string) error {
+			if calls.Add(1) == 1 {
+				close(working)
+				<-finish
+			}
+			<-ctx.Done()
+			return nil
+		})
+		<-working
+		w.nw.Client("p0").BlackHole(zktest.Both)
+		time.Sleep(20 * time.Second)
+		w.nw.Client("p0").Heal()
+		m.failed(session.ErrSessionExpired)
+		time.Sleep(time.Minute)
+		if !m.Failed() || calls.Load() != 1 {
+			t.Errorf("%v, %d calls", m.State(), calls.Load())
+		}
+		w.clean()
+		close(finish)
+		m.wantItems("0")
+		time.Sleep(time.Second)
+		r.stop()
+		if calls.Load() != 2 {
+			t.Errorf("%d calls", calls.Load())
+		}
+	})
+}
+
+// The session expires in RELEASE. That is FAILURE, and we are no member any more, or others would leave a share to us.
+func TestSessionExpiresInRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.join("p0", "0")
+		m.wantItems("0")
+		w.nw.Client("p0").BlackHole(zktest.Both) // trust ends first
+		m.wait(partitioner.Release)
+		time.Sleep(20 * time.Second)
+		w.nw.Client("p0").Heal()
+		m.failed(session.ErrSessionExpired)
+		if err := m.ReleaseSet(t.Context()); !errors.Is(err, session.ErrSessionExpired) {
+			t.Errorf("released: %v", err)
+		}
+		time.Sleep(10 * time.Second)
+		w.clean()
+		m.start()
+		m.wantItems("0")
+
+		w.join("p1", "0") // members change first
+		m.wait(partitioner.Release)
+		w.kill(m.session)
+		m.failed(session.ErrSessionExpired)
+	})
+}
+
+// The session expires during ReleaseSet.
+func TestSessionExpiresDuringReleaseSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.join("p0", "0")
+		m.wantItems("0")
+		w.nw.Client("p0").BlackHole(zktest.Both)
+		m.wait(partitioner.Release)
+		time.AfterFunc(20*time.Second, w.nw.Client("p0").Heal)
+		failed := &partitioner.FailedError{}
+		if err := m.ReleaseSet(t.Context()); !errors.As(err, &failed) || !errors.Is(err, session.ErrSessionExpired) {
+			t.Errorf("released: %v, state %v", err, m.State())
+		}
+	})
+}
+
+// The session is closed in RELEASE.
+func TestSessionClosedInRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s, stop := w.sessionWith("p0")
+		m := w.memberIn(s, "p0", []string{}, partitioner.Options{})
+		m.start()
+		m.wantItems()
+		w.join("p1")
+		m.wait(partitioner.Release)
+		go stop()
+		m.failed(session.ErrClosed)
+		stop()
+	})
+}
