@@ -8,7 +8,10 @@
 // ends when they are to be given up, and again with other items when the members have
 // changed:
 //
-//	err := p.Run(ctx, func(ctx context.Context, items []string) error { … })
+//	err := p.Run(ctx, func(ctx context.Context, items []string) error {
+//		held := partitioner.Hold(ctx) // held.Valid() right before each effect
+//		…
+//	})
 //
 // Who ports code from kazoo finds its four states instead: [SetPartitioner.Start], then
 // WaitForAcquire, Allocation, ReleaseSet, Finish.
@@ -26,7 +29,10 @@
 //	ALLOCATING ──all locks are ours──► ACQUIRED ──members changed, trust or a lock lost──► RELEASE
 //	    ▲                                  │                                                  │
 //	    └──────────────────────────── ReleaseSet ─────────────────────────────────────────────┘
-//	any of them ──session expired, Finish──► FAILURE
+//	any of them ──session expired or closed, Finish──► FAILURE
+//	ALLOCATING ──no use in trying, see the errors──► FAILURE
+//
+// That a session has expired shows when a server is reached again: before that, trust has ended.
 //
 // While ALLOCATING nothing happens until the members have not changed for the time boundary.
 // Then each member sorts items and members, the function picks its share, and it waits for
@@ -49,12 +55,14 @@
 //     could. Until then both count, as in kazoo.
 //   - When Finish or Run has returned without an error, our znodes are gone, or went with
 //     their session. [ErrUnfinished] says that they may still stand: Run returns it when the
-//     servers were not heard of for a session timeout after its context had ended.
+//     servers were not heard of for a session timeout after it was to end.
+//   - In FAILURE we are no member, or about to be none: others leave nothing to us. Run begins anew
+//     when its function has returned, not before.
 //
 // # Not guaranteed
 //
-//   - That Run returns with its context: it waits for its function, and then for the servers,
-//     for one session timeout at most. While its context lasts it waits for them without limit.
+//   - That Run returns with its context or its function: it waits for the function, and then for
+//     the servers, for one session timeout at most.
 //   - Progress while members come and go faster than the time boundary: each change makes all
 //     of them give up everything and wait anew.
 //   - That members who were given different sets, functions or orders notice. Integers are
@@ -65,19 +73,24 @@
 //     kazoo does not escape. Items that are one path after kazoo's normalisation, empty ones,
 //     and those that look like a lock's contender are refused.
 //   - Directories of locks are never deleted.
-//   - A process that checks the context and is stopped before its next step can act after
-//     another has the item. A sink that must not see that compares [Allocation.Token].
+//   - A context ends a moment after the hold has: [Allocation.Valid] knows at once. A process that asks it and
+//     is stopped before its next step can still act after another has the item. A sink that must
+//     not see that compares [Allocation.Token], or the write carries a check of [Allocation.Node].
 //
 // # Where it differs from kazoo
 //
 // A lost connection that comes back while the session is trusted changes nothing; RELEASE
 // comes with the end of trust. While ALLOCATING the end of trust starts the allocation anew.
 // A share is there only while ACQUIRED, and the partition function's failure is FAILURE.
-// MaxPartitionTime is ours.
+// MaxPartitionTime is ours. kazoo's wait_for_acquire returns after 30 s, whatever the state;
+// WaitForAcquire waits for as long as its context lasts.
 //
 // # Concurrency
 //
-// All methods may be called from any goroutine. One goroutine, from Start to Finish or in
-// Run, does all the work; it calls the partition function, which must not block. Run calls
-// its function on a goroutine of its own and waits for it.
+// All methods may be called from any goroutine. One goroutine, from Start to Finish or while
+// Run goes on, takes all decisions; it calls the partition function, which must not block.
+// Others wait for what it is to hear of: one looks at the members, one keeps our znode
+// among them, one watches each lock that we have, and in RELEASE one waits for the end of the
+// session. All end with FAILURE, or when what we had is given up. Run calls its function on the
+// goroutine that has called Run; a panic goes up from there, after the items were given up.
 package partitioner
