@@ -33,6 +33,8 @@
 //     makes it, and all others wait for that, as kazoo's do, even if they see the number: it may
 //     not have looked yet. Nobody waits for ever because others came and left too quickly to be
 //     seen: where what happened between two looks can't be told, the error is [session.ErrUncertain].
+//     So it is when Enter's context ends while our znode stands, or may: the others may see it, and
+//     enter, until it is removed.
 //   - A member of ours leaves only when it calls Leave, or with its session. The end of
 //     trust ends its context and nothing else.
 //   - Leave returns nil when all members with which the caller entered have left. It does not

@@ -89,9 +89,10 @@ func (d *DoubleBarrier) Participating() bool {
 
 // Enter waits until the number of members is complete, ours among them. When ctx ends
 // before, the error is a [*BlockedError]. An error that wraps [session.ErrUncertain] says
-// that the others may have entered with us; ErrLost, that they have, but that our znode is
-// gone. Whatever the error, our znode is removed, in the background if need be; the next
-// Enter on this handle first waits for that.
+// that the others may have entered with us, as they may until our znode is removed: so does that
+// BlockedError, unless ours was not made yet. ErrLost says that they have, but that our znode is
+// gone, or is given up with ctx. Whatever the error, our znode is removed, in the background if need
+// be; the next Enter on this handle first waits for that.
 func (d *DoubleBarrier) Enter(ctx context.Context) (*Member, error) {
 	d.mu.Lock()
 	if d.busy {

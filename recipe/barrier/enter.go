@@ -11,15 +11,16 @@ import (
 
 // entering is one Enter.
 type entering struct {
-	d    *DoubleBarrier
-	ctx  context.Context //nolint:containedctx // an Enter is a call: it ends with it
-	name string          // of our znode
-	node *node           // ours, nil while none stands
-	seen *view           // the look that the next is compared with: the latest that was not pending
-	full *view           // the latest look, if it was pending
-	here int             // how many members the latest look has shown, ours included
-	new  bool            // there was no look yet since node is ours
-	peer []string        // the members at the first look after that: all who are older, and maybe others
+	d     *DoubleBarrier
+	ctx   context.Context //nolint:containedctx // an Enter is a call: it ends with it
+	name  string          // of our znode
+	node  *node           // ours, nil while none stands
+	stood bool            // ours has stood, or may have, and it was not seen since that the number was not complete meanwhile
+	seen  *view           // the look that the next is compared with: the latest that was not pending
+	full  *view           // the latest look, if it was pending
+	here  int             // how many members the latest look has shown, ours included
+	new   bool            // there was no look yet since node is ours
+	peer  []string        // the members at the first look after that: all who are older, and maybe others
 }
 
 // errAgain says that the directory is to be looked at again.
@@ -32,11 +33,11 @@ func (e *entering) run() (*Member, error) {
 		switch {
 		case err == nil:
 			return m, nil
-		case errors.Is(err, session.ErrUncertain):
+		case errors.Is(err, session.ErrUncertain), errors.Is(err, ErrLost):
 			return nil, err
 		case e.ctx.Err() != nil:
 			if e.seen != nil {
-				return nil, &BlockedError{Path: e.d.path, Members: e.here, Clients: e.d.clients, Err: context.Cause(e.ctx)}
+				return nil, &BlockedError{Path: e.d.path, Members: e.here, Clients: e.d.clients, Err: e.ended()}
 			}
 			return nil, err
 		case errors.Is(err, errAgain), errors.Is(err, session.ErrSessionExpired):
@@ -44,6 +45,15 @@ func (e *entering) run() (*Member, error) {
 			return nil, err
 		}
 	}
+}
+
+// ended says why ctx has ended. The last look shows who stood then: with ours the number can have become complete since.
+func (e *entering) ended() error {
+	cause := context.Cause(e.ctx)
+	if e.stood {
+		return fmt.Errorf("%w: %w", session.ErrUncertain, cause)
+	}
+	return cause
 }
 
 // once takes one look and does what it tells.
@@ -65,6 +75,9 @@ func (e *entering) once() (*Member, error) {
 		e.node = nil
 	}
 	if e.stale(now) {
+		if e.stood && e.node == nil {
+			return nil, fmt.Errorf("%w: our znode went, and ready was made", session.ErrUncertain)
+		}
 		e.seen, e.full = now, nil
 		return nil, e.removeStale(inc)
 	}
@@ -139,7 +152,7 @@ func (e *entering) judge(inc *session.Incarnation, now *view) (verdict, error) {
 
 // prepare makes our znode, once nothing is in its way. It returns errAgain.
 func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.Watch) error {
-	if stood := e.full != nil || e.seen != nil && e.seen.has(e.name); stood && !now.ready {
+	if e.stood && !now.ready {
 		// Ours stood, and went. Did the others enter with it?
 		v, err := e.judge(inc, now)
 		if err != nil {
@@ -150,6 +163,7 @@ func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.W
 		}
 	}
 	e.seen, e.full = now, nil
+	e.stood = e.stood && now.ready || now.has(e.name)
 	n := &node{inc: inc, path: session.Join(e.d.path, e.name), data: e.d.data, log: e.d.log, gone: make(chan struct{})}
 	if now.has(e.name) {
 		// Of an earlier session, or made by somebody for us.
@@ -167,6 +181,7 @@ func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.W
 		return errAgain
 	}
 	e.d.made(n)
+	e.stood = true
 	err := n.create(e.ctx)
 	if errors.Is(err, errForeign) {
 		return errAgain

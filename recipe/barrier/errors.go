@@ -11,7 +11,7 @@ var (
 	ErrEntered = errors.New("barrier: entered already")
 
 	// ErrLost is the cause of a member's context when somebody else removed its znode.
-	// Enter returns it if that happened after the number was complete.
+	// Enter returns it if that happened, or its context ended, after the number was complete.
 	ErrLost = errors.New("barrier: znode was removed by somebody else")
 
 	// ErrLeft is the cause of a member's context after Leave was called.
@@ -25,7 +25,7 @@ type BlockedError struct {
 	Identifier string // its data: who says to be standing there; at most 256 bytes
 	Members    int    // of a DoubleBarrier that was not entered: how many members stood
 	Clients    int    // and how many must
-	Err        error
+	Err        error  // with session.ErrUncertain in it if others may have entered with us
 }
 
 // Error names the znode in the way, or how many members were missing.

@@ -1,0 +1,154 @@
+package barrier_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/recipe/barrier"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// An Enter is given up. From the moment when its znode is asked for the others may enter with it, and it says so.
+func TestGivingUpEnter(t *testing.T) {
+	for what, tt := range map[string]struct {
+		at        func(w *world, d *barrier.DoubleBarrier, r zktest.Request) bool // which request of ours is the last that is executed
+		uncertain bool
+	}{
+		"before the znode": {func(_ *world, _ *barrier.DoubleBarrier, r zktest.Request) bool {
+			return r.Op == zktest.OpGetChildren2
+		}, false},
+		"while it is made": {func(_ *world, d *barrier.DoubleBarrier, r zktest.Request) bool {
+			return r.Op == zktest.OpCreate && r.Path == d.Node()
+		}, true},
+		"while it stands": {func(w *world, d *barrier.DoubleBarrier, r zktest.Request) bool {
+			_, _, stands := w.srv.Get(d.Node())
+			return stands && r.Op == zktest.OpGetChildren2
+		}, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.make(lowest)
+			w.remove(lowest)
+			d := w.double(w.session("a"), 2, "")
+			node := d.Node()
+			w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+				if r.Client == "a" && tt.at(w, d, *r) {
+					w.nw.Client("a").BlackHole(zktest.Both)
+				}
+				return zktest.Action{}
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			c := w.enter(ctx, d)
+			time.Sleep(time.Second)
+			w.srv.SetHook(nil)
+			_, _, stands := w.srv.Get(node)
+			if stands != tt.uncertain {
+				t.Fatalf("%s: it stands: %v", what, stands)
+			}
+			other := w.enter(t.Context(), w.double(w.session("b"), 2, ""))
+			w.ended(c, context.DeadlineExceeded)
+			if got := errors.Is(c.err, session.ErrUncertain); got != tt.uncertain {
+				t.Errorf("%s: %v", what, c.err)
+			}
+			if blocked, ok := errors.AsType[*barrier.BlockedError](c.err); tt.uncertain && (!ok || blocked.Clients != 2) {
+				t.Errorf("%s: %v", what, c.err)
+			}
+			if other.ended() != tt.uncertain {
+				t.Errorf("%s: the other has entered: %v", what, !tt.uncertain)
+			}
+			w.nw.Client("a").Heal()
+			if !tt.uncertain {
+				w.make(highest, "ready")
+			}
+			m := w.in(other)
+			if !tt.uncertain {
+				w.remove(highest)
+			}
+			w.ended(w.leave(t.Context(), m), nil)
+			w.wantChildren()
+		})
+	}
+}
+
+// It is given up when the number is complete and ready made, and all that is missing is a look at our znode: the others have
+// entered with it.
+func TestGivingUpEnterAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		d := w.double(w.session("a"), 1, "")
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if _, _, ready := w.srv.Get(path + "/ready"); ready && r.Op == zktest.OpExists && r.Path == d.Node() {
+				w.nw.Client("a").BlackHole(zktest.ToClient)
+			}
+			return zktest.Action{}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		c := w.enter(ctx, d)
+		w.ended(c, barrier.ErrLost)
+		w.ended(c, context.DeadlineExceeded)
+		if _, ok := errors.AsType[*barrier.BlockedError](c.err); ok {
+			t.Errorf("got %v", c.err)
+		}
+		w.srv.SetHook(nil)
+		w.nw.Client("a").Heal()
+		time.Sleep(10 * time.Second)
+		w.wantChildren("ready")
+	})
+}
+
+// What the other one did.
+const (
+	nobodyCame = "there was none"
+	left       = "it entered and left"
+	died       = "it entered and died"
+)
+
+// Our znode is made and goes with its session before we have looked, and the other enters with it and goes.
+func TestSessionKilledBeforeTheFirstLook(t *testing.T) {
+	for _, fate := range []string{nobodyCame, left, died} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			s := w.session("a")
+			d := w.double(s, 2, "")
+			id := w.id(s)
+			var killed atomic.Bool
+			w.srv.SetHook(func(*zktest.Request) zktest.Action {
+				if _, _, stands := w.srv.Get(d.Node()); !stands || killed.Swap(true) {
+					return zktest.Action{}
+				}
+				if fate != nobodyCame {
+					w.make(highest, "ready")
+				}
+				if fate == left {
+					w.remove("ready")
+				}
+				w.srv.KillSession(id)
+				if fate != nobodyCame {
+					w.remove(highest)
+				}
+				return zktest.Action{Cut: true}
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			c := w.enter(ctx, d)
+			if fate != nobodyCame {
+				w.ended(c, session.ErrUncertain)
+			} else {
+				w.goesOn(c)
+				w.wantChildren(nameOf(d))
+				cancel()
+				w.ended(c, context.Canceled)
+			}
+			if !killed.Load() {
+				t.Error("nothing was tested")
+			}
+		})
+	}
+}
