@@ -152,3 +152,34 @@ func TestSessionKilledBeforeTheFirstLook(t *testing.T) {
 		})
 	}
 }
+
+// Leave is given up while it removes ready: nothing more is asked before that has ended. A delete that comes later could
+// meet the ready of the next round.
+func TestGivingUpLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.in(w.enter(t.Context(), w.double(w.session("a"), 1, "")))
+		var asked atomic.Int32
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			switch {
+			case r.Op == zktest.OpDelete:
+				w.nw.Client("a").BlackHole(zktest.ToClient)
+				asked.Add(1)
+			case asked.Load() > 0 && r.Op == zktest.OpExists:
+				asked.Add(1)
+			}
+			return zktest.Action{}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		w.ended(w.leave(ctx, m), context.DeadlineExceeded)
+		time.Sleep(time.Second)
+		if n := asked.Load(); n != 1 {
+			t.Errorf("%d requests", n)
+		}
+		w.srv.SetHook(nil)
+		w.nw.Client("a").Heal()
+		time.Sleep(10 * time.Second)
+		w.wantChildren()
+	})
+}

@@ -23,6 +23,8 @@ type Member struct {
 	end   context.CancelCauseFunc
 	letGo func()    // lets the session close
 	once  sync.Once // for the first Leave
+
+	clearing chan struct{} // full while ready is being deleted
 }
 
 // newMember makes a membership of a znode. It returns nil when inc is not trusted any more.
@@ -39,7 +41,10 @@ func newMember(ctx context.Context, d *DoubleBarrier, name string, n *node, inc 
 		watch.Stop()
 		return nil, nil
 	}
-	m := &Member{d: d, name: name, node: n, token: stat.Czxid, round: round, inc: inc, letGo: sync.OnceFunc(d.session.Hold())}
+	m := &Member{
+		d: d, name: name, node: n, token: stat.Czxid, round: round, inc: inc,
+		letGo: sync.OnceFunc(d.session.Hold()), clearing: make(chan struct{}, 1),
+	}
 	m.ctx, m.end = context.WithCancelCause(inc.Context())
 	go m.guard(watch)
 	return m, nil
@@ -129,12 +134,29 @@ func (m *Member) abandon(ctx context.Context) {
 }
 
 // clear deletes ready. It comes before the own znode goes: kazoo takes a ready that it finds
-// while it leaves for a member, and waits for it.
+// while it leaves for a member, and waits for it. When ctx ends it goes on in the background, and what clears next waits
+// for that: a delete that was given up before it was sent could meet the ready of the next round.
 func (m *Member) clear(ctx context.Context, inc *session.Incarnation) error {
 	if sabotage.Of(ctx).Off(sabotage.ReadyFirst) {
 		return nil
 	}
-	return removeReady(ctx, inc, m.d.path)
+	select {
+	case m.clearing <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	result := make(chan error, 1)
+	go func() {
+		err := removeReady(context.WithoutCancel(ctx), inc, m.d.path)
+		<-m.clearing
+		result <- err
+	}()
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // await follows kazoo's order: the member with the lowest name stays until the others
