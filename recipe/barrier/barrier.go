@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -183,7 +184,7 @@ func awaitGone(ctx context.Context, s *session.Session, barrier, path string, se
 		var stat session.Stat
 		var watch *session.Watch
 		if err == nil {
-			data, stat, watch, err = inc.GetW(ctx, path)
+			data, stat, watch, err = seqnode.ReadW(ctx, inc, path)
 		}
 		switch {
 		case errors.Is(err, session.ErrNoNode):

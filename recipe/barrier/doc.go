@@ -44,7 +44,8 @@
 //     whenever a caller gives up: it is removed in the background, as soon as the server lets
 //     us, for as long as its session lives. The next Enter on the handle waits for that.
 //   - Of several calls of Leave the first decides when our znode goes. The others only wait.
-//   - A wait outlives lost connections and expired sessions.
+//   - A wait outlives lost connections and expired sessions. That an ACL does not let us read what
+//     is in the way hides its data only.
 //
 // # Not guaranteed
 //

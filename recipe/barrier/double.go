@@ -80,11 +80,11 @@ func (d *DoubleBarrier) Node() string {
 }
 
 // Participating reports whether the barrier was entered and not left yet, and whether
-// that is still sure.
+// that is still sure at this moment: see [Member.Valid].
 func (d *DoubleBarrier) Participating() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.member != nil && d.member.ctx.Err() == nil
+	return d.member != nil && d.member.Valid()
 }
 
 // Enter waits until the number of members is complete, ours among them. When ctx ends

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/barrier"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -181,5 +182,60 @@ func TestGivingUpLeave(t *testing.T) {
 		w.nw.Client("a").Heal()
 		time.Sleep(10 * time.Second)
 		w.wantChildren()
+	})
+}
+
+// Participating knows of the end of trust before the context does.
+func TestParticipatingBeforeTheContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		recipetest.InvalidBeforeItsContextEnds(t, w.nw, func(s *session.Session) recipetest.Relied {
+			d := w.double(s, 1, "")
+			m := w.in(w.enter(t.Context(), d))
+			t.Cleanup(func() { w.ended(w.leave(context.WithoutCancel(t.Context()), m), nil) })
+			return participant{m, d}
+		})
+	})
+}
+
+// participant is a member as its handle sees it.
+type participant struct {
+	*barrier.Member
+
+	d *barrier.DoubleBarrier
+}
+
+func (p participant) Valid() bool { return p.d.Participating() }
+
+// An ACL hides the data of what is in the way: it is waited for all the same.
+func TestUnreadable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.make("unreadable")
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Op == zktest.OpGetData {
+				return zktest.Action{Err: zktest.ErrNoAuth}
+			}
+			return zktest.Action{}
+		})
+		wait := w.later(func() error { return w.barrier(w.session("a")).Wait(t.Context()) })
+		m := w.in(w.enter(t.Context(), w.double(w.session("b"), 2, "")))
+		leave := w.leave(t.Context(), m)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		another := w.leave(ctx, m)
+		w.goesOn(wait)
+		w.goesOn(leave)
+		w.ended(another, context.DeadlineExceeded)
+		blocked, ok := errors.AsType[*barrier.BlockedError](another.err)
+		if !ok || blocked.Blocker != path+"/unreadable" || blocked.Identifier != "" {
+			t.Errorf("got %v", another.err)
+		}
+		w.remove("unreadable")
+		w.ended(leave, nil)
+		if err := w.srv.Delete(path); err != nil {
+			t.Fatal(err)
+		}
+		w.ended(wait, nil)
 	})
 }
