@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
@@ -25,9 +24,6 @@ const (
 	// firstRefused is the sequence number after which a handle puts no more: 2^20 before the
 	// server's counter sticks.
 	firstRefused = 1<<31 - 1<<20
-
-	// oddPause is between two looks at entries that can't be taken off the queue.
-	oddPause = 10 * time.Second
 )
 
 // Options of a queue. The zero value works.
@@ -42,6 +38,7 @@ type directory struct {
 	path      string // of the queue, for errors
 	entries   string
 	exhausted atomic.Bool
+	odd       oddities
 	log       *slog.Logger
 }
 
@@ -143,27 +140,6 @@ func (d *directory) stuck(ctx context.Context, inc *session.Incarnation) (bool, 
 	// The cversion that servers show is 2*n - NumChildren, in 32 bits, where n comes next.
 	next := (uint32(stat.Cversion) + uint32(stat.NumChildren)) / 2
 	return err == nil && (next >= firstRefused || slices.ContainsFunc(names, isLate)), err
-}
-
-// errOdd says that an entry can't be taken off the queue.
-var errOdd = errors.New("queue: entry has children")
-
-// odd reports whether an entry has children: ZooKeeper does not delete it.
-func (d *directory) odd(ctx context.Context, path string, stat session.Stat) bool {
-	if stat.NumChildren == 0 {
-		return false
-	}
-	d.log.WarnContext(ctx, "entry has children and is left alone", "path", path)
-	return true
-}
-
-// oddLater tells when to look again at entries that have children: no watch tells when those go.
-func oddLater(entries int) (<-chan time.Time, func()) {
-	if entries == 0 {
-		return nil, func() {}
-	}
-	timer := time.NewTimer(oddPause)
-	return timer.C, func() { timer.Stop() }
 }
 
 // ensure makes a directory. Nil says that it stands, or that its end is worth another try.

@@ -57,7 +57,9 @@
 //     taken for the one that was read, if it was set as often: ZooKeeper has no other condition.
 //     So don't delete a queue's directories, where names come again, while somebody uses them.
 //   - An entry that has children can't be deleted. It is left alone, with a warning to the Logger,
-//     and looked at again every ten seconds; those behind it are taken. kazoo's queues fail on it.
+//     and each handle looks at it again, and warns again, every ten seconds; those behind it are
+//     taken. (Beyond a thousand of them the others are read whenever one is passed, and told of in
+//     one warning.) kazoo's queues fail on it.
 //   - An entry that somebody made by a name that has the number that comes next: puts with its
 //     priority fail with [session.ErrNodeExists] until it is taken or its number has passed.
 //   - Each Get lists the directory: keep queues to some thousands of entries.

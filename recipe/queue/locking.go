@@ -193,7 +193,7 @@ func (q *LockingQueue) once(ctx context.Context, wait bool) (*Held, error) {
 	if !wait {
 		return nil, blocked(ErrEmpty)
 	}
-	later, stop := oddLater(odd)
+	later, stop := q.dir.odd.later(odd)
 	defer stop()
 	select {
 	case <-entriesWatch.C():
@@ -209,20 +209,24 @@ func (q *LockingQueue) once(ctx context.Context, wait bool) (*Held, error) {
 
 // take holds an entry. It returns nil if another does, or the entry is gone, and errOdd if it can't be consumed.
 func (q *LockingQueue) take(ctx context.Context, inc *session.Incarnation, name string) (*Held, error) {
-	data, stat, err := inc.Get(ctx, session.Join(q.dir.entries, name))
+	entry := session.Join(q.dir.entries, name)
+	if q.dir.odd.known(entry) {
+		return nil, errOdd
+	}
+	data, stat, err := inc.Get(ctx, entry)
 	if errors.Is(err, session.ErrNoNode) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if q.dir.odd(ctx, session.Join(q.dir.entries, name), stat) {
+	if q.dir.isOdd(ctx, entry, stat) {
 		return nil, errOdd
 	}
 	n := &node{
 		queue: q,
 		inc:   inc,
-		entry: session.Join(q.dir.entries, name),
+		entry: entry,
 		path:  session.Join(q.taken, name),
 		id:    seqnode.NewGUID(),
 	}

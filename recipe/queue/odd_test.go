@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,6 +117,58 @@ func TestEntryWithChild(t *testing.T) {
 			t.Errorf("waited %v", waited)
 		}
 	})
+}
+
+// However often it is passed, it is read and told of once in ten seconds. Of very many not each is told of.
+func TestEntriesWithChildAreRemembered(t *testing.T) {
+	const many = 1100
+	for what, tt := range map[string]struct{ entries, reads, warnings int }{
+		"one":  {1, 1, 1},
+		"many": {many, many + 9*(many-1000), 1000 + 1},
+	} {
+		for _, locking := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				var told bytes.Buffer
+				opts := queue.Options{Logger: slog.New(slog.NewTextHandler(&told, nil))}
+				s, dir := w.session("a"), path
+				var pass func() error
+				if locking {
+					dir += "/entries"
+					q := must[*queue.LockingQueue](w)(queue.NewLocking(s, path, opts))
+					pass = func() error { _, err := q.TryGet(t.Context()); return err }
+				} else {
+					q := must[*queue.Queue](w)(queue.New(s, path, opts))
+					pass = func() error { _, err := q.TryGet(t.Context()); return err }
+				}
+				for n := range tt.entries {
+					entry := fmt.Sprintf("%s/entry-000-%010d", dir, n)
+					if err := errors.Join(w.srv.Create(entry, nil), w.srv.Create(entry+"/child", nil)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var reads atomic.Int32
+				w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+					if r.Op == zktest.OpGetData {
+						reads.Add(1)
+					}
+					return zktest.Action{}
+				})
+				for round := 1; round <= 2; round++ {
+					for range 5 { // each looks twice before it says that there is nothing
+						if err := pass(); !errors.Is(err, queue.ErrEmpty) {
+							t.Fatal(err)
+						}
+					}
+					warnings := strings.Count(told.String(), "level=WARN")
+					if n := int(reads.Load()); n != round*tt.reads || warnings != round*tt.warnings {
+						t.Errorf("%s, locking: %v, round %d: read %d times, told of %d times", what, locking, round, n, warnings)
+					}
+					time.Sleep(10 * time.Second)
+				}
+			})
+		}
+	}
 }
 
 func TestEntryWithChildLocking(t *testing.T) {

@@ -107,6 +107,10 @@ func (q *Queue) once(ctx context.Context, wait bool) ([]byte, error) {
 	odd := 0
 	for _, name := range names {
 		path := session.Join(q.dir.entries, name)
+		if q.dir.odd.known(path) {
+			odd++
+			continue
+		}
 		data, stat, err := inc.Get(ctx, path)
 		if errors.Is(err, session.ErrNoNode) {
 			continue
@@ -114,7 +118,7 @@ func (q *Queue) once(ctx context.Context, wait bool) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if q.dir.odd(ctx, path, stat) {
+		if q.dir.isOdd(ctx, path, stat) {
 			odd++
 			continue
 		}
@@ -131,7 +135,7 @@ func (q *Queue) once(ctx context.Context, wait bool) ([]byte, error) {
 	if !wait {
 		return nil, ErrEmpty
 	}
-	later, stop := oddLater(odd)
+	later, stop := q.dir.odd.later(odd)
 	defer stop()
 	select {
 	case <-watch.C():
