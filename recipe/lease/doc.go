@@ -44,7 +44,8 @@
 //     leader by more than half the skew ([ErrClockSkew]), so two of us never differ by more
 //     than the skew. A given clock ([Options].Now) is not compared.
 //   - Obtain, Renew and Release read and write under the inner lock, and what they write
-//     sets our own contender, too: a request that comes late changes nothing.
+//     sets our own contender, too: a request that comes late changes nothing. What is written does
+//     not end with its caller's context; what became of it is found out when it is not under way any more.
 //   - When a try fails or its context ends, and it may have written the record, the record is
 //     removed in the background, unless it stood for our identifier before. A record with the same
 //     bytes, which another with our identifier writes within the same second, is told apart by

@@ -286,15 +286,15 @@ func (h *Held) Renew(ctx context.Context) error {
 // is kept until then.
 func (l *NonBlockingLease) renew(ctx context.Context, h *Held) (open bool, err error) {
 	err = l.lockedAndKept(ctx, func(inner *lock.Held) error { return l.renewUnder(ctx, inner, h) })
-	inner := kept(ctx, err)
+	left := kept(ctx, err)
 	h.mu.Lock()
 	open = h.pending != nil
 	h.mu.Unlock()
 	switch {
 	case open:
-		l.sortOut(ctx, h, inner)
-	case inner != nil:
-		_ = inner.Release(ctx) // in the background
+		l.sortOut(ctx, h, left)
+	case left != nil:
+		_ = left.inner.Release(ctx) // in the background
 	}
 	return open, err
 }

@@ -131,13 +131,13 @@ func (l *NonBlockingLease) Obtain(ctx context.Context) (*Held, error) {
 	var t try
 	err := l.lockedAndKept(ctx, func(inner *lock.Held) error { return l.obtain(ctx, inner, &t) })
 	if err != nil {
-		inner := kept(ctx, err)
+		open := kept(ctx, err)
 		switch {
 		case len(t.written) > 0 && !t.had && !sabotage.Of(ctx).Off(sabotage.TryRemoved):
 			done = func() {}
-			l.cleanUp(ctx, t, inner)
-		case inner != nil:
-			_ = inner.Release(ctx) // in the background
+			l.cleanUp(ctx, t, open)
+		case open != nil:
+			_ = open.inner.Release(ctx) // in the background
 		}
 		return nil, l.wrap("obtain", err)
 	}
@@ -254,12 +254,13 @@ func (l *NonBlockingLease) write(ctx context.Context, inner *lock.Held, old *sto
 	} else {
 		at = old.Version
 	}
-	results, err := inner.Incarnation().Multi(ctx, append(ops, session.SetOp(l.node, data, at))...)
+	sent := send(ctx, inner, append(ops, session.SetOp(l.node, data, at)))
+	stat, err := sent.wait(ctx)
 	if err == nil {
-		return results[len(results)-1].Stat, nil
+		return stat, nil
 	}
 	if errors.Is(err, session.ErrUncertain) && ctx.Err() == nil {
-		stat, done, unsettled := l.settle(ctx, inner)
+		stat, done, unsettled := l.settle(ctx, sent)
 		switch {
 		case unsettled == nil && done:
 			return stat, nil
@@ -268,7 +269,7 @@ func (l *NonBlockingLease) write(ctx context.Context, inner *lock.Held, old *sto
 		}
 	}
 	if unknown(err) {
-		return session.Stat{}, &unknownError{inner: inner, err: err}
+		return session.Stat{}, &unknownError{sent: sent, err: err}
 	}
 	return session.Stat{}, err
 }
@@ -284,8 +285,8 @@ func (l *NonBlockingLease) remove(ctx context.Context, inner *lock.Held, old *st
 // calls the contender is proved gone, and with it the check that a late request carries.
 func (l *NonBlockingLease) locked(ctx context.Context, f func(inner *lock.Held) error) error {
 	err := l.lockedAndKept(ctx, f)
-	if inner := kept(ctx, err); inner != nil {
-		_ = inner.Release(ctx) // in the background
+	if open := kept(ctx, err); open != nil {
+		_ = open.inner.Release(ctx) // in the background
 	}
 	return err
 }
@@ -337,8 +338,8 @@ func again(err error) bool {
 	return false
 }
 
-// cleanUp removes, in the background, what a try may have written. Inner is the inner lock if it is still held.
-func (l *NonBlockingLease) cleanUp(ctx context.Context, t try, inner *lock.Held) {
+// cleanUp removes, in the background, what a try may have written. Open is its last write if the inner lock is still held.
+func (l *NonBlockingLease) cleanUp(ctx context.Context, t try, open *sent) {
 	letGo := l.session.Hold()
 	go func() {
 		defer l.finish()
@@ -346,7 +347,7 @@ func (l *NonBlockingLease) cleanUp(ctx context.Context, t try, inner *lock.Held)
 		// After that the record holds nobody off.
 		life, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opts.Duration+l.opts.Skew)
 		defer cancel()
-		if inner != nil && l.cleanedUp(life, &t, inner) {
+		if open != nil && l.cleanedUp(life, &t, open) {
 			return
 		}
 		err := l.locked(life, func(inner *lock.Held) error {
@@ -366,9 +367,9 @@ func (l *NonBlockingLease) cleanUp(ctx context.Context, t try, inner *lock.Held)
 }
 
 // cleanedUp removes what a try has written last, under the try's own contender. It reports whether nothing is left to do.
-func (l *NonBlockingLease) cleanedUp(life context.Context, t *try, inner *lock.Held) bool {
-	defer func() { _ = inner.Release(life) }()
-	stat, done, err := l.settle(life, inner)
+func (l *NonBlockingLease) cleanedUp(life context.Context, t *try, open *sent) bool {
+	defer func() { _ = open.inner.Release(life) }()
+	stat, done, err := l.settle(life, open)
 	last := len(t.written) - 1
 	switch {
 	case err != nil:
@@ -378,7 +379,7 @@ func (l *NonBlockingLease) cleanedUp(life context.Context, t *try, inner *lock.H
 		return last == 0
 	}
 	t.written[last].mzxid = stat.Mzxid
-	return l.remove(life, inner, &stored{Stat: stat}) == nil
+	return l.remove(life, open.inner, &stored{Stat: stat}) == nil
 }
 
 // begin waits until no other method of this handle writes.

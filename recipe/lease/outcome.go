@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -19,15 +20,51 @@ import (
 // betweenLooks is the pause before another look at what became of a write.
 const betweenLooks = 100 * time.Millisecond
 
-// unknownError is the error of a write of the record that may have been carried out. If it is returned by locked, the
+// unknownError is the error of a write of the record that may have been carried out. If it is returned by lockedAndKept, the
 // inner lock may still be held.
 type unknownError struct {
-	inner *lock.Held
-	err   error
+	sent *sent
+	err  error
 }
 
 func (e *unknownError) Error() string { return e.err.Error() }
 func (e *unknownError) Unwrap() error { return e.err }
+
+// sent is a write of the record, under the inner lock. It does not end with its caller's context: one that was given up before
+// it was handed to the connection can still be, and then a look that was begun later has come before it.
+type sent struct {
+	inner    *lock.Held
+	returned chan struct{} // closed when it is not under way any more
+	stat     session.Stat  // of the record, if it was written
+	err      error
+}
+
+// send begins to write. The last operation is that on the record.
+func send(ctx context.Context, inner *lock.Held, ops []session.Op) *sent {
+	s := &sent{inner: inner, returned: make(chan struct{})}
+	if s.err = context.Cause(ctx); s.err != nil {
+		close(s.returned)
+		return s
+	}
+	go func() {
+		defer close(s.returned)
+		results, err := inner.Incarnation().Multi(context.WithoutCancel(ctx), ops...)
+		if s.err = err; err == nil {
+			s.stat = results[len(results)-1].Stat
+		}
+	}()
+	return s
+}
+
+// wait waits for the outcome, or for the end of ctx.
+func (s *sent) wait(ctx context.Context) (session.Stat, error) {
+	select {
+	case <-s.returned:
+		return s.stat, s.err
+	case <-ctx.Done():
+		return session.Stat{}, fmt.Errorf("%w: %w", session.ErrUncertain, context.Cause(ctx))
+	}
+}
 
 // written is a record that we have sent.
 type written struct {
@@ -77,9 +114,14 @@ func unknown(err error) bool {
 }
 
 // settle finds out whether the write that was made last under the inner lock was carried out, and returns the
-// record's metadata then. Our contender must not have been released. An error says that it can't be told.
-func (l *NonBlockingLease) settle(ctx context.Context, inner *lock.Held) (stat session.Stat, done bool, err error) {
-	inc := inner.Incarnation()
+// record's metadata then. It looks when the write is not under way any more, unless that has brought an answer. Our contender
+// must not have been released. An error says that it can't be told.
+func (l *NonBlockingLease) settle(ctx context.Context, sent *sent) (stat session.Stat, done bool, err error) {
+	stat, err = sent.wait(ctx)
+	if err == nil || !unknown(err) {
+		return stat, err == nil, nil
+	}
+	inc := sent.inner.Incarnation()
 	look := func() error {
 		if err := inc.Sync(ctx, l.path); err != nil {
 			return err
@@ -88,7 +130,7 @@ func (l *NonBlockingLease) settle(ctx context.Context, inner *lock.Held) (stat s
 		if exists, stat, err = inc.Exists(ctx, l.node); err != nil {
 			return err
 		}
-		standing, own, err := inc.Exists(ctx, l.checked(ctx, inner))
+		standing, own, err := inc.Exists(ctx, l.checked(ctx, sent.inner))
 		if err == nil && !standing {
 			err = session.ErrNoNode
 		}
@@ -107,9 +149,9 @@ func (l *NonBlockingLease) settle(ctx context.Context, inner *lock.Held) (stat s
 	}
 }
 
-// sortOut finds out, in the background, what became of a renewal, and lets the next method write then. Inner is the inner
-// lock if it is still held.
-func (l *NonBlockingLease) sortOut(ctx context.Context, h *Held, inner *lock.Held) {
+// sortOut finds out, in the background, what became of a renewal, and lets the next method write then. Open is its write if
+// the inner lock is still held.
+func (l *NonBlockingLease) sortOut(ctx context.Context, h *Held, open *sent) {
 	letGo := l.session.Hold()
 	go func() {
 		defer l.finish()
@@ -117,12 +159,12 @@ func (l *NonBlockingLease) sortOut(ctx context.Context, h *Held, inner *lock.Hel
 		life, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opts.Duration+l.opts.Skew)
 		defer cancel()
 		defer h.forget()
-		if inner != nil {
-			stat, done, err := l.settle(life, inner)
+		if open != nil {
+			stat, done, err := l.settle(life, open)
 			if err == nil {
 				h.settled(stat, done)
 			}
-			released := inner.Release(life)
+			released := open.inner.Release(life)
 			if err == nil || released != nil {
 				return
 			}
@@ -140,10 +182,10 @@ func (l *NonBlockingLease) sortOut(ctx context.Context, h *Held, inner *lock.Hel
 	}()
 }
 
-// kept returns the inner lock that a call under it has left, or nil.
-func kept(ctx context.Context, err error) *lock.Held {
+// kept returns the write that a call has left under way with the inner lock still held, or nil.
+func kept(ctx context.Context, err error) *sent {
 	if u, ok := errors.AsType[*unknownError](err); ok && ctx.Err() != nil && !sabotage.Of(ctx).Off(sabotage.InnerLockKept) {
-		return u.inner
+		return u.sent
 	}
 	return nil
 }
