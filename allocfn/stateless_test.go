@@ -25,6 +25,7 @@ func subjects() []subject {
 	return []subject{
 		{f: allocfn.Ordinal(), numbered: true, total: true},
 		{f: allocfn.Rendezvous()},
+		{f: allocfn.CoPartitioned()},
 	}
 }
 

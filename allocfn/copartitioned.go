@@ -1,0 +1,103 @@
+package allocfn
+
+import (
+	"cmp"
+	"slices"
+)
+
+// CoPartitioned returns "copartitioned", for members that join topics by key:
+// the partitions of one number of all topics that have equally many partitions
+// go to one member.
+//
+// Topics with equally many partitions in the input make a class. The partitions
+// of one number in a class are a unit, and each class's units are given to
+// members by themselves, so that the numbers of units of any two members differ
+// by at most one; so do then the numbers of partitions of each topic, if it has
+// the numbers that the others of its class have (as from 0 to their count, less
+// one). Numbers that the topics of a class do not share make further units, and
+// such a topic may be spread less evenly; what belongs together stays together
+// all the same. A topic that gets more partitions changes its class, and most
+// of its partitions move.
+//
+// Which members get one unit more is decided for each class by hashes of its
+// own, so that over many classes it evens out as by chance. But nothing evens
+// out inside a class: in one of 100 topics with 3 partitions, 3 members get 100
+// partitions each, and if the topics have one partition, one member gets all.
+//
+// A unit goes to a member as a partition does in [Balanced]: few move when
+// members come and go.
+//
+// It takes about 0.2 µs for each unit, 30 ns for each partition, and 0.5 µs for
+// each member in each class.
+func CoPartitioned() Func { return Func{Name: "copartitioned", Assign: coPartitioned} }
+
+func coPartitioned(in Input) (Assignment, error) {
+	if len(in.Members) == 0 {
+		return Assignment{}, nil
+	}
+	names := make([]uint64, len(in.Members))
+	for m := range names {
+		names[m] = hashName(in.Members[m].Name)
+	}
+	a := make(Assignment, len(in.Partitions))
+	for count, class := range classes(in.Partitions) {
+		salt := fmix(uint64(count) * phi)
+		numbers, unitOf := unitsOf(in.Partitions, class)
+		keys := make([]uint64, len(numbers))
+		for u, id := range numbers {
+			keys[u] = fmix(salt + uint64(uint32(id))*phi)
+		}
+		salted := make([]uint64, len(names))
+		for m, name := range names {
+			salted[m] = fmix(name ^ salt)
+		}
+		g := newMatching(keys)
+		g.admit(memberRing(salted), len(names), len(keys)/len(names), len(keys)%len(names))
+		g.match()
+		for k, i := range class {
+			a[i] = g.owner[unitOf[k]]
+		}
+	}
+	return a, nil
+}
+
+// classes ranges over the classes of topics with equally many partitions, the
+// partitions of each as indices of ps.
+func classes(ps []Partition) func(yield func(count int, class []int32) bool) {
+	return func(yield func(count int, class []int32) bool) {
+		var byCount [][]int32 // one per topic
+		order := byTopic(ps)
+		for from, to := 0, 0; from < len(order); from = to {
+			for to < len(order) && ps[order[to]].Topic == ps[order[from]].Topic {
+				to++
+			}
+			byCount = append(byCount, order[from:to])
+		}
+		slices.SortStableFunc(byCount, func(a, b []int32) int { return cmp.Compare(len(a), len(b)) })
+		for from, to := 0, 0; from < len(byCount); from = to {
+			var class []int32
+			count := len(byCount[from])
+			for ; to < len(byCount) && len(byCount[to]) == count; to++ {
+				class = append(class, byCount[to]...)
+			}
+			if !yield(count, class) {
+				return
+			}
+		}
+	}
+}
+
+// unitsOf returns the numbers that the partitions of a class have, sorted, and
+// the index of each partition's.
+func unitsOf(ps []Partition, class []int32) (numbers, unitOf []int32) {
+	for _, i := range class {
+		numbers = append(numbers, ps[i].ID)
+	}
+	slices.Sort(numbers)
+	numbers = slices.Compact(numbers)
+	for _, i := range class {
+		u, _ := slices.BinarySearch(numbers, ps[i].ID)
+		unitOf = append(unitOf, int32(u))
+	}
+	return numbers, unitOf
+}
