@@ -41,9 +41,9 @@
 //
 // # Guarantees
 //
-//   - No two processes of both languages have an item with a context that has not ended, as
-//     long as nobody else deletes contenders. It is the lock of the item that says so, not
-//     what members think of each other.
+//   - No two processes of both languages have an item, those in Go with an allocation that is
+//     valid ([Allocation.Valid]), as long as nobody else deletes contenders. It is the lock of the
+//     item that says so, not what members think of each other.
 //   - An allocation's context ends with the cause: [ErrMembersChanged], what ended the hold of
 //     one of its locks, [ErrReleased] or [ErrFinished]. Its locks stay ours until ReleaseSet or Finish is
 //     called, or Run's function has returned, so that nobody follows while the work stops.
@@ -53,9 +53,11 @@
 //   - The same identifier twice is an error, not items that nobody has: [ErrDuplicate] goes to
 //     the member that came later, once the other has outlived what a dead member's znode
 //     could. Until then both count, as in kazoo.
-//   - When Finish or Run has returned without an error, our znodes are gone, or went with
-//     their session. [ErrUnfinished] says that they may still stand: Run returns it when the
-//     servers were not heard of for a session timeout after it was to end.
+//   - When Finish or Run has returned without an error, our member and the locks that we had
+//     are gone, or went with their session. [ErrUnfinished] says that they may still stand: Run
+//     returns it when the servers were not heard of for a session timeout after it was to end.
+//   - A contender that still waited for its lock then is removed in the background, which is
+//     tried until it is gone or its session is.
 //   - In FAILURE we are no member, or about to be none: others leave nothing to us. Run begins anew
 //     when its function has returned, not before.
 //
