@@ -69,6 +69,8 @@ func code(s score) int {
 // proposal is a pair's code<<memberBits | member.
 type proposal uint32
 
+func (p proposal) member() int32 { return int32(p & memberMask) }
+
 // balance is the working state of one call.
 type balance struct {
 	keys    []uint64   // of the partitions
@@ -83,7 +85,6 @@ type balance struct {
 	owner   Assignment
 	refused [allCodes]int32 // by code, the first partition of a list linked by owner, or -1
 	list    []int32         // one such list
-	points  []int64         // those of one member
 }
 
 func newBalance(in Input) (*balance, error) {
@@ -123,25 +124,31 @@ func (b *balance) choose() {
 		b.chooseZoned()
 		return
 	}
-	for i, key := range b.keys {
-		s := b.ring.best(key)
-		c := code(s)
-		b.choices[i] = pair(c, s)
-		b.counts[c]++
+	var scores [blockSize]score
+	for i := 0; i < len(b.keys); i += blockSize {
+		keys := b.keys[i:min(i+blockSize, len(b.keys))]
+		b.ring.best(keys, &scores)
+		for k := range keys {
+			b.propose(i+k, code(scores[k]), scores[k])
+		}
 	}
 }
 
 func (b *balance) chooseZoned() {
-	for i, key := range b.keys {
+	var scores [blockSize]score
+	for i := range b.keys {
 		r, from := b.ring, codes
 		if z := b.zones.home[i]; z != nowhere {
 			r, from = b.zones.rings[z], 0
 		}
-		s := r.best(key)
-		c := from + code(s)
-		b.choices[i] = pair(c, s)
-		b.counts[c]++
+		r.best(b.keys[i:i+1], &scores)
+		b.propose(i, from+code(scores[0]), scores[0])
 	}
+}
+
+func (b *balance) propose(partition, code int, s score) {
+	b.choices[partition] = pair(code, s)
+	b.counts[code]++
 }
 
 func pair(code int, s score) proposal { return proposal(code)<<memberBits | proposal(s.member()) }

@@ -50,28 +50,28 @@ func change(before allocfn.Input, a allocfn.Assignment, after allocfn.Input, b a
 	return movement{len(a) - stayed, len(a) - keep}
 }
 
-func assign(t testing.TB, in allocfn.Input) allocfn.Assignment {
-	t.Helper()
+func assign(tb testing.TB, in allocfn.Input) allocfn.Assignment {
+	tb.Helper()
 	a, err := allocfn.Balanced().Assign(in)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return a
 }
 
 // joinAndLeave makes a group of n members from a seed and returns what it costs
 // that one more joins and that one of the n leaves.
-func joinAndLeave(t testing.TB, seed uint64, n, p int) (join, leave movement) {
-	t.Helper()
+func joinAndLeave(tb testing.TB, seed uint64, n, p int) (join, leave movement) {
+	tb.Helper()
 	more := randomGroup(seed, n+1, p)
 	r := rand.New(rand.NewPCG(seed, 3))
 	in := without(more, r.IntN(n+1))
 	fewer := without(in, r.IntN(n))
-	a := assign(t, in)
-	join, leave = change(in, a, more, assign(t, more)), change(in, a, fewer, assign(t, fewer))
+	a := assign(tb, in)
+	join, leave = change(in, a, more, assign(tb, more)), change(in, a, fewer, assign(tb, fewer))
 	// Who comes back under the name he had finds what he had.
-	if again := assign(t, in); !slices.Equal(again, a) {
-		t.Fatalf("seed %d: back to the same members, but got %v, want %v", seed, again, a)
+	if again := assign(tb, in); !slices.Equal(again, a) {
+		tb.Fatalf("seed %d: back to the same members, but got %v, want %v", seed, again, a)
 	}
 	return join, leave
 }
@@ -106,10 +106,10 @@ func TestBalancedMovesLittle(t *testing.T) {
 // ratios measures joins and leaves over seeds, as moved over lower bound.
 type ratios struct{ join, leave, joinWorst, leaveWorst float64 }
 
-func (r *ratios) measure(t testing.TB, seeds, n, p int) {
-	t.Helper()
+func (r *ratios) measure(tb testing.TB, seeds, n, p int) {
+	tb.Helper()
 	for seed := range uint64(seeds) {
-		join, leave := joinAndLeave(t, 1000+seed, n, p)
+		join, leave := joinAndLeave(tb, 1000+seed, n, p)
 		r.join += join.ratio() / float64(seeds)
 		r.leave += leave.ratio() / float64(seeds)
 		r.joinWorst = max(r.joinWorst, join.ratio())

@@ -2,6 +2,9 @@ package allocfn
 
 import "slices"
 
+// wish is a pair of a partition and a member.
+type wish struct{ partition, member int32 }
+
 // settle takes the pairs in order: the first choices, and for a partition that
 // was refused, its best pair with a member that is open then. The result does
 // not depend on cut, see sure.
@@ -21,20 +24,15 @@ func (b *balance) settle(cut int) {
 	for c := cut; c < allCodes; c++ {
 		first, second := order[begin:ends[c]], b.takeRefused(c)
 		begin = ends[c]
-		for len(first) > 0 && len(second) > 0 {
-			if first[0] < second[0] {
-				b.serve(first[0], c)
-				first = first[1:]
-			} else {
-				b.serve(second[0], c)
+		for _, w := range first {
+			for len(second) > 0 && second[0] < w.partition {
+				b.serve(wish{second[0], b.choices[second[0]].member()}, c)
 				second = second[1:]
 			}
-		}
-		for _, p := range first {
-			b.serve(p, c)
+			b.serve(w, c)
 		}
 		for _, p := range second {
-			b.serve(p, c)
+			b.serve(wish{p, b.choices[p].member()}, c)
 		}
 	}
 }
@@ -69,39 +67,39 @@ func isqrt(x int) int {
 // in any order, and sorts the others by code: those of code c, in the order of
 // partitions, end at ends[c]. When a member is full before it comes to them,
 // the order would have mattered; then it takes all back and returns false.
-func (b *balance) sure(cut int) (order []int32, ends [allCodes]int32, ok bool) {
+func (b *balance) sure(cut int) (order []wish, ends [allCodes]int32, ok bool) {
 	n := int32(0)
 	for c := cut; c < allCodes; c++ {
 		ends[c] = n
 		n += b.counts[c]
 	}
-	order = make([]int32, n)
+	order = make([]wish, n)
 	left := b.quotas.left
 	for i, p := range b.choices {
 		c := int(p >> memberBits)
 		if c >= cut {
-			order[ends[c]] = int32(i)
+			order[ends[c]] = wish{int32(i), p.member()}
 			ends[c]++
 			continue
 		}
-		m := int32(p & memberMask)
-		b.owner[i] = m
-		left[m]--
+		b.owner[i] = p.member()
+		left[p.member()]--
 	}
 	if cut == 0 || b.quotas.roomy() {
 		return order, ends, true
 	}
 	for _, p := range b.choices {
 		if int(p>>memberBits) < cut {
-			left[p&memberMask]++
+			left[p.member()]++
 		}
 	}
 	return nil, ends, false
 }
 
-// serve gives partition p away if its pair of code c is its best.
-func (b *balance) serve(p int32, c int) {
-	m := int32(b.choices[p] & memberMask)
+// serve gives a partition to the member it wishes, which is its best by pairs of
+// code c, or if that is full, to the best that is not, if its code is c too.
+func (b *balance) serve(w wish, c int) {
+	p, m := w.partition, w.member
 	for b.quotas.left[m] == 0 {
 		s, next := b.bestOpen(p)
 		m = s.member()
@@ -125,14 +123,14 @@ func (b *balance) serve(p int32, c int) {
 // bestOpen returns the best pair of p with an open member, and its code.
 func (b *balance) bestOpen(p int32) (score, int) {
 	if b.zones.home == nil {
-		s := b.ring.bestOpen(b.keys[p])
+		s := b.ring.bestOpen(b.keys[p], b.quotas.left)
 		return s, code(s)
 	}
 	if z := b.zones.home[p]; z != nowhere && b.zones.rings[z].open > 0 {
-		s := b.zones.rings[z].bestOpen(b.keys[p])
+		s := b.zones.rings[z].bestOpen(b.keys[p], b.quotas.left)
 		return s, code(s)
 	}
-	s := b.ring.bestOpen(b.keys[p])
+	s := b.ring.bestOpen(b.keys[p], b.quotas.left)
 	return s, codes + code(s)
 }
 
@@ -148,17 +146,9 @@ func (b *balance) takeRefused(c int) []int32 {
 
 // close takes a member that is full out of the rings.
 func (b *balance) close(m int32) {
-	b.points = appendPoints(b.points[:0], int(m), b.seeds[m], b.weights[m])
-	b.closeIn(b.ring)
+	b.ring.close(b.weights[m]*pointSize, b.quotas.left)
 	if b.zones.home != nil && b.zones.place[m] != nowhere {
-		b.closeIn(b.zones.rings[b.zones.place[m]])
-	}
-}
-
-func (b *balance) closeIn(r *ring) {
-	r.close(b.points)
-	if r.open > 0 && 2*r.live < r.size() {
-		r.compact(b.quotas.left)
+		b.zones.rings[b.zones.place[m]].close(b.weights[m]*pointSize, b.quotas.left)
 	}
 }
 

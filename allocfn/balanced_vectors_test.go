@@ -67,7 +67,6 @@ func hashOwners(owners []int32) string {
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
-//nolint:gochecknoglobals // a flag
 var newVectors = flag.Bool("new-vectors", false, "write testdata/balanced.json, which breaks all groups that run Balanced")
 
 // TestBalancedVectors holds Balanced to results of long ago, on any machine. A

@@ -11,21 +11,21 @@ const (
 	pointSize = 8                          // points of a member of weight 1
 )
 
-// probe returns the places of a partition's probes, shifted left by 32.
-func probe(key uint64) (z [probeSize]int64) {
+// probe sets z to the places of a partition's probes, shifted left by 32.
+func probe(key uint64, z *[probeSize]int64) {
+	const low = 0xfffffffc
 	h := key * 0xd6e8feb86659fd93
 	h ^= h >> 32
 	h *= phi
-	key2 := key*0xa0761d6478bd642f ^ h
-	key2 ^= key2 >> 29
-	h2 := key2 * 0xd6e8feb86659fd93
-	h2 ^= h2 >> 32
-	h2 *= phi
-	const low = 0xfffffffc
-	return [...]int64{
-		int64(key >> 34 << 32), int64(key & low << 30), int64(h >> 34 << 32), int64(h & low << 30),
-		int64(key2 >> 34 << 32), int64(key2 & low << 30), int64(h2 >> 34 << 32), int64(h2 & low << 30),
-	}
+	z[0], z[1] = int64(key>>34<<32), int64(key&low<<30)
+	z[2], z[3] = int64(h>>34<<32), int64(h&low<<30)
+	key = key*0xa0761d6478bd642f ^ h
+	key ^= key >> 29
+	h = key * 0xd6e8feb86659fd93
+	h ^= h >> 32
+	h *= phi
+	z[4], z[5] = int64(key>>34<<32), int64(key&low<<30)
+	z[6], z[7] = int64(h>>34<<32), int64(h&low<<30)
 }
 
 // appendPoints appends the points of a member: place<<32 | member.
@@ -55,27 +55,30 @@ const crowded = 1 << 31
 // ring finds the member nearest to a partition.
 //
 // points[1..n] are the points in order. points[0] is the last of them one round
-// earlier, points[n+1] and points[n+2] are the first one round later. A closed
-// member's points hold a copy of the point before them, so that open members
-// are found with no further test.
+// earlier, those after n are the first one round later. The round is cut into
+// equal cells, a power of two of them, about as many as points; cells[c] is the
+// index of the first point at or after the start of cell c.
 //
-// The round is cut into equal cells, a power of two of them, at least twice
-// the points; cells[c] is the index of the first point at or after the start
-// of cell c. As points only take lesser values, a search that begins there
-// stays right while members are closed.
+// The points of members that are full are passed over, and taken out when they
+// have become the half.
 type ring struct {
 	points []int64
 	cells  []uint32
 	shift  uint
-	open   int // members
-	live   int // points of open members
+	open   int // members that are not full
+	live   int // points of theirs
 }
+
+// size returns how many points the ring has.
+func (r *ring) size() int { return len(r.points) - sentinels }
+
+const sentinels = 4
 
 // newRing returns the ring of the given points, in any order, of so many
 // members. points needs no room.
 func newRing(points []int64, members int) *ring {
 	n := len(points)
-	r := &ring{points: make([]int64, n+3), open: members, live: n}
+	r := &ring{points: make([]int64, n+sentinels), open: members, live: n}
 	r.divide()
 	cells := r.cells
 	for _, p := range points {
@@ -109,7 +112,7 @@ func newRing(points []int64, members int) *ring {
 func (r *ring) divide() {
 	r.shift = 32 + ringBits - 2
 	size := 4
-	for size < 2*(len(r.points)-3) {
+	for size < r.size() {
 		size *= 2
 		r.shift--
 	}
@@ -123,10 +126,11 @@ func (r *ring) divide() {
 
 // finish sets the sentinels and marks the crowded cells.
 func (r *ring) finish() {
-	n := len(r.points) - 3
+	n := r.size()
 	r.points[0] = r.points[n] - ringSize
-	r.points[n+1] = r.points[1] + ringSize
-	r.points[n+2] = r.points[n+1]
+	for i := n + 1; i < len(r.points); i++ {
+		r.points[i] = r.points[1] + ringSize
+	}
 	for c := range len(r.cells) - 1 {
 		if r.cells[c+1]-r.cells[c] > 2 {
 			r.cells[c] |= crowded
@@ -134,98 +138,120 @@ func (r *ring) finish() {
 	}
 }
 
-// best returns the score of the member that suits the partition of this key
-// best, while no member has been closed.
-func (r *ring) best(key uint64) score {
-	points, cells, shift := r.points, r.cells, r.shift&63
-	best := int64(worstScore)
-	for _, z := range probe(key) {
-		i := cells[z>>shift]
+// blockSize is how many partitions are looked up together: while the cells of
+// one are waited for, those of the others are on their way.
+const blockSize = 16
+
+// best sets scores[i] to the score of the member that suits the partition of
+// keys[i] best, be it full or not. There may be blockSize of them at most.
+func (r *ring) best(keys []uint64, scores *[blockSize]score) {
+	var zs [blockSize][probeSize]int64
+	var is [blockSize][probeSize]uint32
+	cells, shift := r.cells, r.shift&63
+	keys = keys[:min(len(keys), blockSize)]
+	for k, key := range keys {
+		probe(key, &zs[k])
+		for v, z := range &zs[k] {
+			is[k][v] = cells[z>>shift]
+		}
+	}
+	for k := range keys {
+		scores[k] = r.nearest(&zs[k], &is[k])
+	}
+}
+
+// nearest returns the best score of some probes and their cells.
+func (r *ring) nearest(zs *[probeSize]int64, cells *[probeSize]uint32) score {
+	points := r.points
+	best := uint64(worstScore)
+	for v, z := range zs {
+		i := cells[v]
 		if i >= crowded {
-			i &^= crowded
-			for points[i] < z {
-				i++
-			}
-		} else {
-			// The next two points may precede the probe. The sign bit counts
-			// them without a jump, which would be guessed wrongly.
-			two := points[i : i+2 : i+2]
-			i += uint32(uint64(two[0]-z)>>63 + uint64(two[1]-z)>>63)
+			i = r.seek(z)
 		}
-		near := points[i-1 : i+1 : i+1]
-		best = lesser(best, lesser(near[1]-z, z|math.MaxUint32-near[0]))
+		// At most two points of the cell precede the probe. A point on the
+		// wrong side is far away as an unsigned number, so that no jump is
+		// needed, which would be guessed wrongly.
+		near := (*[4]int64)(points[i-1:])
+		end := z | math.MaxUint32
+		after := min(uint64(near[1]-z), uint64(near[2]-z), uint64(near[3]-z))
+		before := min(uint64(end-near[0]), uint64(end-near[1]), uint64(end-near[2]))
+		best = min(best, min(after, before))
 	}
 	return score(best)
 }
 
-// lesser is min without a jump.
-func lesser(x, y int64) int64 {
-	d := x - y
-	return y + d&(d>>63)
-}
-
-// bestOpen is best after members were closed. Some member must be open.
-func (r *ring) bestOpen(key uint64) score {
-	best := int64(worstScore)
-	for _, z := range probe(key) {
-		i := r.cells[z>>r.shift] &^ crowded
-		for r.points[i] < z {
-			i++
-		}
-		best = lesser(best, lesser(r.points[i]-z, z|math.MaxUint32-r.points[i-1]))
-	}
-	return score(best)
-}
-
-// close takes out a member, given its points.
-func (r *ring) close(points []int64) {
-	r.open--
-	r.live -= len(points)
-	if r.open == 0 {
-		return
-	}
-	for _, p := range points {
-		r.closePoint(p)
-	}
-}
-
-func (r *ring) closePoint(p int64) {
-	n := uint32(len(r.points) - 3)
-	i := r.cells[p>>r.shift] &^ crowded
-	for r.points[i] < p {
+// seek returns the index of the first point at or after z.
+//
+//go:noinline
+func (r *ring) seek(z int64) uint32 {
+	i := r.cells[z>>r.shift] &^ crowded
+	for r.points[i] < z {
 		i++
 	}
-	before := r.points[i-1]
-	first := before < 0 // p is the first that is open
-	for ; i <= n && r.points[i] == p; i++ {
-		r.points[i] = before
-	}
-	if i > n { // p was the last: what comes before the first is another now
-		for k, old := 0, r.points[0]; r.points[k] == old; k++ {
-			r.points[k] = before - ringSize
-		}
-	}
-	if first {
-		r.points[n+1] = r.points[i] + ringSize
-		r.points[n+2] = r.points[n+1]
-	}
+	return i
 }
 
-// size returns how many points the ring has, with closed ones.
-func (r *ring) size() int { return len(r.points) - 3 }
+// bestOpen returns the score of the member that suits the partition of this
+// key best among those who have room left. There must be one.
+func (r *ring) bestOpen(key uint64, left []int32) score {
+	best := int64(worstScore)
+	n := r.size()
+	var zs [probeSize]int64
+	probe(key, &zs)
+	for _, z := range &zs {
+		i := int(r.cells[z>>r.shift])
+		if i >= crowded {
+			i = int(r.seek(z))
+		} else {
+			// The sign bits count without a jump which of the two precede it.
+			i += int(uint64(r.points[i]-z)>>63 + uint64(r.points[i+1]-z)>>63)
+		}
+		from := z
+		for k := i; r.points[k]-from < best; k++ {
+			if p := r.points[k]; left[int32(p)] > 0 {
+				best = p - from
+				break
+			}
+			if k >= n {
+				k -= n // one round on, where the points are one round less
+				from -= ringSize
+			}
+		}
+		from = z | math.MaxUint32
+		for k := i - 1; from-r.points[k] < best; k-- {
+			if p := r.points[k]; left[int32(p)] > 0 {
+				best = from - p
+				break
+			}
+			if k <= 1 {
+				k += n
+				from += ringSize
+			}
+		}
+	}
+	return score(best)
+}
+
+// close counts out a member that is full now and has so many points.
+func (r *ring) close(points int, left []int32) {
+	r.open--
+	r.live -= points
+	if r.open > 0 && 2*r.live < r.size() {
+		r.compact(left)
+	}
+}
 
 // compact makes the ring anew of the members that have room left.
 func (r *ring) compact(left []int32) {
 	kept := 0
-	last := int64(-1) // copies of a closed point may be of the round before
 	for _, p := range r.points[1 : r.size()+1] {
-		if p > last && left[int32(p)] > 0 {
+		r.points[kept+1] = p
+		if left[int32(p)] > 0 {
 			kept++
-			r.points[kept] = p
-			last = p
 		}
 	}
-	r.points = r.points[:kept+3]
+	r.points = r.points[:kept+sentinels]
 	r.live = kept
 	r.divide()
 	next := 0
