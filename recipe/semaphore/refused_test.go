@@ -225,12 +225,48 @@ func TestValid(t *testing.T) {
 	})
 }
 
-// Valid knows of the end of trust before the context does.
+// Valid knows of the end of trust before the context does, and so does the handle's Held.
 func TestValidBeforeItsContextEnds(t *testing.T) {
+	for _, byHandle := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			recipetest.InvalidBeforeItsContextEnds(t, w.nw, func(s *session.Session) recipetest.Relied {
+				sem := w.semaphoreIn(s, "a", 1)
+				if sem.Held() {
+					t.Error("held before it is acquired")
+				}
+				h := w.acquire(sem)
+				if byHandle {
+					return handle{h, sem}
+				}
+				return h
+			})
+		})
+	}
+}
+
+// handle is a lease as its handle sees it.
+type handle struct {
+	*semaphore.Held
+
+	sem *semaphore.Semaphore
+}
+
+func (h handle) Valid() bool { return h.sem.Held() }
+
+// A lease that was released is not held.
+func TestHeldUntilReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		recipetest.InvalidBeforeItsContextEnds(t, w.nw, func(s *session.Session) recipetest.Relied {
-			return w.acquire(w.semaphoreIn(s, "a", 1))
-		})
+		sem := w.semaphore("a", 2)
+		other := w.semaphore("b", 2)
+		h := w.acquire(sem)
+		if !sem.Held() || other.Held() {
+			t.Errorf("held: %v, by another: %v", sem.Held(), other.Held())
+		}
+		w.release(h)
+		if sem.Held() {
+			t.Error("held after the release")
+		}
 	})
 }

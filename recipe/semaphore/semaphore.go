@@ -69,6 +69,12 @@ func New(s *session.Session, path string, opts Options) (*Semaphore, error) {
 	}, nil
 }
 
+// Held reports whether this handle has a lease that may be relied on at this moment.
+func (s *Semaphore) Held() bool {
+	h := s.current()
+	return h != nil && h.Valid()
+}
+
 // Acquire waits until there is a lease for us. It outlives lost connections and expired
 // sessions; after an expiry it queues up again at the end. A handle that has a lease
 // already returns the same [Held]. When ctx ends, the error wraps its cause, and is a
