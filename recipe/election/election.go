@@ -53,7 +53,7 @@ var ErrNoFunction = errors.New("election: no function to lead with")
 // it is a [*lock.BlockedError] that names the leader if one was seen.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context) error) error {
 	if lead == nil {
-		return fmt.Errorf("%w: %s", ErrNoFunction, e.lock.Path())
+		return fmt.Errorf("election: run %s: %w", e.lock.Path(), ErrNoFunction)
 	}
 	held, err := e.lock.Acquire(ctx)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/kielgo/kiel/recipe/election"
@@ -71,7 +72,8 @@ func TestElection(t *testing.T) {
 
 func TestBadFunc(t *testing.T) {
 	inWorld(t, func(w *world) {
-		if err := w.election(w.session("client"), "").Run(w.Context(), nil); !errors.Is(err, election.ErrNoFunction) {
+		err := w.election(w.session("client"), "").Run(w.Context(), nil)
+		if !errors.Is(err, election.ErrNoFunction) || !strings.HasPrefix(err.Error(), "election: run "+path+": ") {
 			w.Errorf("got %v", err)
 		}
 	})
