@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/sharedset"
@@ -408,15 +409,10 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 		w := newWorld(t)
 		w.nw.Refuse()
 		s := w.set("a", sharedset.Options{})
-		for what, call := range map[string]func(context.Context, ...string) (int, error){"Add": s.Add, "Remove": s.Remove} {
-			why := errors.New("enough")
-			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, why)
-			start := time.Now()
-			if _, err := call(ctx, "t:0"); !errors.Is(err, why) || !strings.Contains(err.Error(), path) || time.Since(start) != time.Second {
-				t.Errorf("%s: %v after %v", what, err, time.Since(start))
-			}
-			cancel()
-		}
+		recipetest.EndWithTheirContext(t, path, map[string]func(context.Context) error{
+			"Add":    func(ctx context.Context) error { _, err := s.Add(ctx, "t:0"); return err },
+			"Remove": func(ctx context.Context) error { _, err := s.Remove(ctx, "t:0"); return err },
+		})
 	})
 }
 

@@ -1,5 +1,5 @@
-// Package recipetest is what the tests of the recipes have in common: sessions that run as long as a test does, and a
-// few checks. It is imported by tests alone.
+// Package recipetest is what the tests of the recipes have in common: sessions that run as long as a test does, trouble
+// for them, and a few checks. It is imported by tests alone.
 //
 //	srv, nw := zktest.StartVirtual(t, zktest.Options{})
 //	s := recipetest.Session(t, nw, "client")

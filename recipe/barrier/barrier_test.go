@@ -3,11 +3,11 @@ package barrier_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/barrier"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -209,18 +209,11 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 		w.nw.Refuse()
 		s := w.session("a")
 		b, d := w.barrier(s), w.double(s, 1, "a")
-		for what, f := range map[string]func(context.Context) error{
+		recipetest.EndWithTheirContext(t, path, map[string]func(context.Context) error{
 			"Create": b.Create,
 			"Remove": func(ctx context.Context) error { _, err := b.Remove(ctx); return err },
 			"Wait":   b.Wait,
 			"Enter":  func(ctx context.Context) error { _, err := d.Enter(ctx); return err },
-		} {
-			why := errors.New("enough")
-			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, why)
-			if err := f(ctx); !errors.Is(err, why) || !strings.Contains(err.Error(), path) {
-				t.Errorf("%s: %v", what, err)
-			}
-			cancel()
-		}
+		})
 	})
 }

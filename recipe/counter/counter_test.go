@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/counter"
 	"github.com/kielgo/kiel/session"
 )
@@ -307,17 +308,10 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 		w := newWorld(t)
 		w.nw.Refuse()
 		c := must[*counter.Counter[int64]](w)(counter.New(w.session("a"), path, counter.Options[int64]{}))
-		for what, call := range map[string]func(context.Context) error{
+		recipetest.EndWithTheirContext(t, path, map[string]func(context.Context) error{
 			"Get": func(ctx context.Context) error { return second(c.Get(ctx)) },
 			"Add": func(ctx context.Context) error { return second(c.Add(ctx, 1)) },
 			"Set": func(ctx context.Context) error { return c.Set(ctx, 1) },
-		} {
-			why := errors.New("enough")
-			ctx, cancel := context.WithTimeoutCause(t.Context(), 1e9, why)
-			if err := call(ctx); !errors.Is(err, why) || errors.Is(err, session.ErrUncertain) || !strings.Contains(err.Error(), path) {
-				t.Errorf("%s: %v", what, err)
-			}
-			cancel()
-		}
+		})
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/counter"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -209,7 +210,6 @@ func TestRandomFaults(t *testing.T) {
 	for seed := range uint64(4) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			rng := rand.New(rand.NewPCG(seed, 1))
 			faulty, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer stop()
 			var mu sync.Mutex
@@ -238,28 +238,12 @@ func TestRandomFaults(t *testing.T) {
 					}
 				})
 			}
-			for faulty.Err() == nil {
-				time.Sleep(time.Duration(rng.IntN(2000)) * time.Millisecond)
-				client := w.nw.Client(names[rng.IntN(len(names))])
-				switch rng.IntN(5) {
-				case 0:
-					client.Cut()
-				case 1:
-					client.BlackHole(zktest.Direction(1 + rng.IntN(3)))
-				case 2:
-					client.Delay(time.Duration(rng.IntN(300)) * time.Millisecond)
-				case 3:
-					w.srv.LoseReply(1+rng.IntN(2), is(zktest.OpSetData))
-				case 4:
-					for _, name := range names {
-						w.nw.Client(name).Heal()
-					}
-				}
+			trouble := recipetest.Trouble{
+				Server: w.srv, Network: w.nw, Clients: names, Seed: seed,
+				Pause: 2 * time.Second, Delay: 300 * time.Millisecond,
+				Losses: 2, Lose: []func(zktest.Request) bool{is(zktest.OpSetData)},
 			}
-			w.srv.LoseReply(0, nil)
-			for _, name := range names {
-				w.nw.Client(name).Heal()
-			}
+			trouble.Until(faulty)
 			wg.Wait()
 			time.Sleep(time.Minute)
 			sum := must[int64](w)(w.counter(w.session("d")).Get(t.Context()))

@@ -3,11 +3,11 @@ package lease_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/lease"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
@@ -383,18 +383,10 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.nw.Refuse()
 		l := w.lease("a")
-		for what, call := range map[string]func(context.Context) error{
+		recipetest.EndWithTheirContext(w, path, map[string]func(context.Context) error{
 			"Obtain": func(ctx context.Context) error { _, err := l.Obtain(ctx); return err },
 			"Holder": func(ctx context.Context) error { _, _, err := l.Holder(ctx); return err },
-		} {
-			why := errors.New("enough")
-			ctx, cancel := context.WithTimeoutCause(w.Context(), time.Second, why)
-			start := time.Now()
-			if err := call(ctx); !errors.Is(err, why) || !strings.Contains(err.Error(), path) || time.Since(start) != time.Second {
-				w.Errorf("%s: %v after %v", what, err, time.Since(start))
-			}
-			cancel()
-		}
+		})
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/lease"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -68,7 +69,6 @@ func TestRandomFaults(t *testing.T) {
 }
 
 func randomFaults(w *world, seed uint64) *holders {
-	rng := rand.New(rand.NewPCG(seed, 1))
 	o := &holders{live: map[*lease.Held]string{}}
 	faulty, stop := context.WithTimeout(w.Context(), 8*time.Minute)
 	defer stop()
@@ -85,31 +85,19 @@ func randomFaults(w *world, seed uint64) *holders {
 			}
 		})
 	}
-	for faulty.Err() == nil {
-		time.Sleep(time.Duration(rng.IntN(3000)) * time.Millisecond)
-		client := w.nw.Client(names[rng.IntN(len(names))])
-		switch rng.IntN(7) {
-		case 0:
-			client.Cut()
-		case 1:
-			client.BlackHole(zktest.Direction(1 + rng.IntN(3)))
-		case 2, 3:
-			client.Heal()
-		case 4:
-			client.Delay(time.Duration(rng.IntN(300)) * time.Millisecond)
-		case 5:
-			op := []zktest.Op{zktest.OpCreate, zktest.OpDelete, zktest.OpMulti, zktest.OpSetData, zktest.OpGetData}[rng.IntN(5)]
-			w.srv.LoseReply(1+rng.IntN(3), is(op))
-		case 6:
+	trouble := recipetest.Trouble{
+		Server: w.srv, Network: w.nw, Clients: names, Seed: seed,
+		Pause: 3 * time.Second, Delay: 300 * time.Millisecond,
+		Losses: 3, Lose: []func(zktest.Request) bool{
+			is(zktest.OpCreate), is(zktest.OpDelete), is(zktest.OpMulti), is(zktest.OpSetData), is(zktest.OpGetData),
+		},
+		More: []func(*rand.Rand){func(random *rand.Rand) {
 			if sessions := w.srv.Sessions(); len(sessions) > 0 {
-				w.srv.KillSession(sessions[rng.IntN(len(sessions))].ID)
+				w.srv.KillSession(sessions[random.IntN(len(sessions))].ID)
 			}
-		}
+		}},
 	}
-	w.srv.LoseReply(0, nil)
-	for _, name := range names {
-		w.nw.Client(name).Heal()
-	}
+	trouble.Until(faulty)
 	wg.Wait()
 	time.Sleep(30 * time.Second)
 	w.release(w.obtain(w.lease("last")))

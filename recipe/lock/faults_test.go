@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -273,17 +274,10 @@ func TestReleasedWhileTheWaiterIsDisconnected(t *testing.T) {
 	})
 }
 
-// loseTrust breaks the client's link until trust ends, and heals it before the
-// session expires.
+// loseTrust ends trust for a moment, and lets what that begins come to rest.
 func (w *world) loseTrust(client string, inc *session.Incarnation) {
 	w.Helper()
-	c := w.nw.Client(client)
-	c.BlackHole(zktest.Both)
-	<-inc.Context().Done()
-	if cause := context.Cause(inc.Context()); !errors.Is(cause, session.ErrTrustLost) {
-		w.Fatalf("the incarnation ended with %v", cause)
-	}
-	c.Heal()
+	recipetest.LoseTrust(w, w.nw.Client(client), inc)
 	time.Sleep(5 * time.Second)
 }
 
@@ -395,19 +389,11 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 		w := newWorld(t)
 		w.nw.Refuse()
 		l := w.lock("a")
-		for what, call := range map[string]func(context.Context) error{
+		recipetest.EndWithTheirContext(t, path, map[string]func(context.Context) error{
 			"Acquire":    func(ctx context.Context) error { _, err := l.Acquire(ctx); return err },
 			"TryAcquire": func(ctx context.Context) error { _, err := l.TryAcquire(ctx); return err },
 			"Contenders": func(ctx context.Context) error { _, err := l.Contenders(ctx); return err },
-		} {
-			why := errors.New("enough")
-			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, why)
-			start := time.Now()
-			if err := call(ctx); !errors.Is(err, why) || !strings.Contains(err.Error(), path) || time.Since(start) != time.Second {
-				t.Errorf("%s: %v after %v", what, err, time.Since(start))
-			}
-			cancel()
-		}
+		})
 	})
 }
 

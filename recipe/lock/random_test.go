@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -111,7 +112,6 @@ func (w *world) handle(name string) *lock.Lock {
 }
 
 func randomFaults(w *world, seed uint64, names ...string) *holders {
-	rng := rand.New(rand.NewPCG(seed, 1))
 	o := &holders{live: map[*lock.Held]string{}}
 	faulty, stop := context.WithTimeout(w.Context(), 10*time.Minute)
 	defer stop()
@@ -129,31 +129,14 @@ func randomFaults(w *world, seed uint64, names ...string) *holders {
 			})
 		}
 	}
-	for faulty.Err() == nil {
-		time.Sleep(time.Duration(rng.IntN(4000)) * time.Millisecond)
-		client := w.nw.Client(names[rng.IntN(len(names))])
-		switch rng.IntN(6) {
-		case 0:
-			client.Cut()
-		case 1:
-			client.BlackHole(zktest.Direction(1 + rng.IntN(3)))
-		case 2:
-			client.Heal()
-		case 3:
-			client.Delay(time.Duration(rng.IntN(800)) * time.Millisecond)
-		case 4:
-			op := []zktest.Op{zktest.OpCreate, zktest.OpDelete, zktest.OpGetChildren2, zktest.OpExists}[rng.IntN(4)]
-			w.srv.LoseReply(1+rng.IntN(3), is(op))
-		case 5:
-			for _, name := range names {
-				w.nw.Client(name).Heal()
-			}
-		}
+	trouble := recipetest.Trouble{
+		Server: w.srv, Network: w.nw, Clients: names, Seed: seed,
+		Pause: 4 * time.Second, Delay: 800 * time.Millisecond,
+		Losses: 3, Lose: []func(zktest.Request) bool{
+			is(zktest.OpCreate), is(zktest.OpDelete), is(zktest.OpGetChildren2), is(zktest.OpExists),
+		},
 	}
-	w.srv.LoseReply(0, nil)
-	for _, name := range names {
-		w.nw.Client(name).Heal()
-	}
+	trouble.Until(faulty)
 	wg.Wait()
 	for i, l := range locks {
 		ctx, cancel := context.WithTimeout(w.Context(), 30*time.Second)

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/queue"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -284,7 +285,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 		w.nw.Refuse()
 		s := w.session("a")
 		q, l := w.queue(s), w.locking(s)
-		for what, call := range map[string]func(context.Context) error{
+		recipetest.EndWithTheirContext(t, path, map[string]func(context.Context) error{
 			"Put":            func(ctx context.Context) error { _, err := q.Put(ctx, nil, 1); return err },
 			"PutAll":         func(ctx context.Context) error { _, err := l.PutAll(ctx, [][]byte{nil}, 1); return err },
 			"Get":            func(ctx context.Context) error { _, err := q.Get(ctx); return err },
@@ -299,15 +300,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 				}
 				return err
 			},
-		} {
-			why := errors.New("enough")
-			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, why)
-			start := time.Now()
-			if err := call(ctx); !errors.Is(err, why) || !strings.Contains(err.Error(), path) || time.Since(start) != time.Second {
-				t.Errorf("%s: %v after %v", what, err, time.Since(start))
-			}
-			cancel()
-		}
+		})
 	})
 }
 

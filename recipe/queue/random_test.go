@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/queue"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -32,7 +33,6 @@ func (l *ledger) do(f func()) {
 
 // chaos breaks links and loses replies for a while, while workers work.
 func chaos(w *world, seed uint64, work func(name string, s *session.Session, random *rand.Rand)) {
-	rng := rand.New(rand.NewPCG(seed, 1))
 	faulty, stop := context.WithTimeout(w.Context(), 90*time.Second)
 	defer stop()
 	names := []string{"a", "b", "c"}
@@ -45,29 +45,14 @@ func chaos(w *world, seed uint64, work func(name string, s *session.Session, ran
 			}
 		})
 	}
-	heal := func() {
-		for _, name := range names {
-			w.nw.Client(name).Heal()
-		}
+	trouble := recipetest.Trouble{
+		Server: w.srv, Network: w.nw, Clients: names, Seed: seed,
+		Pause: 2 * time.Second, Delay: 300 * time.Millisecond,
+		Losses: 2, Lose: []func(zktest.Request) bool{
+			func(r zktest.Request) bool { return r.Op == zktest.OpDelete || isMulti(r) },
+		},
 	}
-	for faulty.Err() == nil {
-		time.Sleep(time.Duration(rng.IntN(2000)) * time.Millisecond)
-		client := w.nw.Client(names[rng.IntN(len(names))])
-		switch rng.IntN(5) {
-		case 0:
-			client.Cut()
-		case 1:
-			client.BlackHole(zktest.Direction(1 + rng.IntN(3)))
-		case 2:
-			client.Delay(time.Duration(rng.IntN(300)) * time.Millisecond)
-		case 3:
-			w.srv.LoseReply(1+rng.IntN(2), func(r zktest.Request) bool { return r.Op == zktest.OpDelete || isMulti(r) })
-		case 4:
-			heal()
-		}
-	}
-	w.srv.LoseReply(0, nil)
-	heal()
+	trouble.Until(faulty)
 	wg.Wait()
 	time.Sleep(time.Minute)
 }

@@ -2,13 +2,13 @@ package semaphore_test
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/semaphore"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -32,9 +32,8 @@ func TestRandomFaults(t *testing.T) {
 
 func randomFaults(w *world, seed uint64) int {
 	const (
-		clients = 6
-		leases  = 3
-		length  = 2 * time.Minute
+		leases = 3
+		length = 2 * time.Minute
 	)
 	var (
 		mu    sync.Mutex
@@ -57,14 +56,16 @@ func randomFaults(w *world, seed uint64) int {
 			w.Errorf("%d hold %d leases", n, leases)
 		}
 	}
-	end := time.Now().Add(length)
-	sems := make([]*semaphore.Semaphore, clients)
-	for i := range clients {
+	faulty, stop := context.WithTimeout(w.Context(), length)
+	defer stop()
+	var sems []*semaphore.Semaphore
+	names := []string{"a", "b", "c", "d", "e", "f"}
+	for i, name := range names {
 		rnd := rand.New(rand.NewPCG(seed, uint64(i)))
-		sem := w.semaphore(fmt.Sprint(i), leases)
-		sems[i] = sem
+		sem := w.semaphore(name, leases)
+		sems = append(sems, sem)
 		wg.Go(func() {
-			for time.Now().Before(end) {
+			for faulty.Err() == nil {
 				ctx, cancel := context.WithTimeout(w.Context(), time.Duration(rnd.IntN(20000))*time.Millisecond)
 				h, err := sem.Acquire(ctx)
 				cancel()
@@ -85,32 +86,12 @@ func randomFaults(w *world, seed uint64) int {
 			}
 		})
 	}
-	heal := func() {
-		for i := range clients {
-			w.nw.Client(fmt.Sprint(i)).Heal()
-		}
+	trouble := recipetest.Trouble{
+		Server: w.srv, Network: w.nw, Clients: names, Seed: seed,
+		Pause: 2 * time.Second, Delay: 800 * time.Millisecond,
+		Losses: 3, Lose: []func(zktest.Request) bool{makesLease, is(zktest.OpCreate), is(zktest.OpDelete)},
 	}
-	rnd := rand.New(rand.NewPCG(seed, clients))
-	for time.Now().Before(end) {
-		time.Sleep(time.Duration(rnd.IntN(2000)) * time.Millisecond)
-		client := w.nw.Client(fmt.Sprint(rnd.IntN(clients)))
-		switch rnd.IntN(6) {
-		case 0:
-			client.Cut()
-		case 1:
-			client.BlackHole([]zktest.Direction{zktest.ToServer, zktest.ToClient, zktest.Both}[rnd.IntN(3)])
-		case 2:
-			client.Heal()
-		case 3:
-			client.Delay(time.Duration(rnd.IntN(800)) * time.Millisecond)
-		case 4:
-			w.srv.LoseReply(rnd.IntN(3)+1, []func(zktest.Request) bool{makesLease, is(zktest.OpCreate), is(zktest.OpDelete)}[rnd.IntN(3)])
-		case 5:
-			heal()
-		}
-	}
-	w.srv.LoseReply(0, nil)
-	heal()
+	trouble.Until(faulty)
 	wg.Wait()
 	for _, sem := range sems {
 		w.release(w.acquire(sem))

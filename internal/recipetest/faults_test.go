@@ -1,0 +1,96 @@
+package recipetest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// A call that ends for another reason, at another time, or that does not say where, is found.
+func TestEndWithTheirContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		waits := func(ctx context.Context) error { <-ctx.Done(); return nil }
+		for name, tt := range map[string]struct {
+			call   func(ctx context.Context) error
+			failed bool
+		}{
+			"good": {call: func(ctx context.Context) error {
+				waits(ctx)
+				return fmt.Errorf("/p: %w", context.Cause(ctx))
+			}},
+			"at once": {failed: true, call: func(ctx context.Context) error {
+				ended, cancel := context.WithCancelCause(ctx)
+				cancel(errors.New("enough"))
+				return fmt.Errorf("/p: %w", context.Cause(ended))
+			}},
+			"no path":   {failed: true, call: func(ctx context.Context) error { waits(ctx); return context.Cause(ctx) }},
+			"no reason": {failed: true, call: func(ctx context.Context) error { waits(ctx); return errors.New("/p") }},
+			"no error":  {failed: true, call: waits},
+			"uncertain": {failed: true, call: func(ctx context.Context) error {
+				waits(ctx)
+				return fmt.Errorf("/p: %w: %w", context.Cause(ctx), session.ErrUncertain)
+			}},
+		} {
+			noted := &noting{TB: t}
+			recipetest.EndWithTheirContext(noted, "/p", map[string]func(context.Context) error{name: tt.call})
+			if noted.failed != tt.failed {
+				t.Errorf("%s failed: %v", name, noted.failed)
+			}
+		}
+	})
+}
+
+// Trust is lost, and the session lives on.
+func TestLoseTrust(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, nw := zktest.StartVirtual(t, zktest.Options{})
+		s := recipetest.Session(t, nw, "a")
+		id := recipetest.ID(t, s)
+		inc, err := s.Incarnation(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		recipetest.LoseTrust(t, nw.Client("a"), inc)
+		if inc.Trusted() || recipetest.ID(t, s) != id {
+			t.Errorf("trusted: %v, id %#x, want %#x", inc.Trusted(), recipetest.ID(t, s), id)
+		}
+	})
+}
+
+// Trouble ends with the context, and what else may happen does.
+func TestTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, nw := zktest.StartVirtual(t, zktest.Options{})
+		s := recipetest.Session(t, nw, "a")
+		id := recipetest.ID(t, s)
+		more := 0
+		trouble := recipetest.Trouble{
+			Server: srv, Network: nw, Clients: []string{"a"}, Seed: 1, Pause: time.Second, Delay: time.Second,
+			Losses: 1, Lose: []func(zktest.Request) bool{recipetest.Is(zktest.OpPing)},
+			More: []func(*rand.Rand){func(*rand.Rand) { more++ }},
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		start := time.Now()
+		trouble.Until(ctx)
+		if d := time.Since(start); d < 10*time.Minute || d > 10*time.Minute+time.Second || more < 50 {
+			t.Errorf("%d more faults in %v", more, d)
+		}
+		if recipetest.ID(t, s) == id {
+			t.Error("ten minutes of trouble, and the session is the same")
+		}
+		time.Sleep(time.Minute)
+		id = recipetest.ID(t, s)
+		if time.Sleep(time.Hour); recipetest.ID(t, s) != id {
+			t.Error("trouble goes on")
+		}
+	})
+}
