@@ -11,9 +11,6 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// Options of a [Barrier]. There are none yet.
-type Options struct{}
-
 // Barrier is a handle on one barrier. It may be used by several goroutines.
 type Barrier struct {
 	session *session.Session
@@ -22,7 +19,7 @@ type Barrier struct {
 
 // New returns a handle on the barrier at path. It checks its arguments and does no I/O.
 // The session must be running for the methods to succeed.
-func New(s *session.Session, path string, _ Options) (*Barrier, error) {
+func New(s *session.Session, path string) (*Barrier, error) {
 	if err := check(s, path); err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func ExampleBarrier_Wait() {
 	defer cancel()
 	go s.Run(ctx)
 
-	b, err := barrier.New(s, "/app/barrier", barrier.Options{})
+	b, err := barrier.New(s, "/app/barrier")
 	if err != nil {
 		panic(err)
 	}
