@@ -88,6 +88,19 @@ func TestGivingUpWhileWaitingLeavesNothing(t *testing.T) {
 	})
 }
 
+// overtakes has a hold released, upon which b is the next to acquire, and then a, who has lost its place.
+func (w *world) overtakes(h *lock.Held, b, a *acquiring) {
+	w.Helper()
+	w.release(h)
+	next := w.got(b)
+	time.Sleep(time.Second)
+	if a.ended() {
+		w.Fatalf("a has it, too: %v", a.err)
+	}
+	w.release(next)
+	w.release(w.got(a))
+}
+
 // The session is killed under a waiter: it queues up again at the end.
 func TestSessionKilledWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -101,18 +114,7 @@ func TestSessionKilledWhileWaiting(t *testing.T) {
 		w.srv.KillSession(w.id(s))
 		time.Sleep(5 * time.Second)
 		w.wantContenders(3)
-		w.release(h)
-		<-b.done
-		time.Sleep(time.Second)
-		if b.err != nil || a.ended() {
-			t.Fatalf("b: %v; a has it: %v", b.err, a.ended())
-		}
-		w.release(b.held)
-		<-a.done
-		if a.err != nil {
-			t.Fatal(a.err)
-		}
-		w.release(a.held)
+		w.overtakes(h, b, a)
 		w.wantContenders(0)
 	})
 }
@@ -187,18 +189,7 @@ func TestContenderRemovedWhileWaiting(t *testing.T) {
 		if err := w.srv.Delete(path + "/" + w.wantContenders(3)[1]); err != nil {
 			t.Fatal(err)
 		}
-		w.release(h)
-		<-b.done
-		time.Sleep(time.Second)
-		if b.err != nil || a.ended() {
-			t.Fatalf("b: %v; a has it: %v", b.err, a.ended())
-		}
-		w.release(b.held)
-		<-a.done
-		if a.err != nil {
-			t.Fatal(a.err)
-		}
-		w.release(a.held)
+		w.overtakes(h, b, a)
 	})
 }
 
@@ -218,11 +209,7 @@ func TestWaiterLooksAfterItself(t *testing.T) {
 			t.Error("it did not queue up again")
 		}
 		w.release(h)
-		<-a.done
-		if a.err != nil {
-			t.Fatal(a.err)
-		}
-		w.release(a.held)
+		w.release(w.got(a))
 	})
 }
 
@@ -237,10 +224,7 @@ func TestDirectoryDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.ended(h, lock.ErrLost)
-		<-a.done
-		if a.err != nil {
-			t.Fatal(a.err)
-		}
+		w.got(a)
 		w.release(h)
 		w.wantContenders(1)
 		w.release(a.held)

@@ -134,6 +134,16 @@ func (w *world) acquireLater(ctx context.Context, l *lock.Lock) *acquiring {
 	return a
 }
 
+// got waits for a hold that is acquired in the background.
+func (w *world) got(a *acquiring) *lock.Held {
+	w.Helper()
+	<-a.done
+	if a.err != nil {
+		w.Fatal(a.err)
+	}
+	return a.held
+}
+
 func (w *world) release(h *lock.Held) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)

@@ -80,8 +80,7 @@ func TestPersistentWaiterKeepsItsPlace(t *testing.T) {
 			w.Fatalf("%v; b is through: %v", a.err, b.ended())
 		}
 		w.release(a.held)
-		<-b.done
-		w.release(b.held)
+		w.release(w.got(b))
 		w.wantContenders(0)
 	})
 }
@@ -176,10 +175,7 @@ func TestPersistentCreateThatComesLate(t *testing.T) {
 		if err := w.srv.Create(late+"0000000009", nil); err != nil {
 			w.Fatal(err)
 		}
-		<-a.done
-		if a.err != nil {
-			w.Fatal(a.err)
-		}
+		w.got(a)
 		if list := w.wantContenders(1); path+"/"+list[0] != a.held.Node() {
 			w.Errorf("%q, holds %s", list, a.held.Node())
 		}

@@ -71,11 +71,7 @@ func TestUnreadableContender(t *testing.T) {
 			t.Errorf("Contenders: %+v, %v", list, err)
 		}
 		w.release(h)
-		<-a.done
-		if a.err != nil {
-			t.Fatal(a.err)
-		}
-		w.release(a.held)
+		w.release(w.got(a))
 	})
 }
 

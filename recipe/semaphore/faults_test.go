@@ -110,11 +110,7 @@ func TestReleasedWhileTheWaiterIsDisconnected(t *testing.T) {
 			t.Fatalf("acquired without a connection: %v", a.err)
 		}
 		client.Heal()
-		<-a.done
-		if a.err != nil {
-			t.Fatal(a.err)
-		}
-		w.release(a.held)
+		w.release(w.got(a))
 	})
 }
 
@@ -274,8 +270,7 @@ func TestInnerLockLostWhileWaiting(t *testing.T) {
 			t.Fatalf("%v; a: %v", b.err, a.err)
 		}
 		w.release(b.held)
-		<-a.done
-		w.release(a.held)
+		w.release(w.got(a))
 		w.wantZnodes(0, 0)
 	})
 }
@@ -291,10 +286,7 @@ func TestDirectoryDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.ended(h, semaphore.ErrLost)
-		<-a.done
-		if a.err != nil {
-			t.Fatal(a.err)
-		}
+		w.got(a)
 		if data, _, _ := w.srv.Get(path); string(data) != "1" {
 			t.Errorf("the znode holds %q", data)
 		}

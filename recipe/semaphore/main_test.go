@@ -94,6 +94,16 @@ func (w *world) acquireLater(ctx context.Context, sem *semaphore.Semaphore) *acq
 	return a
 }
 
+// got waits for a hold that is acquired in the background.
+func (w *world) got(a *acquiring) *semaphore.Held {
+	w.Helper()
+	<-a.done
+	if a.err != nil {
+		w.Fatal(a.err)
+	}
+	return a.held
+}
+
 func (w *world) release(h *semaphore.Held) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)

@@ -78,11 +78,7 @@ func TestUnreadableLease(t *testing.T) {
 			t.Fatalf("did not wait: %v", a.err)
 		}
 		w.release(h)
-		<-a.done
-		if a.err != nil {
-			t.Fatal(a.err)
-		}
-		w.release(a.held)
+		w.release(w.got(a))
 	})
 }
 

@@ -101,10 +101,7 @@ func TestLockOne(t *testing.T) {
 		}
 		w.wantZnodes(1, 1)
 		w.release(h)
-		<-two.done
-		if two.err != nil {
-			t.Fatal(two.err)
-		}
+		w.got(two)
 		w.wantZnodes(1, 0)
 		w.release(two.held)
 		w.wantZnodes(0, 0)
@@ -313,10 +310,7 @@ func TestForeignChildrenCount(t *testing.T) {
 		if err := w.srv.Delete(path + "/foreign"); err != nil {
 			t.Fatal(err)
 		}
-		<-b.done
-		if b.err != nil {
-			t.Fatal(b.err)
-		}
+		w.got(b)
 		w.release(h)
 		w.release(b.held)
 	})

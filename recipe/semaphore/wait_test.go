@@ -24,11 +24,7 @@ func TestLongWaitIsSaid(t *testing.T) {
 		waiting := w.acquireLater(t.Context(), s)
 		time.Sleep(5 * time.Minute) // said after half a minute, 1, 2 and 4 minutes
 		w.release(h)
-		<-waiting.done
-		if waiting.err != nil {
-			t.Fatal(waiting.err)
-		}
-		w.release(waiting.held)
+		w.release(w.got(waiting))
 		if said := strings.Count(log.String(), "still waiting"); said != 4 ||
 			!strings.Contains(log.String(), "blocker.path="+h.Node()) || !strings.Contains(log.String(), "blocker.data=holder") {
 			t.Errorf("said %d times, want 4, and that %s is in the way:\n%s", said, h.Node(), &log)
