@@ -60,6 +60,14 @@ func (s *server) pair(l *proxy.Link) (client, server net.Conn) {
 	return client, s.next()
 }
 
+// reached checks that a new connection leads to the server.
+func (s *server) reached(l *proxy.Link) {
+	s.t.Helper()
+	a, b := s.pair(l)
+	send(s.t, a, "again")
+	expect(s.t, b, "again")
+}
+
 func (s *server) next() net.Conn {
 	s.t.Helper()
 	select {
@@ -118,6 +126,20 @@ func isReset(t *testing.T, c net.Conn) {
 	}
 }
 
+func isEnd(t *testing.T, c net.Conn) {
+	t.Helper()
+	if err := fails(t, c, soon); !errors.Is(err, io.EOF) {
+		t.Errorf("got %v, want the end", err)
+	}
+}
+
+func isRefused(t *testing.T, l *proxy.Link) {
+	t.Helper()
+	if c, err := net.Dial("tcp", l.Addr()); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("dialled %v, %v, want a refusal", c, err)
+	}
+}
+
 func TestForwards(t *testing.T) {
 	s := listen(t)
 	l := proxy.New(t, s.Addr().String())
@@ -127,9 +149,7 @@ func TestForwards(t *testing.T) {
 	send(t, b, "pong")
 	expect(t, a, "pong")
 	a.(*net.TCPConn).CloseWrite()
-	if err := fails(t, b, soon); !errors.Is(err, io.EOF) {
-		t.Errorf("got %v, want the end", err)
-	}
+	isEnd(t, b)
 	send(t, b, "bye")
 	expect(t, a, "bye")
 }
@@ -141,9 +161,7 @@ func TestCut(t *testing.T) {
 	l.Cut()
 	isReset(t, a)
 	isReset(t, b)
-	a, b = s.pair(l)
-	send(t, a, "again")
-	expect(t, b, "again")
+	s.reached(l)
 }
 
 func TestRefuse(t *testing.T) {
@@ -153,13 +171,9 @@ func TestRefuse(t *testing.T) {
 	l.Refuse()
 	isReset(t, a)
 	isReset(t, b)
-	if c, err := net.Dial("tcp", l.Addr()); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("dialled %v, %v, want a refusal", c, err)
-	}
+	isRefused(t, l)
 	l.Heal()
-	a, b = s.pair(l)
-	send(t, a, "again")
-	expect(t, b, "again")
+	s.reached(l)
 }
 
 func TestBlackHole(t *testing.T) {
@@ -183,15 +197,11 @@ func TestBlackHole(t *testing.T) {
 		l.Heal()
 		if d&proxy.ToServer != 0 {
 			expect(t, server, "data")
-			if err := fails(t, server, soon); !errors.Is(err, io.EOF) {
-				t.Errorf("got %v, want the end", err)
-			}
+			isEnd(t, server)
 		}
 		if d&proxy.ToClient != 0 {
 			expect(t, client, "data")
-			if err := fails(t, client, soon); !errors.Is(err, io.EOF) {
-				t.Errorf("got %v, want the end", err)
-			}
+			isEnd(t, client)
 		}
 	}
 }
@@ -216,18 +226,14 @@ func TestCutClients(t *testing.T) {
 	a, b := s.pair(l)
 	l.CutClients()
 	isReset(t, a)
-	if c, err := net.Dial("tcp", l.Addr()); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("dialled %v, %v, want a refusal", c, err)
-	}
+	isRefused(t, l)
 	for range 3 {
 		send(t, b, "anybody there?")
 		silent(t, b)
 	}
 	l.Heal()
 	isReset(t, b)
-	a, b = s.pair(l)
-	send(t, a, "again")
-	expect(t, b, "again")
+	s.reached(l)
 }
 
 func TestSlow(t *testing.T) {
