@@ -31,7 +31,7 @@ import (
 //
 // It takes about 100 ns per partition and 30 bytes. [ErrInput] is the only
 // error, for more than 2^21 members, or negative weights.
-func Balanced() Func { return Func{Name: "balanced", Assign: balanced} }
+func Balanced() Func { return Func{Name: "balanced", Assign: balanced, harmless: balanced} }
 
 func balanced(in Input) (Assignment, error) {
 	if len(in.Members) == 0 || len(in.Partitions) == 0 {
@@ -127,7 +127,7 @@ func (b *balance) choose() {
 	var scores [blockSize]score
 	for i := 0; i < len(b.keys); i += blockSize {
 		keys := b.keys[i:min(i+blockSize, len(b.keys))]
-		b.ring.best(keys, &scores)
+		b.ring.bestOf(keys, &scores)
 		for k := range keys {
 			b.propose(i+k, code(scores[k]), scores[k])
 		}
@@ -135,14 +135,13 @@ func (b *balance) choose() {
 }
 
 func (b *balance) chooseZoned() {
-	var scores [blockSize]score
-	for i := range b.keys {
+	for i, key := range b.keys {
 		r, from := b.ring, codes
 		if z := b.zones.home[i]; z != nowhere {
 			r, from = b.zones.rings[z], 0
 		}
-		r.best(b.keys[i:i+1], &scores)
-		b.propose(i, from+code(scores[0]), scores[0])
+		s := r.best(key)
+		b.propose(i, from+code(s), s)
 	}
 }
 

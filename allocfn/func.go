@@ -2,6 +2,7 @@ package allocfn
 
 import (
 	"fmt"
+	"reflect"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -53,6 +54,16 @@ type Func struct {
 	// of its partitions in Input.Partitions, growing. It must agree with
 	// Assign. nil derives it from Assign.
 	Only func(in Input, member int) ([]int32, error)
+
+	// harmless is a function of this package that is known not to change its
+	// input; while it is Assign too, that needs no copy of the input.
+	harmless func(Input) (Assignment, error)
+}
+
+// copies reports whether f.Assign must be given a copy of its input. Functions
+// are compared by their code: harmless has no variables that could differ.
+func (f Func) copies() bool {
+	return reflect.ValueOf(f.Assign).Pointer() != reflect.ValueOf(f.harmless).Pointer()
 }
 
 // Validate returns an error that wraps [ErrFunc] when f can't be used.
@@ -69,8 +80,8 @@ func (f Func) Validate() error {
 // Call runs f on in and checks the result, so that the assignment it returns
 // gives each partition to one member of in. A panic of f, an error of f, and a
 // result that forgets a partition or names a stranger come back as errors that
-// name the function; see the errors of this package. f sees copies of the
-// members and partitions, so it can't harm in.
+// name the function; see the errors of this package. f can't harm in: a function
+// that is not of this package sees copies of the members and partitions.
 //
 // Without members or without partitions f is not called and the assignment is
 // empty: nobody owns anything.
@@ -84,7 +95,11 @@ func Call(f Func, in Input) (Assignment, error) {
 	if len(in.Members) == 0 || len(in.Partitions) == 0 {
 		return Assignment{}, nil
 	}
-	a, err := guard(f.Assign, in)
+	given := in
+	if f.copies() {
+		given = in.clone()
+	}
+	a, err := guard(f.Assign, given)
 	if err == nil {
 		err = Check(in, a)
 	}
@@ -117,7 +132,7 @@ func CallOnly(f Func, in Input, member int) ([]int32, error) {
 	if len(in.Partitions) == 0 {
 		return nil, nil
 	}
-	mine, err := guard(func(in Input) ([]int32, error) { return f.Only(in, member) }, in)
+	mine, err := guard(func(in Input) ([]int32, error) { return f.Only(in, member) }, in.clone())
 	if err == nil {
 		err = checkOnly(in, mine)
 	}
@@ -127,11 +142,15 @@ func CallOnly(f Func, in Input, member int) ([]int32, error) {
 	return mine, nil
 }
 
-// guard calls a user's function on a copy of in and makes an error of a panic.
-func guard[R any](f func(Input) (R, error), in Input) (r R, err error) {
+func (in Input) clone() Input {
 	in.Members = slices.Clone(in.Members)
 	in.Partitions = slices.Clone(in.Partitions)
 	in.Places = slices.Clone(in.Places)
+	return in
+}
+
+// guard calls a function and makes an error of a panic.
+func guard[R any](f func(Input) (R, error), in Input) (r R, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &PanicError{Value: v, Stack: debug.Stack()}
@@ -208,7 +227,11 @@ func (in Input) Validate() error {
 		return in.validatePlaces()
 	}
 	for i := 1; i < len(in.Partitions); i++ {
-		switch Compare(in.Partitions[i-1], in.Partitions[i]) {
+		a, b := &in.Partitions[i-1], &in.Partitions[i]
+		if a.Topic == b.Topic && precedes(a.ID, b.ID) {
+			continue
+		}
+		switch Compare(*a, *b) {
 		case 0:
 			return fmt.Errorf("allocfn: %w: partition %s twice", ErrInput, quote(in.Partitions[i].String()))
 		case 1:
@@ -216,6 +239,32 @@ func (in Input) Validate() error {
 		}
 	}
 	return nil
+}
+
+// precedes reports whether the text of a comes before that of b. It is quick,
+// and may say no when it is so for a negative number.
+func precedes(a, b int32) bool {
+	if a < 0 || b < 0 {
+		return false
+	}
+	x, y := uint64(a), uint64(b)
+	above, beyond := uint64(10), uint64(10) // the powers of ten above x and y
+	for above <= x {
+		above *= 10
+	}
+	for beyond <= y {
+		beyond *= 10
+	}
+	if above == beyond {
+		return x < y
+	}
+	// As decimals behind a point they are in the order of their texts. Of equal
+	// ones, 0.1 and 0.10, the shorter comes first. No product reaches 2^64, for
+	// one of the two has less than ten digits.
+	if x*beyond == y*above {
+		return above < beyond
+	}
+	return x*beyond < y*above
 }
 
 func (in Input) validatePlaces() error {

@@ -11,8 +11,13 @@ const (
 	pointSize = 8                          // points of a member of weight 1
 )
 
-// probe sets z to the places of a partition's probes, shifted left by 32.
-func probe(key uint64, z *[probeSize]int64) {
+// probe returns the places of a partition's probes, shifted left by 32.
+func probe(key uint64) (z [probeSize]int64) {
+	probeInto(key, &z)
+	return z
+}
+
+func probeInto(key uint64, z *[probeSize]int64) {
 	const low = 0xfffffffc
 	h := key * 0xd6e8feb86659fd93
 	h ^= h >> 32
@@ -142,26 +147,34 @@ func (r *ring) finish() {
 // one are waited for, those of the others are on their way.
 const blockSize = 16
 
-// best sets scores[i] to the score of the member that suits the partition of
-// keys[i] best, be it full or not. There may be blockSize of them at most.
-func (r *ring) best(keys []uint64, scores *[blockSize]score) {
+// best returns the score of the member that suits the partition of this key
+// best, be it full or not.
+func (r *ring) best(key uint64) score {
+	var scores [blockSize]score
+	r.bestOf([]uint64{key}, &scores)
+	return scores[0]
+}
+
+// bestOf sets scores[i] to the score of the member that suits the partition of
+// keys[i] best, see best. There may be blockSize of them at most.
+func (r *ring) bestOf(keys []uint64, scores *[blockSize]score) {
 	var zs [blockSize][probeSize]int64
 	var is [blockSize][probeSize]uint32
 	cells, shift := r.cells, r.shift&63
 	keys = keys[:min(len(keys), blockSize)]
 	for k, key := range keys {
-		probe(key, &zs[k])
+		probeInto(key, &zs[k])
 		for v, z := range &zs[k] {
 			is[k][v] = cells[z>>shift]
 		}
 	}
 	for k := range keys {
-		scores[k] = r.nearest(&zs[k], &is[k])
+		scores[k] = r.leastOf(&zs[k], &is[k])
 	}
 }
 
-// nearest returns the best score of some probes and their cells.
-func (r *ring) nearest(zs *[probeSize]int64, cells *[probeSize]uint32) score {
+// leastOf returns the best score of some probes and their cells.
+func (r *ring) leastOf(zs *[probeSize]int64, cells *[probeSize]uint32) score {
 	points := r.points
 	best := uint64(worstScore)
 	for v, z := range zs {
@@ -198,7 +211,7 @@ func (r *ring) bestOpen(key uint64, left []int32) score {
 	best := int64(worstScore)
 	n := r.size()
 	var zs [probeSize]int64
-	probe(key, &zs)
+	probeInto(key, &zs)
 	for _, z := range &zs {
 		i := int(r.cells[z>>r.shift])
 		if i >= crowded {

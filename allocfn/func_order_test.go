@@ -1,0 +1,43 @@
+package allocfn
+
+import (
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestPrecedes compares the quick order of numbers with that of their texts.
+func TestPrecedes(t *testing.T) {
+	number := rapid.OneOf(rapid.Int32Range(0, 120), rapid.Int32(), rapid.SampledFrom([]int32{
+		0, 1, 9, 10, 99, 100, 1e9 - 1, 1e9, 1e9 + 1, 2e9, math.MaxInt32, 214748364, -1, math.MinInt32,
+	}))
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := number.Draw(t, "a"), number.Draw(t, "b")
+		want := a >= 0 && b >= 0 && Compare(Partition{ID: a}, Partition{ID: b}) < 0
+		if got := precedes(a, b); got != want {
+			t.Fatalf("precedes(%d, %d) = %v", a, b, got)
+		}
+	})
+}
+
+// TestOwnFunctionsNeedNoCopy checks that only a function of this package is
+// shown the caller's own slices, also when a Func of this package is changed.
+func TestOwnFunctionsNeedNoCopy(t *testing.T) {
+	if f := Balanced(); f.copies() {
+		t.Error("Balanced is given a copy")
+	}
+	f := Balanced()
+	f.Assign = func(in Input) (Assignment, error) {
+		clear(in.Members)
+		clear(in.Partitions)
+		return make(Assignment, len(in.Partitions)), nil
+	}
+	in := Input{Members: []Member{{Name: "a"}}, Partitions: []Partition{{Topic: "t"}}}
+	if _, err := Call(f, in); err != nil || in.Members[0].Name != "a" || in.Partitions[0].Topic != "t" {
+		t.Errorf("the input became %v, %v", in, err)
+	}
+	if !(Func{Name: "x", Assign: f.Assign}).copies() {
+		t.Error("a user's function is given no copy")
+	}
+}
