@@ -31,9 +31,7 @@ func slowRig(t *testing.T) (r *rig, token chan struct{}) {
 func TestSlowCallbackGetsWhatFollowsMerged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, token := slowRig(t)
-		r.run()
-		r.join("b")
-		r.partitions("t:0", "t:1")
+		r.begin("t:0", "t:1")
 		if got := r.told(); got != "+t:0 t:1 -" {
 			t.Error(got)
 		}
@@ -62,9 +60,7 @@ func TestSlowCallbackGetsWhatFollowsMerged(t *testing.T) {
 func TestCallbackThatNeverReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, token := slowRig(t)
-		r.run()
-		r.join("b")
-		r.partitions("t:0")
+		r.begin("t:0")
 		r.told()
 		start := time.Now()
 		if err := r.stop(); !errors.Is(err, ErrStuck) || time.Since(start) != defaultStopTimeout {
@@ -91,9 +87,7 @@ func TestCallbackContext(t *testing.T) {
 				}
 			}
 		})
-		r.run()
-		r.join("b")
-		r.partitions("t:0")
+		r.begin("t:0")
 		r.lose(session.ErrTrustLost)
 		if err := <-causes; !errors.Is(err, session.ErrTrustLost) {
 			t.Error(err)
@@ -146,9 +140,7 @@ func TestOnErrorMayStop(t *testing.T) {
 				}
 			}
 		})
-		r.run()
-		r.join("b")
-		r.partitions("nonsense")
+		r.begin("nonsense")
 		if err := <-r.ran; err != nil {
 			t.Error(err)
 		}
@@ -164,9 +156,7 @@ func TestCallbackPanics(t *testing.T) {
 				panic("ouch")
 			}
 		})
-		r.run()
-		r.join("b")
-		r.partitions("t:0")
+		r.begin("t:0")
 		if err := r.failed(); !errors.Is(err, ErrCallback) || !strings.Contains(err.Error(), "ouch") {
 			t.Error(err)
 		}
@@ -183,9 +173,7 @@ func TestOnErrorPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
 		r := newRig(t, func(o *Options) { o.OnError = func(error) { calls++; panic("ouch") } })
-		r.run()
-		r.join("b")
-		r.partitions("nonsense", "t:0")
+		r.begin("nonsense", "t:0")
 		sleep(time.Minute)
 		r.partitions("rubbish", "t:0", "t:1")
 		if got := r.told(); calls != 2 || got != "+t:0 -, +t:1 -" {
@@ -205,9 +193,7 @@ func TestCallbackEndsItsGoroutine(t *testing.T) {
 				runtime.Goexit()
 			}
 		})
-		r.run()
-		r.join("b")
-		r.partitions("t:0")
+		r.begin("t:0")
 		if err := r.failed(); !errors.Is(err, ErrCallback) || !strings.Contains(err.Error(), "Goexit") {
 			t.Error(err)
 		}
@@ -232,9 +218,7 @@ func TestOnErrorEndsItsGoroutine(t *testing.T) {
 				runtime.Goexit()
 			}
 		})
-		r.run()
-		r.join("b")
-		r.partitions("nonsense", "t:0")
+		r.begin("nonsense", "t:0")
 		sleep(time.Minute)
 		if got := r.told(); calls != 1 || got != "+t:0 -" {
 			t.Errorf("%d calls, told %q", calls, got)
@@ -256,9 +240,7 @@ func TestErrorsBehindASlowCallbackAreBounded(t *testing.T) {
 func TestCallbackThatDoesNotReturnIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, token := slowRig(t)
-		r.run()
-		r.join("b")
-		r.partitions("t:0")
+		r.begin("t:0")
 		count := func() float64 {
 			return testutil.ToFloat64(r.metrics.failed.WithLabelValues(stageCallback))
 		}

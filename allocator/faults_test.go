@@ -20,10 +20,7 @@ import (
 func TestKilledSessionComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(4)}})
-		b := w.start("b", allocator.Options{})
-		a.ready()
-		b.ready()
+		a, _ := w.pair(ids(4), nil)
 		sleep(time.Minute)
 		a.rebalanced()
 		old := a.Snapshot()
@@ -48,10 +45,7 @@ func TestKilledSessionComesBack(t *testing.T) {
 func TestSilentMemberLosesItsShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(4)}})
-		b := w.start("b", allocator.Options{})
-		a.ready()
-		b.ready()
+		a, b := w.pair(ids(4), nil)
 		sleep(time.Minute)
 		a.client.BlackHole(zktest.Both)
 		start := time.Now()
@@ -88,10 +82,7 @@ func values(m map[string][]int32) (all [][]int32) {
 func TestTrustLostAndRegained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(4)}})
-		b := w.start("b", allocator.Options{})
-		a.ready()
-		b.ready()
+		a, b := w.pair(ids(4), nil)
 		sleep(time.Minute)
 		b.rebalanced()
 		id := a.Snapshot().Incarnation.SessionID()

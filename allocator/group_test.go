@@ -82,10 +82,7 @@ func TestStormOfJoins(t *testing.T) {
 func TestAddAndRemovePartitions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		a := w.start("a", allocator.Options{})
-		b := w.start("b", allocator.Options{})
-		a.ready()
-		b.ready()
+		a, b := w.pair(nil, nil)
 		for _, step := range []func(context.Context) error{
 			func(ctx context.Context) error { return a.AddPartitions(ctx, map[string][]int32{"t": {0, 1, 2}}) },
 			func(ctx context.Context) error {
@@ -233,10 +230,7 @@ func TestMismatchKeepsTheLastGoodMapping(t *testing.T) {
 func TestGarbageInTheSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(4)}})
-		b := w.start("b", allocator.Options{Seed: map[string][]int32{"t": ids(4)}})
-		a.ready()
-		b.ready()
+		a, _ := w.pair(ids(4), ids(4))
 		sleep(time.Minute)
 		a.rebalanced()
 		for _, garbage := range []string{"{}", "null", `["t:0"`, "[1]", strings.Repeat("[", 1<<19), "\x1f\x8b\x08", "\ufeff[]"} {
@@ -288,10 +282,7 @@ func TestItemsThatAreNoPartitions(t *testing.T) {
 func TestDeletedSetIsSeededAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": {0, 1}}})
-		b := w.start("b", allocator.Options{Seed: map[string][]int32{"t": {1, 2}}})
-		a.ready()
-		b.ready()
+		a, b := w.pair([]int32{0, 1}, []int32{1, 2})
 		sleep(time.Minute)
 		a.rebalanced()
 		b.rebalanced()
@@ -391,10 +382,7 @@ func TestRebalanceReadsAgain(t *testing.T) {
 func TestLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(4)}})
-		b := w.start("b", allocator.Options{})
-		a.ready()
-		b.ready()
+		a, b := w.pair(ids(4), nil)
 		sleep(time.Minute)
 		if err := b.Leave(t.Context()); err != nil {
 			t.Error(err)

@@ -161,6 +161,13 @@ func (r *rig) incarnate() {
 	r.lose, r.lives[r.inc] = lose, life
 }
 
+// begin runs the allocator: there is a set, and then it joins, alone in its group.
+func (r *rig) begin(items ...string) {
+	r.run()
+	r.partitions(items...)
+	r.join("b")
+}
+
 // run starts Run, and ends it with the test.
 func (r *rig) run() {
 	ctx, cancel := context.WithCancel(r.Context())

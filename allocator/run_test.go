@@ -58,9 +58,7 @@ func TestFirstSnapshot(t *testing.T) {
 func TestLoneChangeIsActedOnAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
-		r.run()
-		r.partitions("t:0", "t:1", "t:2", "t:3")
-		r.join("b")
+		r.begin("t:0", "t:1", "t:2", "t:3")
 		for i, names := range [][]string{{"a", "b"}, {"b"}, {"b", "c"}} {
 			sleep(time.Minute)
 			start := time.Now()
@@ -77,9 +75,7 @@ func TestLoneChangeIsActedOnAtOnce(t *testing.T) {
 func TestStormIsOneRebalance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
-		r.run()
-		r.partitions("t:0")
-		r.join("b")
+		r.begin("t:0")
 		sleep(time.Minute)
 		before := r.published()
 		names := []string{"b"}
@@ -219,9 +215,7 @@ func TestNamesakeIsNotUs(t *testing.T) {
 func TestNameTakenWhileWeOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
-		r.run()
-		r.partitions("t:0")
-		r.join("b")
+		r.begin("t:0")
 		r.want(TriggerInitial, "t:0")
 		r.members.end <- fmt.Errorf("party: %w", ErrNameTaken)
 		if err := <-r.ran; !errors.Is(err, ErrNameTaken) {

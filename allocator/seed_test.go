@@ -70,9 +70,7 @@ func TestSeedIsAddedOnJoining(t *testing.T) {
 func TestSeedThatIsThereIsNotAdded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, adds := seedRig(t)
-		r.run()
-		r.partitions("s:0", "t:0", "t:1", "u:0")
-		r.join("b")
+		r.begin("s:0", "t:0", "t:1", "u:0")
 		if err := r.Ready(t.Context()); err != nil || len(*adds) != 0 {
 			t.Error(err, *adds)
 		}
@@ -83,9 +81,7 @@ func TestSeedThatIsThereIsNotAdded(t *testing.T) {
 func TestSeedIsAddedAgainWhenTheSetIsDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, adds := seedRig(t)
-		r.run()
-		r.partitions("t:0", "t:1")
-		r.join("b")
+		r.begin("t:0", "t:1")
 		sleep(time.Minute)
 		r.told()
 		r.showSet(&sharedset.View{})
@@ -113,9 +109,7 @@ func TestSeedIsAddedAgainWhenTheSetIsDeleted(t *testing.T) {
 func TestSetMadeAgainByAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, adds := seedRig(t)
-		r.run()
-		r.partitions("t:0", "t:1")
-		r.join("b")
+		r.begin("t:0", "t:1")
 		sleep(time.Minute)
 		r.told()
 		r.czxid = 2
@@ -151,9 +145,7 @@ func TestSetOfServersThatLostTheirData(t *testing.T) {
 func TestEmptySetIsNotAMissingOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, adds := seedRig(t)
-		r.run()
-		r.partitions("t:0", "t:1")
-		r.join("b")
+		r.begin("t:0", "t:1")
 		r.partitions()
 		sleep(time.Minute)
 		if r.want(TriggerPartitions, ""); len(*adds) != 0 {
@@ -173,9 +165,7 @@ func TestSeedingIsRepeatedUntilItWorks(t *testing.T) {
 			}
 			return nil
 		}
-		r.run()
-		r.join("b")
-		r.partitions()
+		r.begin()
 		r.want(TriggerInitial, "") // the loop goes on
 		if err := r.failed(); err == nil || !strings.Contains(err.Error(), "blocked by somebody") {
 			t.Error(err)

@@ -85,6 +85,21 @@ func (w *world) start(name string, opts allocator.Options) *node {
 	return n
 }
 
+// pair starts a and b with seeds of topic t, and waits until both are ready.
+func (w *world) pair(seedA, seedB []int32) (a, b *node) {
+	w.Helper()
+	with := func(seed []int32) (opts allocator.Options) {
+		if len(seed) > 0 {
+			opts.Seed = map[string][]int32{"t": seed}
+		}
+		return opts
+	}
+	a, b = w.start("a", with(seedA)), w.start("b", with(seedB))
+	a.ready()
+	b.ready()
+	return a, b
+}
+
 func (w *world) make(name string, opts allocator.Options) *node {
 	w.Helper()
 	n := &node{w: w, client: w.net.Client(name), ran: make(chan error, 1), after: make(chan error, 1)}
