@@ -127,6 +127,9 @@ func TestEntriesWithChildAreRemembered(t *testing.T) {
 		"many": {many, many + 9*(many-1000), 1000 + 1},
 	} {
 		for _, locking := range []bool{false, true} {
+			if locking && tt.entries == many {
+				continue // the same memory
+			}
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				var told bytes.Buffer
