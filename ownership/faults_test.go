@@ -100,9 +100,7 @@ func TestReleaseIsGuarded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.close()
-		w.assign(map[string]string{"a": "t:0 t:1"})
-		a := w.join("a", memberOptions{})
-		a.owns(5*time.Second, "t:0 t:1")
+		a := w.owning("a", "t:0 t:1", memberOptions{})
 		var once sync.Once
 		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if !releases(*r) || !slices.ContainsFunc(r.Ops, func(op zktest.Request) bool { return op.Path == owners+"/t:0" }) {
@@ -129,9 +127,7 @@ func TestSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.close()
-		w.assign(map[string]string{"a": "t:0"})
-		a := w.join("a", memberOptions{})
-		a.owns(5*time.Second, "t:0")
+		a := w.owning("a", "t:0", memberOptions{})
 		data, _, _ := w.srv.Get(owners + "/t:0")
 		w.assign(map[string]string{})
 		w.within(time.Second, "released", func() bool { return w.holder("t:0") == 0 })
@@ -150,9 +146,7 @@ func TestSessionKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.close()
-		w.assign(map[string]string{"a": "t:0 t:1"})
-		a := w.join("a", memberOptions{})
-		a.owns(5*time.Second, "t:0 t:1")
+		a := w.owning("a", "t:0 t:1", memberOptions{})
 		before, ses, reads := a.token("t:0"), a.sessionID(), w.srv.Stats().Requests[opGet]
 		w.kill(ses)
 		took := w.within(10*time.Second, "owned again", func() bool { return a.token("t:0") > before && a.token("t:1") > before })
@@ -163,9 +157,7 @@ func TestSessionKilled(t *testing.T) {
 		if n := w.srv.Stats().Requests[opGet] - reads; n > 0 {
 			t.Errorf("%d claims of the old session were looked at", n)
 		}
-		if got, want := w.journal.kinds("a", part("t:0")), "joined claimed untrusted joined claimed"; got != want {
-			t.Errorf("events %q, want %q", got, want)
-		}
+		w.wantEvents("a", "t:0", "joined claimed untrusted joined claimed")
 	})
 }
 
@@ -308,9 +300,7 @@ func TestOperator(t *testing.T) {
 				if a.told(ownership.ErrLost) == 0 {
 					t.Errorf("errors %v", a.errors())
 				}
-				if got, want := w.journal.kinds("a", part("t:0")), "joined claimed lost claimed"; got != want {
-					t.Errorf("events %q, want %q", got, want)
-				}
+				w.wantEvents("a", "t:0", "joined claimed lost claimed")
 				a.owns(time.Second, "t:0 t:1")
 				_, stat, _ := w.srv.Get(owners + "/t:0")
 				_, epoch, _ := w.srv.Get(epochs + "/t:0")
@@ -327,9 +317,7 @@ func TestServerRestartsEmpty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.close()
-		w.assign(map[string]string{"a": items(3)})
-		a := w.join("a", memberOptions{})
-		a.owns(5*time.Second, items(3))
+		a := w.owning("a", items(3), memberOptions{})
 		w.journal.mu.Lock()
 		for i := range int32(3) {
 			w.journal.loose[allocfn.Partition{Topic: "t", ID: i}] = true

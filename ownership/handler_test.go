@@ -57,9 +57,7 @@ func TestStuckHandler(t *testing.T) {
 		if !ok || stuck.Partition != part("t:0") || stuck.For < 5*time.Second {
 			t.Errorf("errors %v", a.errors())
 		}
-		if got, want := w.journal.kinds("a", part("t:0")), "joined claimed revoking lost"; got != want {
-			t.Errorf("events %q, want %q", got, want)
-		}
+		w.wantEvents("a", "t:0", "joined claimed revoking lost")
 		if a.sessionID() != ses {
 			t.Error("the session was given up")
 		}
@@ -149,9 +147,7 @@ func TestHandlerReturns(t *testing.T) {
 				if ret != nil && a.told(ret) != 5 {
 					t.Errorf("errors %v", a.errors())
 				}
-				if got, want := w.journal.kinds("a", part("t:0")), "joined claimed"; got != want {
-					t.Errorf("events %q, want %q", got, want)
-				}
+				w.wantEvents("a", "t:0", "joined claimed")
 			})
 		})
 	}
@@ -229,9 +225,7 @@ func TestLeave(t *testing.T) {
 		default:
 			t.Error("the allocator runs on")
 		}
-		if got, want := w.journal.kinds("a", part("t:1")), "joined claimed revoking released left"; got != want {
-			t.Errorf("events %q, want %q", got, want)
-		}
+		w.wantEvents("a", "t:1", "joined claimed revoking released left")
 		if err := a.owner.Run(context.Background()); !errors.Is(err, ownership.ErrStopped) {
 			t.Errorf("second run: %v", err)
 		}
@@ -314,9 +308,7 @@ func TestStopGivesUpWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.close()
-		w.assign(map[string]string{"a": "t:0"})
-		a := w.join("a", memberOptions{drain: 3 * time.Second})
-		a.owns(5*time.Second, "t:0")
+		a := w.owning("a", "t:0", memberOptions{drain: 3 * time.Second})
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		if err := a.owner.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -352,18 +344,14 @@ func TestAllocatorFails(t *testing.T) {
 		w := newWorld(t)
 		defer w.close()
 		taken := errors.New("name taken")
-		w.assign(map[string]string{"a": "t:0"})
-		a := w.join("a", memberOptions{drain: 2 * time.Second})
-		a.owns(5*time.Second, "t:0")
+		a := w.owning("a", "t:0", memberOptions{drain: 2 * time.Second})
 		a.brain.fail <- taken
 		began := time.Now()
 		<-a.done
 		if !errors.Is(a.err, taken) || time.Since(began) < 2*time.Second {
 			t.Errorf("run: %v after %v", a.err, time.Since(began))
 		}
-		if got, want := w.journal.kinds("a", part("t:0")), "joined claimed revoking released left"; got != want {
-			t.Errorf("events %q, want %q", got, want)
-		}
+		w.wantEvents("a", "t:0", "joined claimed revoking released left")
 	})
 }
 
@@ -372,9 +360,7 @@ func TestSessionCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.close()
-		w.assign(map[string]string{"a": "t:0"})
-		a := w.join("a", memberOptions{})
-		a.owns(5*time.Second, "t:0")
+		a := w.owning("a", "t:0", memberOptions{})
 		a.endSession()
 		time.Sleep(5 * time.Second)
 		if a.owned() != "t:0" {

@@ -17,9 +17,7 @@ func TestHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.close()
-		w.assign(map[string]string{"a": items(6)})
-		a := w.join("a", memberOptions{})
-		a.owns(5*time.Second, items(6))
+		a := w.owning("a", items(6), memberOptions{})
 		b := w.join("b", memberOptions{})
 		b.owns(time.Second, "")
 		time.Sleep(time.Second)
@@ -34,9 +32,7 @@ func TestHandOver(t *testing.T) {
 		if after := b.token("t:3"); after <= before {
 			t.Errorf("token %d after %d", after, before)
 		}
-		if got, want := w.journal.kinds("a", part("t:3")), "joined claimed revoking released"; got != want {
-			t.Errorf("events %q, want %q", got, want)
-		}
+		w.wantEvents("a", "t:3", "joined claimed revoking released")
 		data, stat, _ := w.srv.Get(owners + "/t:3")
 		epoch, epochStat, _ := w.srv.Get(epochs + "/t:3")
 		if stat.Czxid != epochStat.Mzxid || stat.Czxid != b.token("t:3") || stat.EphemeralOwner != b.sessionID() {
@@ -148,17 +144,13 @@ func TestPlanChangesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.close()
-		w.assign(map[string]string{"a": "t:0"})
-		a := w.join("a", memberOptions{drain: time.Second})
-		a.owns(5*time.Second, "t:0")
+		a := w.owning("a", "t:0", memberOptions{drain: time.Second})
 		w.assign(map[string]string{})
 		time.Sleep(500 * time.Millisecond)
 		w.assign(map[string]string{"a": "t:0"})
 		time.Sleep(2 * time.Second)
 		a.owns(time.Second, "t:0")
-		if got, want := w.journal.kinds("a", part("t:0")), "joined claimed revoking released claimed"; got != want {
-			t.Errorf("events %q, want %q", got, want)
-		}
+		w.wantEvents("a", "t:0", "joined claimed revoking released claimed")
 	})
 }
 
@@ -299,9 +291,7 @@ func TestTwoMembersInOneSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.close()
-		w.assign(map[string]string{"a": "t:0"})
-		a := w.join("a", memberOptions{drain: 3 * time.Second})
-		a.owns(5*time.Second, "t:0")
+		a := w.owning("a", "t:0", memberOptions{drain: 3 * time.Second})
 		b := w.join("b", memberOptions{share: a})
 		time.Sleep(time.Second)
 		w.assign(map[string]string{"b": "t:0"})

@@ -18,6 +18,22 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
+// wantUnclaimed checks the metric that counts partitions that are not claimed, by reason.
+func wantUnclaimed(t *testing.T, reg *prometheus.Registry, budget, name, refused, stuck int) {
+	t.Helper()
+	want := fmt.Sprintf(`
+# HELP kiel_unclaimed_partitions Partitions that were allocated to this member and that it does not claim, by reason.
+# TYPE kiel_unclaimed_partitions gauge
+kiel_unclaimed_partitions{group="g",reason="budget"} %d
+kiel_unclaimed_partitions{group="g",reason="name"} %d
+kiel_unclaimed_partitions{group="g",reason="refused"} %d
+kiel_unclaimed_partitions{group="g",reason="stuck"} %d
+`, budget, name, refused, stuck)
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "kiel_unclaimed_partitions"); err != nil {
+		t.Error(err)
+	}
+}
+
 // What does not fit the session's budget stays unclaimed, loudly, and is claimed
 // when something else was released.
 func TestBudget(t *testing.T) {
@@ -35,17 +51,7 @@ func TestBudget(t *testing.T) {
 		if n := a.told(session.ErrEphemeralBudget); n != 1 || a.told(ownership.ErrUnclaimed) != 1 {
 			t.Errorf("told %d times: %v", n, a.errors())
 		}
-		want := `
-# HELP kiel_unclaimed_partitions Partitions that were allocated to this member and that it does not claim, by reason.
-# TYPE kiel_unclaimed_partitions gauge
-kiel_unclaimed_partitions{group="g",reason="budget"} 4
-kiel_unclaimed_partitions{group="g",reason="name"} 0
-kiel_unclaimed_partitions{group="g",reason="refused"} 0
-kiel_unclaimed_partitions{group="g",reason="stuck"} 0
-`
-		if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "kiel_unclaimed_partitions"); err != nil {
-			t.Error(err)
-		}
+		wantUnclaimed(t, reg, 4, 0, 0, 0)
 		owned := strings.Fields(a.owned())
 		rest := owned[:2:2] // and what had no room
 		for item := range strings.FieldsSeq(items(10)) {
@@ -86,17 +92,7 @@ func TestUnclaimed(t *testing.T) {
 		if n := a.told(ownership.ErrUnclaimed); n != 4 || a.told(strange) != 2 {
 			t.Errorf("told %d times: %v", n, a.errors())
 		}
-		want := `
-# HELP kiel_unclaimed_partitions Partitions that were allocated to this member and that it does not claim, by reason.
-# TYPE kiel_unclaimed_partitions gauge
-kiel_unclaimed_partitions{group="g",reason="budget"} 0
-kiel_unclaimed_partitions{group="g",reason="name"} 2
-kiel_unclaimed_partitions{group="g",reason="refused"} 2
-kiel_unclaimed_partitions{group="g",reason="stuck"} 0
-`
-		if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "kiel_unclaimed_partitions"); err != nil {
-			t.Error(err)
-		}
+		wantUnclaimed(t, reg, 0, 2, 2, 0)
 	})
 }
 

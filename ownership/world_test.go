@@ -180,6 +180,15 @@ func (w *world) join(name string, opts memberOptions) *member {
 	return m
 }
 
+// owning has a member join and own these, as "t:0 t:1 …", which are all that there are.
+func (w *world) owning(name, items string, opts memberOptions) *member {
+	w.t.Helper()
+	w.assign(map[string]string{name: items})
+	m := w.join(name, opts)
+	m.owns(5*time.Second, items)
+	return m
+}
+
 // work is a handler that goes on until it is told to end, and then takes its time.
 func (m *member) work(ctx context.Context, c *ownership.Claim) error {
 	<-ctx.Done()
@@ -215,6 +224,14 @@ func (w *world) assign(plan map[string]string) {
 	}
 	for _, m := range w.members {
 		m.brain.assign(maps.Clone(w.owner))
+	}
+}
+
+// wantEvents checks what a member was told of a partition, as "joined claimed …".
+func (w *world) wantEvents(name, item, want string) {
+	w.t.Helper()
+	if got := w.journal.kinds(name, part(item)); got != want {
+		w.t.Errorf("events %q, want %q", got, want)
 	}
 }
 
