@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -159,6 +160,17 @@ func checkShares(t *rapid.T, in allocfn.Input, a allocfn.Assignment) {
 	for _, m := range a {
 		loads[m]++
 	}
+	for i, m := range a {
+		zone := in.Zones[in.Partitions[i]]
+		if zone == "" || in.Members[m].Zone == zone {
+			continue
+		}
+		for j, other := range in.Members {
+			if other.Zone == zone && loads[j] < quota[j] {
+				t.Fatalf("%v of zone %q is not there, although member %d has room", in.Partitions[i], zone, j)
+			}
+		}
+	}
 	equal := true
 	for j, load := range loads {
 		equal = equal && bruteWeight(in.Members[j]).Cmp(bruteWeight(in.Members[0])) == 0
@@ -199,6 +211,69 @@ func TestBalancedIsTotal(t *testing.T) {
 		_, err := allocfn.Balanced().Assign(allocfn.Input{Members: members, Partitions: []allocfn.Partition{p}})
 		if !errors.Is(err, allocfn.ErrInput) || !strings.Contains(err.Error(), name) {
 			t.Errorf("want an error that says %s, got %v", name, err)
+		}
+	}
+}
+
+// TestBalancedPrefersZones checks that zones are kept where they can be, and
+// what is left of them otherwise.
+func TestBalancedPrefersZones(t *testing.T) {
+	in := randomGroup(7, 12, 600)
+	for i := range in.Members {
+		in.Members[i].Zone = []string{"a", "b", "c"}[i%3]
+	}
+	in.Zones = make(map[allocfn.Partition]string)
+	plain := assign(t, in)
+	home := func(of func(i int) string) (n int) {
+		for i, p := range in.Partitions {
+			in.Zones[p] = of(i)
+		}
+		for i, m := range assign(t, in) {
+			if in.Members[m].Zone == in.Zones[in.Partitions[i]] {
+				n++
+			}
+		}
+		return n
+	}
+	for name, tt := range map[string]struct {
+		of   func(i int) string
+		want int
+	}{
+		"equal":         {func(i int) string { return []string{"a", "b", "c"}[i%3] }, 600},
+		"one crowded":   {func(i int) string { return []string{"a", "a", "b"}[i%3] }, 400},
+		"all in one":    {func(int) string { return "a" }, 200},
+		"some nowhere":  {func(i int) string { return []string{"a", "", "b"}[i%3] }, 400},
+		"some deserted": {func(i int) string { return []string{"a", "b", "d"}[i%3] }, 400},
+	} {
+		if got := home(tt.of); got != tt.want {
+			t.Errorf("%s: %d partitions are in their zone, want %d", name, got, tt.want)
+		}
+	}
+	// Zones that nobody is in change nothing.
+	for _, p := range in.Partitions {
+		in.Zones[p] = "d"
+	}
+	if !slices.Equal(assign(t, in), plain) {
+		t.Error("a zone without members changes the result")
+	}
+}
+
+// TestBalancedBoundsWeights checks that no weight makes it allocate much.
+func TestBalancedBoundsWeights(t *testing.T) {
+	in := randomGroup(8, 1_000, 1_000)
+	for _, weight := range []int{1, 63, 64, 65, 1_000_000, math.MaxInt32, math.MaxInt} {
+		for i := range in.Members {
+			in.Members[i].Weight = weight - i%2*(weight/2)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		a := assign(t, in)
+		runtime.ReadMemStats(&after)
+		if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; mb > 24 {
+			t.Errorf("weight %d: allocated %d MB", weight, mb)
+		}
+		if err := allocfn.Check(in, a); err != nil {
+			t.Errorf("weight %d: %v", weight, err)
 		}
 	}
 }

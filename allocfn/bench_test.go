@@ -10,6 +10,31 @@ import (
 // shapes are members × partitions, in topics of 100 partitions.
 var shapes = [][2]int{{100, 1_000}, {1_000, 10_000}, {1_000, 100_000}}
 
+// largeShapes are those that Balanced is measured at.
+var largeShapes = [][2]int{{100, 1_000}, {1_000, 10_000}, {2_000, 100_000}, {2_000, 1_000_000}, {10_000, 1_000_000}}
+
+// BenchmarkBalanced measures it as members call it, and alone.
+func BenchmarkBalanced(b *testing.B) {
+	f := allocfn.Balanced()
+	call := func(in allocfn.Input) (allocfn.Assignment, error) { return allocfn.Call(f, in) }
+	for _, s := range largeShapes {
+		in, _ := shape(s[0], s[1])
+		for _, way := range []struct {
+			name string
+			f    func(allocfn.Input) (allocfn.Assignment, error)
+		}{{"call", call}, {"assign", f.Assign}} {
+			b.Run(fmt.Sprintf("%dx%d/%s", s[0], s[1], way.name), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := way.f(in); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
 func shape(n, p int) (allocfn.Input, []string) {
 	members := make([]string, n)
 	for i := range members {

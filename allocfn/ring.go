@@ -213,8 +213,9 @@ func (r *ring) bestOpen(key uint64, left []int32) score {
 	var zs [probeSize]int64
 	probeInto(key, &zs)
 	for _, z := range &zs {
-		i := int(r.cells[z>>r.shift])
-		if i >= crowded {
+		c := r.cells[z>>r.shift]
+		i := int(c &^ crowded)
+		if c >= crowded {
 			i = int(r.seek(z))
 		} else {
 			// The sign bits count without a jump which of the two precede it.
