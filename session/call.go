@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -17,7 +18,8 @@ const (
 // call makes one request of go-zookeeper's and waits for its outcome, or for the end of ctx or of the ZooKeeper
 // session. It is repeated while surely nothing was done; a read is also repeated when its reply was lost. f runs on a
 // goroutine of its own, because go-zookeeper knows no contexts, and may still run when call has returned; what it
-// returns to nobody is dropped.
+// returns to nobody is dropped. A write that is given up like that may not even be queued then, so what is called later
+// waits for it: a look comes after what it is to find.
 func call[T any](ctx context.Context, c *client, write bool, f func(*zk.Conn) (T, error)) (T, error) {
 	type outcome struct {
 		value T
@@ -28,9 +30,10 @@ func call[T any](ctx context.Context, c *client, write bool, f func(*zk.Conn) (T
 		if err := c.ready(ctx); err != nil {
 			return none, err
 		}
-		result := make(chan outcome, 1)
+		result, over := make(chan outcome, 1), make(chan struct{})
 		started := c.start(func() {
 			defer func() { <-c.calls }()
+			defer close(over)
 			value, err := f(c.zk)
 			result <- outcome{value, err}
 		})
@@ -46,6 +49,9 @@ func call[T any](ctx context.Context, c *client, write bool, f func(*zk.Conn) (T
 			}
 			err = serverError(r.err)
 		case <-ctx.Done():
+			if write {
+				c.giveUpOn(over)
+			}
 			return none, unfinished(write, context.Cause(ctx))
 		case <-c.ctx.Done():
 			return none, unfinished(write, context.Cause(c.ctx))
@@ -80,8 +86,44 @@ func unfinished(write bool, cause error) error {
 	return cause
 }
 
+// giveUpOn notes a write for whose outcome its caller waits no more. over is closed when it has one.
+func (c *client) giveUpOn(over <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.givenUp = append(c.givenUp, over)
+}
+
+// afterGivenUp waits for the outcomes of the writes that have been given up so far. Answers come in order, so it takes
+// no longer than a request.
+func (c *client) afterGivenUp(ctx context.Context) error {
+	c.mu.Lock()
+	c.givenUp = slices.DeleteFunc(c.givenUp, func(over <-chan struct{}) bool {
+		select {
+		case <-over:
+			return true
+		default:
+			return false
+		}
+	})
+	givenUp := slices.Clone(c.givenUp)
+	c.mu.Unlock()
+	for _, over := range givenUp {
+		select {
+		case <-over:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-c.ctx.Done():
+			return context.Cause(c.ctx)
+		}
+	}
+	return nil
+}
+
 // ready waits until a request can be sent and takes a slot for it.
 func (c *client) ready(ctx context.Context) error {
+	if err := c.afterGivenUp(ctx); err != nil {
+		return err
+	}
 	for {
 		c.mu.Lock()
 		up := c.up

@@ -67,7 +67,8 @@ type client struct {
 	ended     bool  // no more requests
 	rtt       time.Duration
 	inc       *Incarnation
-	warnAt    instant // when the next failed connection is worth a warning
+	givenUp   []<-chan struct{} // writes of which nobody waits for the outcome; each is closed when it has one
+	warnAt    instant           // when the next failed connection is worth a warning
 }
 
 // proof is the outcome of a proof of life.

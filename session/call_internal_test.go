@@ -1,0 +1,75 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// A write that its caller gives up may not be queued yet. What is called after that must not overtake it: a look would not
+// find what is written later.
+func TestLookAfterAWriteThatWasGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := make(chan struct{})
+		close(up)
+		life, end := context.WithCancelCause(t.Context())
+		c := &client{ctx: life, cancel: end, up: up, isUp: true, calls: make(chan struct{}, 512)}
+		ctx, giveUp := context.WithCancel(t.Context())
+		queued, wrote := make(chan struct{}), false
+		given := make(chan error)
+		go func() {
+			_, err := call(ctx, c, true, func(*zk.Conn) (struct{}, error) {
+				<-queued
+				wrote = true
+				return struct{}{}, nil
+			})
+			given <- err
+		}()
+		synctest.Wait()
+		giveUp()
+		if err := <-given; !errors.Is(err, ErrUncertain) {
+			t.Fatalf("given up: %v", err)
+		}
+		look := func(ctx context.Context) (bool, error) {
+			return call(ctx, c, false, func(*zk.Conn) (bool, error) { return wrote, nil })
+		}
+		hurried, stop := context.WithCancel(t.Context())
+		stop()
+		if _, err := look(hurried); !errors.Is(err, context.Canceled) {
+			t.Errorf("a look whose context ends: %v", err)
+		}
+		found := make(chan bool)
+		go func() {
+			saw, err := look(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			found <- saw
+		}()
+		synctest.Wait()
+		close(queued)
+		if !<-found {
+			t.Error("the look came before the write")
+		}
+		c.wg.Wait()
+		if _, err := look(t.Context()); err != nil || len(c.givenUp) != 0 {
+			t.Errorf("%v, %d writes are still waited for", err, len(c.givenUp))
+		}
+	})
+}
+
+// Nothing is waited for once the client has ended.
+func TestGivenUpWriteAndTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		life, end := context.WithCancelCause(t.Context())
+		c := &client{ctx: life, cancel: end}
+		c.giveUpOn(make(chan struct{}))
+		end(ErrClosed)
+		if err := c.ready(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("%v, want %v", err, ErrClosed)
+		}
+	})
+}
