@@ -13,6 +13,9 @@
 //     its result: partition k of the sorted set goes to member k mod n.
 //   - [Range] is Kafka's range assignor: each topic is cut into runs of
 //     consecutive partitions, one run per member.
+//   - [Balanced] gives everybody the same, or a share by weight, over all
+//     topics together, prefers zones, and moves few partitions when a member
+//     comes or goes.
 //   - [FromKiel] makes a Func of a function written for kiel, which maps names
 //     to names.
 //
@@ -44,6 +47,31 @@
 //     most one. Range: the numbers of partitions of one topic of any two
 //     members differ by at most one.
 //
+//   - Balanced: a member's number of partitions is its exact share, rounded
+//     down or up; with equal weights the numbers of any two members differ by
+//     at most one. With zones, a partition is with a member of another zone only
+//     when all of its own have at least their share rounded down.
+//
+// # What Balanced moves
+//
+// No function that knows nothing of the plan before can always move as little
+// as one that does. Measured, with equal weights, as a multiple of the least
+// that any function could have moved (which is about the share of the one
+// member), the mean over seeds and in brackets the worst:
+//
+//	members × partitions    one joins       one leaves
+//	10 × 1,000              1.24 [1.44]     1.22 [1.40]    200 seeds
+//	100 × 10,000            1.91 [2.23]     1.91 [2.18]    400 seeds
+//	1,000 × 100,000         3.15 [3.38]     4.65 [4.98]    30 seeds
+//
+// In partitions, that is about √P more than the least, P being all partitions,
+// whatever the number of members: 0.7 to 1.2 × √P in the mean at 100 partitions
+// per member, 1.1 to 1.5 at 1,000, and 3.9 at 10,000, where it is 14 % of the
+// least. Up to 300 per member, 2.5 × √P is a bound that tests hold it to. Sizes
+// that members divide without a rest are no exception. RoundRobin moves 90 to
+// 99 % of all. Where weights differ, a join or leave moved 1.2 to 4.8 times the
+// share of the one who came or went.
+//
 // # Functions that fail
 //
 // A function that panics, returns an error or a wrong result harms nobody's
@@ -65,7 +93,10 @@
 // # Not guaranteed
 //
 //   - Few moves. RoundRobin and Range move most partitions when a member comes
-//     or goes.
+//     or goes, Balanced when weights change so that the largest crosses a power
+//     of two above 64.
+//   - Topics spread evenly by Balanced: it evens out the sum, so that one member
+//     may have several partitions of a topic where another has none.
 //   - Weights, zones and topics of members: RoundRobin and Range do not look
 //     at them. The fields are there for functions that do.
 //   - A user's function is not checked for being pure; that it gives the same
