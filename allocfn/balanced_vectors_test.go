@@ -67,7 +67,7 @@ func hashOwners(owners []int32) string {
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
-var newVectors = flag.Bool("new-vectors", false, "write testdata/balanced.json, which breaks all groups that run Balanced")
+var newVectors = flag.Bool("new-vectors", false, "write testdata/balanced.json, which breaks groups that run Balanced")
 
 // TestBalancedVectors holds Balanced to results of long ago, on any machine. A
 // vector that fails means that members of two versions own partitions twice: the
@@ -88,14 +88,17 @@ func TestBalancedVectors(t *testing.T) {
 			t.Errorf("vector %d: %v", i, err)
 		}
 		if v.Hash == "" && !slices.Equal(got, v.Owners) || v.Hash != "" && hashOwners(got) != v.Hash {
-			t.Errorf("vector %d: %d members, %d partitions: got %v, want %v%s", i, len(in.Members), len(in.Partitions), got, v.Owners, v.Hash)
+			t.Errorf("vector %d: %d members, %d partitions: got %v, want %v%s",
+				i, len(in.Members), len(in.Partitions), got, v.Owners, v.Hash)
 		}
 	}
 }
 
 func writeBalanced(t *testing.T, path string) {
 	t.Helper()
-	names := []string{"a", "b", "host1:4711", "host10:4711", "host2:4711", "é", "😀", "A", "z z", "\"", strings.Repeat("x", 300)}
+	names := []string{
+		"a", "b", "host1:4711", "host10:4711", "host2:4711", "é", "😀", "A", "z z", "\"", strings.Repeat("x", 300),
+	}
 	topics := []string{"t", "orders", "a.b", "a-1", "a", "é"}
 	var vectors []balancedVector
 	for seed := range uint64(132) {

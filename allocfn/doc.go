@@ -41,8 +41,10 @@
 //     inputs give equal results on every machine, in every process and with
 //     every version of this package. They use integers only and never range
 //     over a map to make a result. Golden vectors hold them to it.
+//
 //   - Each partition is given to exactly one member of the input, whenever
 //     there is a member.
+//
 //   - RoundRobin: the numbers of partitions of any two members differ by at
 //     most one. Range: the numbers of partitions of one topic of any two
 //     members differ by at most one.
