@@ -20,6 +20,8 @@ type matching struct {
 	left  []int32  // room of each member; counts one of the pool while that lasts
 	pool  int      // how many members may get one unit more than others
 	live  int      // members that have room
+
+	topics *topicRoom // when not nil, says more of what is allowed
 }
 
 // newMatching begins a matching in which no unit has an owner.
@@ -55,11 +57,16 @@ func (g *matching) admit(r *ring, members, share, pool int) {
 	}
 }
 
-// allowed reports whether m may take one unit more.
-func (g *matching) allowed(m int32) bool { return g.left[m] > 0 }
+// allowed reports whether m may take u.
+func (g *matching) allowed(u, m int32) bool {
+	return g.left[m] > 0 && (g.topics == nil || g.topics.allowed(g.topics.of[u], m))
+}
 
 // give makes m the owner of u.
 func (g *matching) give(u, m int32) {
+	if g.topics != nil {
+		g.topics.change(g.topics.of[u], m, 1)
+	}
 	g.owner[u] = m
 	g.left[m]--
 	if g.left[m] > 0 {
@@ -83,8 +90,10 @@ func (g *matching) give(u, m int32) {
 	}
 }
 
-// match gives every unit an owner. There must be room for all.
-func (g *matching) match() {
+// match gives every unit an owner, except those that are stuck: when it is their
+// turn, none of the members that have room may take them. It returns these,
+// sorted. Without topics there are none. There must be room for all.
+func (g *matching) match() (stuck []int32) {
 	type proposal = uint64 // distance<<32 | unit
 	choice := make([]int32, len(g.keys))
 	first := make([]proposal, len(g.keys))
@@ -103,17 +112,24 @@ func (g *matching) match() {
 			p = again.pop()
 		}
 		u := int32(uint32(p))
-		if g.allowed(choice[u]) {
+		if g.allowed(u, choice[u]) {
 			g.give(u, choice[u])
 			continue
 		}
 		s := g.nearest(u)
+		if s == worstScore {
+			stuck = append(stuck, u)
+			continue
+		}
 		choice[u] = s.member()
 		again.push(uint64(s)>>32<<32 | uint64(u))
 	}
+	slices.Sort(stuck)
+	return stuck
 }
 
-// nearest returns the score of the best pair of u that is allowed.
+// nearest returns the score of the best pair of u that is allowed, worstScore
+// if there is none.
 func (g *matching) nearest(u int32) score {
 	if open := g.live * pointSize; 2*open < g.ring.size() {
 		points := make([]int64, 0, open)
@@ -124,7 +140,7 @@ func (g *matching) nearest(u int32) score {
 		}
 		g.ring = newRing(points, g.live)
 	}
-	return g.ring.nearest(g.keys[u], g.allowed)
+	return g.ring.nearest(g.keys[u], func(m int32) bool { return g.allowed(u, m) })
 }
 
 // nearest returns the score of the member that suits best of those allowed.

@@ -9,74 +9,94 @@ import (
 )
 
 // bruteMatch is what match does, told the plain way: all pairs, sorted, one by
-// one. It begins with the room that g has.
-func bruteMatch(g *matching, points []int64) []int32 {
+// one. topics holds each unit's topic, or is nil.
+func bruteMatch(keys, names []uint64, topics []int) []int32 {
 	type pair struct {
 		distance int64
-		unit     int32
+		unit     int
 		score    int64
-		member   int32
+		member   int
 	}
 	var all []pair
-	for u := range int32(len(g.keys)) {
-		for m := range g.left {
+	for u, key := range keys {
+		for m, name := range names {
 			least := int64(math.MaxInt64)
-			for _, z := range probe(g.keys[u]) {
-				for _, p := range points {
-					if int32(p) == int32(m) {
-						least = min(least, (p>>32-z>>32)&(1<<ringBits-1)<<32|int64(m), (z>>32-p>>32)&(1<<ringBits-1)<<32|(math.MaxUint32-int64(m)))
-					}
+			for _, z := range probe(key) {
+				for _, p := range appendPoints(nil, 0, name, 1) {
+					const round = 1<<ringBits - 1
+					least = min(least, (p>>32-z>>32)&round<<32|int64(m), (z>>32-p>>32)&round<<32|(math.MaxUint32-int64(m)))
 				}
 			}
-			all = append(all, pair{least >> 32, u, least, int32(m)})
+			all = append(all, pair{least >> 32, u, least, m})
 		}
 	}
 	slices.SortFunc(all, func(a, b pair) int {
 		return slices.Compare([]int64{a.distance, int64(a.unit), a.score}, []int64{b.distance, int64(b.unit), b.score})
 	})
-	owner := slices.Clone(g.owner)
-	left, pool := slices.Clone(g.left), g.pool
-	extra := pool > 0 // left counts one of the pool
+	// room says who may take one more of some units that are shared by all.
+	room := func(units int) func(m, by int) bool {
+		has := make([]int, len(names))
+		more := units % len(names)
+		return func(m, by int) bool {
+			if by > 0 && has[m] == units/len(names) {
+				more--
+			}
+			has[m] += by
+			return has[m] < units/len(names) || has[m] == units/len(names) && more > 0
+		}
+	}
+	rooms := []func(m, by int) bool{room(len(keys))}
+	for t := 0; slices.Contains(topics, t); t++ {
+		count := 0
+		for _, topic := range topics {
+			if topic == t {
+				count++
+			}
+		}
+		rooms = append(rooms, room(count))
+	}
+	owner := make([]int32, len(keys))
+	for u := range owner {
+		owner[u] = -1
+	}
 	for _, p := range all {
-		room := left[p.member]
-		if extra && pool == 0 {
-			room--
+		ofTopic := func(int, int) bool { return true }
+		if topics != nil {
+			ofTopic = rooms[1+topics[p.unit]]
 		}
-		if owner[p.unit] >= 0 || room <= 0 {
-			continue
-		}
-		owner[p.unit] = p.member
-		left[p.member]--
-		if extra && left[p.member] == 0 {
-			pool--
+		if owner[p.unit] < 0 && rooms[0](p.member, 0) && ofTopic(p.member, 0) {
+			owner[p.unit] = int32(p.member)
+			rooms[0](p.member, 1)
+			ofTopic(p.member, 1)
 		}
 	}
 	return owner
 }
 
+func drawMembers(t *rapid.T, most int) (in Input, names []uint64) {
+	for m := range rapid.IntRange(1, most).Draw(t, "members") {
+		name := rapid.StringMatching(`[a-z]{8}`).Draw(t, "name")
+		in.Members = append(in.Members, Member{Name: name})
+		names = append(names, hashName(name)) // often some are equal
+		if m > 0 && rapid.IntRange(0, 5).Draw(t, "alike") == 0 {
+			names[m] = names[m-1]
+		}
+	}
+	return in, names
+}
+
 func TestMatchIsBrute(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		seed := rapid.Uint64().Draw(t, "seed")
-		n, count := rapid.IntRange(1, 30).Draw(t, "members"), rapid.IntRange(1, 60).Draw(t, "units")
-		keys := make([]uint64, count)
-		for u := range keys {
-			keys[u] = fmix(seed + uint64(u)*phi)
+		in, names := drawMembers(t, 30)
+		n := len(names)
+		for i := range rapid.IntRange(1, 60).Draw(t, "partitions") {
+			in.Partitions = append(in.Partitions, Partition{Topic: "t", ID: int32(i)})
 		}
-		names := make([]uint64, n)
-		var points []int64
-		for m := range names {
-			names[m] = fmix(^seed + uint64(m)*phi)
-			if m > 0 && rapid.IntRange(0, 5).Draw(t, "alike") == 0 {
-				names[m] = names[m-1] // points at the same places
-			}
-			points = appendPoints(points, m, names[m], 1)
-		}
-		g := newMatching(keys)
-		g.admit(memberRing(names), n, count/n, count%n)
-		want := bruteMatch(g, points)
-		g.match()
-		if !slices.Equal(g.owner, want) {
-			t.Fatalf("got %v, want %v", g.owner, want)
+		g := newMatching(hashPartitions(in.Partitions))
+		g.admit(memberRing(names), n, len(g.keys)/n, len(g.keys)%n)
+		want := bruteMatch(g.keys, names, nil)
+		if stuck := g.match(); !slices.Equal(g.owner, want) || len(stuck) > 0 {
+			t.Fatalf("got %v and stuck %v, want %v", g.owner, stuck, want)
 		}
 	})
 }

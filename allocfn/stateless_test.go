@@ -26,6 +26,7 @@ func subjects() []subject {
 		{f: allocfn.Ordinal(), numbered: true, total: true},
 		{f: allocfn.Rendezvous()},
 		{f: allocfn.CoPartitioned()},
+		{f: allocfn.TopicBalanced(), total: true, perTopic: true},
 	}
 }
 
