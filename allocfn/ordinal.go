@@ -35,7 +35,7 @@ var ErrOrdinals = errors.New("members are not numbered")
 // under the same name soon. Where one can stay away for long, use Balanced.
 //
 // It takes O(P·(log n + log P)) steps: about 0.15 s for a million partitions.
-func Ordinal() Func { return Func{Name: "ordinal", Assign: ordinal} }
+func Ordinal() Func { return Func{Name: "ordinal", Assign: ordinal, harmless: ordinal} }
 
 func ordinal(in Input) (Assignment, error) {
 	if len(in.Members) == 0 {

@@ -14,7 +14,7 @@ package allocfn
 // It takes time in proportion to n·P, about 2 ns for each pair: 10 members and
 // 10,000 partitions a fifth of a millisecond, but 1,000 and 100,000 a fifth of
 // a second.
-func Rendezvous() Func { return Func{Name: "rendezvous", Assign: rendezvous} }
+func Rendezvous() Func { return Func{Name: "rendezvous", Assign: rendezvous, harmless: rendezvous} }
 
 func rendezvous(in Input) (Assignment, error) {
 	if len(in.Members) == 0 {

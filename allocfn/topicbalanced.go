@@ -22,7 +22,9 @@ package allocfn
 // It takes about 0.5 µs and 100 bytes per partition. Topics with just as many
 // partitions as there are members, or few less, take longer: with 2,000 members
 // 4 µs per partition.
-func TopicBalanced() Func { return Func{Name: "topicbalanced", Assign: topicBalanced} }
+func TopicBalanced() Func {
+	return Func{Name: "topicbalanced", Assign: topicBalanced, harmless: topicBalanced}
+}
 
 func topicBalanced(in Input) (Assignment, error) {
 	n := len(in.Members)

@@ -1,0 +1,104 @@
+package allocfn
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strings"
+)
+
+// View shows an assignment from both sides: what a member has, and who has a
+// topic's partitions. Its slices hold indices in Input.Partitions and are to be
+// read only; it may be used by any number of goroutines at once.
+//
+// For one member's part alone [CallOnly] can be cheaper, and [Mapping] has the
+// shape of kiel.
+type View struct {
+	in    Input
+	owner Assignment
+	start []int32 // member m has list[start[m]:start[m+1]]
+	list  []int32
+	order []int32 // by topic and number
+}
+
+// NewView makes a view of what a function made of in, in one pass. It keeps
+// both, which must not be changed while it is in use. An assignment that
+// [Check] refuses is an error.
+func NewView(in Input, a Assignment) (*View, error) {
+	if err := Check(in, a); err != nil {
+		return nil, err
+	}
+	v := &View{in: in, owner: a, start: make([]int32, len(in.Members)+1), list: make([]int32, len(a)), order: byTopic(in.Partitions)}
+	for _, m := range a {
+		v.start[m]++
+	}
+	end := int32(0)
+	for m, count := range v.start {
+		end += count
+		v.start[m] = end
+	}
+	for i, m := range slices.Backward(a) { // from the end, so that each member's indices grow
+		v.start[m]--
+		v.list[v.start[m]] = int32(i)
+	}
+	return v, nil
+}
+
+// Of returns the indices of what a member has, growing: nothing if there is no
+// such member.
+func (v *View) Of(member int) []int32 {
+	if member < 0 || member >= len(v.in.Members) {
+		return nil
+	}
+	return slices.Clip(v.list[v.start[member]:v.start[member+1]])
+}
+
+// OfName is Of for the member of this name.
+func (v *View) OfName(name string) []int32 {
+	m, ok := slices.BinarySearchFunc(v.in.Members, name, func(m Member, name string) int { return strings.Compare(m.Name, name) })
+	if !ok {
+		return nil
+	}
+	return v.Of(m)
+}
+
+// Topics ranges over what a member has topic by topic, in the order of
+// Input.Partitions.
+func (v *View) Topics(member int) iter.Seq2[string, []int32] {
+	return func(yield func(topic string, indices []int32) bool) {
+		mine := v.Of(member)
+		for len(mine) > 0 {
+			topic := v.in.Partitions[mine[0]].Topic
+			n := 1
+			for n < len(mine) && v.in.Partitions[mine[n]].Topic == topic {
+				n++
+			}
+			if !yield(topic, slices.Clip(mine[:n])) {
+				return
+			}
+			mine = mine[n:]
+		}
+	}
+}
+
+// Topic returns the indices of a topic's partitions in the order of their
+// numbers.
+func (v *View) Topic(topic string) []int32 {
+	of := func(i int32, topic string) int { return strings.Compare(v.in.Partitions[i].Topic, topic) }
+	from, _ := slices.BinarySearchFunc(v.order, topic, of)
+	to := from
+	for to < len(v.order) && of(v.order[to], topic) == 0 {
+		to++
+	}
+	return slices.Clip(v.order[from:to])
+}
+
+// Owner returns the index of the member that has p, and whether there is one.
+func (v *View) Owner(p Partition) (member int, ok bool) {
+	indices := v.Topic(p.Topic)
+	k, ok := slices.BinarySearchFunc(indices, p.ID, func(i, id int32) int { return cmp.Compare(v.in.Partitions[i].ID, id) })
+	if !ok || len(v.owner) == 0 {
+		return -1, false
+	}
+	return int(v.owner[indices[k]]), true
+}
