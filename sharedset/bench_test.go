@@ -1,10 +1,10 @@
 package sharedset_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/sharedset"
 	"github.com/kielgo/kiel/zktest"
@@ -51,15 +51,8 @@ func BenchmarkAddRemove(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			ctx, cancel := context.WithCancel(b.Context())
-			done := make(chan error, 1)
-			go func() { done <- s.Run(ctx) }()
-			defer func() {
-				cancel()
-				if err := <-done; err != nil {
-					b.Error(err)
-				}
-			}()
+			recipetest.Run(b, s)
+			ctx := b.Context()
 			set, err := sharedset.New(s, path, sharedset.Options{})
 			if err != nil {
 				b.Fatal(err)

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/sharedset"
 	"github.com/kielgo/kiel/zktest"
@@ -33,30 +34,7 @@ func newWorld(t *testing.T) *world {
 // session runs a session that connects as the named client, until the test ends.
 func (w *world) session(name string) *session.Session {
 	w.Helper()
-	s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Client(name).Dial})
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.start(s.Run)
-	return s
-}
-
-// start runs run until the test ends, or until the returned function is called.
-func (w *world) start(run func(context.Context) error) (stop func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
-	done := make(chan error, 1)
-	go func() { done <- run(ctx) }()
-	stop = func() {
-		cancel()
-		for err := range done {
-			if err != nil {
-				w.Errorf("run: %v", err)
-			}
-			close(done)
-		}
-	}
-	w.Cleanup(stop)
-	return stop
+	return recipetest.Session(w, w.nw, name)
 }
 
 // set returns a handle on the test's set in a session of its own.
@@ -73,7 +51,7 @@ func (w *world) set(name string, opts sharedset.Options) *sharedset.Set {
 func (w *world) running() *sharedset.Set {
 	w.Helper()
 	set := w.set("a", sharedset.Options{})
-	w.start(set.Run)
+	recipetest.Run(w, set)
 	return set
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/sharedset"
 	"github.com/kielgo/kiel/zktest"
@@ -38,7 +39,7 @@ func randomFaults(w *world, seed uint64) {
 	var sets []*sharedset.Set
 	for i, name := range names {
 		s := w.set(name, sharedset.Options{})
-		w.start(s.Run)
+		recipetest.Run(w, s)
 		sets = append(sets, s)
 		random := rand.New(rand.NewPCG(seed, uint64(i+2)))
 		wg.Go(func() {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/sharedset"
 	"github.com/kielgo/kiel/zktest"
@@ -23,7 +24,7 @@ func TestRunFollowsTheZnode(t *testing.T) {
 		if s.View() != nil {
 			t.Error("a view before the first read")
 		}
-		w.start(s.Run)
+		recipetest.Run(w, s)
 		v := w.wait(s, "of the missing znode", func(v *sharedset.View) bool { return !v.Exists })
 		if v.Version != 1 || v.Items != nil || v.Err != nil || v.Mzxid != 0 || v.Incarnation == nil || v.At != time.Now() {
 			t.Errorf("first view: %+v", v)
@@ -241,7 +242,7 @@ func TestRunEndsWithTheSession(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stop := w.start(s.Run)
+		stop := recipetest.Run(w, s)
 		set, err := sharedset.New(s, path, sharedset.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -302,7 +303,7 @@ func TestRefresh(t *testing.T) {
 		if err := s.Refresh(ctx); !errors.Is(err, why) || !strings.Contains(err.Error(), path) {
 			t.Errorf("without Run: %v", err)
 		}
-		w.start(s.Run)
+		recipetest.Run(w, s)
 		first := w.waitItems(s, "t:0")
 		time.Sleep(time.Second)
 		var ops []zktest.Op

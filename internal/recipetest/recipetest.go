@@ -28,18 +28,22 @@ func Stoppable(tb testing.TB, nw *zktest.Network, name string, opts session.Opti
 	return s, Run(tb, s)
 }
 
-// Run runs a session until stop is called or the test ends. Stop waits until the session has ended; an error of its Run
-// fails the test.
-func Run(tb testing.TB, s *session.Session) (stop func()) {
+// Runner is what runs until its context ends, as a session does.
+type Runner interface {
+	Run(ctx context.Context) error
+}
+
+// Run runs it until stop is called or the test ends. Stop waits until Run has returned; its error fails the test.
+func Run(tb testing.TB, r Runner) (stop func()) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
 	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
+	go func() { done <- r.Run(ctx) }()
 	stop = func() {
 		cancel()
 		for err := range done { // a second call waits, too: without a mutex, for the sake of virtual time
 			if err != nil {
-				tb.Errorf("session: %v", err)
+				tb.Errorf("run: %v", err)
 			}
 			close(done)
 		}

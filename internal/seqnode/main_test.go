@@ -1,11 +1,11 @@
 package seqnode_test
 
 import (
-	"context"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -29,20 +29,7 @@ func newWorld(t *testing.T) *world {
 // session runs a session that connects as the client "a", until the test ends.
 func (w *world) session() *session.Session {
 	w.Helper()
-	s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Client("a").Dial})
-	if err != nil {
-		w.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
-	done := make(chan error)
-	go func() { done <- s.Run(ctx) }()
-	w.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			w.Errorf("session: %v", err)
-		}
-	})
-	return s
+	return recipetest.Session(w, w.nw, "a")
 }
 
 // node makes a contender in the directory /d, which others in it wait for.

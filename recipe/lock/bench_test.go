@@ -1,9 +1,9 @@
 package lock_test
 
 import (
-	"context"
 	"testing"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -16,15 +16,8 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(b.Context())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-done; err != nil {
-			b.Error(err)
-		}
-	}()
+	recipetest.Run(b, s)
+	ctx := b.Context()
 	l, err := lock.New(s, path, lock.Options{})
 	if err != nil {
 		b.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/counter"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/recipe/partitioner"
@@ -39,15 +40,7 @@ func newOurs(t *testing.T, zk string) *ours {
 	for range partitionMembers {
 		s, err := session.New([]string{zk}, session.Options{Timeout: 10 * time.Second})
 		o.must(err)
-		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-		done := make(chan error, 1)
-		go func() { done <- s.Run(ctx) }()
-		t.Cleanup(func() {
-			cancel()
-			if err := <-done; err != nil {
-				t.Errorf("session: %v", err)
-			}
-		})
+		recipetest.Run(t, s)
 		_, err = s.Incarnation(t.Context())
 		o.must(err)
 		o.all = append(o.all, s)
