@@ -1,10 +1,8 @@
 package bench_test
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -178,29 +176,14 @@ func received(t *testing.T, zk *servers.ZooKeeper, sessions []int64) float64 {
 // kazoo is a Python process; see figures.py.
 type kazoo struct {
 	t   *testing.T
-	p   *servers.Process
-	in  *json.Encoder
-	out *json.Decoder
+	p   *servers.Talker
 	ids []int64
 }
 
 func newKazoo(t *testing.T, zk string) *kazoo {
 	t.Helper()
 	cmd := exec.Command(servers.Python(t), "figures.py", zk, strconv.Itoa(partitionMembers))
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, stdout, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = out.Close() })
-	cmd.Stdout = stdout
-	k := &kazoo{t: t, p: servers.Start(t, "kazoo", cmd), in: json.NewEncoder(stdin), out: json.NewDecoder(out)}
-	if err := stdout.Close(); err != nil { // the process has its own
-		t.Fatal(err)
-	}
+	k := &kazoo{t: t, p: servers.Talk(t, "kazoo", cmd)}
 	k.ids = k.answer("connect").Sessions
 	return k
 }
@@ -213,11 +196,9 @@ type kazooReply struct {
 
 func (k *kazoo) answer(what string) kazooReply {
 	k.t.Helper()
-	silent := time.AfterFunc(2*time.Minute, k.p.Kill)
-	defer silent.Stop()
 	var r kazooReply
-	if err := k.out.Decode(&r); err != nil {
-		k.t.Fatalf("kazoo: %s: no answer: %v\n%s", what, err, k.p.Log())
+	if err := k.p.Answer(2*time.Minute, &r); err != nil {
+		k.t.Fatalf("%s: %v", what, err)
 	}
 	if r.Error != "" {
 		k.t.Fatalf("kazoo: %s: %s", what, r.Error)
@@ -229,7 +210,7 @@ func (k *kazoo) sessions() []int64 { return k.ids }
 
 func (k *kazoo) do(what, path string, n int) time.Duration {
 	k.t.Helper()
-	if err := k.in.Encode(map[string]any{"what": what, "path": path, "n": n}); err != nil {
+	if err := k.p.In.Encode(map[string]any{"what": what, "path": path, "n": n}); err != nil {
 		k.t.Fatal(err)
 	}
 	return time.Duration(k.answer(what).Seconds * float64(time.Second))

@@ -3,7 +3,6 @@ package lock_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/test/servers"
@@ -46,17 +46,7 @@ func (r *rig) session() (s *session.Session, stop func()) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			r.Errorf("session: %v", err)
-		}
-	})
-	r.Cleanup(stop)
-	return s, stop
+	return s, recipetest.Run(r, s)
 }
 
 func (r *rig) lock(identifier string) *lock.Lock {
@@ -71,11 +61,9 @@ func (r *rig) lock(identifier string) *lock.Lock {
 
 // python is a process with one of kazoo's locks.
 type python struct {
-	*servers.Process
+	*servers.Talker
 	rig  *rig
 	name string
-	in   *json.Encoder
-	out  *json.Decoder
 }
 
 type request struct {
@@ -93,20 +81,7 @@ type reply struct {
 func (r *rig) python(identifier string) *python {
 	r.Helper()
 	cmd := exec.Command(servers.Python(r), "locker.py", r.zk, path, identifier)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		r.Fatal(err)
-	}
-	out, stdout, err := os.Pipe()
-	if err != nil {
-		r.Fatal(err)
-	}
-	r.Cleanup(func() { _ = out.Close() })
-	cmd.Stdout = stdout
-	p := &python{servers.Start(r, identifier, cmd), r, identifier, json.NewEncoder(stdin), json.NewDecoder(out)}
-	if err := stdout.Close(); err != nil { // the process has its own copy
-		r.Fatal(err)
-	}
+	p := &python{servers.Talk(r, identifier, cmd), r, identifier}
 	if _, err := p.answer(); err != nil {
 		r.Fatal(err)
 	}
@@ -114,11 +89,9 @@ func (r *rig) python(identifier string) *python {
 }
 
 func (p *python) answer() (reply, error) {
-	silent := time.AfterFunc(2*time.Minute, p.Kill)
-	defer silent.Stop()
 	var rep reply
-	if err := p.out.Decode(&rep); err != nil {
-		return rep, fmt.Errorf("%s: no answer: %w\n%s", p.name, err, p.Log())
+	if err := p.Answer(2*time.Minute, &rep); err != nil {
+		return rep, err
 	}
 	if rep.Error != "" {
 		return rep, fmt.Errorf("%s: %s", p.name, rep.Error)
@@ -129,7 +102,7 @@ func (p *python) answer() (reply, error) {
 // do has the process do something and waits for it.
 func (p *python) do(req request) reply {
 	p.rig.Helper()
-	if err := p.in.Encode(req); err != nil {
+	if err := p.In.Encode(req); err != nil {
 		p.rig.Fatal(err)
 	}
 	rep, err := p.answer()
@@ -142,7 +115,7 @@ func (p *python) do(req request) reply {
 // later has the process do something and returns how to wait for it.
 func (p *python) later(req request) <-chan error {
 	done := make(chan error, 1)
-	if err := p.in.Encode(req); err != nil {
+	if err := p.In.Encode(req); err != nil {
 		done <- err
 		return done
 	}

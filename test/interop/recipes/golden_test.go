@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/test/wait"
 	"github.com/kielgo/kiel/zktest"
@@ -222,23 +223,7 @@ func TestGoldenInMemory(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		_, nw := zktest.StartVirtual(t, zktest.Options{})
-		run := func(name string) *session.Session {
-			s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: nw.Client(name).Dial})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-			done := make(chan error, 1)
-			go func() { done <- s.Run(ctx) }()
-			t.Cleanup(func() {
-				cancel()
-				if err := <-done; err != nil {
-					t.Errorf("session: %v", err)
-				}
-			})
-			return s
-		}
-		l, another := looker{t, run("one")}, run("another")
+		l, another := looker{t, recipetest.Session(t, nw, "one")}, recipetest.Session(t, nw, "another")
 		for _, sc := range scenarios() {
 			l.write(sc, another, all[sc.name])
 		}

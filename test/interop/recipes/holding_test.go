@@ -62,7 +62,7 @@ func TestSemaphore(t *testing.T) {
 		r.want(r.py.do(request{Object: "named", Call: "acquire"}), "true")
 		other := r.python("waits")
 		other.do(request{Object: "named", Make: "Semaphore", Args: []any{theirs, identifier}})
-		if err := other.in.Encode(request{Object: "named", Call: "acquire"}); err != nil {
+		if err := other.In.Encode(request{Object: "named", Call: "acquire"}); err != nil {
 			t.Fatal(err)
 		}
 		const inner = "-__lock__"

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"sync"
 	"sync/atomic"
@@ -59,23 +58,14 @@ func newArena(t *testing.T) *arena {
 	a := &arena{rig: &rig{T: t, zk: zk.Addr()}, began: time.Now(), live: make(map[int]chan event)}
 	a.s = a.session()
 	cmd := exec.Command(servers.Python(t), "contenders.py", a.zk)
-	stdin, err := cmd.StdinPipe()
-	a.must(err)
-	out, stdout, err := os.Pipe()
-	a.must(err)
 	routed := make(chan struct{})
-	t.Cleanup(func() {
-		_ = out.Close()
-		<-routed
-	})
-	cmd.Stdout = stdout
-	servers.Start(t, "contenders", cmd)
-	a.must(stdout.Close()) // the process has its own copy
-	a.in = json.NewEncoder(stdin)
+	t.Cleanup(func() { <-routed }) // when the process has ended and its output is closed
+	p := servers.Talk(t, "contenders", cmd)
+	a.in = p.In
 	clock := a.life()
 	go func() {
 		defer close(routed)
-		a.route(json.NewDecoder(out))
+		a.route(p.Out)
 	}()
 	a.tune(clock)
 	return a

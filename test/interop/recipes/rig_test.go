@@ -2,20 +2,17 @@
 package recipes_test
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/test/servers"
 )
@@ -44,15 +41,7 @@ func (r *rig) session() *session.Session {
 	if err != nil {
 		r.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	r.Cleanup(sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			r.Errorf("session: %v", err)
-		}
-	}))
+	recipetest.Run(r, s)
 	return s
 }
 
@@ -66,11 +55,9 @@ func (r *rig) must(err error) {
 
 // python is a process with objects of kazoo's recipes; see recipes.py.
 type python struct {
-	*servers.Process
+	*servers.Talker
 	rig  *rig
 	name string
-	in   *json.Encoder
-	out  *json.Decoder
 }
 
 type request struct {
@@ -99,26 +86,17 @@ type reply struct {
 func (r *rig) python(name string) *python {
 	r.Helper()
 	cmd := exec.Command(servers.Python(r), "recipes.py", r.zk)
-	stdin, err := cmd.StdinPipe()
-	r.must(err)
-	out, stdout, err := os.Pipe()
-	r.must(err)
-	r.Cleanup(func() { _ = out.Close() })
-	cmd.Stdout = stdout
-	p := &python{servers.Start(r, name, cmd), r, name, json.NewEncoder(stdin), json.NewDecoder(out)}
-	r.must(stdout.Close()) // the process has its own copy
-	p.out.UseNumber()
-	_, err = p.answer()
+	p := &python{servers.Talk(r, name, cmd), r, name}
+	p.Out.UseNumber()
+	_, err := p.answer()
 	r.must(err)
 	return p
 }
 
 func (p *python) answer() (any, error) {
-	silent := time.AfterFunc(time.Minute, p.Kill)
-	defer silent.Stop()
 	var rep reply
-	if err := p.out.Decode(&rep); err != nil {
-		return nil, fmt.Errorf("%s: no answer: %w\n%s", p.name, err, p.Log())
+	if err := p.Answer(time.Minute, &rep); err != nil {
+		return nil, err
 	}
 	if rep.Error != "" {
 		return nil, fmt.Errorf("%s: %s", p.name, rep.Error)
@@ -137,7 +115,7 @@ func (p *python) do(req request) string {
 // later has the process do something, and returns how to wait for it.
 func (p *python) later(req request) func() (string, error) {
 	p.rig.Helper()
-	p.rig.must(p.in.Encode(req))
+	p.rig.must(p.In.Encode(req))
 	type result struct {
 		value any
 		err   error
