@@ -61,9 +61,9 @@ test-unit: ## the tests that need no servers, in under 2 minutes
 	@go test -json -shuffle=on -timeout=$(TIMEOUT) $(UNIT_PACKAGES) | go run ./test/cmd/results
 
 .PHONY: soak
-soak: setup ## the tests on real servers, COUNT=10 times in random order, and as many histories
+soak: setup ## the tests on real servers, COUNT=10 times in random order, 15 minutes each and more; then 200 × COUNT histories
 	@{ go test -json -race -shuffle=on -count=$(COUNT) -timeout=0 -p=1 $(filter-out $(HISTORY),$(SERVER_PACKAGES)) || status=1; \
-	  go test -json -timeout=0 $(HISTORY) -runs=$$((200 * $(COUNT))) -real=$$((10 * $(COUNT))) || status=1; \
+	  go test -json -timeout=0 $(HISTORY) -runs=$$((200 * $(COUNT))) -real=$$((10 * $(COUNT))) -first=$(FIRST) || status=1; \
 	  exit $${status:-0}; } | go run ./test/cmd/results
 
 .PHONY: chaos
