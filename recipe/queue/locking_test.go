@@ -66,9 +66,7 @@ func TestConsume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		s := w.session("a")
-		q := w.locking(s)
-		w.put(q, "one")
-		h := w.take(q, "one")
+		q, h := w.holding(s)
 		id, stat, _ := w.srv.Get(taken)
 		if !regexp.MustCompile(`^[0-9a-f]{32}$`).Match(id) || stat.EphemeralOwner != w.id(s) || h.Token() != stat.Czxid || h.Node() != taken || h.Path() != entry {
 			t.Errorf("%s: %q, %+v; %s", h.Node(), id, stat, h.Path())
@@ -88,9 +86,7 @@ func TestConsume(t *testing.T) {
 func TestRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		q := w.locking(w.session("a"))
-		w.put(q, "one")
-		h := w.take(q, "one")
+		q, h := w.holding(w.session("a"))
 		w.wantHolds(h, true)
 		w.release(h)
 		w.wantHolds(h, false)
@@ -108,9 +104,7 @@ func TestHoldsLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		s := w.session("a")
-		q := w.locking(s)
-		w.put(q, "one")
-		h := w.take(q, "one")
+		_, h := w.holding(s)
 		w.wantHolds(h, true)
 		w.srv.KillSession(w.id(s))
 		w.ended(h, session.ErrSessionExpired)
@@ -259,9 +253,7 @@ func TestHoldRemoved(t *testing.T) {
 func TestEntryRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		q := w.locking(w.session("a"))
-		w.put(q, "one")
-		h := w.take(q, "one")
+		_, h := w.holding(w.session("a"))
 		if err := w.srv.Delete(entry); err != nil {
 			t.Fatal(err)
 		}
@@ -281,9 +273,7 @@ func TestSessionKilledWhileHolding(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			s := w.session("a")
-			q := w.locking(s)
-			w.put(q, "one")
-			h := w.take(q, "one")
+			q, h := w.holding(s)
 			id := w.id(s)
 			want := queue.ErrLost
 			if underWay {
@@ -439,9 +429,7 @@ func TestSessionWaitsForTheHolder(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- s.Run(ctx) }()
-		q := w.locking(s)
-		w.put(q, "one")
-		h := w.take(q, "one")
+		_, h := w.holding(s)
 		cancel()
 		time.Sleep(5 * time.Second)
 		if h.Context().Err() != nil {

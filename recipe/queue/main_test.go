@@ -121,6 +121,14 @@ func (w *world) take(q *queue.LockingQueue, want string) *queue.Held {
 	return h
 }
 
+// holding puts an entry "one" into a LockingQueue, and takes it.
+func (w *world) holding(s *session.Session) (*queue.LockingQueue, *queue.Held) {
+	w.Helper()
+	q := w.locking(s)
+	w.put(q, "one")
+	return q, w.take(q, "one")
+}
+
 func (w *world) consume(h *queue.Held) {
 	w.Helper()
 	if err := h.Consume(w.Context()); err != nil {
