@@ -89,10 +89,7 @@ func TestLeaveBeforeFirstConnection(t *testing.T) {
 func TestLeaveWhileNameIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		c.join("x").joined()
-		s, _ := c.session("second")
-		b := c.run(s, party.Options{Name: "x"})
-		b.awaitNames(time.Second, "x")
+		b := c.secondOf("x")
 		must(t, b.Leave(t.Context()))
 		time.Sleep(time.Minute)
 		if _, ok := c.stands("x"); !ok {

@@ -89,6 +89,16 @@ func (c *cluster) join(name string) *member {
 	return c.run(s, party.Options{Name: name, Data: []byte("record of " + name)})
 }
 
+// secondOf has two members join under one name. It returns the second, which waits.
+func (c *cluster) secondOf(name string) *member {
+	c.Helper()
+	c.join(name).joined()
+	s, _ := c.session("second")
+	m := c.run(s, party.Options{Name: name})
+	m.awaitNames(time.Second, name)
+	return m
+}
+
 // observe runs an observer.
 func (c *cluster) observe() *member {
 	c.Helper()

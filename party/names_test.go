@@ -88,10 +88,7 @@ func TestTakesOverFromDeadSession(t *testing.T) {
 func TestPatienceBeginsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		c.join("x").joined()
-		s, _ := c.session("second")
-		b := c.run(s, party.Options{Name: "x"})
-		b.awaitNames(time.Second, "x")
+		b := c.secondOf("x")
 		c.net.Client("x").Freeze()
 		c.srv.FreezeClock()
 		time.Sleep(time.Minute)
@@ -105,10 +102,7 @@ func TestPatienceBeginsAnew(t *testing.T) {
 func TestPatienceBeginsAnewBehindANewLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		c.join("x").joined()
-		s, _ := c.session("second")
-		b := c.run(s, party.Options{Name: "x"})
-		b.awaitNames(time.Second, "x")
+		b := c.secondOf("x")
 		c.net.Client("x").Freeze()
 		time.Sleep(timeout / 2)
 		for range 3 {
@@ -117,7 +111,7 @@ func TestPatienceBeginsAnewBehindANewLeader(t *testing.T) {
 			time.Sleep(timeout / 2)
 		}
 		b.await(timeout+2*tick, "itself", func(v *party.View) bool { return v.Joined })
-		if n := s.Stats().Incarnation; n != 1 {
+		if n := b.session.Stats().Incarnation; n != 1 {
 			t.Errorf("its session is in incarnation %d: the test proves nothing", n)
 		}
 	})
