@@ -171,11 +171,5 @@ func (w *world) kill(s *session.Session) {
 // expires.
 func (w *world) loseTrust(name string, inc *session.Incarnation) {
 	w.Helper()
-	c := w.nw.Client(name)
-	c.BlackHole(zktest.Both)
-	<-inc.Context().Done()
-	if cause := context.Cause(inc.Context()); !errors.Is(cause, session.ErrTrustLost) {
-		w.Fatalf("the incarnation ended with %v", cause)
-	}
-	c.Heal()
+	recipetest.LoseTrust(w, w.nw.Client(name), inc)
 }
