@@ -17,22 +17,21 @@ import (
 
 // brokers is kfake, with a producer: Kafka for members that are consumer.Groups.
 type brokers struct {
+	pacer
+
 	cluster *kfake.Cluster
 	net     *kfake.VirtualNetwork
 	prod    *kgo.Client
 
 	mu    sync.Mutex
 	sent  []int64
-	every time.Duration
-	pace  chan struct{}
 	down  bool
 	conns map[*kafkaConn]struct{}
 }
 
 func newBrokers(parts int) *brokers {
 	b := &brokers{
-		net: &kfake.VirtualNetwork{}, sent: make([]int64, parts), every: calmPace, pace: make(chan struct{}),
-		conns: map[*kafkaConn]struct{}{},
+		pacer: newPacer(), net: &kfake.VirtualNetwork{}, sent: make([]int64, parts), conns: map[*kafkaConn]struct{}{},
 	}
 	var err error
 	b.cluster, err = kfake.NewCluster(
@@ -52,20 +51,7 @@ func newBrokers(parts int) *brokers {
 }
 
 func (b *brokers) produce(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		b.mu.Lock()
-		every, pace := b.every, b.pace
-		b.mu.Unlock()
-		timer.Reset(every)
-		select {
-		case <-ctx.Done():
-			return
-		case <-pace:
-			continue
-		case <-timer.C:
-		}
+	b.each(ctx, func() {
 		var records []*kgo.Record
 		for part := range b.sent {
 			records = append(records, &kgo.Record{Topic: topic, Partition: int32(part), Value: []byte("value")})
@@ -74,21 +60,11 @@ func (b *brokers) produce(ctx context.Context) {
 			panic(err)
 		}
 		b.mu.Lock()
+		defer b.mu.Unlock()
 		for part := range b.sent {
 			b.sent[part]++
 		}
-		b.mu.Unlock()
-	}
-}
-
-func (b *brokers) setPace(every time.Duration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.every != every {
-		b.every = every
-		close(b.pace)
-		b.pace = make(chan struct{})
-	}
+	})
 }
 
 func (b *brokers) ends() []int64 {

@@ -12,13 +12,13 @@ import (
 // kafka is a small model of Kafka: logs in memory, one committed offset each, a steady producer, and a network on which
 // requests and replies take time, get lost, or arrive when nobody thinks of them any more.
 type kafka struct {
+	pacer
+
 	mon *monitor
 
 	mu      sync.Mutex
 	rand    *rand.Rand
 	parts   []*topicPart
-	every   time.Duration // between two messages of a partition
-	pace    chan struct{} // closed when every changes
 	slow    time.Duration // on top of each way
 	down    bool
 	late    bool // commits may arrive much later, or their replies not at all
@@ -61,8 +61,7 @@ var errKafka = errors.New("kafka: no answer")
 
 func newKafka(mon *monitor, seed uint64, parts int) *kafka {
 	k := &kafka{
-		mon: mon, rand: rand.New(rand.NewPCG(seed, 1)), every: calmPace, pace: make(chan struct{}),
-		pending: map[*time.Timer]struct{}{},
+		pacer: newPacer(), mon: mon, rand: rand.New(rand.NewPCG(seed, 1)), pending: map[*time.Timer]struct{}{},
 	}
 	for range parts {
 		k.parts = append(k.parts, &topicPart{wake: make(chan struct{})})
@@ -76,14 +75,33 @@ const (
 	busyPace = 700 * time.Millisecond
 )
 
-// produce appends to all partitions until ctx ends.
-func (k *kafka) produce(ctx context.Context) {
+// pacer says how often messages come.
+type pacer struct {
+	mu    sync.Mutex
+	every time.Duration
+	pace  chan struct{} // closed when every changes
+}
+
+func newPacer() pacer { return pacer{every: calmPace, pace: make(chan struct{})} }
+
+func (p *pacer) setPace(every time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.every != every {
+		p.every = every
+		close(p.pace)
+		p.pace = make(chan struct{})
+	}
+}
+
+// each calls f at that pace until ctx ends.
+func (p *pacer) each(ctx context.Context, f func()) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		k.mu.Lock()
-		every, pace := k.every, k.pace
-		k.mu.Unlock()
+		p.mu.Lock()
+		every, pace := p.every, p.pace
+		p.mu.Unlock()
 		timer.Reset(every)
 		select {
 		case <-ctx.Done():
@@ -92,24 +110,21 @@ func (k *kafka) produce(ctx context.Context) {
 			continue
 		case <-timer.C:
 		}
+		f()
+	}
+}
+
+// produce appends to all partitions until ctx ends.
+func (k *kafka) produce(ctx context.Context) {
+	k.each(ctx, func() {
 		k.mu.Lock()
+		defer k.mu.Unlock()
 		for _, part := range k.parts {
 			part.end++
 			close(part.wake)
 			part.wake = make(chan struct{})
 		}
-		k.mu.Unlock()
-	}
-}
-
-func (k *kafka) setPace(every time.Duration) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.every != every {
-		k.every = every
-		close(k.pace)
-		k.pace = make(chan struct{})
-	}
+	})
 }
 
 func (k *kafka) setSlow(d time.Duration) {
