@@ -7,8 +7,9 @@ import (
 
 // matching gives units, which are partitions or several that belong together,
 // to members that suit them: of all pairs that are allowed it takes the one of
-// the least distance on the ring, then the next, and so on. Of equal distances
-// the first unit's is taken, and of one unit's the least score.
+// the least distance on the ring, then the next, and so on, those in one zone
+// before all others. Of equal distances the first unit's is taken, and of one
+// unit's the least score.
 //
 // What is allowed only ever shrinks: a pair that is not will not be. So it does
 // to remember each unit's best pair and to look for the next best when that is
@@ -16,10 +17,14 @@ import (
 type matching struct {
 	keys  []uint64 // of the units
 	owner []int32  // of the units, -1 for none
-	ring  *ring    // the members that have room, and some that had
 	left  []int32  // room of each member; counts one of the pool while that lasts
 	pool  int      // how many members may get one unit more than others
-	live  int      // members that have room
+
+	// By zone; the first is that of all members.
+	rings []*ring // the members that have room, and some that had
+	live  []int   // how many have room
+	home  []int32 // the zone of each unit, nowhere when none there may take it; nil without zones
+	place []int32 // the zone of each member; nil without zones
 
 	topics *topicRoom // when not nil, says more of what is allowed
 }
@@ -33,27 +38,44 @@ func newMatching(keys []uint64) *matching {
 	return g
 }
 
-// memberRing returns the ring of members of these hashes.
-func memberRing(names []uint64) *ring {
+// pointsOf returns the points of members of these hashes.
+func pointsOf(names []uint64) []int64 {
 	points := make([]int64, 0, pointSize*len(names))
 	for m, name := range names {
 		points = appendPoints(points, m, name, 1)
 	}
-	return newRing(points, len(names))
+	return points
 }
+
+// memberRing returns the ring of members of these hashes.
+func memberRing(names []uint64) *ring { return newRing(pointsOf(names), len(names)) }
 
 // admit gives every member room for so many units, and so many of them room for
 // one more: those whose pairs are taken first.
 func (g *matching) admit(r *ring, members, share, pool int) {
-	if len(g.left) != members {
-		g.left = make([]int32, members)
-	}
-	g.ring, g.pool, g.live = r, pool, members
+	g.left = make([]int32, members)
+	g.rings, g.live = []*ring{r}, []int{members}
+	g.pool = pool
 	if pool > 0 {
 		share++
 	}
 	for m := range g.left {
 		g.left[m] = int32(share)
+	}
+}
+
+// prefer makes pairs in one zone come first.
+func (g *matching) prefer(z zones) {
+	if z.home == nil {
+		return
+	}
+	g.home, g.place = z.home, z.place
+	g.rings = append(g.rings, z.rings[1:]...)
+	g.live = append(g.live, make([]int, len(g.rings)-1)...)
+	for _, zone := range g.place {
+		if zone != nowhere {
+			g.live[zone]++
+		}
 	}
 }
 
@@ -72,7 +94,7 @@ func (g *matching) give(u, m int32) {
 	if g.left[m] > 0 {
 		return
 	}
-	g.live--
+	g.fill(m)
 	if g.pool == 0 {
 		return
 	}
@@ -84,9 +106,17 @@ func (g *matching) give(u, m int32) {
 		if g.left[m] > 0 {
 			g.left[m]--
 			if g.left[m] == 0 {
-				g.live--
+				g.fill(int32(m))
 			}
 		}
+	}
+}
+
+// fill counts that m has no room any more.
+func (g *matching) fill(m int32) {
+	g.live[nowhere]--
+	if g.place != nil && g.place[m] != nowhere {
+		g.live[g.place[m]]--
 	}
 }
 
@@ -94,13 +124,21 @@ func (g *matching) give(u, m int32) {
 // turn, none of the members that have room may take them. It returns these,
 // sorted. Without topics there are none. There must be room for all.
 func (g *matching) match() (stuck []int32) {
-	type proposal = uint64 // distance<<32 | unit
+	type proposal = uint64 // 1<<62 if not in one zone, distance<<32, unit
+	propose := func(u, zone int32, s score) proposal {
+		p := uint64(s)>>32<<32 | uint64(u)
+		if zone == nowhere {
+			p |= 1 << 62
+		}
+		return p
+	}
 	choice := make([]int32, len(g.keys))
 	first := make([]proposal, len(g.keys))
 	for u, key := range g.keys {
-		s := g.ring.best(key)
+		zone := g.zone(int32(u))
+		s := g.rings[zone].best(key)
 		choice[u] = s.member()
-		first[u] = uint64(s)>>32<<32 | uint64(u)
+		first[u] = propose(int32(u), zone, s)
 	}
 	slices.Sort(first)
 	var again heap
@@ -122,25 +160,49 @@ func (g *matching) match() (stuck []int32) {
 			continue
 		}
 		choice[u] = s.member()
-		again.push(uint64(s)>>32<<32 | uint64(u))
+		again.push(propose(u, g.zone(u), s))
 	}
 	slices.Sort(stuck)
 	return stuck
 }
 
+// zone returns the zone in which u is looked for.
+func (g *matching) zone(u int32) int32 {
+	if g.home == nil {
+		return nowhere
+	}
+	return g.home[u]
+}
+
 // nearest returns the score of the best pair of u that is allowed, worstScore
 // if there is none.
 func (g *matching) nearest(u int32) score {
-	if open := g.live * pointSize; 2*open < g.ring.size() {
-		points := make([]int64, 0, open)
-		for _, p := range g.ring.points[1 : g.ring.size()+1] {
+	allowed := func(m int32) bool { return g.allowed(u, m) }
+	if zone := g.zone(u); zone != nowhere {
+		if s := g.nearestIn(zone, u, allowed); s != worstScore {
+			return s
+		}
+		g.home[u] = nowhere // for good
+	}
+	return g.nearestIn(nowhere, u, allowed)
+}
+
+// nearestIn is nearest among the members of a zone that are allowed.
+func (g *matching) nearestIn(zone, u int32, allowed func(m int32) bool) score {
+	live := g.live[zone]
+	if live == 0 {
+		return worstScore
+	}
+	if old := g.rings[zone]; 2*live*pointSize < old.size() {
+		points := make([]int64, 0, live*pointSize)
+		for _, p := range old.points[1 : old.size()+1] {
 			if g.left[int32(p)] > 0 {
 				points = append(points, p)
 			}
 		}
-		g.ring = newRing(points, g.live)
+		g.rings[zone] = newRing(points, live)
 	}
-	return g.ring.nearest(g.keys[u], func(m int32) bool { return g.allowed(u, m) })
+	return g.rings[zone].nearest(g.keys[u], allowed)
 }
 
 // nearest returns the score of the member that suits best of those allowed.

@@ -9,9 +9,10 @@ import (
 )
 
 // bruteMatch is what match does, told the plain way: all pairs, sorted, one by
-// one. topics holds each unit's topic, or is nil.
-func bruteMatch(keys, names []uint64, topics []int) []int32 {
+// one. topics holds each unit's topic, or is nil; near says who is in one zone.
+func bruteMatch(keys, names []uint64, topics []int, near func(u, m int) bool) []int32 {
 	type pair struct {
+		far      int64
 		distance int64
 		unit     int
 		score    int64
@@ -27,11 +28,15 @@ func bruteMatch(keys, names []uint64, topics []int) []int32 {
 					least = min(least, (p>>32-z>>32)&round<<32|int64(m), (z>>32-p>>32)&round<<32|(math.MaxUint32-int64(m)))
 				}
 			}
-			all = append(all, pair{least >> 32, u, least, m})
+			far := int64(1)
+			if near(u, m) {
+				far = 0
+			}
+			all = append(all, pair{far, least >> 32, u, least, m})
 		}
 	}
 	slices.SortFunc(all, func(a, b pair) int {
-		return slices.Compare([]int64{a.distance, int64(a.unit), a.score}, []int64{b.distance, int64(b.unit), b.score})
+		return slices.Compare([]int64{a.far, a.distance, int64(a.unit), a.score}, []int64{b.far, b.distance, int64(b.unit), b.score})
 	})
 	// room says who may take one more of some units that are shared by all.
 	room := func(units int) func(m, by int) bool {
@@ -94,7 +99,7 @@ func TestMatchIsBrute(t *testing.T) {
 		}
 		g := newMatching(hashPartitions(in.Partitions))
 		g.admit(memberRing(names), n, len(g.keys)/n, len(g.keys)%n)
-		want := bruteMatch(g.keys, names, nil)
+		want := bruteMatch(g.keys, names, nil, func(int, int) bool { return false })
 		if stuck := g.match(); !slices.Equal(g.owner, want) || len(stuck) > 0 {
 			t.Fatalf("got %v and stuck %v, want %v", g.owner, stuck, want)
 		}

@@ -17,7 +17,10 @@ package allocfn
 // in total. Such a swap exists always; see the comment in the source. So every
 // partition has an owner and both bounds hold, whatever the input.
 //
-// Weights and zones play no part.
+// With [Input.Zones], pairs in one zone come before all others, so that both
+// bounds hold as without and a partition goes to a member of another zone only
+// when those of its own have no room; but swaps do not look at zones. A partition
+// or member without a zone is in none. Weights play no part.
 //
 // It takes about 0.5 µs and 100 bytes per partition. Topics with just as many
 // partitions as there are members, or few less, take longer: with 2,000 members
@@ -35,9 +38,11 @@ func topicBalanced(in Input) (Assignment, error) {
 	for m := range names {
 		names[m] = hashName(in.Members[m].Name)
 	}
-	all := memberRing(names)
+	points := pointsOf(names)
+	all := newRing(points, n)
 	g := newMatching(hashPartitions(in.Partitions))
 	g.admit(all, n, len(in.Partitions)/n, len(in.Partitions)%n)
+	g.prefer(newZones(in, points))
 	g.topics = newTopicRoom(in, g.owner)
 	g.swapIn(g.match(), all)
 	return g.owner, nil
@@ -100,7 +105,7 @@ func (g *matching) handOn(a int32, held []int32, begin int) (place int, to int32
 		v := held[k]
 		topic := g.topics.of[v]
 		has := g.topics.count(topic, a)
-		s := g.ring.nearest(g.keys[v], func(b int32) bool { return g.left[b] > 0 && g.topics.count(topic, b) < has })
+		s := g.nearestIn(nowhere, v, func(b int32) bool { return g.left[b] > 0 && g.topics.count(topic, b) < has })
 		if s == worstScore {
 			continue
 		}

@@ -21,10 +21,24 @@ func TestTopicBalancedIsBrute(t *testing.T) {
 				topics = append(topics, k)
 			}
 		}
+		zone := rapid.SampledFrom([]string{"", "x", "y", "z"})
+		if rapid.Bool().Draw(t, "zones") {
+			in.Zones = make(map[Partition]string)
+			for m := range in.Members {
+				in.Members[m].Zone = zone.Draw(t, "member's")
+			}
+			for _, p := range in.Partitions {
+				in.Zones[p] = zone.Draw(t, "partition's")
+			}
+		}
 		g := newMatching(hashPartitions(in.Partitions))
 		g.admit(memberRing(names), n, len(g.keys)/n, len(g.keys)%n)
+		g.prefer(newZones(in, pointsOf(names)))
 		g.topics = newTopicRoom(in, g.owner)
-		want := bruteMatch(g.keys, names, topics)
+		want := bruteMatch(g.keys, names, topics, func(u, m int) bool {
+			zone := in.Zones[in.Partitions[u]]
+			return zone != "" && zone == in.Members[m].Zone
+		})
 		stuck := g.match()
 		if !slices.Equal(g.owner, want) {
 			t.Fatalf("got %v, want %v", g.owner, want)

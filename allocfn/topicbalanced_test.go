@@ -1,0 +1,82 @@
+package allocfn_test
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/kielgo/kiel/allocfn"
+)
+
+// inZones puts members and partitions into zones by turns.
+func inZones(in allocfn.Input, members, partitions int) allocfn.Input {
+	in.Zones = make(map[allocfn.Partition]string)
+	for m := range in.Members {
+		in.Members[m].Zone = fmt.Sprint(m % members)
+	}
+	for _, p := range in.Partitions {
+		in.Zones[p] = fmt.Sprint(int(p.ID) % partitions)
+	}
+	return in
+}
+
+// Both bounds hold in any zones.
+func TestTopicBalancedZones(t *testing.T) {
+	s := subject{f: allocfn.TopicBalanced(), total: true, perTopic: true}
+	rapid.Check(t, func(t *rapid.T) {
+		in := groupOf(s.drawNames(t), drawTopics(t)...)
+		if len(in.Members) == 0 {
+			return
+		}
+		zone := rapid.SampledFrom([]string{"", "x", "y", "z", "nobody's"})
+		in.Zones = make(map[allocfn.Partition]string)
+		for m := range in.Members {
+			in.Members[m].Zone = zone.Draw(t, "member's")
+		}
+		for _, p := range in.Partitions {
+			in.Zones[p] = zone.Draw(t, "partition's")
+		}
+		s.checkPromises(t, in)
+	})
+}
+
+// Where every zone has as many partitions of each topic as its members take,
+// all stay in their zones.
+func TestTopicBalancedStaysInZone(t *testing.T) {
+	in := inZones(groupOf(numberedNames("host", 12), append(topicOf("t", 36), append(topicOf("u", 60), topicOf("v", 12)...)...)...), 3, 3)
+	for i, m := range mustCall(t, allocfn.TopicBalanced(), in) {
+		if p := in.Partitions[i]; in.Members[m].Zone != in.Zones[p] {
+			t.Errorf("%v of zone %s is with %v", p, in.Zones[p], in.Members[m])
+		}
+	}
+	// Nobody is in zone 2: who is elsewhere takes its partitions, evenly.
+	in = inZones(in, 2, 3)
+	strangers := 0
+	for i, m := range mustCall(t, allocfn.TopicBalanced(), in) {
+		if zone := in.Zones[in.Partitions[i]]; zone != "2" && in.Members[m].Zone != zone {
+			strangers++
+		}
+	}
+	if strangers > 0 {
+		t.Errorf("%d partitions are in another zone for no reason", strangers)
+	}
+}
+
+// Vectors with zones: the owners, or a sum where these are many.
+func TestTopicBalancedZoneVectors(t *testing.T) {
+	for i, want := range []string{
+		"[3 1 2 2 4 3 1 0 4 0 1 0 1 2 3 0 4]",
+		"[3 1 8 4 9 1 11 0 6 4 8 5 2 3 7 2 5 6 10 9 1 11 7 0 10 3 10 5 8 2 0 4 11 9 6 7 9 4 2 8 6 7]",
+		"[]937792313dade6c7",
+		"[]a4a167bfb4be01a1",
+	} {
+		n := []int{5, 12, 100, 300}[i]
+		ps := append(topicOf("t", 2*n+1), append(topicOf("u", n-1), topicOf("é", n/2)...)...)
+		var v owned
+		v.put(mustCall(t, allocfn.TopicBalanced(), inZones(groupOf(numberedNames("host", n), ps...), 3, 4)))
+		if got := fmt.Sprint(v.Owners, v.Sum); got != want {
+			t.Errorf("%d members: got %s, want %s", n, got, want)
+		}
+	}
+}
