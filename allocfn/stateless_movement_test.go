@@ -2,6 +2,7 @@ package allocfn_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -59,6 +60,35 @@ func TestStatelessMovement(t *testing.T) {
 			if join > tt.join || leave > tt.leave {
 				t.Errorf("moved %.2f times the lower bound on a join, %.2f on a leave, want at most %.2f and %.2f", join, leave, tt.join, tt.leave)
 			}
+		})
+	}
+}
+
+// TestStatelessBound holds functions to what a join or leave moves at most, over
+// many sets of names and sizes around those that members divide without a rest:
+// the lower bound and 1.5 times the root of the partitions times the topics.
+func TestStatelessBound(t *testing.T) {
+	for _, tt := range []struct {
+		f    allocfn.Func
+		size int // of topics
+	}{{allocfn.CoPartitioned(), 1000}, {allocfn.TopicBalanced(), 25}} {
+		t.Run(tt.f.Name, func(t *testing.T) {
+			worst := 0.0
+			for seed := range 1050 {
+				names := randomNames(rand.New(rand.NewPCG(uint64(seed), 99)), 11)
+				ps := topicsOf(90+seed%21, tt.size)
+				topics := (len(ps) + tt.size - 1) / tt.size
+				before := groupOf(names[:10], ps...)
+				for _, after := range []allocfn.Input{groupOf(names, ps...), groupOf(names[1:10], ps...)} {
+					m := mustMeasure(t, tt.f, before, after)
+					c := float64(m.Total.Moved-m.LowerBound) / math.Sqrt(float64(len(ps)*topics))
+					worst = max(worst, c)
+					if c > 1.5 {
+						t.Fatalf("%d partitions in %d topics, seed %d: %v", len(ps), topics, seed, m)
+					}
+				}
+			}
+			t.Attr("worst", fmt.Sprintf("%.2f", worst))
 		})
 	}
 }
