@@ -2,7 +2,6 @@ package chaos_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,29 +11,6 @@ import (
 	"github.com/kielgo/kiel/test/servers"
 	"github.com/kielgo/kiel/test/wait"
 )
-
-// crashBound is how long partitions of a crashed member may have no owner at best. Now and then it is more, since a machine
-// that is busy is late with what it has to do: never more than crashMost.
-const (
-	crashBound = timeout + tick + time.Second
-	crashMost  = crashBound + 2*time.Second
-
-	moveBound = 300 * time.Millisecond // until all is owned when a member joins or leaves in order
-	silent    = time.Second            // how long a partition may have no message while members are restarted
-)
-
-// crashed says that all was owned again in time after some crashes.
-func crashed(t *testing.T, name string, rs ...measured) {
-	t.Helper()
-	var took []time.Duration
-	for _, r := range rs {
-		took = append(took, r.owned)
-	}
-	best(t, name, crashBound, took)
-	if worst := slices.Max(took); worst > crashMost {
-		t.Errorf("all is owned again after %v, want %v at most", worst, crashMost)
-	}
-}
 
 // Scenario 5: members are killed, one and then half of those that are left.
 func TestKilled(t *testing.T) {
@@ -104,9 +80,9 @@ func TestRollingRestart(t *testing.T) {
 		if most = max(most, moves); moves < f.opts.partitions || moves > limit {
 			t.Errorf("round %d: %d partitions moved, want %d to %d", round, moves, f.opts.partitions, limit)
 		}
-		silences = append(silences, f.longestSilence(begun))
+		silences = append(silences, f.silences(begun).longest())
 	}
-	best(t, "longest-silence-of-a-partition", silent, silences)
+	best(t, "longest-silence-of-a-partition", silenceBound, silences)
 	report := f.finish()
 	t.Attr("rounds", fmt.Sprintf("%d of %d restarts, at most %d moves of %d partitions in a round, longest without owner %v",
 		rounds, len(m), most, f.opts.partitions, report.LongestUnheld))
@@ -147,8 +123,8 @@ func TestFrozen(t *testing.T) {
 		second.Pause()
 		wait.Pass(t, 2*f.opts.timeout)
 	})
-	if over.owned > crashBound {
-		t.Errorf("all is owned again after %v, want %v at most", over.owned, crashBound)
+	if over.owned > crashBound.limit {
+		t.Errorf("all is owned again after %v, want %v at most", over.owned, crashBound.limit)
 	}
 	var woken int64
 	f.measure("two T back", func() { woken = min(victim.Resume(), second.Resume()) })
@@ -213,9 +189,7 @@ func TestNames(t *testing.T) {
 	f := newFleet(t, 17, options{})
 	m := f.startAll(2)
 
-	// The znode of a dead session stands for T and a tick, which may be a third of T at most, and a second is for the process.
-	const patience = timeout*4/3 + time.Second
-	bestOf(t, "duplicate-gives-up-after", patience, func() time.Duration {
+	bestOf(t, "duplicate-gives-up-after", nameBound, func() time.Duration {
 		at := members.Monotonic()
 		f.fault("duplicate name")
 		second := f.start("m1")

@@ -64,7 +64,7 @@ func (x *mix) join() (string, func() bool, bool) {
 func (x *mix) begin(name string) *member {
 	links := proxy.To(x.t, x.zk.Addrs())
 	m := x.start(name, via(join(links.Addrs()...)))
-	x.thieves[m] = &thief{m: m, links: links, ended: map[int64]bool{}}
+	x.thieves[m] = newThief(m, links, "")
 	return m
 }
 

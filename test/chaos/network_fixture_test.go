@@ -31,39 +31,6 @@ func list(ds []time.Duration) string {
 	return strings.Join(texts, ", ")
 }
 
-// tries is how often something is measured at most if it takes longer than it should.
-const tries = 3
-
-// best reports measurements of one thing. The shortest is what the code can do, and must keep what is promised; what the
-// others took longer is due to whatever else the machine had to do.
-func best(t *testing.T, name string, limit time.Duration, ds []time.Duration) {
-	t.Helper()
-	t.Attr(name, list(ds))
-	if least := slices.Min(ds); least > limit {
-		t.Errorf("%s: %v at best, want %v at most", name, ms(least), limit)
-	}
-}
-
-// median reports measurements of one thing, most of which must keep what is promised.
-func median(t *testing.T, name string, limit time.Duration, ds []time.Duration) {
-	t.Helper()
-	t.Attr(name, list(ds))
-	sorted := slices.Sorted(slices.Values(ds))
-	if m := sorted[len(sorted)/2]; m > limit {
-		t.Errorf("%s: median %v, want %v at most", name, ms(m), limit)
-	}
-}
-
-// bestOf measures something until it keeps what is promised, a few times at most.
-func bestOf(t *testing.T, name string, limit time.Duration, measure func() time.Duration) {
-	t.Helper()
-	var ds []time.Duration
-	for len(ds) == 0 || len(ds) < tries && slices.Min(ds) > limit {
-		ds = append(ds, measure())
-	}
-	best(t, name, limit, ds)
-}
-
 // memberPath is the znode of a member of a group.
 func memberPath(group, name string) string { return "/kiel/groups/" + group + "/members/" + name }
 

@@ -69,7 +69,7 @@ func TestSessionClosed(t *testing.T) {
 		took = append(took, r.owned)
 		wait.Pass(t, aftermath) // a change soon after another waits for more of them
 	}
-	best(t, "owned-after", 700*time.Millisecond, took)
+	best(t, "owned-after", closedBound, took)
 	if n := victim.sessions(); n != rounds+1 {
 		t.Errorf("%d sessions, want %d", n, rounds+1)
 	}

@@ -21,7 +21,6 @@ func TestUselessServer(t *testing.T) {
 	const (
 		rounds  = 3
 		timeout = 9 * time.Second
-		limit   = 1200 * time.Millisecond
 	)
 	for name, serve := range map[string]func(net.Conn){
 		"never answers": func(c net.Conn) { _, _ = io.Copy(io.Discard, c) },
@@ -63,7 +62,7 @@ func TestUselessServer(t *testing.T) {
 					t.Error("the useless server was not tried")
 				}
 			}
-			best(t, "gap", limit, gaps)
+			best(t, "gap", uselessBound, gaps)
 			if now := incarnation(t, p.Session); now != id {
 				t.Error("trust was lost")
 			}

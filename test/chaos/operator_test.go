@@ -17,13 +17,8 @@ import (
 	"github.com/kielgo/kiel/test/wait"
 )
 
-const (
-	// repairBound is how long it may take until what an operator has broken is whole again. It is less than a session
-	// timeout, after which members would look again without having been told.
-	repairBound = time.Second
-	// aftermath is when whatever comes of a change has come: changes are gathered for a second at most.
-	aftermath = 1500 * time.Millisecond
-)
+// aftermath is when whatever comes of a change has come: changes are gathered for a second at most.
+const aftermath = 1500 * time.Millisecond
 
 // operator is somebody with a ZooKeeper client of his own.
 type operator struct {

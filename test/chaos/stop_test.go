@@ -36,8 +36,8 @@ func (m *member) leave(bound time.Duration) time.Duration {
 	return took
 }
 
-// silence returns an address that accepts connections and says nothing.
-func silence(t *testing.T) string {
+// silent returns an address that accepts connections and says nothing.
+func silent(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -52,7 +52,7 @@ func TestStopWhileConnecting(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 22, options{})
 	refused := fmt.Sprintf("127.0.0.1:%d", servers.FreePorts(t, 1)[0])
-	for name, address := range map[string]string{"refused": refused, "silent": silence(t), "unknown-host": "zookeeper.invalid:2181"} {
+	for name, address := range map[string]string{"refused": refused, "silent": silent(t), "unknown-host": "zookeeper.invalid:2181"} {
 		f.begin("ZooKeeper "+name, members.Monotonic())
 		f.fault("no ZooKeeper")
 		f.unnoticed("it leaves before it gives up on the server")
@@ -89,20 +89,45 @@ func TestStopInARebalance(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 22, options{flags: []string{"--work", "100ms"}})
 	f.startAll(3)
-	most := time.Duration(0)
+	most, within := time.Duration(0), 0
 	for i := range 4 {
 		begun := members.Monotonic()
 		f.start(fmt.Sprintf("m%d", 3+i))
 		victim := f.all[i]
 		f.until("the rebalance has begun", func() bool {
 			_, ok := victim.after(begun, eventlog.Revoking)
-			return ok || f.owned()
+			return ok || f.owned() // it has come and gone between two looks
 		})
 		most = max(most, victim.leave(leaveBound))
 		f.settle()
+		if victim.revokingAt(victim.asked) {
+			within++
+		}
 	}
-	t.Attr("in-a-rebalance", fmt.Sprintf("at most %v", ms(most)))
+	t.Attr("in-a-rebalance", fmt.Sprintf("at most %v; %d of 4 had something to hand over when they were asked to leave", ms(most), within))
+	if within == 0 {
+		t.Error("nobody was asked to leave while it had something to hand over")
+	}
 	f.repeatedOnlyAfter(f.finish())
+}
+
+// revokingAt says whether a member was about to hand something over at a time: it had been told to, and had not done so.
+func (m *member) revokingAt(at int64) bool {
+	revoking := map[int32]bool{}
+	for _, e := range m.events {
+		if e.T > at {
+			break
+		}
+		switch e.Event {
+		case eventlog.Revoking:
+			revoking[*e.Partition] = true
+		case eventlog.Released, eventlog.Lost:
+			delete(revoking, *e.Partition)
+		case eventlog.Untrusted:
+			clear(revoking)
+		}
+	}
+	return len(revoking) > 0
 }
 
 func TestStopInAHandler(t *testing.T) {

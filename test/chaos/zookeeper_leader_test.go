@@ -34,12 +34,8 @@ func awaitLeader(t *testing.T, zk *servers.ZooKeeper, but *servers.ZooKeeperNode
 func TestLeaderKilled(t *testing.T) {
 	t.Parallel()
 	const (
-		timeout = 9 * time.Second
+		timeout = electionT
 		kills   = 5
-		most    = 600 * time.Millisecond // without an answered write
-		mostAdd = 100 * time.Millisecond // of which after there is a leader again
-
-		mostStop = 1350 * time.Millisecond // what it takes a stock client, since a server that is asked to end takes its time
 	)
 	zk := startEnsemble(t, servers.ZooKeeperOptions{})
 	f := newFleet(t, 8, options{zookeeper: join(zk.Addrs()...), timeout: timeout})
@@ -73,8 +69,8 @@ func TestLeaderKilled(t *testing.T) {
 		gaps, elections, ours = append(gaps, gap), append(elections, election), append(ours, max(0, gap-election))
 	}
 	t.Attr("killed-until-there-is-a-leader", list(elections))
-	median(t, "killed", most, gaps)
-	best(t, "killed-ours", mostAdd, ours)
+	median(t, "killed", killedBound, gaps)
+	best(t, "killed-ours", killedOursBound, ours)
 	stops := map[string][]time.Duration{} // by what the server was
 	for _, n := range zk.Nodes() {
 		was := n.Mode()
@@ -85,7 +81,7 @@ func TestLeaderKilled(t *testing.T) {
 		stops[was] = append(stops[was], gap)
 	}
 	for was, gaps := range stops {
-		best(t, "stopped-"+was, mostStop, gaps)
+		best(t, "stopped-"+was, stoppedBound, gaps)
 	}
 	if now := incarnation(t, p.Session).Number(); now != inc {
 		t.Errorf("the writing session is in incarnation %d, was in %d", now, inc)

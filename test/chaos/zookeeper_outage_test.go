@@ -56,10 +56,8 @@ func TestQuorumLost(t *testing.T) {
 		return f.measured().owned
 	}
 	nodes := zk.Nodes()
-	// Members that have been refused for long try again after a second at most.
-	const limit = 2 * time.Second
-	bestOf(t, "owned-after-a-quorum-was-back", limit, func() time.Duration { return outage("quorum-lost", nodes[:2]) })
-	bestOf(t, "owned-after-all-servers-were-back", limit, func() time.Duration { return outage("all-servers-down", nodes) })
+	bestOf(t, "owned-after-a-quorum-was-back", resumeBound, func() time.Duration { return outage("quorum-lost", nodes[:2]) })
+	bestOf(t, "owned-after-all-servers-were-back", resumeBound, func() time.Duration { return outage("all-servers-down", nodes) })
 	f.repeatedOnlyAfter(f.finish(), eventlog.Untrusted)
 }
 
