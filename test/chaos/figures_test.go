@@ -93,9 +93,14 @@ func (f *fleet) fault(kind string) { f.faultAt(kind, members.Monotonic()) }
 
 // faultAt notes that something was broken at a time.
 func (f *fleet) faultAt(kind string, at int64) {
+	f.struck(kind)
+	f.happens(kind, at)
+}
+
+// struck counts a fault that has hit something.
+func (f *fleet) struck(kind string) {
 	f.faults++
 	injected.add(kind)
-	f.happens(kind, at)
 }
 
 // measure breaks something by do, waits until all is owned again, and says what it took.

@@ -4,8 +4,10 @@
 //
 // A scenario is a test: it starts a [fleet], lets it settle, breaks something by way of [fleet.measure], and ends with
 // [fleet.finish]. What it measured is reported as attributes of the test. Times must keep what is promised at best of a few,
-// see [best]: there are many more processes than processors. What must not be at all, two owners or a lost message, must never
-// be, and nobody may lose his trust by the way, unless [stalls] tells that the machine stood still, which must be rare.
+// see [bound]: there are many more processes than processors; and no try may take longer than what it is told by that something
+// else has happened. What must not be at all, two owners or a lost message, must never be, and nobody may lose his trust by the
+// way, unless [stalls] tells that the machine stood still in that moment, which must be rare. A fault counts when it has hit
+// something, see [strike].
 //
 // Every scenario reports the same six figures, see [fleet.figures]: how long it took from a fault, and whatever else is an
 // [incident], until somebody noticed (detect); from its end, or from the beginning if it does not last, until all was owned

@@ -13,10 +13,9 @@ type double struct{ first, second *member }
 // duplicate starts a second process of a name that is taken.
 func (x *mix) duplicate() (string, func() bool, bool) {
 	m := x.pick()
-	if x.doubled(m) {
+	if m == x.veteran || x.doubled(m) {
 		return "", nil, false
 	}
-	x.fault("duplicate name")
 	second := x.begin(m.Name)
 	second.down = true // it can own nothing
 	x.doubles = append(x.doubles, double{m, second})
@@ -47,6 +46,7 @@ func (x *mix) gaveUp(m, other *member) bool {
 	if err := m.Wait(); err == nil || !strings.Contains(m.Log(), "name is taken") {
 		x.t.Errorf("a process whose name, %s, another has too ended with %v: %s", m.Name, err, m.Log())
 	}
+	x.struck("duplicate name")
 	m.down, m.over = true, true
 	other.down = false
 	x.say("%02d-%s gave up its name", slices.Index(x.all, m), m.Name)

@@ -70,7 +70,7 @@ func (x *mix) begin(name string) *member {
 
 // crash is a member that is killed and started again under the same name, as a supervisor does.
 func (x *mix) crash() (string, func() bool, bool) {
-	m := x.spare()
+	m := x.mortal()
 	if m == nil {
 		return "", nil, false
 	}
@@ -80,7 +80,7 @@ func (x *mix) crash() (string, func() bool, bool) {
 }
 
 func (x *mix) kill() (string, func() bool, bool) {
-	m := x.spare()
+	m := x.mortal()
 	if m == nil {
 		return "", nil, false
 	}
@@ -89,7 +89,7 @@ func (x *mix) kill() (string, func() bool, bool) {
 }
 
 func (x *mix) leave() (string, func() bool, bool) {
-	m := x.spare()
+	m := x.mortal()
 	if m == nil {
 		return "", nil, false
 	}
@@ -203,47 +203,62 @@ func (x *mix) cutLeader() (string, func() bool, bool) {
 	return fmt.Sprintf("server cut leader %d", i+1), sure(x.zk.Heal), true
 }
 
+// breaks breaks a member's links and returns what tells whether that has hit something.
+type breaks func(m *member, links proxy.Links) (hit func() bool)
+
+// holds breaks links that go on to take in requests.
+func holds(do func(proxy.Links)) breaks {
+	return func(_ *member, links proxy.Links) func() bool { do(links); return held(links) }
+}
+
+// drops breaks links so that connections end.
+func drops(do func(proxy.Links)) breaks {
+	return func(m *member, links proxy.Links) func() bool {
+		at := members.Monotonic()
+		do(links)
+		return m.dropped(links, at)
+	}
+}
+
 // network breaks a member's links until it is healed, unless they are broken already.
-func (x *mix) network(what string, do func(proxy.Links)) (string, func() bool, bool) {
+func (x *mix) network(what string, do breaks) (string, func() bool, bool) {
 	m := x.pick()
 	if slices.ContainsFunc(x.lasting, func(l lasting) bool { return strings.HasSuffix(l.what, " of "+m.Name) }) {
 		return "", nil, false
 	}
 	links := x.thieves[m].links
-	x.fault(what)
-	do(links)
-	return what + " of " + m.Name, sure(links.Heal), true
+	x.happens(what, members.Monotonic())
+	x.strikes = append(x.strikes, strike{what, m, do(m, links)})
+	return what + " of " + m.Name, sure(func() { x.heal(m) }), true
 }
 
 func (x *mix) blackHole() (string, func() bool, bool) {
 	way := []proxy.Direction{proxy.ToServer, proxy.ToClient, proxy.Both}[x.rng.IntN(3)]
-	return x.network("black hole", func(ls proxy.Links) { ls.BlackHole(way) })
+	return x.network("black hole", holds(func(ls proxy.Links) { ls.BlackHole(way) }))
 }
 
-func (x *mix) refuse() (string, func() bool, bool) { return x.network("refusal", proxy.Links.Refuse) }
+func (x *mix) refuse() (string, func() bool, bool) {
+	return x.network("refusal", drops(proxy.Links.Refuse))
+}
 
 func (x *mix) silence() (string, func() bool, bool) {
-	return x.network("silence", func(ls proxy.Links) { ls.Silence(); ls.Cut() })
+	return x.network("silence", drops(func(ls proxy.Links) { ls.Silence(); ls.Cut() }))
 }
 
 func (x *mix) slow() (string, func() bool, bool) {
 	latency := x.between(50*time.Millisecond, 600*time.Millisecond)
-	return x.network("slowness", func(ls proxy.Links) {
+	return x.network("slowness", holds(func(ls proxy.Links) {
 		ls.Slow(proxy.Both, proxy.Speed{Latency: latency / 2, Jitter: latency})
-	})
+	}))
 }
 
 func (x *mix) cut() (string, func() bool, bool) {
-	what, _, ok := x.network("cut", proxy.Links.Cut)
+	what, _, ok := x.network("cut", drops(proxy.Links.Cut))
 	return what, nil, ok
 }
 
 func (x *mix) loseReply() (string, func() bool, bool) {
-	what, _, ok := x.network("lost reply", func(ls proxy.Links) {
-		ls.LoseReply(func(r proxy.Request) bool {
-			return r.Op == proxy.OpMulti && r.First != proxy.OpCheck || r.Op == proxy.OpCreate
-		})
-	})
+	what, _, ok := x.network("lost reply", losesReply)
 	return what, nil, ok
 }
 
@@ -256,10 +271,9 @@ func (x *mix) closeSession() (string, func() bool, bool) {
 	m := x.pick()
 	th := x.thieves[m]
 	th.addr = leader.Addr()
-	if !slices.ContainsFunc(th.links, func(l *proxy.Link) bool { id := l.Session().ID; return id != 0 && !th.ended[id] }) {
-		return "", nil, false
+	if !th.close() {
+		return "", nil, false // it has none just now
 	}
-	th.closeNext()
 	return "close the session of " + m.Name, nil, true
 }
 

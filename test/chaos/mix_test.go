@@ -49,6 +49,10 @@ type mix struct {
 	deck    []step         // those that come next, in random order
 	taken   map[string]int // how often, by name
 
+	strikes      []strike       // that have hit nothing yet
+	hits, missed map[string]int // by kind
+	veteran      *member        // lives through all of it
+
 	recovered []measured // from all faults
 }
 
@@ -85,6 +89,14 @@ func (x *mix) pick() *member {
 	return working[x.rng.IntN(len(working))]
 }
 
+// mortal returns one of the members that work and may go for good; nil when there is none.
+func (x *mix) mortal() *member {
+	if m := x.spare(); m != x.veteran {
+		return m
+	}
+	return nil
+}
+
 // spare returns one of the members that work and may be taken away; nil when there are too few.
 func (x *mix) spare() *member {
 	working := x.working()
@@ -115,6 +127,7 @@ func (x *mix) run(d time.Duration) {
 	for rest := x.started.Add(pause); time.Since(x.started) < d; {
 		x.expire(time.Now())
 		x.resolve()
+		x.look()
 		x.alive()
 		if time.Now().After(rest) {
 			x.quiet()
@@ -161,7 +174,7 @@ func (x *mix) quiet() {
 		return len(x.lasting) == 0
 	}, func() string { return fmt.Sprintf("end of %v", x.lasting) })
 	for _, links := range x.thieves {
-		links.links.Heal() // what waits for a reply to lose
+		links.links.Heal() // no reply is to be lost any more
 	}
 	wait.Until(x.t, settleLimit, func() bool {
 		return !slices.ContainsFunc(x.zk.Nodes(), func(n *servers.ZooKeeperNode) bool { return n.Mode() == "" })
@@ -175,6 +188,8 @@ func (x *mix) quiet() {
 	wait.Until(x.t, settleLimit, func() bool { x.resolve(); return len(x.doubles) == 0 },
 		func() string { return "one of two members with one name gives up: " + x.String() })
 	x.settle()
+	x.look()
+	x.forget()
 	if broken {
 		x.last().name = fmt.Sprintf("faults until %.0fs", time.Since(x.started).Seconds())
 		r := x.measured()
@@ -183,13 +198,10 @@ func (x *mix) quiet() {
 	at := members.Monotonic()
 	wait.Pass(x.t, calm)
 	x.read()
-	for _, m := range x.working() {
-		n := m.rebalances(at) + m.countAfter(at, eventlog.Untrusted) + m.countAfter(at, eventlog.Lost)
-		if n > 0 && !stalls.excuse(x.name(), at-int64(timeout), members.Monotonic(), timeout/6) {
-			x.t.Errorf("%s: %d rebalances and losses while nothing happens", m.Name, n)
-		}
+	if did := unrest(x.working(), at, x.stalled); len(did) > 0 {
+		x.t.Errorf("while nothing happens: %s", strings.Join(did, "; "))
 	}
-	x.say("all is owned after %v, and nothing happened since", ms(took))
+	x.say("all is owned after %v, and nothing happened since; %s: %v", ms(took), x.veteran.Name, x.veteran.resources())
 }
 
 // left waits for those who were asked to leave. Who could not do so properly ends with an error; nobody panics.
@@ -220,19 +232,31 @@ func TestMix(t *testing.T) {
 	zk := proxy.StartEnsemble(t, servers.ZooKeeperOptions{TickTime: tick})
 	x := &mix{
 		fleet: newFleet(t, mixed, options{zookeeper: join(zk.Addrs()...)}),
-		rng:   rand.New(rand.NewPCG(number, 0)), zk: zk, thieves: map[*member]*thief{}, taken: map[string]int{},
+		rng:   rand.New(rand.NewPCG(number, 0)), zk: zk, thieves: map[*member]*thief{},
+		taken: map[string]int{}, hits: map[string]int{}, missed: map[string]int{},
 	}
 	x.started = time.Now()
 	for range 3 {
 		x.join()
 	}
+	x.veteran = x.all[0]
 	x.settle()
+	young := x.veteran.resources()
 	x.run(time.Duration(*minutes * float64(time.Minute)))
+	if *minutes >= mixMinutes {
+		x.insist()
+	}
+	old := x.veteran.resources()
+	t.Attr("resources", fmt.Sprintf("%v when it had just begun to work, %v at the end", young, old))
+	for _, wrong := range old.grown(young) {
+		t.Errorf("%s, which has lived through all of it: %s; %v in the beginning", x.veteran.Name, wrong, young)
+	}
 	crashed(t, "owned-after-all-faults", x.recovered...)
 	report := x.finish()
 	t.Attr("exempt-overlaps", fmt.Sprint(report.Exempted))
 	t.Attr("processes", fmt.Sprint(len(x.all)))
 	t.Attr("steps", fmt.Sprint(x.taken))
+	t.Attr("strikes", fmt.Sprintf("hit %v, missed %v", x.hits, x.missed))
 	for _, s := range steps {
 		if x.taken[s.name] == 0 && *minutes >= mixMinutes {
 			t.Errorf("%s: never happened", s.name)

@@ -45,23 +45,38 @@ var wrongs = []string{
 	"session expired", "session given up", "trust lost", "zookeeper has lost its data",
 }
 
-// complaints lists when a process said in its log that something is wrong. Its lines have milliseconds: they are taken to be
-// later than they were, rather than earlier.
+// complaints lists when a process said in its log that something is wrong.
 func (m *member) complaints() (times []int64) {
+	m.each(func(at int64, _ string) { times = append(times, at) }, wrongs...)
+	return times
+}
+
+// said lists what a process said in its log between two times, if it is one of some messages.
+func (m *member) said(from, to int64, messages ...string) (lines []string) {
+	m.each(func(at int64, line string) {
+		if at > from && at <= to {
+			lines = append(lines, line)
+		}
+	}, messages...)
+	return lines
+}
+
+// each goes through the lines of a process's log with some messages. Lines have milliseconds: they are taken to be later than
+// they were, rather than earlier.
+func (m *member) each(take func(at int64, line string), messages ...string) {
 	offset := time.Now().UnixNano() - members.Monotonic()
 	for line := range strings.Lines(m.Log()) {
 		line, ok := strings.CutPrefix(line, "time=")
 		stamp, rest, _ := strings.Cut(line, " ")
-		if !ok || !slices.ContainsFunc(wrongs, func(w string) bool {
+		if !ok || !slices.ContainsFunc(messages, func(w string) bool {
 			return strings.Contains(rest, `msg="`+w+`"`) || strings.Contains(rest, "msg="+w+" ")
 		}) {
 			continue
 		}
 		if at, err := time.Parse(time.RFC3339, stamp); err == nil {
-			times = append(times, at.Add(time.Millisecond-1).UnixNano()-offset)
+			take(at.Add(time.Millisecond-1).UnixNano()-offset, rest)
 		}
 	}
-	return times
 }
 
 // ownedSince says whether everything was owned at a time, by somebody who owned it from then on, and since when.
