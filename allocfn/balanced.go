@@ -74,7 +74,6 @@ func (p proposal) member() int32 { return int32(p & memberMask) }
 // balance is the working state of one call.
 type balance struct {
 	keys    []uint64   // of the partitions
-	seeds   []uint64   // of the members
 	weights []int      // the members' points, in units of pointSize
 	choices []proposal // each partition's best pair that was not refused
 	counts  [allCodes]int32
@@ -85,7 +84,17 @@ type balance struct {
 	owner   Assignment
 	refused [allCodes]int32 // by code, the first partition of a list linked by owner, or -1
 	list    []int32         // one such list
+
+	// Of an Evaluator: members were given all first choices before these keys
+	// beforehand. One that is full before it comes to its key makes that wrong.
+	granted []key
+	failed  bool
 }
+
+// key is the order of pairs but for their scores: code<<32 | partition.
+type key uint64
+
+func keyOf(code int, partition int32) key { return key(code)<<32 | key(partition) }
 
 func newBalance(in Input) (*balance, error) {
 	if len(in.Members) > maxMembers {
@@ -98,20 +107,18 @@ func newBalance(in Input) (*balance, error) {
 	}
 	b := &balance{
 		keys:    hashPartitions(in.Partitions),
-		seeds:   make([]uint64, len(in.Members)),
 		weights: pointWeights(in.Members),
 		choices: make([]proposal, len(in.Partitions)),
 		quotas:  newQuotas(in.Members, len(in.Partitions)),
 		owner:   make(Assignment, len(in.Partitions)),
 	}
 	total := 0
-	for i, m := range in.Members {
-		b.seeds[i] = hashName(m.Name)
-		total += b.weights[i]
+	for _, w := range b.weights {
+		total += w
 	}
 	points := make([]int64, 0, total*pointSize)
-	for i := range in.Members {
-		points = appendPoints(points, i, b.seeds[i], b.weights[i])
+	for i, m := range in.Members {
+		points = appendPoints(points, i, hashName(m.Name), b.weights[i])
 	}
 	b.ring = newRing(points, len(in.Members))
 	b.zones = newZones(in, points)

@@ -14,6 +14,12 @@ func (b *balance) settle(cut int) {
 		cut = 0
 		order, ends, _ = b.sure(cut)
 	}
+	b.serveAll(cut, order, &ends)
+}
+
+// serveAll takes the pairs of codes from cut on, those of first choices from
+// order, where those of code c, in the order of partitions, end at ends[c].
+func (b *balance) serveAll(cut int, order []wish, ends *[allCodes]int32) {
 	if b.quotas.least == 0 {
 		b.closeFull() // some may have no quota at all
 	}
@@ -103,8 +109,8 @@ func (b *balance) serve(w wish, c int) {
 	for b.quotas.left[m] == 0 {
 		s, next := b.bestOpen(p)
 		m = s.member()
+		b.choices[p] = pair(next, s)
 		if next > c {
-			b.choices[p] = pair(next, s)
 			b.owner[p] = b.refused[next]
 			b.refused[next] = p
 			return
@@ -113,8 +119,16 @@ func (b *balance) serve(w wish, c int) {
 	b.owner[p] = m
 	switch b.quotas.take(m) {
 	case full:
+		if b.granted != nil && b.granted[m] > keyOf(c, p) {
+			b.failed = true
+		}
 		b.close(m)
 	case drained:
+		for m, left := range b.quotas.left {
+			if b.granted != nil && left == 0 && b.granted[m] > keyOf(c, p) {
+				b.failed = true
+			}
+		}
 		b.closeFull()
 	case open:
 	}

@@ -111,3 +111,28 @@ func BenchmarkMapping(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkEvaluator measures one member that joins and one that leaves, in
+// turns, after both have happened once.
+func BenchmarkEvaluator(b *testing.B) {
+	for _, s := range largeShapes {
+		b.Run(fmt.Sprintf("%dx%d", s[0], s[1]), func(b *testing.B) {
+			with, _ := shape(s[0]+1, s[1])
+			out := without(with, s[0]/2)
+			var e allocfn.Evaluator
+			step := func(in allocfn.Input) {
+				if _, err := e.Assign(in); err != nil {
+					b.Fatal(err)
+				}
+			}
+			step(out)
+			step(with)
+			b.ReportAllocs()
+			for b.Loop() {
+				step(out)
+				step(with)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(2*b.N), "ns/change")
+		})
+	}
+}

@@ -33,7 +33,8 @@
 // # State
 //
 // None. The package does no I/O, starts no goroutine and keeps nothing between
-// calls.
+// calls, except in an [Evaluator]: that keeps what Balanced came to, to be quicker
+// the next time, and gives the same results.
 //
 // # Guarantees
 //
@@ -108,5 +109,6 @@
 //
 // # Concurrency
 //
-// Everything may be called from any number of goroutines. Nothing blocks.
+// Everything may be called from any number of goroutines, except the methods of
+// one [Evaluator], which are called one at a time. Nothing blocks.
 package allocfn
