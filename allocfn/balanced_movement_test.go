@@ -83,7 +83,7 @@ const movementFactor = 2.5
 // roots of the number of partitions, at sizes on both sides of P mod N = 0.
 func TestBalancedMovesLittle(t *testing.T) {
 	worst, sum, n := 0.0, 0.0, 0
-	for seed := range uint64(1500) {
+	for seed := range uint64(1_000) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		members, each := 2+r.IntN(30), r.IntN(1+r.IntN(20))
 		if seed%10 == 0 {
