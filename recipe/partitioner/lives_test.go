@@ -154,6 +154,22 @@ func TestSessionExpiresUnderTheFunction(t *testing.T) {
 	})
 }
 
+// The session expires when the function of Run has returned, because trust had ended. Run begins anew.
+func TestSessionExpiresAfterTheFunction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r := w.run(w.member("p0", []string{"0"}, partitioner.Options{}), nil)
+		r.wantCall("0")
+		w.nw.Client("p0").BlackHole(zktest.Both)
+		r.wantCause(session.ErrTrustLost)
+		time.Sleep(20 * time.Second)
+		w.nw.Client("p0").Heal()
+		r.wantCall("0")
+		r.stop()
+		w.clean()
+	})
+}
+
 // The session expires in RELEASE. That is FAILURE, and we are no member any more, or others would leave a share to us.
 func TestSessionExpiresInRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

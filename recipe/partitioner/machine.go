@@ -22,6 +22,7 @@ type machine struct {
 	ctx      context.Context //nolint:containedctx // a machine is a lifetime; ends, with the cause, when it stops
 	stop     context.CancelCauseFunc
 	requests chan chan struct{} // to release, and to leave FAILURE; closed when it is done
+	asked    chan struct{}      // nil, or a request that came before the FAILURE that it led to
 	joined   chan struct{}      // closed when Start may return
 	done     chan struct{}      // closed when nothing is left
 
@@ -93,12 +94,17 @@ func (m *machine) live() {
 		_ = m.party.Leave(life) // life does not end, so it does not fail
 	}
 	m.monitors.Wait()
-	select {
-	case <-m.ctx.Done():
-	case done := <-m.requests:
+	asked := m.asked
+	if m.asked = nil; asked == nil {
+		select {
+		case <-m.ctx.Done():
+		case asked = <-m.requests:
+		}
+	}
+	if m.ctx.Err() == nil {
 		m.p.opts.Logger.InfoContext(m.ctx, "set partitioner begins anew", "path", m.p.path, "error", err)
 		m.p.publish(Allocating, nil, nil)
-		close(done)
+		close(asked)
 	}
 }
 
@@ -172,6 +178,7 @@ func (m *machine) serve() error {
 			m.endAllocation(ErrReleased)
 			m.giveBack(m.ctx)
 			if _, err := m.incarnation(m.ctx); err != nil {
+				m.asked = done
 				return err
 			}
 			m.p.publish(Allocating, nil, nil)
