@@ -1,6 +1,7 @@
 package allocfn_test
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"testing"
@@ -79,4 +80,17 @@ func TestCoPartitionedSpreadsExtras(t *testing.T) {
 	if most-least > 15 || least == most { // 10 on average; the deviation is 3
 		t.Errorf("loads %v", loads)
 	}
+}
+
+func ExampleCoPartitioned() {
+	in := allocfn.Input{Members: []allocfn.Member{{Name: "a"}, {Name: "b"}}}
+	for _, topic := range []string{"orders", "payments"} {
+		for id := range int32(3) {
+			in.Partitions = append(in.Partitions, allocfn.Partition{Topic: topic, ID: id})
+		}
+	}
+	a, err := allocfn.Call(allocfn.CoPartitioned(), in)
+	fmt.Println(allocfn.Mapping(in, a), err)
+	// Output:
+	// map[a:map[orders:[0] payments:[0]] b:map[orders:[1 2] payments:[1 2]]] <nil>
 }

@@ -80,3 +80,16 @@ func TestTopicBalancedZoneVectors(t *testing.T) {
 		}
 	}
 }
+
+func ExampleTopicBalanced() {
+	in := allocfn.Input{Members: []allocfn.Member{{Name: "a"}, {Name: "b"}}}
+	for _, topic := range []string{"orders", "payments", "refunds"} {
+		for id := range int32(3) {
+			in.Partitions = append(in.Partitions, allocfn.Partition{Topic: topic, ID: id})
+		}
+	}
+	a, err := allocfn.Call(allocfn.TopicBalanced(), in)
+	fmt.Println(allocfn.Mapping(in, a), err)
+	// Output:
+	// map[a:map[orders:[0 2] payments:[1] refunds:[2]] b:map[orders:[1] payments:[0 2] refunds:[0 1]]] <nil>
+}

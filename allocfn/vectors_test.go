@@ -95,12 +95,12 @@ func (s subject) write(t *testing.T, file string) {
 			}
 		}
 		if i >= 28 { // large ones, which cross all paths
-			n := []int{40, 100, 257, 1000}[i-28]
+			n := []int{40, 100, 257, 700}[i-28]
 			v.Members = randomNames(r, n)
 			if s.numbered {
 				v.Members = numberedNames("m", n)
 			}
-			for k := range 20 {
+			for k := range min(20, 2000/n) {
 				v.Topics[fmt.Sprintf("t%d", k)] = []int32{-1 - r.Int32N(2*int32(n))}
 			}
 		}
