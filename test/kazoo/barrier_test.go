@@ -41,6 +41,7 @@ func TestBarrier_Exists(t *testing.T) {
 		w.want(b.Wait(ctx), context.DeadlineExceeded)
 		waiter := later(w, func() (struct{}, error) { return struct{}{}, w.barrier(c).Wait(w.Context()) })
 		w.goOn(waiter)
+		w.wantUnset(w.path)
 		if !must[bool](w)(b.Remove(w.Context())) {
 			w.Error("there was none")
 		}
@@ -55,6 +56,17 @@ func TestBarrier_RemoveNonexistentBarrier(t *testing.T) {
 			w.Error("it removed what is not there")
 		}
 	})
+}
+
+// wantUnset checks that a znode's data was never set: that would use up the only watch of a Python process that waits for
+// the znode's end, or for ready.
+func (w *world) wantUnset(path string) {
+	w.Helper()
+	there, stat, err := w.looks().Exists(w.Context(), path)
+	w.must(err)
+	if !there || stat.Version != 0 || stat.Mzxid != stat.Czxid {
+		w.Errorf("%s stands: %v, %+v", path, there, stat)
+	}
 }
 
 // together has n enter, and leave.
@@ -83,7 +95,9 @@ func together(t *testing.T, n int) {
 			if !doubles[i].Participating() {
 				w.Error("entered, and does not participate")
 			}
+			w.wantUnset(members[i].Node())
 		}
+		w.wantUnset(session.Join(w.path, "ready"))
 		for _, m := range members {
 			for _, l := range leaving {
 				w.goOn(l) // nobody leaves alone

@@ -38,7 +38,12 @@ func (w *world) wantData(want string) {
 
 func (w *world) counter() counting[int64] {
 	w.Helper()
-	c, err := counter.New(w.client("client").Session, w.path, counter.Options[int64]{})
+	return w.counterOf(w.client("client"))
+}
+
+func (w *world) counterOf(client *client) counting[int64] {
+	w.Helper()
+	c, err := counter.New(client.Session, w.path, counter.Options[int64]{})
 	w.must(err)
 	return counting[int64]{c, w}
 }

@@ -1,5 +1,5 @@
-// Package kazoo has kazoo's own test cases of its recipes, one by one, for the recipes here: through the public API,
-// each on zktest in virtual time and on a real ZooKeeper.
+// Package kazoo has kazoo's own test cases of its recipes, one by one, for the recipes here, and the cases that it lacks:
+// through the public API, each on zktest in virtual time and on a real ZooKeeper.
 //
 //	go test ./test/kazoo -run 'TestLock_Cancel/zookeeper'
 //
@@ -10,9 +10,9 @@
 // kazoo's threads are goroutines here, its acquire(blocking=False) is TryAcquire, its timeouts and cancels are those of
 // a context. Leases last ten times as long, by a clock that stands still.
 //
-// # The cases
+// # kazoo's cases
 //
-// Those of kazoo 2.11.0, under names by one rule: class, underscore, case without the class's name. All of them apply;
+// These are kazoo 2.11.0's, under names by one rule: class, underscore, case without the class's name. All of them apply;
 // what is different is said behind the name. Two tests see to it that none is missing: TestList compares the list in
 // testdata with kazoo's source, TestTable this table with the list.
 //
@@ -130,5 +130,61 @@
 //	  test_errors                       TestCounter_Errors  (without types: those don't compile; data of another kind)
 //	  test_pre_post_values              TestCounter_PrePostValues
 //
-// What else the recipes must withstand, which kazoo does not test, is in their packages.
+// # The cases that kazoo lacks
+//
+// Their names have no underscore. TestTable sees to it that none of them is missing here.
+//
+//	the session is lost while something is held
+//	  TestSessionLostWhileHolding              Lock, WriteLock, Semaphore, Election, LockingQueue
+//	  TestSessionLostWhileHoldingForGood       a persistent lock
+//	  TestSessionLostWhileLeasing
+//	  TestSessionLostInsideADoubleBarrier
+//	  TestSessionLostOfAMember                 SetPartitioner
+//	  TestSessionLostOfAPartysMember
+//
+//	the connection is lost, and another made, while waiting
+//	  TestCutOffInLine                         Lock, WriteLock, Semaphore, Election, LockingQueue
+//	  TestCutOffWhileWaiting                   the waits without a line: queues, barriers, Party, SetPartitioner
+//
+//	the numbers of a directory have come to an end
+//	  TestSequenceExhausted                    on zktest alone: a real server takes days to come there
+//
+//	foreign children
+//	  TestForeignChildren                      Lock, WriteLock, Semaphore, Election, LockingQueue
+//	  TestForeignLeaseOfASemaphore
+//	  TestForeignChildrenOfAQueue
+//	  TestForeignChildrenOfALease
+//	  TestForeignChildrenOfABarrier
+//	  TestForeignMemberOfADoubleBarrier
+//	  TestForeignChildrenOfAParty
+//	  TestForeignChildrenOfASet
+//	  TestForeignChildrenOfACounter
+//
+//	two of one identifier
+//	  TestDuplicateIdentifiersInTurns          Lock, WriteLock, Semaphore, Election; LockingQueue has none
+//	  TestDuplicateIdentifiersOfContenders
+//	  TestDuplicateIdentifiersOfASemaphore
+//	  TestDuplicateIdentifiersOfALease
+//	  TestDuplicateIdentifiersOfAParty
+//	  TestDuplicateIdentifiersOfADoubleBarrier
+//	  TestDuplicateIdentifiersOfASet
+//
+//	a ready that was left behind
+//	  TestStaleReady
+//	  TestReadyBesideAMember
+//
+//	a transaction, or a write with a condition, is refused
+//	  TestRefusedObtain
+//	  TestRefusedRenewAndRelease
+//	  TestRefusedLeaseOfASemaphore
+//	  TestRefusedNumberOfASemaphore
+//	  TestRefusedTake
+//	  TestRefusedConsume
+//	  TestRefusedPutAll
+//	  TestRefusedRemoval
+//	  TestRefusedAdd
+//	  TestRefusedReady
+//
+// What takes a server that lags, replies that are lost, or another order of requests than these, is in the packages of the
+// recipes.
 package kazoo

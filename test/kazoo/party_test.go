@@ -15,6 +15,7 @@ type crowd interface {
 	Leave(ctx context.Context) error
 	IsMember() bool
 	Members(ctx context.Context) ([]string, error)
+	WaitForMembers(ctx context.Context, n int) ([]string, error)
 }
 
 func (w *world) party(c *client, identifier string) crowd {

@@ -18,7 +18,12 @@ type putter interface {
 
 func (w *world) queue() *queue.Queue {
 	w.Helper()
-	return must[*queue.Queue](w)(queue.New(w.client("client").Session, w.path, queue.Options{}))
+	return w.queueOf(w.client("client"))
+}
+
+func (w *world) queueOf(c *client) *queue.Queue {
+	w.Helper()
+	return must[*queue.Queue](w)(queue.New(c.Session, w.path, queue.Options{}))
 }
 
 func (w *world) lockingQueue(c *client) *queue.LockingQueue {

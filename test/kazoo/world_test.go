@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"slices"
 	"strings"
@@ -31,7 +32,8 @@ type world struct {
 	path string // nothing stands there, nor above it but the root
 
 	connect func(name string) way
-	admin   *client // see looks
+	exhaust func(path string) // uses up the numbers of a directory; nil on a real server
+	admin   *client           // see looks
 }
 
 // both runs a case on zktest, in virtual time, and on a real server.
@@ -63,20 +65,23 @@ type way struct {
 	addrs  []string
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	cut    func()         // resets its connections
+	shut   func()         // does so, and new ones lead nowhere
 	deafen func()         // has it hear nothing any more; the server goes on hearing it, as long as it has a connection
-	heal   func()         // ends that
+	heal   func()         // ends both
 	expire func(id int64) // ends its ZooKeeper session behind its back
 }
 
 func onVirtual(w *world) func(string) way {
 	w.Helper()
 	srv, nw := zktest.StartVirtual(w, zktest.Options{TickTime: tick})
+	w.exhaust = func(path string) { w.must(srv.SetCreates(path, math.MaxInt32)) }
 	return func(name string) way {
 		c := nw.Client(name)
 		return way{
 			addrs:  []string{zktest.VirtualAddress},
 			dial:   c.Dial,
 			cut:    c.Cut,
+			shut:   func() { c.Refuse(); c.Cut() },
 			deafen: func() { c.BlackHole(zktest.ToClient) },
 			heal:   c.Heal,
 			expire: func(id int64) { srv.KillSession(id) },
@@ -92,13 +97,18 @@ func onReal(w *world) func(string) way {
 	}
 	return func(string) way {
 		links := proxy.To(w, zk.Addrs())
+		shut := func() { // Refuse would give the port away
+			links.Silence()
+			links.Cut()
+		}
 		return way{
 			addrs:  links.Addrs(),
 			cut:    links.Cut,
+			shut:   shut,
 			deafen: func() { links.BlackHole(proxy.ToClient) },
 			heal:   links.Heal,
 			expire: func(id int64) {
-				links.Refuse() // else the client could take its session back before it is closed
+				shut() // else the client could take its session back before it is closed
 				defer links.Heal()
 				s := links[0].Session()
 				if s.ID != id {
@@ -117,15 +127,16 @@ type client struct {
 	*session.Session
 	way
 
-	w    *world
-	stop func() // ends it, as does the end of the test
+	w     *world
+	stop  func() // ends it, as does the end of the test
+	stops stops
 }
 
 // client connects; change may change the options.
 func (w *world) client(name string, change ...func(*session.Options)) *client {
 	w.Helper()
 	c := &client{way: w.connect(name), w: w}
-	opts := session.Options{Timeout: timeout, MinSessionTimeout: 2 * tick, Dial: c.dial}
+	opts := session.Options{Timeout: timeout, MinSessionTimeout: 2 * tick, Dial: c.stops.dialer(c.dial)}
 	for _, f := range change {
 		f(&opts)
 	}
