@@ -233,6 +233,9 @@ func TestNameWhileTheLeaderChanges(t *testing.T) {
 	f.start("m1")
 	for range 2 {
 		wait.Pass(t, f.opts.timeout/2)
+		for _, n := range zk.Nodes() {
+			n.WaitReady() // the one that was restarted too: without it there would be no quorum
+		}
 		f.fault("restart of a server")
 		leader := zk.Leader()
 		if leader == nil {
