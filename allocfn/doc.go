@@ -16,11 +16,18 @@
 //   - [Balanced] gives everybody the same, or a share by weight, over all
 //     topics together, prefers zones, and moves few partitions when a member
 //     comes or goes.
+//   - [TopicBalanced] spreads each topic and all of them together evenly.
+//   - [CoPartitioned] keeps equal numbers of topics with equally many
+//     partitions at one member.
+//   - [Ordinal] moves the least possible for members numbered 0 to n−1 that
+//     come and go at the end.
+//   - [Rendezvous] moves the least at any change, but spreads as by chance.
 //   - [FromKiel] makes a Func of a function written for kiel, which maps names
 //     to names.
 //
 // A user's own function is a Func too. [Call] is the way to run any of them:
-// it recovers panics and checks the result.
+// it recovers panics and checks the result. [Measure] compares two plans, and a
+// [View] shows one by member and by topic.
 //
 // # Items
 //
@@ -54,6 +61,10 @@
 //     down or up; with equal weights the numbers of any two members differ by
 //     at most one. With zones, a partition is with a member of another zone only
 //     when all of its own have at least their share rounded down.
+//
+//   - TopicBalanced: the numbers of partitions of any two members differ by at
+//     most one, in total and in each topic. Ordinal: in total. CoPartitioned: in
+//     each topic that has the numbers its class has.
 //
 // # What Balanced moves
 //
@@ -100,8 +111,11 @@
 //     of two above 64.
 //   - Topics spread evenly by Balanced: it evens out the sum, so that one member
 //     may have several partitions of a topic where another has none.
-//   - Weights, zones and topics of members: RoundRobin and Range do not look
-//     at them. The fields are there for functions that do.
+//   - Balance by Rendezvous. The total of CoPartitioned. Topics of Ordinal, which
+//     fails while a member that is not the last is away.
+//   - Weights and zones: Balanced alone looks at weights, Balanced and
+//     TopicBalanced at zones, none at the topics that members asked for. The
+//     fields are there for functions that do.
 //   - A user's function is not checked for being pure; that it gives the same
 //     result in every process is up to its author. The usual mistakes: ranging
 //     over a map, hash/maphash (seeded per process), sorting with ties,

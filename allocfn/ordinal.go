@@ -24,7 +24,7 @@ var ErrOrdinals = errors.New("members are not numbered")
 // the others the first P mod n keep one more than the rest. They begin
 // in the order of hashes of the topics' names and the partitions' numbers, so a
 // topic is spread about as by chance. When partitions are added or removed,
-// many others move: 1 to 8 % with 10 members, most with 100 and more.
+// many others move: 2 to 9 % with 10 members, most with 100 and more.
 //
 // Names that are not so are an error that wraps [ErrOrdinals]: a member without
 // a number or with another prefix, a number with leading zeros, a gap. The
