@@ -39,6 +39,13 @@ func (c *memberClock) when(said time.Time) time.Time {
 	return c.at
 }
 
+// setAt is when it was last set.
+func (c *memberClock) setAt() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
 // set sets the rates, and has the wall clock jump.
 func (c *memberClock) set(monoRate, wallRate float64, jump time.Duration) {
 	mono, wall := c.now()

@@ -14,8 +14,10 @@ import (
 type groupTerm struct {
 	how    ownership.EventKind // that ended it
 	ended  time.Time           // for sure no later than this, with over
+	clock  bool                // a clock ended it: there was no trust at any time of that instant
 	before *term               // of the same claim
-	handed [2]time.Time        // when the last two messages were taken
+	handed time.Time           // when the last message was taken
+	doubt  time.Time           // when the first was for which there was no trust: it must have ended just then
 	told   time.Time           // when it was told to finish
 	sent   time.Time           // when trust was asked for before the newest commit
 	done   int64               // all messages of this term below were processed
@@ -94,22 +96,24 @@ func (m *monitor) groupMessage(t *term, off int64) {
 	if t.revoking && time.Now().After(t.told) { // within an instant there is no order
 		m.violate("S7", "%s is handed %d of p%d %v after it was told to finish", t.p.id, off, t.part, time.Since(t.told))
 	}
+	t.handed = time.Now()
 	switch {
-	case t.over || !t.trusted():
-		m.late(t, time.Now())
-	default:
-		t.handed[0], t.handed[1] = t.handed[1], time.Now()
+	case t.over && t.how == ownership.Released:
+		m.violate("S7", "%s is handed %d of p%d after it was released", t.p.id, off, t.part)
+	case t.over:
+		m.late(t)
+	case t.trusted():
 		m.rivals(t, "is handed a message of")
+	case t.doubt.IsZero():
+		t.doubt = t.handed
 	}
 }
 
-// late judges a message that was taken at the given time, after the end of a term.
-func (m *monitor) late(t *term, at time.Time) {
-	switch {
-	case t.over && t.how == ownership.Released:
-		m.violate("S7", "%s is handed a message of p%d after it was released", t.p.id, t.part)
-	case !t.over || at.After(t.ended): // within an instant there is no order
-		m.violate("S4", "%s is handed a message of p%d after the end", t.p.id, t.part)
+// late judges the last message of a term that has ended. Within an instant there is no order of what one hears, so the
+// message may have been taken before; but not if a clock has ended the term, which shows the same time all the while.
+func (m *monitor) late(t *term) {
+	if d := t.handed.Sub(t.ended); d > 0 || d == 0 && t.clock {
+		m.violate("S4", "%s is handed a message of p%d %v after the end (%v)", t.p.id, t.part, d, t.how)
 	}
 }
 
@@ -155,10 +159,12 @@ func (m *monitor) groupEnd(t *term, how ownership.EventKind, at time.Time) {
 	if t.sent.After(at) {
 		m.violate("S4", "%s committed of p%d, sent %v after the end (%v)", t.p.id, t.part, t.sent.Sub(at), how)
 	}
-	for _, taken := range t.handed {
-		if taken.After(at) {
-			m.late(t, taken)
-		}
+	if !t.handed.IsZero() {
+		m.late(t)
+	}
+	if !t.doubt.IsZero() && t.doubt.Before(at) {
+		m.violate("S4", "%s was handed a message of p%d without trust, %v before the end (%v)",
+			t.p.id, t.part, at.Sub(t.doubt), how)
 	}
 }
 

@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/ownership"
+	"github.com/kielgo/kiel/session"
 )
 
 // monitor hears of everything that happens in a run, in one order, and checks the invariants as it hears of it. Their
@@ -240,7 +242,9 @@ func (m *monitor) observeMember(p *process, state *memberState, e ownership.Even
 		m.note("%s untrusted since %v: %v", p.id, e.Since.Sub(m.began), e.Err)
 		for _, part := range m.parts {
 			if t := part.terms[p]; t != nil {
-				m.end(t, e.Kind, p.clock.when(e.Since))
+				at := p.clock.when(e.Since)
+				t.clock = errors.Is(e.Err, session.ErrTrustLost) && at.After(p.clock.setAt())
+				m.end(t, e.Kind, at)
 			}
 		}
 	case ownership.Left:

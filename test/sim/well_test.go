@@ -163,12 +163,13 @@ func (w *world) groupsUnwell(live []*process, names []string) string {
 	}
 	owned, least, most := 0, w.plan.Partitions, 0
 	for _, p := range live {
-		if p.ses.Current() == nil {
-			return p.id + " is not trusted"
-		}
 		list, parts, settled := w.mon.holdings(p)
 		if !settled {
 			return fmt.Sprintf("%s: not all of %s is open", p.id, list)
+		}
+		// Who has partitions tells by itself that trust has ended. Being asked would end it for the Group, which has to ask.
+		if len(parts) == 0 && p.ses.Current() == nil {
+			return p.id + " is not trusted"
 		}
 		owned, least, most = owned+len(parts), min(least, len(parts)), max(most, len(parts))
 	}
