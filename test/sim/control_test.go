@@ -58,8 +58,8 @@ func TestShrink(t *testing.T) {
 	if len(few) > max(1, len(all)/2) {
 		t.Errorf("%d of %d steps are left: %v", len(few), len(all), few)
 	}
-	if failed, tried := rate(t, p.only(few), lax); failed == 0 {
-		t.Errorf("what is left fails in none of %d runs", tried)
+	if failed, tried := rate(t, p.only(few), lax, 0); failed == 0 || tried != reruns {
+		t.Errorf("what is left fails in %d of %d runs, which should be %d", failed, tried, reruns)
 	}
 	flag := strings.Trim(strings.ReplaceAll(fmt.Sprint(few), " ", ","), "[]")
 	if got := parseIDs(t, flag); !slices.Equal(got, few) {

@@ -15,10 +15,11 @@
 //	go test ./test/sim -run=Days -seed=17     # that run again: the same faults at the same virtual times
 //	go test ./test/sim -run=Days -seed=17 -keep=3.0,3.4 -tries=20 # only those steps of it, 20 times
 //
-// A run that fails prints its plan, what happened last, and each violation; it is run 20 times more to see how often it
-// fails, and shrunk to few steps that still do. The last line of the report is the command that replays them. The order
-// of goroutines within one virtual instant, and the jitter of back-offs, are not the seed's: a failure may need some
-// tries. To find out more, put a line into monitor.Note or make the log of a process louder (counting, in coverage_test.go).
+// A run that fails prints its plan, what happened last, and each violation; it is run 20 times more, however long that
+// takes, to see how often it fails, and shrunk to few steps that still do. The last line of the report is the command
+// that replays them. The order of goroutines within one virtual instant, and the jitter of back-offs, are not the seed's:
+// a failure may need some tries. To find out more, put a line into monitor.Note or make the log of a process louder
+// (counting, in coverage_test.go).
 //
 // Each run begins with a plan of all drills. A run of 20 days must have injected 2,000 faults, each kind among them,
 // ended each drill, and reached what is listed in coverage_test.go, or it fails.
@@ -49,7 +50,8 @@
 //	    which its owner is told only after an operator removed it and another member claimed
 //	S4  offsets are committed with trust and only of what was processed; the committed offset goes back only where a
 //	    commit arrives late, and is put right again. Groups tell of a commit when it was answered: when it was sent
-//	    counts. After the end of a claim a Group hands out nothing
+//	    counts. After the end of a claim a Group hands out nothing. In the virtual instant of the end there is no order,
+//	    unless it was a clock that ended it
 //	S5  nothing is skipped: neither an opening nor a commit is beyond what was processed, and after each phase all that
 //	    was produced has been processed
 //	S6  what is processed again lies behind the newest acknowledged commit; in drills of joining and leaving in order
@@ -57,7 +59,8 @@
 //	S7  per member and partition claimed and released or lost alternate, released comes after the handler returned,
 //	    versions grow, one handler at a time, nothing after left
 //	S8  members that computed of the same members and partitions have the same mapping; it is complete and fair
-//	S9  no panic, no goroutine left, leaving ends in time
+//	S9  no panic, no goroutine left; leaving ends in time, and without an error unless there was a fault in that phase
+//	    (members that come and go are none)
 //
 // S3 (a store refuses old tokens) waits for such a store. After each phase, without any faults:
 //
@@ -66,12 +69,15 @@
 //	    before it lives on because the servers stood still or heard of it late
 //	L3  a partition whose handler is stuck goes to another member within RebalanceTimeout
 //	L4  in calm nothing moves: no snapshot, no claim; drills that should not be noticed are not, and those that concern
-//	    some partitions leave the others where they are
+//	    some partitions leave the others where they are; who joins, leaves or crashes costs each member one rebalance,
+//	    who comes back another, and a storm five
 //
 // # What it can't show
 //
 // A process that stands still (SIGSTOP) is one that hears and sends nothing and whose handlers wait; its own timers go
-// on. A clock that runs at another rate is the session's clock alone. Connections to kfake break, they never hang: sarama
-// waits for answers with a mutex in hand, and virtual time stands still while another goroutine wants that. All of that
-// is for the real processes of test/chaos.
+// on, so it has heard of the end of trust when it wakes: that the pump of a Group asks for trust before each message
+// shows only where a clock jumps, or a message comes just when trust ends; of freezes see TestFrozen of test/chaos, and
+// TestPumpHandsOutNothingUntrusted of package consumer. A clock that runs at another rate is the session's clock alone.
+// Connections to kfake break, they never hang: sarama waits for answers with a mutex in hand, and virtual time stands
+// still while another goroutine wants that. All of that is for the real processes of test/chaos.
 package sim

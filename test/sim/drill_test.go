@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -14,7 +15,7 @@ type drill struct {
 	fromEnd    bool                                 // counted from the fault's end, not from its beginning
 	still      bool                                 // nothing may change at all
 	orderly    bool                                 // no message may be processed again
-	rebalances int                                  // at most so many for each member; 0 = any number
+	rebalances func(w *world, s step) int           // at most so many for each member; nil = any number
 	renews     bool                                 // what it concerns has to be claimed anew
 	// touches says which partitions it may concern; no other may be revoked or lost. Nil: all.
 	touches func(w *world, s step) []int
@@ -69,6 +70,17 @@ func trustAgain(w *world, _ step) time.Duration { return w.plan.Timeout/3 + time
 
 // rejoin is how long it may take after a member is back whose session has expired.
 func rejoin(w *world, s step) time.Duration { return reconnect(w, s) }
+
+// most is a number of rebalances.
+func most(n int) func(*world, step) int { return func(*world, step) int { return n } }
+
+// perGoing is a rebalance for each change of members when one goes away: there is another when it comes back.
+func perGoing(w *world, _ step) int {
+	if w.spare() {
+		return 1
+	}
+	return 2
+}
 
 // none: no partition is concerned.
 func none(*world, step) []int { return nil }
@@ -191,6 +203,10 @@ func (w *world) lookAround(d *drill, s step) func(name string) bool {
 	for _, p := range w.live() {
 		counts[p] = w.mon.snapshots(p)
 	}
+	rebalances := math.MaxInt
+	if d.rebalances != nil {
+		rebalances = d.rebalances(w, s)
+	}
 	kept, renewed := map[int]*term{}, map[int]*term{}
 	if d.touches != nil {
 		kept = w.mon.open()
@@ -209,8 +225,8 @@ func (w *world) lookAround(d *drill, s step) func(name string) bool {
 			w.mon.Violate("L4", "%s: something has changed\nbefore %s\nafter  %s", name, before, after)
 		}
 		for _, p := range w.live() {
-			if n := w.mon.snapshots(p) - counts[p]; d.rebalances > 0 && n > d.rebalances {
-				w.mon.Violate("L4", "%s: %d rebalances of %s", name, n, p.id)
+			if n := w.mon.snapshots(p) - counts[p]; n > rebalances {
+				w.mon.Violate("L4", "%s: %d rebalances of %s, not %d", name, n, p.id, rebalances)
 			}
 		}
 		w.mon.stillOpen(name, kept, renewed)

@@ -24,6 +24,9 @@ var (
 	allKinds = slices.Sorted(maps.Keys(faults))
 )
 
+// harmless are the kinds that are no trouble: members come and go, in order.
+var harmless = []string{"join", "leave", "storm", "double", "rebalance"}
+
 // kinds returns the names of all kinds, sorted, so that a seed's draws don't depend on a map's order.
 func kinds() []string { return allKinds }
 
@@ -70,10 +73,20 @@ func table() map[string]fault {
 		"late touches":      {weight: 3, from: .5, to: 4, do: onRequests(func(h *hook, _ step) { h.touches = true })},
 
 		// The members.
-		"join":           {weight: 3, do: join, drill: &drill{bound: seconds(.3), orderly: true, touches: newcomers}},
-		"leave":          {weight: 3, do: tryMember(leave), drill: &drill{bound: seconds(.3), orderly: true, touches: outsiders}},
-		"crash":          {weight: 3, do: crash(false), drill: &drill{bound: expiry, touches: outsiders}},
-		"power loss":     {weight: 2, do: crash(true), drill: &drill{bound: expiry, touches: outsiders}},
+		"join": {
+			weight: 3, do: join,
+			drill: &drill{bound: seconds(.3), orderly: true, rebalances: most(1), touches: newcomers},
+		},
+		"leave": {
+			weight: 3, do: tryMember(leave),
+			drill: &drill{bound: seconds(.3), orderly: true, rebalances: perGoing, touches: outsiders},
+		},
+		"crash": {
+			weight: 3, do: crash(false), drill: &drill{bound: expiry, rebalances: perGoing, touches: outsiders},
+		},
+		"power loss": {
+			weight: 2, do: crash(true), drill: &drill{bound: expiry, rebalances: perGoing, touches: outsiders},
+		},
 		"restart member": {weight: 2, from: .01, to: 1, do: troubleWith(slotOf, restartMember)},
 		"freeze member":  {weight: 5, from: .1, to: 2.5, do: troubleWith(linkOf, freezeMember), drill: after(rejoin)},
 		"slow handler":   {weight: 2, from: .5, to: 3, delay: .5, do: troubleWith(handlersOf, slowHandler)},
@@ -82,7 +95,7 @@ func table() map[string]fault {
 		"panic":          {weight: 1, do: onMember(func(p *process, s step) { p.misbehave(1+s.N%3, 0) })},
 		"return":         {weight: 1, do: onMember(func(p *process, s step) { p.misbehave(0, 1+s.N%3) })},
 		"double":         {weight: 2, from: 1.5, to: 3, do: troubleWith(slotOf, double), drill: unnoticed()},
-		"storm":          {weight: 1, do: storm, drill: &drill{bound: seconds(2), rebalances: 5, orderly: true}},
+		"storm":          {weight: 1, do: storm, drill: &drill{bound: seconds(2), rebalances: most(5), orderly: true}},
 		"rebalance":      {weight: 1, do: tryMember(rebalance)},
 
 		// Clocks of members. What the margins are for: a rate that is wrong by a tenth.

@@ -10,10 +10,10 @@ import (
 
 // What may be spent on a failure, in real time.
 const (
-	reruns      = 20
-	rerunTime   = time.Minute
-	shrinkTime  = 2 * time.Minute
-	shrinkTries = 4 // of a shorter schedule, before it counts as one that does not fail
+	reruns      = 20              // however long they take
+	calmTime    = time.Minute     // for as many without the calm
+	shrinkTime  = 2 * time.Minute // after all of them
+	shrinkTries = 4               // of a shorter schedule, before it counts as one that does not fail
 )
 
 // report prints a failure: its plan, what happened last, how often the seed fails, and a shorter schedule that still
@@ -25,9 +25,9 @@ func report(t *testing.T, res *result, lax manners) {
 	for _, v := range res.violations {
 		t.Errorf("seed %d: %v", p.Seed, v)
 	}
-	failed, tried := rate(t, p, lax)
+	failed, tried := rate(t, p, lax, 0)
 	t.Errorf("seed %d: failed again %d times of %d", p.Seed, failed, tried)
-	failed, tried = rate(t, p.only(p.ids(res.phase)), lax)
+	failed, tried = rate(t, p.only(p.ids(res.phase)), lax, calmTime)
 	t.Errorf("seed %d: %d times of %d without the calm between the phases", p.Seed, failed, tried)
 	if failed == 0 {
 		return
@@ -49,10 +49,10 @@ func replayFlags(p *plan, keep []id) string {
 	return flags + " -keep=" + strings.Join(names, ",")
 }
 
-// rate runs a plan again and again, and counts failures.
-func rate(t *testing.T, p *plan, lax manners) (failed, tried int) {
+// rate runs a plan again and again, and counts failures. It is cut short after a time, if that is not 0.
+func rate(t *testing.T, p *plan, lax manners, limit time.Duration) (failed, tried int) {
 	t.Helper()
-	for began := time.Now(); tried < reruns && time.Since(began) < rerunTime; tried++ {
+	for began := time.Now(); tried < reruns && (limit == 0 || time.Since(began) < limit); tried++ {
 		if len(simulate(t, p, lax).violations) > 0 {
 			failed++
 		}

@@ -166,6 +166,9 @@ func TestDays(t *testing.T) {
 	if long && sum.faults < leastFaults {
 		t.Errorf("%d faults, not %d", sum.faults, leastFaults)
 	}
+	if bound := time.Duration(3 * sum.days() / 20 * float64(twentyDays)); long && *flagMembers <= 3 && took > bound {
+		t.Errorf("%.1f group-days took %v, more than %v", sum.days(), took.Round(time.Second), bound.Round(time.Second))
+	}
 	reached := 0
 	for _, what := range required() {
 		if sum.cov.of(what) > 0 {
@@ -182,6 +185,10 @@ func TestDays(t *testing.T) {
 
 // leastFaults is how many a run of 20 group-days must have injected.
 const leastFaults = 2000
+
+// twentyDays is what 20 group-days may take on two cores that have nothing else to do. The figure to look at is
+// group_days_per_minute: others at work on the machine must not fail the test, so only three times as much does.
+const twentyDays = 3 * time.Minute
 
 // tell says where the random seeds began.
 func (s *seeds) tell(t *testing.T) {

@@ -118,6 +118,8 @@ func (w *world) ended(p *process) {
 		}
 	case p.err != nil && !p.isLeaving():
 		w.mon.Violate("L2", "%s ended by itself: %v", p.id, p.err)
+	case p.err != nil && !w.trouble:
+		w.mon.Violate("S9", "%s could not leave in order though nothing was in its way: %v", p.id, p.err)
 	case p.err != nil:
 		w.cov.hit("leaving ended with an error") // handlers that were stuck, servers that could not be reached
 	}

@@ -66,6 +66,7 @@ type world struct {
 	res     *result
 	phase   int
 	pauses  []pause // of the servers' clock
+	trouble bool    // there is or was some in this phase: whoever leaves may fail to do it in order
 	due     []int64 // ends of the logs when it was last to be well: what is before them must have been processed
 
 	started int
@@ -231,6 +232,7 @@ func (w *world) faulty(ph phase) bool {
 	}
 	w.broker.setPace(busyPace)
 	defer w.broker.setPace(calmPace)
+	w.trouble = false // what there was is over, and who was to leave then has left
 	w.rest(2 * time.Second)
 	if ph.Drill {
 		return w.drill(ph.Steps[0])
@@ -284,20 +286,26 @@ func (w *world) inject(s step) (end func(), ok bool) {
 		return nil, false
 	}
 	w.res.faults++
+	w.trouble = w.trouble || !slices.Contains(harmless, s.Kind)
 	w.cov.hit("fault: " + s.Kind)
 	return end, true
 }
 
-// close ends everything. All faults have ended.
+// close ends everything. All faults have ended; if the plan has, too, then all is well and all can leave in order.
 func (w *world) close() {
-	w.srv.Thaw()
-	w.srv.Restart(false)
-	w.nw.Heal()
+	calm, ended := w.mon.failures() == 0, map[*process]bool{}
+	w.trouble = false
+	if !calm {
+		w.srv.Thaw()
+		w.srv.Restart(false)
+		w.nw.Heal()
+	}
 	for i := range w.wanted {
 		w.wanted[i] = false
 	}
 	for _, p := range w.all {
-		if !p.isDead() {
+		ended[p] = p.hasEnded()
+		if !calm && !p.isDead() {
 			p.client.Heal()
 		}
 		p.resume()
@@ -308,6 +316,9 @@ func (w *world) close() {
 		<-p.done
 		<-p.gone
 		p.collect()
+		if calm && !ended[p] {
+			w.ended(p)
+		}
 	}
 	w.work.Wait()
 	if w.plan.Group {
