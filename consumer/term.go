@@ -9,6 +9,8 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/ownership"
 )
 
 // Waits between attempts to open a partition, and between openings of a
@@ -198,7 +200,9 @@ func (t *term) consume(ctx context.Context, s stream, start int64) error {
 	}
 	t.watchers.remove(t)
 	t.session.closed(t.partition, cl)
-	if settled := t.ledger.settle(t.Context(), t.book); settled != nil && !errors.Is(settled, errLost) {
+	if sabotage.Of(ctx).Off(sabotage.CommitBeforeRelease) {
+		t.pumping.start(t.settleLate)
+	} else if settled := t.ledger.settle(t.Context(), t.book); settled != nil && !errors.Is(settled, errLost) {
 		t.log.WarnContext(ctx, "last commit failed", "topic", t.Topic(), "partition", t.Partition(), "error", settled)
 	}
 	switch {
@@ -213,6 +217,28 @@ func (t *term) consume(ctx context.Context, s stream, start int64) error {
 		return ErrHandler
 	}
 }
+
+// settleLate commits what was marked last after the claim was released, which is what
+// sabotage.CommitBeforeRelease is there against.
+func (t *term) settleLate() {
+	<-t.Context().Done()
+	ctx := context.WithoutCancel(t.Context())
+	if !errors.Is(context.Cause(t.Context()), ownership.ErrRevoked) || sleep(ctx, openBackoff) != nil {
+		return
+	}
+	t.book.mu.Lock()
+	next, text, dirty := t.book.next, t.book.text, t.book.dirty
+	t.book.mu.Unlock()
+	if !dirty {
+		return
+	}
+	_ = t.ledger.settle(ctx, t.ledger.open(t.partition, unasked{t.holder}, t.topic, next, text))
+}
+
+// unasked is a claim that is not asked whether it is trusted.
+type unasked struct{ holder }
+
+func (unasked) Trusted() bool { return true }
 
 // awaitTold waits for the observer, when the partition is to be given up: for
 // settleTimeout at most, within the claim's lifetime. The last commit has a time of

@@ -23,8 +23,8 @@
 //
 // Each run begins with a plan of all drills. A run of 20 days must have injected 2,000 faults, each kind among them,
 // ended each drill, and reached what is listed in coverage_test.go, or it fails.
-// Negative controls (control_test.go) show that it bites: without claims, or with handlers that commit after they have
-// returned, it must fail.
+// Negative controls (control_test.go) show that it bites: without claims, with handlers that commit after they have
+// returned, or with Groups that store the last commit after the release, it must fail.
 //
 // # Code map
 //
