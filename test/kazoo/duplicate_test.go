@@ -70,10 +70,10 @@ func TestDuplicateIdentifiersOfASemaphore(t *testing.T) {
 func TestDuplicateIdentifiersOfALease(t *testing.T) {
 	both(t, func(w *world) {
 		clock := newClock()
-		third := w.lease(w.client("client3"), "other", 3, clock)
-		first := acquire(w, w.lease(w.client("client"), "same", 6, clock).Obtain)
+		third := w.lease(w.client("client3"), "other", 6, clock)
+		first := acquire(w, w.lease(w.client("client"), "same", 12, clock).Obtain)
 		end := first.End()
-		second := acquire(w, w.lease(w.client("client2"), "same", 3, clock).Obtain)
+		second := acquire(w, w.lease(w.client("client2"), "same", 6, clock).Obtain)
 		w.until("the end of the first one's hold", func() bool { return first.Context().Err() != nil })
 		w.want(context.Cause(first.Context()), lease.ErrLost)
 		if first.Valid() || !second.Valid() || second.End().Before(end) {
@@ -84,7 +84,7 @@ func TestDuplicateIdentifiersOfALease(t *testing.T) {
 			w.Error("the first one has given back what the second has")
 		}
 		release(w, second)
-		clock.forward(5)
+		clock.forward(11)
 		if _, ok := try(w, third.Obtain, lease.ErrNotObtained); ok {
 			w.Error("it was given away before the end that the first had")
 		}
@@ -127,7 +127,7 @@ func TestDuplicateIdentifiersOfADoubleBarrier(t *testing.T) {
 // first has outlived what a dead member leaves.
 func TestDuplicateIdentifiersOfASet(t *testing.T) {
 	both(t, func(w *world) {
-		short := func(opts *session.Options) { opts.Timeout = 9 * time.Second } // 4/3 of it is waited for
+		short := func(opts *session.Options) { opts.Timeout = 12 * time.Second } // 4/3 of it is waited for
 		ps := w.partitioners(2, short)
 		ps.start("same")
 		ps.settle([]string{"0", "1"})
@@ -145,7 +145,7 @@ func TestDuplicateIdentifiersOfASet(t *testing.T) {
 			return second.Failed()
 		})
 		w.want(second.Snapshot().Err, partitioner.ErrDuplicate)
-		if d := time.Since(start); d < 9*time.Second {
+		if d := time.Since(start); d < 12*time.Second {
 			w.Errorf("it failed after %v", d)
 		}
 		ps.all = ps.all[:1]

@@ -57,15 +57,15 @@ func TestSessionLostWhileHoldingForGood(t *testing.T) {
 func TestSessionLostWhileLeasing(t *testing.T) {
 	both(t, func(w *world) {
 		c, clock := w.client("client"), newClock()
-		h := acquire(w, w.lease(c, "one", 3, clock).Obtain)
-		other := w.lease(w.client("client2"), "two", 3, clock)
+		h := acquire(w, w.lease(c, "one", 6, clock).Obtain)
+		other := w.lease(w.client("client2"), "two", 6, clock)
 		c.expireSession()
 		if !h.Valid() || h.Context().Err() != nil {
 			w.Errorf("the lease has ended with its session: %v", context.Cause(h.Context()))
 		}
-		clock.forward(2)
+		clock.forward(4)
 		w.must(h.Renew(w.Context()))
-		clock.forward(2)
+		clock.forward(4)
 		if _, ok := try(w, other.Obtain, lease.ErrNotObtained); ok {
 			w.Error("another has it, too")
 		}

@@ -111,14 +111,16 @@ func TestRefusedLeaseOfASemaphore(t *testing.T) {
 		happen func(w *world)
 		want   error
 		number string
+		places int32 // how many contenders we had
 	}{
-		"another number":            {func(w *world) { w.set(w.path, "3") }, semaphore.ErrMaxLeases, "3"},
-		"the znode is gone":         {func(w *world) { w.remove(w.path) }, nil, "2"},
-		"our contender was removed": {func(w *world) { w.removeContender(w.innerLock()) }, nil, "2"},
+		"another number":            {func(w *world) { w.set(w.path, "3") }, semaphore.ErrMaxLeases, "3", 1},
+		"the znode is gone":         {func(w *world) { w.remove(w.path) }, nil, "2", 1},
+		"our contender was removed": {func(w *world) { w.removeContender(w.innerLock()) }, nil, "2", 2},
 	}, func(w *world, tt struct {
 		happen func(w *world)
 		want   error
 		number string
+		places int32 // how many contenders we had
 	},
 	) {
 		c := w.client("client")
@@ -137,6 +139,11 @@ func TestRefusedLeaseOfASemaphore(t *testing.T) {
 		w.wantData(tt.number)
 		w.wantHolders(s)
 		w.untilChildren(0, w.innerLock())
+		_, stat, err := w.looks().Exists(w.Context(), w.innerLock())
+		w.must(err)
+		if made := stat.Cversion / 2; made != tt.places { // it counts what was made and what was removed
+			w.Errorf("%d contenders, want %d", made, tt.places)
+		}
 	})
 }
 
