@@ -71,7 +71,7 @@ func (n *node) make(life, ctx context.Context, entry session.Stat) (bool, error)
 		case errors.Is(err, session.ErrNodeExists):
 			return false, nil
 		case isRefused && refused.Index == 0 && errors.Is(err, session.ErrBadVersion):
-			return false, nil // somebody wrote it: it is read anew
+			return false, errAgain // somebody wrote it: it is read anew, before those behind it are looked at
 		case isRefused && refused.Index == 0 && errors.Is(err, session.ErrNoNode):
 			return false, nil
 		case errors.Is(err, session.ErrNoNode):

@@ -170,24 +170,20 @@ func (w *world) firstEntry() string { return session.Join(w.path, "entries", "en
 func TestRefusedTake(t *testing.T) {
 	each(t, map[string]struct {
 		happen func(w *world)
-		second string // another entry behind the first, "" for none
-		want   string
+		want   string // of the two entries
 	}{
-		"it is gone":     {func(w *world) { w.remove(w.firstEntry()) }, "two", "two"},
-		"it was set":     {func(w *world) { w.set(w.firstEntry(), "set") }, "", "set"},
-		"another has it": {func(w *world) { w.take(w.lockingQueue(w.client("client2")), "one") }, "two", "two"},
+		"it is gone":     {func(w *world) { w.remove(w.firstEntry()) }, "two"},
+		"it was set":     {func(w *world) { w.set(w.firstEntry(), "set") }, "set"},
+		"another has it": {func(w *world) { w.take(w.lockingQueue(w.client("client2")), "one") }, "two"},
 	}, func(w *world, tt struct {
 		happen func(w *world)
-		second string // another entry behind the first, "" for none
-		want   string
+		want   string // of the two entries
 	},
 	) {
 		c := w.client("client")
 		q := w.lockingQueue(c)
 		w.put(q, "one", queue.DefaultPriority)
-		if tt.second != "" {
-			w.put(q, tt.second, queue.DefaultPriority)
-		}
+		w.put(q, "two", queue.DefaultPriority)
 		stop := c.stopBefore(opMulti, session.Join(w.path, "taken"))
 		taking := acquireLater(w.Context(), w, q.TryGet)
 		stop.meanwhile(func() { tt.happen(w) })
