@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -30,7 +31,8 @@ type Speed struct {
 }
 
 // Ports lie below the range from which the kernel takes ports for outgoing connections, so that they stay ours while
-// connections are refused, and below the range of servers.FreePorts, where servers would find them taken.
+// connections are refused, and below the range of servers.FreePorts, where servers would find them taken. Links of other
+// processes leave them alone, too: see reserve.
 const (
 	firstPort = 10000
 	lastPort  = 15000
@@ -84,11 +86,17 @@ func start(tb testing.TB, l *Link) *Link {
 	l.tb, l.ctx = tb, ctx
 	l.conns, l.changed, l.faults = make(map[*conn]bool), make(chan struct{}), faults{speed: make(map[Direction]Speed)}
 	var err error
+	var free func()
 	for range listenTries {
-		l.addr = fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(lastPort-firstPort))
+		port := firstPort + rand.IntN(lastPort-firstPort)
+		l.addr = fmt.Sprintf("127.0.0.1:%d", port)
+		if free, err = l.reserve(port); err != nil {
+			continue
+		}
 		if err = l.listen(); err == nil {
 			break
 		}
+		free()
 	}
 	if err != nil {
 		tb.Fatalf("proxy to %s: %v", l.target, err)
@@ -97,8 +105,22 @@ func start(tb testing.TB, l *Link) *Link {
 		cancel()
 		l.Refuse()
 		l.wg.Wait()
+		free()
 	})
 	return l
+}
+
+// reserve keeps links, also those of other processes, away from a port at which nobody listens: connections are refused
+// there. The reservation is a name among Linux's abstract sockets, which goes with its process.
+func (l *Link) reserve(port int) (free func(), err error) {
+	if runtime.GOOS != "linux" {
+		return func() {}, nil
+	}
+	listener, err := new(net.ListenConfig).Listen(l.ctx, "unix", fmt.Sprintf("@kiel-proxy-%d", port))
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = listener.Close() }, nil // it always succeeds
 }
 
 // Addr is where to connect to.

@@ -176,6 +176,21 @@ func TestRefuse(t *testing.T) {
 	s.reached(l)
 }
 
+// Nobody listens at a link's address while connections are refused, and yet no other link takes it.
+func TestRefusedPortStaysOurs(t *testing.T) {
+	s := listen(t)
+	l := proxy.New(t, s.Addr().String())
+	l.Refuse()
+	_, port, err := net.SplitHostPort(l.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other, err := new(net.ListenConfig).Listen(t.Context(), "unix", "@kiel-proxy-"+port); err == nil {
+		other.Close()
+		t.Error("another link could take the port")
+	}
+}
+
 func TestBlackHole(t *testing.T) {
 	s := listen(t)
 	for _, d := range []proxy.Direction{proxy.ToServer, proxy.ToClient, proxy.Both} {
