@@ -35,12 +35,14 @@ const (
 	EpochWatch
 	// StuckLosesClaim, of ownership: a handler that does not return loses its claim. Off: its member ends the session.
 	StuckLosesClaim
-	// CommitBeforeRelease, of consumer: the last commit of a partition comes before its claim is released. Off: after.
-	CommitBeforeRelease
 	// SameFunction, of allocator: the group runs a function that all members can run. Off: each runs what it prefers.
 	SameFunction
 	// ByCzxid, of party and allocator: a member that came back under its name is another member. Off: names are compared.
 	ByCzxid
+
+	// CommitBeforeRelease, of consumer: the last commit of a partition comes before its claim is released. Off: after. The
+	// simulation switches it off, package attacks those above.
+	CommitBeforeRelease
 
 	// SequenceEnd, of seqnode and queue: who got one of the last sequence numbers is refused, a contender at once, a handle
 	// on a queue from its next put on. Off: it goes on.
