@@ -23,6 +23,8 @@ SERVER_PACKAGES = $(shell go list -e -test -f '{{.ImportPath}} {{join .Deps " "}
 	| awk '$$1 ~ /\.test$$/ && /kiel\/test\/servers( |$$)/ { sub(/\.test$$/, "", $$1); print $$1 }')
 SIM = github.com/kielgo/kiel/test/sim
 HISTORY = github.com/kielgo/kiel/test/history
+CHAOS = github.com/kielgo/kiel/test/chaos
+PURE = github.com/kielgo/kiel/allocfn
 UNIT_PACKAGES = $(filter-out $(SERVER_PACKAGES),$(shell go list -e $(ALL)))
 
 # Fuzz tests of what servers and other members send, which make test runs for 20 s each.
@@ -38,14 +40,17 @@ demo: ## a group at work, on embedded servers, in under a minute
 
 # The packages without servers run two at a time; the others one by one, each has two cores' worth of processes. Those in
 # which the race detector crashed (see test/cmd/results) run again, twice at most. It crashes most often in bubbles that live for
-# days, and makes them five times as slow: the simulation and the histories go without.
+# days, and makes them five times as slow: the simulation and the histories go without. So do the allocation functions, which
+# start no goroutines. chaos takes its tests in the order of its files: the longest, of three minutes, is in the first, beside
+# which the others run.
 .PHONY: test
 test: setup vet ## all tests, on real servers, at most 25 minutes on 2 cores
 	@mkdir -p out; set +e; \
-	{ go test -json -race -shuffle=on -timeout=$(TIMEOUT) $(filter-out $(SIM) $(HISTORY),$(UNIT_PACKAGES)) || status=1; \
+	{ go test -json -race -shuffle=on -timeout=$(TIMEOUT) $(filter-out $(SIM) $(HISTORY) $(PURE),$(UNIT_PACKAGES)) || status=1; \
 	  go test -json -shuffle=on -timeout=$(TIMEOUT) $(SIM) -random=10 || status=1; \
-	  go test -json -shuffle=on -timeout=$(TIMEOUT) $(HISTORY) || status=1; \
-	  go test -json -race -shuffle=on -timeout=$(TIMEOUT) -p=1 $(filter-out $(HISTORY),$(SERVER_PACKAGES)) || status=1; \
+	  go test -json -shuffle=on -timeout=$(TIMEOUT) $(HISTORY) $(PURE) || status=1; \
+	  go test -json -race -timeout=$(TIMEOUT) $(CHAOS) || status=1; \
+	  go test -json -race -shuffle=on -timeout=$(TIMEOUT) -p=1 $(filter-out $(HISTORY) $(CHAOS),$(SERVER_PACKAGES)) || status=1; \
 	  go run ./test/cmd/fuzz -time=20s $(FUZZ_TESTS) || status=1; \
 	  exit $${status:-0}; } | go run ./test/cmd/results -again out/again.txt; \
 	ended=("$${PIPESTATUS[@]}"); \
