@@ -50,6 +50,7 @@ func TestUselessServer(t *testing.T) {
 			begun := members.Monotonic()
 			var gaps []time.Duration
 			for range rounds {
+				f.until("the probe and both members have come back", func() bool { return good[0].Connections() == 3 })
 				p.awaitAnswer(t, members.Monotonic())
 				f.settle()
 				before := bad.accepted.Load()

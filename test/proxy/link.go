@@ -164,6 +164,9 @@ func (l *Link) accept(listener net.Listener, client net.Conn) {
 	}
 }
 
+// Connections returns how many connections there are.
+func (l *Link) Connections() int { return len(l.connections()) }
+
 // Cut resets all connections. New ones are accepted.
 func (l *Link) Cut() {
 	for _, c := range l.connections() {
