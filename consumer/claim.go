@@ -39,7 +39,7 @@ type claim struct {
 	out     chan *sarama.ConsumerMessage
 	gate    *gate
 
-	offered atomic.Int64  // the offset after the message that is offered
+	offered atomic.Int64  // the offset after the message that is handed out next, or was last
 	told    atomic.Int64  // the offset after the last message that the observer knows of
 	back    chan struct{} // holds a hint that the handler may wait for a message
 }
@@ -51,7 +51,7 @@ func newClaim(h holder, s stream, initial int64) *claim {
 }
 
 // hint says that the handler may be about to wait for a message: it has marked
-// one, or asks for the channel. It is not the handler's goroutine that must call.
+// one, or asks for the channel. Any goroutine may call it; a wrong hint costs a look.
 func (c *claim) hint() {
 	select {
 	case c.back <- struct{}{}:

@@ -103,7 +103,7 @@
 //	Errors drops the newest when it is full     the oldest
 //	GenerationID counts Kafka's generations     the versions of this member's mapping
 //	Claims in Setup are claimed                 are about to be claimed
-//	interceptors see what is fetched            what is offered to the handler, once
+//	interceptors see what is fetched            what is handed out next, once
 //
 // Of Config, these mean nothing here: Consumer.Group but for Rebalance.Timeout and
 // ResetInvalidOffsets, Consumer.Offsets.Initial and Retry, Consumer.Fetch.Max

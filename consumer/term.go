@@ -274,7 +274,7 @@ func (t *term) pump(cl *claim) *pump {
 	return p
 }
 
-// intercept shows a message to the user's interceptors before it is offered. What
+// intercept shows a message to the user's interceptors before it is handed out. What
 // they panic with is logged and costs nothing else, as with sarama.
 func (c *consumption) intercept(m *sarama.ConsumerMessage) *callback {
 	return c.users.call(callInterceptor, func() error {
