@@ -84,8 +84,8 @@
 // A lost connection that comes back while the session is trusted changes nothing; RELEASE
 // comes with the end of trust. While ALLOCATING the end of trust starts the allocation anew.
 // A share is there only while ACQUIRED, and the partition function's failure is FAILURE.
-// MaxPartitionTime is ours. kazoo's wait_for_acquire returns after 30 s, whatever the state;
-// WaitForAcquire waits for as long as its context lasts.
+// MaxPartitionTime is ours. WaitForAcquire returns after 30 s, whatever the state, as kazoo's
+// wait_for_acquire does, and says whether it is ACQUIRED; FAILURE is an error.
 //
 // # Concurrency
 //

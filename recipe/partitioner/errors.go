@@ -26,9 +26,6 @@ var (
 	// ErrFunction says that the partition function failed, or picked what is no item.
 	ErrFunction = errors.New("partitioner: partition function failed")
 
-	// ErrMustRelease says that the state is RELEASE: nothing goes on before ReleaseSet.
-	ErrMustRelease = errors.New("partitioner: the set must be released")
-
 	// ErrNotStarted says that Start was not called. While Run goes on it is its context that
 	// ends it.
 	ErrNotStarted = errors.New("partitioner: not started")

@@ -75,7 +75,7 @@ func ExampleSetPartitioner_Start() {
 			}
 			worked = true
 		case qp.Allocating():
-			err = qp.WaitForAcquire(ctx)
+			_, err = qp.WaitForAcquire(ctx) // for 30 s at most, then we look again
 		}
 		if err != nil {
 			panic(err)

@@ -20,6 +20,7 @@ import (
 const (
 	defaultTimeBoundary = 30 * time.Second
 	defaultReactionTime = time.Second
+	defaultAcquireTime  = 30 * time.Second
 )
 
 // Order is how the default partition function sorts items. All members must sort alike.
@@ -64,6 +65,10 @@ type Options struct {
 	// ACQUIRED; past it the state is FAILURE. Run starts anew then. Default: 0, no limit.
 	MaxPartitionTime time.Duration
 
+	// AcquireTimeout is after how long WaitForAcquire returns false. It bounds that wait and nothing else: what is
+	// waited for goes on. Default: 30 s.
+	AcquireTimeout time.Duration
+
 	// Order is how items are sorted.
 	Order Order
 
@@ -80,6 +85,7 @@ func (o Options) withDefaults() (Options, error) {
 	var errs []error
 	for name, d := range map[string]time.Duration{
 		"TimeBoundary": o.TimeBoundary, "MaxReactionTime": o.MaxReactionTime, "MaxPartitionTime": o.MaxPartitionTime,
+		"AcquireTimeout": o.AcquireTimeout,
 	} {
 		if d < 0 {
 			errs = append(errs, fmt.Errorf("partitioner: %s %v: must not be negative", name, d))
@@ -100,6 +106,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.TimeBoundary = cmp.Or(o.TimeBoundary, defaultTimeBoundary)
 	o.MaxReactionTime = cmp.Or(o.MaxReactionTime, defaultReactionTime)
+	o.AcquireTimeout = cmp.Or(o.AcquireTimeout, defaultAcquireTime)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -191,27 +191,33 @@ func (p *SetPartitioner) started(op string) (*machine, error) {
 	return m, nil
 }
 
-// WaitForAcquire waits until the state is ACQUIRED, for as long as ctx lasts; then the error wraps
-// its cause. In the states RELEASE and FAILURE there is nothing to wait for: it returns
-// ErrMustRelease, or a [*FailedError]. Before Start or Run was called it returns ErrNotStarted.
-// When it returns nil the set was acquired; that may be over already, so look at the state.
-func (p *SetPartitioner) WaitForAcquire(ctx context.Context) error {
-	for waited := false; ; waited = true {
+// WaitForAcquire waits while the state is ALLOCATING, for Options.AcquireTimeout at most. True says that it has become
+// ACQUIRED, or was that already. False without an error says to look at the state again, as kazoo's loop does: it is
+// RELEASE, for which nothing is waited for, or the time has passed.
+//
+// In FAILURE it returns a [*FailedError], and ErrNotStarted before Start or Run was called. When ctx ends first the error
+// wraps its cause.
+func (p *SetPartitioner) WaitForAcquire(ctx context.Context) (acquired bool, err error) {
+	timer := time.NewTimer(p.opts.AcquireTimeout)
+	defer timer.Stop()
+	for late := false; ; {
 		now := p.Snapshot()
 		switch {
-		case now.State == Acquired, now.State == Release && waited:
-			return nil
-		case now.State == Release:
-			return fmt.Errorf("partitioner: wait for %s: %w", p.path, ErrMustRelease)
+		case now.State == Acquired:
+			return true, nil
 		case now.State == Failure:
-			return p.failure("wait", now.Err)
+			return false, p.failure("wait", now.Err)
 		case p.machine.Load() == nil:
-			return fmt.Errorf("partitioner: wait for %s: %w", p.path, ErrNotStarted)
+			return false, fmt.Errorf("partitioner: wait for %s: %w", p.path, ErrNotStarted)
+		case now.State == Release, late && ctx.Err() == nil:
+			return false, nil
 		}
 		select {
 		case <-now.next:
+		case <-timer.C:
+			late = true
 		case <-ctx.Done():
-			return fmt.Errorf("partitioner: wait for %s: %w", p.path, context.Cause(ctx))
+			return false, fmt.Errorf("partitioner: wait for %s: %w", p.path, context.Cause(ctx))
 		}
 	}
 }

@@ -99,8 +99,8 @@ func TestPartyOfOne(t *testing.T) {
 		if !m.Allocating() || m.Items() != nil || m.Allocation() != nil {
 			t.Errorf("state %v, items %q", m.State(), m.Items())
 		}
-		if err := m.WaitForAcquire(t.Context()); err != nil {
-			t.Fatal(err)
+		if acquired, err := m.WaitForAcquire(t.Context()); err != nil || !acquired {
+			t.Fatal(acquired, err)
 		}
 		if d := time.Since(start); d < boundary {
 			t.Errorf("acquired after %v", d)
@@ -131,8 +131,9 @@ func TestPartyOfTwo(t *testing.T) {
 		if two.Items() != nil || !two.MustRelease() {
 			t.Errorf("items %q", two.Items())
 		}
-		if err := two.WaitForAcquire(t.Context()); !errors.Is(err, partitioner.ErrMustRelease) {
-			t.Errorf("got %v", err)
+		start := time.Now()
+		if acquired, err := two.WaitForAcquire(t.Context()); acquired || err != nil || time.Since(start) != 0 {
+			t.Errorf("in RELEASE: %v, %v after %v", acquired, err, time.Since(start))
 		}
 		two.releaseSet()
 		two.wantItems("0", "1")
@@ -196,8 +197,8 @@ func TestPartySessionFailure(t *testing.T) {
 		if err := m.ReleaseSet(t.Context()); !errors.As(err, &failed) || !m.Failed() {
 			t.Errorf("got %v, state %v", err, m.State())
 		}
-		if err := m.WaitForAcquire(t.Context()); !errors.As(err, &failed) || failed.Path != path {
-			t.Errorf("got %v", err)
+		if acquired, err := m.WaitForAcquire(t.Context()); acquired || !errors.As(err, &failed) || failed.Path != path {
+			t.Errorf("got %v, %v", acquired, err)
 		}
 		time.Sleep(5 * time.Second)
 		w.clean()

@@ -15,21 +15,45 @@ func TestWaitForAcquire(t *testing.T) {
 		w := newWorld(t)
 		m := w.member("p0", []string{"0"}, partitioner.Options{TimeBoundary: time.Minute})
 		start := time.Now()
-		if err := m.WaitForAcquire(t.Context()); !errors.Is(err, partitioner.ErrNotStarted) || time.Since(start) != 0 {
-			t.Errorf("not started: %v after %v", err, time.Since(start))
+		if acquired, err := m.WaitForAcquire(t.Context()); acquired || !errors.Is(err, partitioner.ErrNotStarted) || time.Since(start) != 0 {
+			t.Errorf("not started: %v, %v after %v", acquired, err, time.Since(start))
 		}
 		m.start()
 		start = time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := m.WaitForAcquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
+		if acquired, err := m.WaitForAcquire(ctx); acquired || !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
+			t.Errorf("its context ends: %v, %v after %v", acquired, err, time.Since(start))
 		}
 		m.releaseSet() // there is nothing to release
-		if err := m.WaitForAcquire(t.Context()); err != nil || time.Since(start) < 59*time.Second {
-			t.Errorf("%v after %v", err, time.Since(start))
+		start = time.Now()
+		if acquired, err := m.WaitForAcquire(t.Context()); acquired || err != nil || time.Since(start) != 30*time.Second {
+			t.Errorf("its time has passed: %v, %v after %v", acquired, err, time.Since(start))
+		}
+		if acquired, err := m.WaitForAcquire(t.Context()); !acquired || err != nil || time.Since(start) < 58*time.Second {
+			t.Errorf("%v, %v after %v", acquired, err, time.Since(start))
+		}
+		start = time.Now()
+		if acquired, err := m.WaitForAcquire(ctx); !acquired || err != nil || time.Since(start) != 0 {
+			t.Errorf("ACQUIRED already: %v, %v after %v", acquired, err, time.Since(start))
 		}
 	})
+}
+
+// The time and the context end together: that is an error, as without the time.
+func TestWaitForAcquireContextComesFirst(t *testing.T) {
+	for range 20 { // a select that finds both takes either
+		synctest.Test(t, func(t *testing.T) {
+			m := newWorld(t).member("p0", []string{"0"}, partitioner.Options{TimeBoundary: time.Minute, AcquireTimeout: time.Second})
+			m.start()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			late := lateContext{ctx, func() { time.Sleep(2 * time.Second) }}
+			if acquired, err := m.WaitForAcquire(late); acquired || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%v, %v", acquired, err)
+			}
+		})
+	}
 }
 
 // lateContext is a context that is asked for its end only later.
@@ -44,57 +68,93 @@ func (c lateContext) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// The set is acquired and to be released again before WaitForAcquire looks. That is no error, or a loop over the states would
-// fail now and then.
+// The set is acquired and to be released again before WaitForAcquire looks, for the first time or later. That is no error, or
+// a loop over the states would fail now and then.
 func TestWaitForAcquireLooksLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		m := w.join("p0", "0")
-		err := m.WaitForAcquire(lateContext{t.Context(), func() {
+		acquired, err := m.WaitForAcquire(lateContext{t.Context(), func() {
 			if m.Allocating() {
 				m.wait(partitioner.Acquired)
 				w.join("p1", "0")
 				m.wait(partitioner.Release)
 			}
 		}})
-		if err != nil {
-			t.Error(err)
+		if acquired || err != nil {
+			t.Errorf("later: %v, %v", acquired, err)
+		}
+		if acquired, err := m.WaitForAcquire(t.Context()); acquired || err != nil {
+			t.Errorf("at once: %v, %v", acquired, err)
 		}
 	})
 }
 
-// The loop of kazoo's documentation, with the default options: the first allocation takes longer than the time boundary.
+// The loop of kazoo's documentation, with all defaults, of a member alone, and of one beside which others come and go, so that
+// the set is divided only during the third wait.
 func TestLoopOverTheStates(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		p, err := partitioner.New(w.session("p0"), path, []string{"0"}, partitioner.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		start := time.Now()
-		if err := p.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		for worked := false; !worked; {
-			switch {
-			case p.Failed():
-				err = p.Snapshot().Err
-			case p.MustRelease():
-				err = p.ReleaseSet(t.Context())
-			case p.Acquired():
-				worked = true
-			case p.Allocating():
-				err = p.WaitForAcquire(t.Context())
-			}
-			if err != nil {
-				t.Fatalf("after %v: %v", time.Since(start), err)
-			}
-		}
-		if d := time.Since(start); d < 30*time.Second || d > 31*time.Second {
-			t.Errorf("acquired after %v", d)
-		}
-		if err := p.Finish(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
+	for what, tt := range map[string]struct {
+		guests []time.Duration // when one comes or goes
+		waits  int             // that end without the set
+		within [2]time.Duration
+	}{
+		"alone": {within: [2]time.Duration{30 * time.Second, 31 * time.Second}, waits: 1},
+		"guests": {
+			guests: []time.Duration{20 * time.Second, 25 * time.Second},
+			within: [2]time.Duration{75 * time.Second, 76 * time.Second}, waits: 2,
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.nw.Client("p0").Delay(10 * time.Millisecond) // so that the boundary begins after the first wait
+				p, err := partitioner.New(w.session("p0"), path, []string{"0"}, partitioner.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				start := time.Now()
+				if err := p.Start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				changed := make(chan struct{})
+				go func() {
+					defer close(changed)
+					change := func() error { return w.srv.Create(guest, nil) }
+					for _, after := range tt.guests {
+						time.Sleep(after)
+						if err := change(); err != nil {
+							t.Error(err)
+						}
+						change = func() error { return w.srv.Delete(guest) }
+					}
+				}()
+				waits := 0
+				for worked := false; !worked; {
+					switch {
+					case p.Failed():
+						err = p.Snapshot().Err
+					case p.MustRelease():
+						err = p.ReleaseSet(t.Context())
+					case p.Acquired():
+						worked = true
+					case p.Allocating():
+						var acquired bool
+						if acquired, err = p.WaitForAcquire(t.Context()); !acquired {
+							waits++
+						}
+					}
+					if err != nil {
+						t.Fatalf("after %v: %v", time.Since(start), err)
+					}
+				}
+				if d := time.Since(start); d < tt.within[0] || d > tt.within[1] || waits != tt.waits {
+					t.Errorf("acquired after %v, and %d waits in vain", d, waits)
+				}
+				<-changed
+				if err := p.Finish(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }

@@ -233,7 +233,10 @@ func (o *ours) partition(ctx context.Context, path string, boundary int) time.Du
 				err = p.Start(ctx)
 			}
 			if err == nil {
-				err = p.WaitForAcquire(ctx)
+				var done bool
+				if done, err = p.WaitForAcquire(ctx); err == nil && !done {
+					err = fmt.Errorf("member %d has not acquired", i)
+				}
 			}
 			if err != nil {
 				o.t.Error(err)

@@ -1,6 +1,7 @@
 package kazoo_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -226,7 +227,13 @@ var waits = map[string]func(w *world, c, other *client) waiting{
 			}
 		}
 		return waiting{
-			call:   func() error { return ps.all[0].WaitForAcquire(w.Context()) },
+			call: func() error {
+				acquired, err := ps.all[0].WaitForAcquire(w.Context())
+				if err == nil && !acquired {
+					err = fmt.Errorf("not acquired: %v", ps.all[0].State())
+				}
+				return err
+			},
 			happen: func() { w.remove(session.Join(lock, foreign)) },
 			after: func() {
 				if a := ps.all[0].Allocation(); a == nil || a.Node("0") != place {

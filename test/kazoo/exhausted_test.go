@@ -63,7 +63,7 @@ func exhaustions() map[string]exhaustion {
 				p := must[*partitioner.SetPartitioner](w)(partitioner.New(c.Session, w.path, []string{"0"}, opts))
 				return func(ctx context.Context) error {
 					w.must(p.Start(ctx))
-					err := p.WaitForAcquire(ctx)
+					_, err := p.WaitForAcquire(ctx)
 					w.must(p.Finish(ctx))
 					return err
 				}

@@ -34,7 +34,7 @@ func (w *world) partitioners(size int, change ...func(*session.Options)) *partit
 func (ps *partitioners) start(identifiers ...string) {
 	ps.Helper()
 	for _, id := range identifiers {
-		opts := partitioner.Options{Identifier: id, TimeBoundary: 200 * time.Millisecond}
+		opts := partitioner.Options{Identifier: id, TimeBoundary: 200 * time.Millisecond, AcquireTimeout: limit}
 		p := must[*partitioner.SetPartitioner](ps.world)(partitioner.New(ps.client.Session, ps.path, ps.items, opts))
 		ps.must(p.Start(ps.Context()))
 		ps.all = append(ps.all, p)
@@ -95,7 +95,9 @@ func TestPartitioner_PartyOfOne(t *testing.T) {
 	both(t, func(w *world) {
 		ps := w.partitioners(3)
 		ps.start("") // the default identifier
-		w.must(ps.all[0].WaitForAcquire(w.Context()))
+		if !must[bool](w)(ps.all[0].WaitForAcquire(w.Context())) {
+			w.Errorf("not acquired within %v", limit)
+		}
 		ps.settle([]string{"0", "1", "2"})
 		a := ps.all[0].Allocation()
 		ps.finish(ps.all[0])
@@ -113,7 +115,9 @@ func TestPartitioner_PartyOfTwo(t *testing.T) {
 		ps.settle([]string{"0"}, []string{"1"})
 		ps.finish(ps.all[0])
 		ps.untilRelease(ps.all[1])
-		w.want(ps.all[1].WaitForAcquire(w.Context()), partitioner.ErrMustRelease)
+		if must[bool](w)(ps.all[1].WaitForAcquire(w.Context())) {
+			w.Error("acquired in RELEASE")
+		}
 		ps.release(ps.all[1])
 		ps.all = ps.all[1:]
 		ps.settle([]string{"0", "1"})
