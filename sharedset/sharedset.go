@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kielgo/kiel/internal/watched"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 )
@@ -22,10 +22,7 @@ type Set struct {
 	logger      *slog.Logger
 	updates     *prometheus.CounterVec
 
-	current atomic.Pointer[publication] // never nil
-
-	refresh    chan chan struct{} // to Run: read again, and close it when that is published
-	refreshing []chan struct{}    // of Run
+	reader *watched.Reader[View]
 }
 
 // New returns a handle on the set at path. It checks its arguments and registers the
@@ -57,9 +54,11 @@ func New(s *session.Session, path string, opts Options) (*Set, error) {
 		lockTimeout: opts.LockTimeout,
 		logger:      opts.Logger.With("component", "sharedset", "path", path),
 		updates:     updates,
-		refresh:     make(chan chan struct{}),
 	}
-	set.current.Store(&publication{next: make(chan struct{})})
+	set.reader = watched.New(watched.Options[View]{
+		Session: s, Path: path, Package: "sharedset",
+		Look: set.look, Refused: func(err error) *View { return &View{Err: err} }, Complete: set.complete, Newer: newer,
+	})
 	return set, nil
 }
 

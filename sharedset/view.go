@@ -1,8 +1,6 @@
 package sharedset
 
 import (
-	"context"
-	"iter"
 	"slices"
 	"time"
 
@@ -46,50 +44,7 @@ func errText(err error) string {
 	return err.Error()
 }
 
-// publication is a view and the signal that there is a newer one.
-type publication struct {
-	view *View
-	next chan struct{}
-}
-
-// View returns the newest view, or nil before the first read. It never blocks.
-func (s *Set) View() *View { return s.current.Load().view }
-
-// Updates yields the newest view, and then each newer one that differs in content
-// or incarnation. A slow caller misses some, but always gets to the latest. It ends
-// when ctx does or the caller breaks off. Any number may run at once.
-func (s *Set) Updates(ctx context.Context) iter.Seq[*View] {
-	return func(yield func(*View) bool) {
-		var last *View
-		for ctx.Err() == nil {
-			p := s.current.Load()
-			if v := p.view; v != nil && (last == nil || v.Version != last.Version || v.Incarnation != last.Incarnation) {
-				if !yield(v) {
-					return
-				}
-				last = v
-				continue
-			}
-			select {
-			case <-p.next:
-			case <-ctx.Done():
-			}
-		}
-	}
-}
-
-// publish makes v, of which Version is not set yet, the newest view. Only Run calls
-// it.
-func (s *Set) publish(v *View) {
-	old := s.current.Load()
-	switch o := old.view; {
-	case o == nil:
-		v.Version = 1
-	case o.sameContent(v):
-		v.Version, v.Items = o.Version, o.Items // one copy of the items is enough
-	default:
-		v.Version = o.Version + 1
-	}
-	s.current.Store(&publication{view: v, next: make(chan struct{})})
-	close(old.next)
+// newer reports whether v differs from the view before in content or incarnation.
+func newer(before, v *View) bool {
+	return v.Version != before.Version || v.Incarnation != before.Incarnation
 }
