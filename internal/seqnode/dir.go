@@ -49,7 +49,7 @@ func NewDir(s *session.Session, path string, opts Options) *Dir {
 // background, and the error wraps the cause.
 func (d *Dir) Create(ctx context.Context) (*Node, error) {
 	for {
-		if err := d.settle(ctx); err != nil {
+		if err := d.Settle(ctx); err != nil {
 			return nil, err
 		}
 		inc, err := d.session.Incarnation(ctx)
@@ -76,8 +76,9 @@ func (d *Dir) Create(ctx context.Context) (*Node, error) {
 	}
 }
 
-// settle waits until all nodes in leaving are gone.
-func (d *Dir) settle(ctx context.Context) error {
+// Settle waits until the nodes that this Dir has begun to remove, or that were made for callers that gave up, are gone. When
+// ctx ends first, the error is a [*BlockedError] that names the oldest of them.
+func (d *Dir) Settle(ctx context.Context) error {
 	for {
 		n := d.oldestLeaving()
 		if n == nil || sabotage.Of(ctx).Off(sabotage.EarlierGone) {

@@ -3,6 +3,8 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,5 +139,60 @@ func TestValidBeforeItsContextEnds(t *testing.T) {
 		recipetest.InvalidBeforeItsContextEnds(t, w.nw, func(s *session.Session) recipetest.Relied {
 			return w.acquire(w.lockIn(s, "a"))
 		})
+	})
+}
+
+// Settle waits for what is being removed, and for nothing else: not for a hold, nor for who waits.
+func TestSettle(t *testing.T) {
+	inSession(t, func(w *world, s *session.Session) {
+		l := w.lockIn(s, "client")
+		settle := func(within time.Duration) error {
+			ctx, cancel := context.WithTimeout(w.Context(), within)
+			defer cancel()
+			return l.Settle(ctx)
+		}
+		h := w.acquire(l)
+		ctx, giveUp := context.WithCancel(w.Context())
+		waiting, gaveUp := make(chan error, 1), make(chan error, 1)
+		go func() { // waits on
+			h, err := l.Acquire(w.Context())
+			if err == nil {
+				err = h.Release(w.Context())
+			}
+			waiting <- err
+		}()
+		go func() {
+			_, err := l.Acquire(ctx)
+			gaveUp <- err
+		}()
+		time.Sleep(time.Second)
+		if err := settle(0); err != nil || len(w.srv.Children(path)) != 3 {
+			t.Fatalf("nothing is being removed: %v; %q", err, w.srv.Children(path))
+		}
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Op == zktest.OpDelete {
+				return zktest.Action{Err: zktest.ErrThrottled}
+			}
+			return zktest.Action{}
+		})
+		giveUp()
+		if err := <-gaveUp; !errors.Is(err, context.Canceled) {
+			t.Errorf("given up: %v", err)
+		}
+		blocked := &lock.BlockedError{}
+		if err := settle(5 * time.Second); !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &blocked) ||
+			!slices.Contains(w.srv.Children(path), strings.TrimPrefix(blocked.Blocker, path+"/")) {
+			t.Errorf("it can't be removed: %v; %q", err, w.srv.Children(path))
+		}
+		w.srv.SetHook(nil)
+		if err := settle(5 * time.Second); err != nil || len(w.srv.Children(path)) != 2 {
+			t.Errorf("it can: %v; %q", err, w.srv.Children(path))
+		}
+		if err := h.Release(w.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-waiting; err != nil {
+			t.Error(err)
+		}
 	})
 }

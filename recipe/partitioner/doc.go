@@ -53,11 +53,10 @@
 //   - The same identifier twice is an error, not items that nobody has: [ErrDuplicate] goes to
 //     the member that came later, once the other has outlived what a dead member's znode
 //     could. Until then both count, as in kazoo.
-//   - When Finish or Run has returned without an error, our member and the locks that we had
-//     are gone, or went with their session. [ErrUnfinished] says that they may still stand: Run
-//     returns it when the servers were not heard of for a session timeout after it was to end.
-//   - A contender that still waited for its lock then is removed in the background, which is
-//     tried until it is gone or its session is.
+//   - When Finish or Run has returned without an error, our member and all our contenders, of
+//     locks that we had or waited for, are gone, or went with their session. [ErrUnfinished]
+//     says that they may still stand: Run returns it when the servers were not heard of for a
+//     session timeout after it was to end.
 //   - In FAILURE we are no member, or about to be none: others leave nothing to us. Run begins anew
 //     when its function has returned, not before.
 //

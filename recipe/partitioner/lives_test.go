@@ -78,27 +78,6 @@ func TestStartWaitsInVain(t *testing.T) {
 	})
 }
 
-// Finish while a contender is waiting for its lock, and then can't be removed for a while: that goes on in the background.
-func TestFinishWhileAllocating(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		m, contender := w.waiting()
-		refused := 0
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
-			if r.Op == zktest.OpDelete && r.Path == contender && refused < 3 {
-				refused++
-				return zktest.Action{Err: zktest.ErrThrottled}
-			}
-			return zktest.Action{}
-		})
-		m.finish()
-		time.Sleep(time.Second)
-		if list := w.contenders(); len(list) != 1 || refused != 3 { // the one that was in its way
-			t.Errorf("%d times refused; left: %q", refused, list)
-		}
-	})
-}
-
 // What Start began ends with Finish: afterwards it says nothing about a Run.
 func TestRunAfterFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

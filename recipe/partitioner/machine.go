@@ -93,6 +93,9 @@ func (m *machine) live() {
 	if m.party != nil {
 		_ = m.party.Leave(life) // life does not end, so it does not fail
 	}
+	for _, l := range m.p.locks {
+		_ = l.Settle(life) // the contender that still waited
+	}
 	m.monitors.Wait()
 	asked := m.asked
 	if m.asked = nil; asked == nil {

@@ -25,6 +25,13 @@ func (w *world) waiting() (m *member, contender string) {
 		w.Fatal(err)
 	}
 	m = w.join("p0", "0", "1")
+	return m, w.waits(m)
+}
+
+// waits waits until a member has the lock of one item and waits for the other, and returns the path of the contender that
+// does.
+func (w *world) waits(m *member) (contender string) {
+	w.Helper()
 	time.Sleep(time.Second)
 	for _, name := range w.srv.Children(path + "/locks/1") {
 		if p := path + "/locks/1/" + name; p != blocker {
@@ -34,7 +41,7 @@ func (w *world) waiting() (m *member, contender string) {
 	if len(w.contenders()) != 3 || contender == "" || !m.Allocating() {
 		w.Fatalf("%v, %q", m.State(), w.contenders())
 	}
-	return m, contender
+	return contender
 }
 
 // The server forgets who watches the party. A member that waits for locks notices within its reaction time all the same

@@ -428,7 +428,6 @@ func TestMaxPartitionTime(t *testing.T) {
 			t.Errorf("after %v", d)
 		}
 		m.finish()
-		time.Sleep(time.Second) // what waited for the lock is removed in the background
 		if list := w.contenders(); len(list) != 1 {
 			t.Errorf("left: %q", list)
 		}

@@ -16,7 +16,7 @@ import (
 // An error of fn's ends Run and is returned, unless it is fn's context's. Run goes on after
 // an expired session and after MaxPartitionTime, and begins anew. Other failures it returns,
 // such as ErrDuplicate and ErrFunction, as a [*FailedError]. When ctx has ended it returns
-// nil. Whatever it returns, our member and the locks that we had are gone then, or went with their
+// nil. Whatever it returns, our member and our contenders are gone then, or went with their
 // session, unless it is an error that wraps ErrUnfinished.
 //
 // While the servers can't be reached Run can't give up what we have. Once it is to end, and fn has

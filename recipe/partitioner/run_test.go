@@ -118,8 +118,7 @@ func TestRunFunctionReturns(t *testing.T) {
 		if err := <-two.done; !errors.Is(err, fault) {
 			t.Errorf("got %v", err)
 		}
-		one.stop() // perhaps while it waits for the lock again: that contender is removed in the background
-		time.Sleep(time.Second)
+		one.stop() // perhaps while it waits for the lock again
 		w.clean()
 		called := make(chan struct{})
 		three := w.run(w.member("p2", []string{"0"}, partitioner.Options{}), func(ctx context.Context, _ []string) error {

@@ -1,0 +1,131 @@
+package partitioner_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/internal/sabotage/attack"
+	"github.com/kielgo/kiel/recipe/partitioner"
+	"github.com/kielgo/kiel/zktest"
+)
+
+const leftBehind = "a contender stands when it is said to be gone"
+
+// endings are ways to end a member that was begun under a context.
+var endings = map[string]func(ctx context.Context, m *member) (end func()){
+	"Finish": func(ctx context.Context, m *member) func() {
+		m.startUnder(ctx)
+		return m.finish
+	},
+	"Run": func(ctx context.Context, m *member) func() {
+		ctx, cancel := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() { done <- m.Run(ctx, func(context.Context, []string) error { return nil }) }()
+		return func() {
+			cancel()
+			if err := <-done; err != nil {
+				m.w.Errorf("run: %v", err)
+			}
+		}
+	},
+}
+
+// wantOnlyBlocker checks that no znode of ours is left, by what the server has.
+func (w *world) wantOnlyBlocker(a *attack.Attack) {
+	w.Helper()
+	if list := append(w.contenders(), w.srv.Children(path+"/party")...); len(list) != 1 {
+		a.Harmed(leftBehind, "%q", list)
+	}
+	time.Sleep(10 * time.Second)
+	if list := append(w.contenders(), w.srv.Children(path+"/party")...); len(list) != 1 {
+		w.Errorf("left: %q", list)
+	}
+}
+
+// A member ends while a contender is waiting for its lock, and the servers do not remove that for a while.
+func TestFinishWhileAllocating(t *testing.T) {
+	for what, begin := range endings {
+		t.Run(what, func(t *testing.T) {
+			attack.Run(t, leftBehind, func(a *attack.Attack) {
+				w := newWorld(a.T)
+				if err := w.srv.Create(blocker, nil); err != nil {
+					a.Fatal(err)
+				}
+				m := w.member("p0", []string{"0", "1"}, partitioner.Options{})
+				end := begin(a.Context(), m)
+				contender := w.waits(m)
+				refused := 0
+				w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+					if r.Op == zktest.OpDelete && r.Path == contender && refused < 3 {
+						refused++
+						return zktest.Action{Err: zktest.ErrThrottled}
+					}
+					return zktest.Action{}
+				})
+				end()
+				w.wantOnlyBlocker(a)
+				if refused != 3 {
+					a.Errorf("%d times refused", refused)
+				}
+			}, sabotage.EarlierGone)
+		})
+	}
+}
+
+// A member ends while it is not known whether its contender was made: the reply is lost, and for three seconds no server lets
+// it look.
+func TestFinishWhileItIsUnknown(t *testing.T) {
+	for what, begin := range endings {
+		t.Run(what, func(t *testing.T) {
+			attack.Run(t, leftBehind, func(a *attack.Attack) {
+				w := newWorld(a.T)
+				if err := w.srv.Create(blocker, nil); err != nil {
+					a.Fatal(err)
+				}
+				var made atomic.Bool
+				var blind atomic.Bool
+				w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+					switch {
+					case r.Op == zktest.OpCreate && strings.HasPrefix(r.Path, path+"/locks/1/") && !made.Swap(true):
+						blind.Store(true)
+						return zktest.Action{LoseReply: true}
+					case blind.Load() && strings.HasPrefix(r.Path, path+"/locks/1"):
+						return zktest.Action{Err: zktest.ErrThrottled}
+					}
+					return zktest.Action{}
+				})
+				end := begin(a.Context(), w.member("p0", []string{"0", "1"}, partitioner.Options{}))
+				time.Sleep(time.Second)
+				if !made.Load() || len(w.srv.Children(path+"/locks/1")) != 2 {
+					a.Fatalf("made: %v, %q", made.Load(), w.contenders())
+				}
+				time.AfterFunc(3*time.Second, func() { blind.Store(false) })
+				end()
+				w.wantOnlyBlocker(a)
+			}, sabotage.EarlierGone)
+		})
+	}
+}
+
+// While no server can be reached Finish waits, and returns when the session is over and all is gone with it.
+func TestFinishWithTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m, _ := w.waiting()
+		w.nw.Client("p0").BlackHole(zktest.Both)
+		time.AfterFunc(30*time.Second, w.nw.Client("p0").Heal)
+		start := time.Now()
+		m.finish()
+		if d := time.Since(start); d < 30*time.Second {
+			t.Errorf("after %v", d)
+		}
+		if list := w.contenders(); len(list) != 1 {
+			t.Errorf("left: %q", list)
+		}
+	})
+}
