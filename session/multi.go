@@ -162,7 +162,7 @@ func (i *Incarnation) write(ctx context.Context, name string, ops []Op,
 			ephemerals = append(ephemerals, ephemeral{path: c.full(o.path), sequential: o.mode.sequential()})
 		}
 	}
-	if size > c.opts.MaxPacket {
+	if size > c.opts.MaxPacket && !c.off.Off(sabotage.PacketFits) {
 		return nil, failure(name, first, fmt.Errorf("%w: %d bytes in %d operations, the limit is %d",
 			ErrTooLarge, size, len(ops), c.opts.MaxPacket))
 	}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/internal/sabotage"
@@ -29,6 +30,7 @@ const (
 	orphaned   = "orphaned"         // a contender stays that nobody uses
 	servedLate = "never served"     // it should have been
 	wrongError = "the wrong answer" // the handle does not say what is wrong
+	unreadable = "unreadable"       // kazoo raises an exception when it reads what we have written
 )
 
 // attacked starts a server for one run of an execution.
@@ -340,4 +342,28 @@ func TestWaiterKeepsItsPlaceWithoutTrust(t *testing.T) {
 		}
 		w.release(ours.held)
 	}, sabotage.KeepPlace)
+}
+
+// §13: an identifier that is no UTF-8, such as a host's name in an old encoding. kazoo's contenders() decodes those of all, and
+// raises UnicodeDecodeError, of an Election, too. New refuses it, and is given another.
+func TestIdentifierThatPythonCannotRead(t *testing.T) {
+	attack.Run(t, unreadable, func(a *attack.Attack) {
+		w := attacked(a)
+		s := w.session("ours")
+		l, err := lock.NewIn(a.Context(), s, path, lock.Options{Identifier: "z\xfcrich"})
+		if err != nil {
+			l = w.lockIn(s, "z\u00fcrich")
+		}
+		w.acquire(l)
+		children, _, err := w.python("python").inc.Children(w.Context(), path)
+		if err != nil || len(children) != 1 {
+			a.Fatalf("%q, %v", children, err)
+		}
+		for _, name := range children {
+			data, _, ok := w.srv.Get(path + "/" + name)
+			if !ok || !utf8.Valid(data) { // as strict as Python's decode("utf-8")
+				a.Harmed(unreadable, "%q of %s", data, name)
+			}
+		}
+	}, sabotage.IdentifierText)
 }

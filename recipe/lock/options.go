@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/kielgo/kiel/internal/sabotage"
 )
 
 // The words of kazoo's contenders.
@@ -37,9 +39,9 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-func (o Options) validate() error {
+func (o Options) validate(off sabotage.Rules) error {
 	var errs []error
-	if !utf8.ValidString(o.Identifier) {
+	if !utf8.ValidString(o.Identifier) && !off.Off(sabotage.IdentifierText) {
 		errs = append(errs, fmt.Errorf("lock: Identifier %q is no valid UTF-8", o.Identifier))
 	}
 	for _, p := range o.ExtraPatterns {

@@ -23,6 +23,7 @@ const (
 	twoEntries   = "one put made two entries"
 	pythonFails  = "Python's put fails"
 	overtaken    = "an entry overtakes one that was put before it"
+	brokenLink   = "a put that can't be carried out breaks the link under another"
 )
 
 // execution is a run of an execution: G is a process of ours, on the network as "g", the other is Python.
@@ -331,6 +332,43 @@ func TestReplyToPutLost(t *testing.T) {
 					x.Errorf("%d entries, %v", n, err)
 				}
 			}, sabotage.PutOnce)
+		})
+	}
+}
+
+// recipe-attacks.md §11: what does not fit is refused before it is sent. A server drops the connection of who sends it, and with
+// that go the requests right behind it, of others in the same session, of which nobody knows then what became of them.
+func TestPutThatDoesNotFit(t *testing.T) {
+	const limit = 1<<20 - 1 // of a server
+	for what, values := range map[string][]int{"one": {limit}, "each fits, all don't": {limit / 2, limit / 2}} {
+		t.Run(what, func(t *testing.T) {
+			attack.Run(t, brokenLink, func(a *attack.Attack) {
+				x := newExecution(a)
+				q, other := x.queue(x.g), x.queue(x.g)
+				x.put(other, "before")
+				x.nw.Client("g").Delay(50 * time.Millisecond)
+				refused := make(chan error, 1)
+				go func() {
+					var list [][]byte
+					for _, size := range values {
+						list = append(list, make([]byte, size))
+					}
+					_, err := q.PutAll(a.Context(), list, queue.DefaultPriority)
+					refused <- err
+				}()
+				time.Sleep(10 * time.Millisecond)
+				_, err := other.Put(a.Context(), []byte("small"), queue.DefaultPriority)
+				large := <-refused
+				switch {
+				case errors.Is(err, session.ErrUncertain):
+					a.Harmed(brokenLink, "put: %v; put of what does not fit: %v", err, large)
+				case err != nil || !errors.Is(large, session.ErrTooLarge) || errors.Is(large, session.ErrUncertain):
+					x.Errorf("put: %v; put of what does not fit: %v", err, large)
+				}
+				if n := len(x.srv.Children(path)); n != 2 && (n != 1 || err == nil) {
+					x.Errorf("%d entries", n)
+				}
+			}, sabotage.PacketFits)
 		})
 	}
 }

@@ -26,7 +26,8 @@ func New(s *session.Session, path string, opts Options) (*Queue, error) {
 // Put puts a value at the end of those with the same priority, which is between 0 and 999;
 // lower ones are taken first. It returns the path of the entry. If the error wraps
 // [session.ErrUncertain] the value may or may not be in the queue; otherwise it is not. It wraps
-// [session.ErrNodeExists] while an entry that somebody made by name has the number that comes next.
+// [session.ErrNodeExists] while an entry that somebody made by name has the number that comes next, and
+// [session.ErrTooLarge] if the value does not fit a request: then nothing was sent.
 func (q *Queue) Put(ctx context.Context, value []byte, priority int) (string, error) {
 	paths, err := q.dir.put(ctx, [][]byte{value}, priority)
 	if err != nil {
@@ -35,7 +36,7 @@ func (q *Queue) Put(ctx context.Context, value []byte, priority int) (string, er
 	return paths[0], nil
 }
 
-// PutAll puts values in their order, all of them or none. They must fit one request.
+// PutAll puts values in their order, all of them or none. They must fit one request together.
 // Errors are those of Put.
 func (q *Queue) PutAll(ctx context.Context, values [][]byte, priority int) ([]string, error) {
 	paths, err := q.dir.put(ctx, values, priority)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/internal/sabotage"
@@ -25,6 +26,8 @@ const (
 	tooMany   = "too many leases" // more than was agreed on
 	twoAtWork = "two at work"     // with one handle's lease: one that has ended, but was not released, and the next
 	starved   = "starved"         // others who came later are served first
+
+	unreadable = "unreadable" // kazoo raises an exception when it reads what we have written
 )
 
 // attacked starts a server for one run of an execution.
@@ -368,4 +371,33 @@ func TestInnerLockLostBeforeTheLease(t *testing.T) {
 		w.release(ours.held)
 		w.wantZnodes(0, 0)
 	}, sabotage.ContenderChecked)
+}
+
+// §13: an identifier that is no UTF-8. kazoo's lease_holders() decodes those of all, and raises UnicodeDecodeError. New refuses
+// it, and is given another.
+func TestIdentifierThatPythonCannotRead(t *testing.T) {
+	attack.Run(t, unreadable, func(a *attack.Attack) {
+		w := attacked(a)
+		s := w.session("ours")
+		ours, err := semaphore.NewIn(a.Context(), s, path, semaphore.Options{Identifier: "z\xfcrich"})
+		if err != nil {
+			ours, err = semaphore.NewIn(a.Context(), s, path, semaphore.Options{Identifier: "z\u00fcrich"})
+		}
+		if err != nil {
+			a.Fatal(err)
+		}
+		h, err := ours.Acquire(w.Context())
+		if err != nil {
+			a.Fatal(err)
+		}
+		leases := w.srv.Children(path)
+		if len(leases) != 1 {
+			a.Fatalf("%q", leases)
+		}
+		data, _, ok := w.srv.Get(path + "/" + leases[0])
+		if !ok || !utf8.Valid(data) { // as strict as Python's decode("utf-8")
+			a.Harmed(unreadable, "%q of %s", data, leases[0])
+		}
+		w.release(h)
+	}, sabotage.IdentifierText)
 }

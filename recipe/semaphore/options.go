@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/kielgo/kiel/internal/sabotage"
 )
 
 // Options of a [Semaphore]. The zero value works.
@@ -23,12 +25,12 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-func (o Options) validate() error {
+func (o Options) validate(off sabotage.Rules) error {
 	var errs []error
 	if o.MaxLeases < 0 {
 		errs = append(errs, fmt.Errorf("semaphore: MaxLeases %d: want at least 1", o.MaxLeases))
 	}
-	if !utf8.ValidString(o.Identifier) {
+	if !utf8.ValidString(o.Identifier) && !off.Off(sabotage.IdentifierText) {
 		errs = append(errs, fmt.Errorf("semaphore: Identifier %q is no valid UTF-8", o.Identifier))
 	}
 	return errors.Join(errs...)

@@ -39,6 +39,10 @@ type Semaphore struct {
 // New returns a handle on the semaphore at path. It checks its arguments and does no
 // I/O. The session must be running for the other methods to succeed.
 func New(s *session.Session, path string, opts Options) (*Semaphore, error) {
+	return newSemaphore(s, path, opts, sabotage.Rules{})
+}
+
+func newSemaphore(s *session.Session, path string, opts Options, off sabotage.Rules) (*Semaphore, error) {
 	if s == nil {
 		return nil, errors.New("semaphore: no session")
 	}
@@ -48,7 +52,7 @@ func New(s *session.Session, path string, opts Options) (*Semaphore, error) {
 	if path == "/" {
 		return nil, errors.New("semaphore: the root can't be a semaphore")
 	}
-	if err := opts.validate(); err != nil {
+	if err := opts.validate(off); err != nil {
 		return nil, err
 	}
 	inner, err := lock.New(s, path+lockSuffix, lock.Options{Identifier: pythonBytes(opts.Identifier), Logger: opts.Logger})
