@@ -1,0 +1,199 @@
+package zones
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/session"
+)
+
+// Limits of the format. Each member must judge the data alike, so they are part of it.
+const (
+	version = 1
+	maxData = 1 << 20 // bytes: what the largest packet of a server with default limits holds
+	maxZone = 249     // bytes
+	none    = -1
+)
+
+// document is the znode's data.
+type document struct {
+	V      int                `json:"v"`
+	Zones  []string           `json:"zones"`
+	Topics map[string]indices `json:"topics"`
+}
+
+// indices are those of the zones of a topic's partitions, by id.
+type indices []int32
+
+// UnmarshalJSON refuses null, which encoding/json takes for nothing, or for 0.
+func (x *indices) UnmarshalJSON(data []byte) error {
+	if bytes.Contains(data, []byte("null")) {
+		return errors.New("null in the place of a number")
+	}
+	return json.Unmarshal(data, (*[]int32)(x))
+}
+
+// Check returns an error unless zone may be a zone's name: at most 249 bytes of UTF-8 that can be printed. "" is no zone, and
+// allowed.
+func Check(zone string) error {
+	if len(zone) > maxZone {
+		return fmt.Errorf("zone of %d bytes, at most %d", len(zone), maxZone)
+	}
+	if !utf8.ValidString(zone) {
+		return fmt.Errorf("zone %q is not UTF-8", zone)
+	}
+	for _, c := range zone {
+		if !unicode.IsPrint(c) {
+			return fmt.Errorf("zone %q holds what can't be printed", zone)
+		}
+	}
+	return nil
+}
+
+// checkAll returns an error that wraps ErrInvalid unless all zones may be written.
+func checkAll(zones map[allocfn.Partition]string) error {
+	checked := make(map[string]bool) // topics; all partitions of one are alike
+	known := make(map[string]bool)   // zones
+	for p, zone := range zones {
+		if p.ID < 0 {
+			return fmt.Errorf("%w: partition %d of topic %.64q is negative", ErrInvalid, p.ID, p.Topic)
+		}
+		if !checked[p.Topic] {
+			if err := session.CheckTopic(p.Topic); err != nil {
+				return fmt.Errorf("%w: %w", ErrInvalid, err)
+			}
+			checked[p.Topic] = true
+		}
+		if !known[zone] {
+			if err := Check(zone); err != nil {
+				return fmt.Errorf("%w: %s: %w", ErrInvalid, p, err)
+			}
+			known[zone] = true
+		}
+	}
+	return nil
+}
+
+// encode returns the same data for the same zones, always.
+func encode(zones map[allocfn.Partition]string) ([]byte, error) {
+	doc := document{V: version, Zones: []string{}, Topics: map[string]indices{}}
+	ends := make(map[string]int) // the ids of each topic are below
+	for p := range zones {
+		ends[p.Topic] = max(ends[p.Topic], int(p.ID)+1)
+	}
+	all := 0
+	for topic, end := range ends {
+		if all += end; all > maxData/2 { // each takes two bytes or more; so there is no need to make room for them
+			return nil, fmt.Errorf("%w: the ids of topic %s go up to %d, and more than %d don't fit", ErrTooLarge, topic, end-1, maxData/2)
+		}
+		doc.Topics[topic] = slices.Repeat(indices{none}, end)
+	}
+	seen := make(map[string]int32)
+	for _, zone := range zones {
+		seen[zone] = 0
+	}
+	doc.Zones = slices.AppendSeq(doc.Zones, maps.Keys(seen))
+	slices.Sort(doc.Zones)
+	for i, zone := range doc.Zones {
+		seen[zone] = int32(i)
+	}
+	for p, zone := range zones {
+		doc.Topics[p.Topic][p.ID] = seen[zone]
+	}
+	data, err := json.Marshal(doc)
+	if err != nil {
+		return nil, fmt.Errorf("zones: %w", err)
+	}
+	if len(data) > maxData {
+		return nil, fmt.Errorf("%w: %d partitions of %d topics are %d bytes of data, at most %d",
+			ErrTooLarge, len(zones), len(doc.Topics), len(data), maxData)
+	}
+	return data, nil
+}
+
+// decode returns the zones that data say, nil if there are none.
+func decode(data []byte) (map[allocfn.Partition]string, error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	if len(data) > maxData {
+		return nil, tooMuch(len(data))
+	}
+	if !utf8.Valid(data) {
+		return nil, errors.New("not UTF-8")
+	}
+	var v struct {
+		V *int `json:"v"`
+	}
+	if err := json.Unmarshal(data, &v); err != nil {
+		return nil, err
+	}
+	if v.V == nil || *v.V != version {
+		if v.V == nil {
+			return nil, errors.New("no version")
+		}
+		return nil, fmt.Errorf("version %d, known is %d", *v.V, version)
+	}
+	var doc document
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields() // they would get lost when the zones are written
+	if err := d.Decode(&doc); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is more behind the object")
+	}
+	return doc.zones()
+}
+
+func tooMuch(bytes int) error { return fmt.Errorf("%d bytes, more than %d", bytes, maxData) }
+
+// zones checks a document and returns what it says.
+func (doc document) zones() (map[allocfn.Partition]string, error) {
+	names := slices.Sorted(slices.Values(doc.Zones))
+	for i, zone := range names {
+		if zone == "" {
+			return nil, errors.New("a zone without a name")
+		}
+		if err := Check(zone); err != nil {
+			return nil, err
+		}
+		if i > 0 && zone == names[i-1] {
+			return nil, fmt.Errorf("zone %q twice", zone)
+		}
+	}
+	n := 0
+	for topic, ids := range doc.Topics {
+		if err := session.CheckTopic(topic); err != nil {
+			return nil, err
+		}
+		for id, zone := range ids {
+			if zone < none || int(zone) >= len(doc.Zones) {
+				return nil, fmt.Errorf("partition %s:%d is in zone %d of %d", topic, id, zone, len(doc.Zones))
+			}
+			if zone != none {
+				n++
+			}
+		}
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	zones := make(map[allocfn.Partition]string, n)
+	for topic, ids := range doc.Topics {
+		for id, zone := range ids {
+			if zone != none {
+				zones[allocfn.Partition{Topic: topic, ID: int32(id)}] = doc.Zones[zone]
+			}
+		}
+	}
+	return zones, nil
+}

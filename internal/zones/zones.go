@@ -1,0 +1,123 @@
+package zones
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"maps"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/watched"
+	"github.com/kielgo/kiel/session"
+)
+
+// Zones is a handle on one znode.
+type Zones struct {
+	session *session.Session
+	path    string
+	parent  string
+	log     *slog.Logger
+	reader  *watched.Reader[View]
+}
+
+// New returns a handle on the znode named name in the znode parent. It does no I/O.
+func New(s *session.Session, parent, name string, log *slog.Logger) (*Zones, error) {
+	path := session.Join(parent, name)
+	if s == nil {
+		return nil, errors.New("zones: no session")
+	}
+	if err := session.CheckPath(path); err != nil {
+		return nil, fmt.Errorf("zones: %w", err)
+	}
+	z := &Zones{session: s, path: path, parent: parent, log: log.With("component", "zones", "path", path)}
+	z.reader = watched.New(watched.Options[View]{
+		Session: s, Path: path, Package: "zones",
+		Look: z.look, Refused: func(err error) *View { return &View{Err: err} }, Complete: z.complete, Newer: newer,
+	})
+	return z, nil
+}
+
+// Run watches the znode and publishes views until ctx ends; then it returns nil. It returns an error only when the session
+// has ended for good.
+func (z *Zones) Run(ctx context.Context) error { return z.reader.Run(ctx) }
+
+// Refresh makes Run read again, after a Sync, and waits until the view is published, or ctx ends.
+func (z *Zones) Refresh(ctx context.Context) error { return z.reader.Refresh(ctx) }
+
+// View returns the newest view, nil before the first.
+func (z *Zones) View() *View { return z.reader.View() }
+
+// Updates yields the newest view, and then each that differs in content or incarnation, until ctx ends.
+func (z *Zones) Updates(ctx context.Context) iter.Seq[*View] { return z.reader.Updates(ctx) }
+
+// Change makes zones out of those that there are now, which it must not keep or change. A partition that it gives "" has no
+// zone.
+type Change func(now map[allocfn.Partition]string) map[allocfn.Partition]string
+
+// Update makes the zones what change makes of them; change may be called more than once. It returns ErrUnreadable, ErrTooLarge,
+// ErrInvalid, or an error that wraps the cause of ctx's end or the session's errors; with session.ErrUncertain the zones may
+// have been written.
+func (z *Zones) Update(ctx context.Context, change Change) error {
+	var unanswered error
+	for {
+		err := z.try(ctx, change)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("zones: write %s: %w", z.path, errors.Join(context.Cause(ctx), err, unanswered))
+		case errors.Is(err, session.ErrUncertain):
+			unanswered = session.ErrUncertain // it may be done yet, but not after another write; the next look tells
+		case errors.Is(err, session.ErrBadVersion), errors.Is(err, session.ErrNodeExists), errors.Is(err, session.ErrNoNode):
+			// Another has written, made or deleted it: look again.
+		case session.Retryable(err):
+		default:
+			return fmt.Errorf("zones: write %s: %w", z.path, errors.Join(err, unanswered))
+		}
+	}
+}
+
+// try makes one try.
+func (z *Zones) try(ctx context.Context, change Change) error {
+	inc, err := z.session.Incarnation(ctx)
+	if err != nil {
+		return err
+	}
+	if err := inc.Sync(ctx, z.path); err != nil {
+		return err
+	}
+	data, stat, err := inc.Get(ctx, z.path)
+	missing := errors.Is(err, session.ErrNoNode)
+	if err != nil && !missing {
+		return err
+	}
+	now, err := decode(data)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	next := maps.Clone(change(now))
+	maps.DeleteFunc(next, func(_ allocfn.Partition, zone string) bool { return zone == "" })
+	if maps.Equal(now, next) {
+		return nil
+	}
+	if err := checkAll(next); err != nil {
+		return err
+	}
+	written, err := encode(next)
+	if err != nil {
+		return err
+	}
+	if missing {
+		if err = inc.EnsurePath(ctx, z.parent); err == nil {
+			_, err = inc.Create(ctx, z.path, written, session.Persistent)
+		}
+	} else {
+		_, err = inc.Set(ctx, z.path, written, stat.Version)
+	}
+	if errors.Is(err, session.ErrTooLarge) {
+		return fmt.Errorf("%w: %d bytes of data: %w", ErrTooLarge, len(written), err)
+	}
+	return err
+}
