@@ -128,6 +128,8 @@ const (
 	ReadyOnce
 	// ReadyAlone, of barrier: ready counts as left behind if nobody stands. Off: if fewer than the number do.
 	ReadyAlone
+	// RemainsGone, of barrier: who is the only one of its identifier enters when what is left of it is gone. Off: at once.
+	RemainsGone
 	// TakeID, of queue: a take is known by its id. Off: by its session.
 	TakeID
 	// TakeLookedAt, of queue: a request is repeated if the take's znode still stands. Off: in any case.

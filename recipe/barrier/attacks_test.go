@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/internal/sabotage"
@@ -413,52 +412,4 @@ func TestNumberSeen(t *testing.T) {
 		}
 		x.over("leave", crowd...)
 	}, sabotage.NumberSeen)
-}
-
-// recipe-attacks.md §15: a member of two is killed while it waits, and started again. Its old znode stands until its session
-// is over, and counts: it crosses alone. No rule of ours can prevent that, among Python processes or our own: nobody
-// can tell the znode of the dead from that of the living, and identifiers don't, since kazoo gives one to all objects of a
-// process. All that is kept is that it does not leave alone, and that the next round begins anew.
-func TestRestartedCrossesWithItsOldZnode(t *testing.T) {
-	for what, start := range map[string]func(x *execution, name string) (in, out func()){
-		"Python": func(x *execution, name string) (in, out func()) {
-			p := x.python(name)
-			p.goThrough(2)
-			return func() { x.over("enter", p) }, func() { x.over("leave", p) }
-		},
-		"ours": func(x *execution, name string) (in, out func()) {
-			c := x.enter(x.double(x.session("python "+name), 2, "one identifier"))
-			return func() { x.ends("enter", c, nil) }, func() { x.ends("leave", x.leave(c.m), nil) }
-		},
-	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				x := newPlainExecution(t)
-				if err := x.srv.Create(path, nil); err != nil {
-					t.Fatal(err)
-				}
-				const name, again = "00000000000000000000000000000000", "11111111111111111111111111111111"
-				start(x, name)
-				x.until("the first one", func() bool { return len(x.srv.Children(path)) == 1 })
-				link := x.nw.Client("python " + name)
-				link.Refuse()
-				link.Cut() // it is killed
-				begun := time.Now()
-				in, out := start(x, again)
-				in()
-				if d := time.Since(begun); d > time.Second {
-					t.Errorf("it went in after %v", d)
-				}
-				out()
-				if d := time.Since(begun); d < 5*time.Second || d > 30*time.Second {
-					t.Errorf("it went out after %v, and the session of the old one is over after about 10 s", d)
-				}
-				if left := x.srv.Children(path); len(left) != 0 {
-					t.Errorf("left: %q", left)
-				}
-				x.goesOn(x.enter(x.double(x.session("g"), 2, "")))
-				link.Heal()
-			})
-		})
-	}
 }

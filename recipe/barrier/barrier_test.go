@@ -195,6 +195,10 @@ func TestNewRefuses(t *testing.T) {
 			_, err := barrier.NewDouble(s, path, 1, barrier.DoubleOptions{Identifier: "\xff"})
 			return err
 		},
+		"unique without identifier": func() error {
+			_, err := barrier.NewDouble(s, path, 1, barrier.DoubleOptions{Unique: true})
+			return err
+		},
 	} {
 		if f() == nil {
 			t.Errorf("%s: no error", what)

@@ -49,8 +49,9 @@
 //
 // # Not guaranteed
 //
-//   - A process that was killed counts as a member until its session expires. If it is
-//     started again before that, the two count as two.
+//   - A process that was killed counts as a member until its session expires, and others may enter
+//     with it. If it is started again before that, the two count as two, unless it is one of ours
+//     with [DoubleOptions].Unique, which waits.
 //   - kazoo's wait hangs after a lost connection, and misses that a barrier was removed when
 //     somebody sets its data. Nothing here sets data.
 //   - kazoo takes a ready that was left behind by a crash for a member and for the signal. Enter

@@ -20,6 +20,11 @@ type DoubleOptions struct {
 	// Default: host name, "-" and process id.
 	Identifier string
 
+	// Unique says that no other member has our Identifier, which must be given then. A znode with it is what is left of us,
+	// from before a restart: Enter waits until that is gone, with its session, before it makes ours, as otherwise a process
+	// that was killed and started again counts as two. If another does have it, we don't enter before that one has left.
+	Unique bool
+
 	// Logger is told what can't be returned as an error. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -30,6 +35,7 @@ type DoubleBarrier struct {
 	path    string
 	clients int
 	data    []byte
+	unique  bool
 	log     *slog.Logger
 
 	mu     sync.Mutex
@@ -52,6 +58,9 @@ func NewDouble(s *session.Session, path string, clients int, opts DoubleOptions)
 	if !utf8.ValidString(opts.Identifier) {
 		return nil, fmt.Errorf("barrier: Identifier %q is no valid UTF-8", opts.Identifier)
 	}
+	if opts.Unique && opts.Identifier == "" {
+		return nil, errors.New("barrier: Unique without an Identifier: the default is the same for all of a process, and another after a restart")
+	}
 	if opts.Identifier == "" {
 		host, _ := os.Hostname() // kazoo has the fully qualified name
 		opts.Identifier = fmt.Sprintf("%s-%d", host, os.Getpid())
@@ -65,6 +74,7 @@ func NewDouble(s *session.Session, path string, clients int, opts DoubleOptions)
 		clients: clients,
 		name:    seqnode.NewGUID(),
 		data:    []byte(opts.Identifier),
+		unique:  opts.Unique,
 		log:     opts.Logger,
 	}, nil
 }

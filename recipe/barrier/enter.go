@@ -1,11 +1,13 @@
 package barrier
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 
 	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -18,6 +20,7 @@ type entering struct {
 	stood bool            // ours has stood, or may have, and it was not seen since that the number was not complete meanwhile
 	seen  *view           // the look that the next is compared with: the latest that was not pending
 	full  *view           // the latest look, if it was pending
+	left  string          // path of what is left of us from before a restart, as last seen
 	here  int             // how many members the latest look has shown, ours included
 	new   bool            // there was no look yet since node is ours
 	peer  []string        // the members at the first look after that: all who are older, and maybe others
@@ -37,7 +40,7 @@ func (e *entering) run() (*Member, error) {
 			return nil, err
 		case e.ctx.Err() != nil:
 			if e.seen != nil {
-				return nil, &BlockedError{Path: e.d.path, Members: e.here, Clients: e.d.clients, Err: e.ended()}
+				return nil, e.blocked()
 			}
 			return nil, err
 		case errors.Is(err, errAgain), errors.Is(err, session.ErrSessionExpired):
@@ -45,6 +48,15 @@ func (e *entering) run() (*Member, error) {
 			return nil, err
 		}
 	}
+}
+
+// blocked says what was missing when ctx ended, or in the way.
+func (e *entering) blocked() error {
+	err := &BlockedError{Path: e.d.path, Blocker: e.left, Members: e.here, Clients: e.d.clients, Err: e.ended()}
+	if e.left != "" {
+		err.Identifier = text(e.d.data)
+	}
+	return err
 }
 
 // ended says why ctx has ended. The last look shows who stood then: with ours the number can have become complete since.
@@ -151,7 +163,7 @@ func (e *entering) judge(inc *session.Incarnation, now *view) (verdict, error) {
 }
 
 // prepare makes our znode, once nothing is in its way. It returns errAgain.
-func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.Watch) error {
+func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.Watch) (err error) {
 	if e.stood && !now.ready {
 		// Ours stood, and went. Did the others enter with it?
 		v, err := e.judge(inc, now)
@@ -180,9 +192,17 @@ func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.W
 		e.d.made(n)
 		return errAgain
 	}
+	if e.d.unique && !e.off(sabotage.RemainsGone) {
+		if e.left, err = e.remains(inc, now); err != nil {
+			return err
+		}
+		if e.left != "" {
+			return e.pause(watch)
+		}
+	}
 	e.d.made(n)
 	e.stood = true
-	err := n.create(e.ctx)
+	err = n.create(e.ctx)
 	if errors.Is(err, errForeign) {
 		return errAgain
 	}
@@ -192,6 +212,23 @@ func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.W
 	now.own++
 	e.node, e.new = n, true
 	return errAgain
+}
+
+// remains returns the path of another znode with our identifier, or "". One that was made before we were started is in the
+// list: the incarnation was proved by a write since.
+func (e *entering) remains(inc *session.Incarnation, now *view) (string, error) {
+	for _, name := range now.members {
+		path := session.Join(e.d.path, name)
+		data, _, err := seqnode.Read(e.ctx, inc, path)
+		switch {
+		case errors.Is(err, session.ErrNoNode):
+		case err != nil:
+			return "", err
+		case bytes.Equal(data, e.d.data):
+			return path, nil
+		}
+	}
+	return "", nil
 }
 
 // stale reports whether ready was left behind: nobody stands, us included. Later it may be too
