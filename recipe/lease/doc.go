@@ -65,6 +65,12 @@
 //     inner lock since, it can't be told whose a record with our bytes is. That of a try stays until
 //     its end. That of a renewal counts as ours, but does not extend the hold, and Release leaves it
 //     and says so; two of one identifier can then have a hold until the older one's end.
+//   - That nothing is written after a call was given up. The record of a try can still be, once a
+//     server is reached again, and is removed then; the removal, or the earlier end, of a Release
+//     is. Both happen under the inner lock of that call or a later one, and change no record of
+//     anybody else. Until then, or to its end if Run ends or the process dies before, a record
+//     that nobody relies on holds others off: for [Options].Duration after the call at most, or
+//     to the end of a lease that was taken over.
 //   - A clock that is set between two looks is noticed with the next, a second later. [Held.Valid]
 //     looks at once.
 //   - What a process does that was stopped after it looked at the context.
