@@ -12,7 +12,7 @@ import (
 // member is a member as the choice of the function sees it.
 type member struct {
 	allocfn.Member
-	runs []string // functions, the preferred first
+	runs []string // IDs of functions, the preferred first
 }
 
 // readMembers reads the records of the members. A member without a record, or
@@ -42,13 +42,13 @@ func chooseFunc(members []member, have []allocfn.Func) (allocfn.Func, error) {
 	if len(members) == 0 {
 		return have[0], nil
 	}
-	for _, name := range members[0].runs {
-		if slices.ContainsFunc(members, func(m member) bool { return !slices.Contains(m.runs, name) }) {
+	for _, id := range members[0].runs {
+		if slices.ContainsFunc(members, func(m member) bool { return !slices.Contains(m.runs, id) }) {
 			continue
 		}
-		i := slices.IndexFunc(have, func(f allocfn.Func) bool { return f.Name == name })
+		i := slices.IndexFunc(have, func(f allocfn.Func) bool { return f.ID() == id })
 		if i < 0 { // possible only while we are no member
-			return allocfn.Func{}, fmt.Errorf("%w: the group runs %s, which this member does not have", ErrFuncMismatch, name)
+			return allocfn.Func{}, fmt.Errorf("%w: the group runs %s, which this member does not have", ErrFuncMismatch, id)
 		}
 		return have[i], nil
 	}

@@ -87,7 +87,7 @@ func computeMapping(members []party.Member, items []string, o Options, off sabot
 		r.err = fmt.Errorf("%w: %w", ErrFuncFailed, err)
 		return r
 	}
-	r.mapping = newMapping(in, fn.Name, owner)
+	r.mapping = newMapping(in, fn.ID(), owner)
 	return r
 }
 

@@ -29,19 +29,20 @@
 //
 // Each member publishes a record as the data of its znode:
 //
-//	{"v":1,"functions":["range","roundrobin"],"weight":2,"zone":"a","topics":["t"]}
+//	{"v":1,"functions":["balanced/1","roundrobin/1"],"weight":2,"zone":"a","topics":["t"]}
 //
-// weight, zone and topics may be absent. A record is bad if it is larger than 64
-// KiB, of another version, without a function or with more than 32 of them, or
-// has a name that is not allowed; then, and if there is none (Python), the member
-// counts as one that runs Options.PythonFunc.
+// A function without a version is of version 1. weight, zone and topics may be
+// absent. A record is bad if it is larger than 64 KiB, of another version, without
+// a function or with more than 32 of them, or has a name that is not allowed;
+// then, and if there is none (Python), the member counts as one that runs
+// Options.PythonFunc.
 //
 // # Guarantees
 //
 //   - Members that have read the same members and the same set, and are given
 //     the same PythonFunc, hold the same mapping. The group runs the first
 //     function, in the list of its first member by name, that all members can
-//     run; none is [ErrFuncMismatch].
+//     run in the same version; none is [ErrFuncMismatch].
 //   - A snapshot rests on members and set read under one and the same
 //     incarnation of the session, never on a mixture. When that incarnation ends
 //     a snapshot says so: it is not joined. In each new one there is a new

@@ -126,12 +126,12 @@ func ExampleOptions_alsoFuncs() {
 	}
 	start("host-2", both)
 	for snapshot := range a.Updates(ctx) {
-		if snapshot.Func == "range" && len(snapshot.Members) == 2 {
+		if snapshot.Func == allocfn.Range().ID() && len(snapshot.Members) == 2 {
 			fmt.Println(snapshot.Func)
 			break
 		}
 	}
 	// Output:
-	// roundrobin
-	// range
+	// roundrobin/1
+	// range/1
 }

@@ -32,8 +32,11 @@ func TestKilledSessionComesBack(t *testing.T) {
 				t.Errorf("by %s", s.Trigger)
 			}
 			told := a.rebalanced()
-			if first := told[0]; list(first.Removed) != "t:0 t:2" || first.Snapshot.Joined {
-				t.Errorf("first told +%v -%v", first.Added, first.Removed)
+			// The loss and the return are one rebalance if both came before the callback was called.
+			first := told[0]
+			merged := len(told) == 1 && first.Snapshot.Joined && len(first.Added) == 0 && len(first.Removed) == 0
+			if !merged && (list(first.Removed) != "t:0 t:2" || first.Snapshot.Joined) {
+				t.Errorf("first told +%v -%v, of %d", first.Added, first.Removed, len(told))
 			}
 		}
 		if err := a.failed(); !errors.Is(err, session.ErrSessionExpired) {

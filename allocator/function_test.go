@@ -175,23 +175,23 @@ func TestFuncMismatch(t *testing.T) {
 		r.partitions("t:0", "t:1")
 		us := party.Member{Name: "b", Data: []byte(`{"v":1,"functions":["range","roundrobin"]}`)}
 		r.show(&party.View{Incarnation: r.inc, Joined: true, Members: []party.Member{us}})
-		if s := r.want(TriggerInitial, "t:0 t:1"); s.Func != "range" {
+		if s := r.want(TriggerInitial, "t:0 t:1"); s.Func != "range/1" {
 			t.Error(s.Func)
 		}
 		sleep(time.Minute)
 		python := party.Member{Name: "c"}
 		r.show(&party.View{Incarnation: r.inc, Joined: true, Members: []party.Member{us, python}})
-		if s := r.want(TriggerMembers, "t:0"); s.Func != "roundrobin" || s.Err != nil {
+		if s := r.want(TriggerMembers, "t:0"); s.Func != "roundrobin/1" || s.Err != nil {
 			t.Error(s.Func, s.Err)
 		}
 		sleep(time.Minute)
 		other := party.Member{Name: "d", Data: []byte(`{"v":1,"functions":["sticky"]}`)}
 		r.show(&party.View{Incarnation: r.inc, Joined: true, Members: []party.Member{us, python, other}})
 		s := r.want(TriggerMembers, "t:0")
-		if !errors.Is(s.Err, ErrFuncMismatch) || s.Func != "roundrobin" {
+		if !errors.Is(s.Err, ErrFuncMismatch) || s.Func != "roundrobin/1" {
 			t.Error(s.Func, s.Err)
 		}
-		for _, part := range []string{`"b" can run range, roundrobin`, `"c" can run roundrobin`, `"d" can run sticky`} {
+		for _, part := range []string{`"b" can run range/1, roundrobin/1`, `"c" can run roundrobin/1`, `"d" can run sticky/1`} {
 			if !strings.Contains(s.Err.Error(), part) {
 				t.Errorf("%v does not say %s", s.Err, part)
 			}

@@ -38,7 +38,7 @@ func TestThreeMembersAgree(t *testing.T) {
 			t.Error(got)
 		}
 		data, _, _ := w.srv.Get(members + "/a")
-		if got, want := string(data), `{"v":1,"functions":["roundrobin"]}`; got != want {
+		if got, want := string(data), `{"v":1,"functions":["roundrobin/1"]}`; got != want {
 			t.Error(got)
 		}
 		start := time.Now()

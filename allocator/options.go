@@ -29,13 +29,14 @@ type Options struct {
 
 	// AlsoFuncs are functions that this member can run as well, the preferred
 	// first. The group runs the first function in the list of its first member
-	// by name that all members can run; so a fleet is moved from one function to
-	// another by restarting its processes one at a time with both.
+	// by name that all members can run, name and version; so a fleet is moved
+	// from one function, or version, to another by restarting its processes one at
+	// a time with both.
 	AlsoFuncs []allocfn.Func
 
-	// PythonFunc names the function that members without a record run, those
-	// written in Python. "" is "roundrobin", kiel's default. All members of a
-	// group must say the same.
+	// PythonFunc is the ID of the function that members without a record run,
+	// those written in Python; without a version it is 1. "" is "roundrobin/1",
+	// kiel's default. All members of a group must say the same.
 	PythonFunc string
 
 	// OnRebalance is told of each new mapping and of each change of the own
@@ -83,7 +84,7 @@ const (
 	defaultQuietPeriod = 200 * time.Millisecond
 	defaultMaxDelay    = time.Second
 	defaultStopTimeout = 30 * time.Second
-	defaultPythonFunc  = "roundrobin"
+	defaultPythonFunc  = "roundrobin/1"
 
 	// computeTimeout is when an allocation function that has not returned is
 	// reported. Its result still counts if nothing has changed when it comes.
@@ -101,14 +102,18 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.AlsoFuncs = slices.Clone(o.AlsoFuncs)
 	o.Topics = slices.Clone(o.Topics)
-	o.PythonFunc = cmp.Or(o.PythonFunc, defaultPythonFunc)
 	o.QuietPeriod = cmp.Or(o.QuietPeriod, defaultQuietPeriod)
 	o.MaxDelay = cmp.Or(o.MaxDelay, defaultMaxDelay)
 	o.StopTimeout = cmp.Or(o.StopTimeout, defaultStopTimeout)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return o, o.validate()
+	id, err := allocfn.ParseID(cmp.Or(o.PythonFunc, defaultPythonFunc))
+	if err != nil {
+		err = fmt.Errorf("field PythonFunc: %w", err)
+	}
+	o.PythonFunc = id
+	return o, errors.Join(o.validate(), err)
 }
 
 func (o Options) validate() error {
@@ -117,16 +122,13 @@ func (o Options) validate() error {
 	for _, f := range o.funcs() {
 		if err := f.Validate(); err != nil {
 			faults = append(faults, err)
-		} else if seen[f.Name] {
-			faults = append(faults, fmt.Errorf("function %s given twice", f.Name))
+		} else if seen[f.ID()] {
+			faults = append(faults, fmt.Errorf("function %s given twice", f.ID()))
 		}
-		seen[f.Name] = true
+		seen[f.ID()] = true
 	}
 	if len(seen) > maxFunctions {
 		faults = append(faults, fmt.Errorf("%d functions, at most %d", len(seen), maxFunctions))
-	}
-	if err := checkFuncName(o.PythonFunc); err != nil {
-		faults = append(faults, fmt.Errorf("field PythonFunc: %w", err))
 	}
 	if o.Weight < 0 || o.Weight > maxWeight {
 		faults = append(faults, fmt.Errorf("field Weight: %d is not in 0 to %d", o.Weight, maxWeight))

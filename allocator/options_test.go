@@ -35,7 +35,7 @@ func TestNewNamesAllFaults(t *testing.T) {
 		"seed":             {"g", "m", allocator.Options{Seed: map[string][]int32{"a b": {0}, "t": {-2}}}, []string{"field Seed", `"a b"`, "partition -2 of topic t"}},
 		"function":         {"g", "m", allocator.Options{Func: allocfn.Func{Name: "Bad Name"}}, []string{`"Bad Name"`}},
 		"no Assign":        {"g", "m", allocator.Options{Func: allocfn.Func{Name: "x"}}, []string{"x has no Assign"}},
-		"function twice":   {"g", "m", allocator.Options{AlsoFuncs: []allocfn.Func{allocfn.RoundRobin()}}, []string{"roundrobin given twice"}},
+		"function twice":   {"g", "m", allocator.Options{AlsoFuncs: []allocfn.Func{allocfn.RoundRobin()}}, []string{"roundrobin/1 given twice"}},
 		"many functions":   {"g", "m", allocator.Options{AlsoFuncs: many(32)}, []string{"33 functions"}},
 		"Python function":  {"g", "m", allocator.Options{PythonFunc: "no good"}, []string{"field PythonFunc"}},
 		"weight":           {"g", "m", allocator.Options{Weight: -1}, []string{"field Weight: -1"}},

@@ -24,7 +24,7 @@ const (
 // record is what a member publishes as the data of its znode.
 type record struct {
 	V         int      `json:"v"`
-	Functions []string `json:"functions"`
+	Functions []string `json:"functions"` // IDs
 	Weight    int      `json:"weight,omitempty"`
 	Zone      string   `json:"zone,omitempty"`
 	Topics    []string `json:"topics,omitempty"`
@@ -33,7 +33,7 @@ type record struct {
 func newRecord(o Options) record {
 	r := record{V: recordVersion, Weight: o.Weight, Zone: o.Zone, Topics: o.Topics}
 	for _, f := range o.funcs() {
-		r.Functions = append(r.Functions, f.Name)
+		r.Functions = append(r.Functions, f.ID())
 	}
 	return r
 }
@@ -61,6 +61,13 @@ func parseRecord(data []byte) (r record, ok bool, err error) {
 	if err := json.Unmarshal(data, &r); err != nil {
 		return record{}, false, fmt.Errorf("%w: %w", ErrBadRecord, err)
 	}
+	for i, written := range r.Functions {
+		id, err := allocfn.ParseID(written)
+		if err != nil {
+			return record{}, false, fmt.Errorf("%w: %w", ErrBadRecord, err)
+		}
+		r.Functions[i] = id
+	}
 	if err := r.check(); err != nil {
 		return record{}, false, fmt.Errorf("%w: %w", ErrBadRecord, err)
 	}
@@ -74,11 +81,6 @@ func (r record) check() error {
 	if len(r.Functions) == 0 || len(r.Functions) > maxFunctions {
 		return fmt.Errorf("%d functions, must be 1 to %d", len(r.Functions), maxFunctions)
 	}
-	for _, name := range r.Functions {
-		if err := checkFuncName(name); err != nil {
-			return err
-		}
-	}
 	if r.Weight < 0 || r.Weight > maxWeight {
 		return fmt.Errorf("weight %d is not in 0 to %d", r.Weight, maxWeight)
 	}
@@ -91,12 +93,6 @@ func (r record) check() error {
 		}
 	}
 	return nil
-}
-
-// checkFuncName holds a name to the rule of allocfn, which knows it as part of
-// a function.
-func checkFuncName(name string) error {
-	return allocfn.Func{Name: name, Assign: allocfn.RoundRobin().Assign}.Validate()
 }
 
 func checkZone(zone string) error {

@@ -12,9 +12,14 @@ import (
 )
 
 func TestRecordOnTheWire(t *testing.T) {
+	second := allocfn.Range()
+	second.Version = 2
 	for want, o := range map[string]Options{
-		`{"v":1,"functions":["roundrobin"]}`: {},
-		`{"v":1,"functions":["range","roundrobin"],"weight":3,"zone":"eu-1a","topics":["t","u"]}`: {
+		`{"v":1,"functions":["roundrobin/1"]}`: {},
+		`{"v":1,"functions":["range/2","range/1"]}`: {
+			Func: second, AlsoFuncs: []allocfn.Func{allocfn.Range()},
+		},
+		`{"v":1,"functions":["range/1","roundrobin/1"],"weight":3,"zone":"eu-1a","topics":["t","u"]}`: {
 			Func: allocfn.Range(), AlsoFuncs: []allocfn.Func{allocfn.RoundRobin()}, Weight: 3, Zone: "eu-1a", Topics: []string{"t", "u"},
 		},
 	} {
@@ -36,6 +41,13 @@ func TestRecordOnTheWire(t *testing.T) {
 func TestParseRecord(t *testing.T) {
 	for data, good := range map[string]bool{
 		`{"v":1,"functions":["range"]}`:                   true,
+		`{"v":1,"functions":["range/1","range/12"]}`:      true,
+		`{"v":1,"functions":["range/0"]}`:                 false,
+		`{"v":1,"functions":["range/01"]}`:                false,
+		`{"v":1,"functions":["range/"]}`:                  false,
+		`{"v":1,"functions":["range/1/1"]}`:               false,
+		`{"v":1,"functions":["/1"]}`:                      false,
+		`{"v":1,"functions":["range/1000001"]}`:           false,
 		`{"v":1,"functions":["range"],"later":{"x":[1]}}`: true,
 		`{"v":1,"functions":["range"],"weight":1000000}`:  true,
 		`null`:                           false,
@@ -120,6 +132,8 @@ func TestChooseFunc(t *testing.T) {
 		"nothing that all three share":  {[][]string{{"range", "roundrobin"}, {"range"}, {"roundrobin"}}, ""},
 		"first of several common":       {[][]string{{"x", "range", "roundrobin"}, {"roundrobin", "range"}}, "range"},
 		"one that others prefer less":   {[][]string{{"range"}, {"x", "y", "range"}}, "range"},
+		"of one version":                {[][]string{{"range/2", "range"}, {"range/1"}}, "range"},
+		"another version":               {[][]string{{"range"}, {"range/2"}}, ""},
 		"python among them, by default": {[][]string{{"range", "roundrobin"}, nil}, "roundrobin"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -131,7 +145,7 @@ func TestChooseFunc(t *testing.T) {
 				}
 				ms = append(ms, m)
 			}
-			members, faults := readMembers(ms, "roundrobin")
+			members, faults := readMembers(ms, "roundrobin/1")
 			if len(faults) > 0 {
 				t.Fatal(faults)
 			}

@@ -43,7 +43,7 @@ type Snapshot struct {
 	// of the last good one.
 	Members    []string
 	Partitions []allocfn.Partition
-	// Func is the name of the function that computed the mapping, "" when there
+	// Func is the ID of the function that computed the mapping, "" when there
 	// is no mapping yet.
 	Func string
 

@@ -204,7 +204,7 @@ func (w *world) agree(fn allocfn.Func, names, items []string) string {
 	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
 		n := w.nodes[name]
 		s := n.Snapshot()
-		if s == nil || fmt.Sprint(s.Mapping()) != want || s.Func != fn.Name && len(names) > 0 {
+		if s == nil || fmt.Sprint(s.Mapping()) != want || s.Func != fn.ID() && len(names) > 0 {
 			w.Fatalf("%s: %v\nholds %v\n want %v\nset %s, members %v", name, s, s.Mapping(), want, w.set(), w.srv.Children(members))
 		}
 		if got, want := fmt.Sprint(n.Allocation()), fmt.Sprint(s.Share(name)); got != want || !s.Joined || s.Err != nil {

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -39,10 +40,11 @@ type Assignment []int32
 
 // Func is an allocation function.
 type Func struct {
-	// Name is what the members of a group agree on: 1 to 64 of a-z, 0-9 and -.
-	// A function whose results change needs another name, or members of two
-	// versions will own partitions twice or not at all.
-	Name string
+	// Name and Version are what the members of a group agree on, see [Func.ID].
+	// A name is 1 to 64 of a-z, 0-9 and -. Whatever changes a result needs another
+	// version, or members of both will own partitions twice or not at all; 0 is 1.
+	Name    string
+	Version int
 
 	// Assign gives each partition to one member. It must be pure (the result
 	// depends on the input alone, in every process), total and must not change
@@ -66,10 +68,46 @@ func (f Func) copies() bool {
 	return reflect.ValueOf(f.Assign).Pointer() != reflect.ValueOf(f.harmless).Pointer()
 }
 
-// Validate returns an error that wraps [ErrFunc] when f can't be used.
-func (f Func) Validate() error {
+// ID returns name and version in one, as in "balanced/1". Members publish it of
+// each function they can run.
+func (f Func) ID() string { return f.Name + "/" + strconv.Itoa(max(f.Version, 1)) }
+
+// maxVersion of a function.
+const maxVersion = 1_000_000
+
+// ParseID returns what [Func.ID] returns of a function that is written in this
+// way, or as its name alone, which is that of version 1. The error wraps
+// [ErrFunc].
+func ParseID(s string) (id string, err error) {
+	f := Func{Version: 1}
+	name, version, given := strings.Cut(s, "/")
+	f.Name = name
+	if given {
+		f.Version, err = strconv.Atoi(version)
+		if err != nil || f.Version < 1 || version != strconv.Itoa(f.Version) {
+			return "", fmt.Errorf("allocfn: %w: version %s must be a number from 1 on", ErrFunc, quote(version))
+		}
+	}
+	if err := f.validateID(); err != nil {
+		return "", err
+	}
+	return f.ID(), nil
+}
+
+func (f Func) validateID() error {
 	if f.Name == "" || len(f.Name) > 64 || strings.Trim(f.Name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return fmt.Errorf("allocfn: %w: name %s must be 1 to 64 of a-z, 0-9 and -", ErrFunc, quote(f.Name))
+	}
+	if f.Version < 0 || f.Version > maxVersion {
+		return fmt.Errorf("allocfn: %w: version %d of %s is not in 0 to %d", ErrFunc, f.Version, f.Name, maxVersion)
+	}
+	return nil
+}
+
+// Validate returns an error that wraps [ErrFunc] when f can't be used.
+func (f Func) Validate() error {
+	if err := f.validateID(); err != nil {
+		return err
 	}
 	if f.Assign == nil {
 		return fmt.Errorf("allocfn: %w: %s has no Assign", ErrFunc, f.Name)
