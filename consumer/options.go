@@ -60,13 +60,15 @@ type Options struct {
 	// From is where a partition without a committed offset starts.
 	From From
 
-	// Func is the allocation function of this member, [allocfn.RoundRobin] when
-	// it is the zero Func. AlsoFuncs are others that it can run, after Func in
-	// order of preference, for changing the function of a running group.
+	// Func is the allocation function of this member, AlsoFuncs are others that
+	// it can run, after Func in order of preference, for changing the function of a
+	// running group. The zero Func is [allocfn.Balanced], and then
+	// [allocfn.RoundRobin], which members of Python kiel run, is put behind
+	// AlsoFuncs.
 	Func      allocfn.Func
 	AlsoFuncs []allocfn.Func
-	// PythonFunc names the function that members of Python kiel run; "" is
-	// "roundrobin".
+	// PythonFunc is the ID of the function that members of Python kiel run; "" is
+	// "roundrobin/1".
 	PythonFunc string
 
 	// RebalanceTimeout is how long a ConsumeClaim may go on after its partition
@@ -144,8 +146,10 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 		}
 	}
 
+	opts.AlsoFuncs = slices.Clone(opts.AlsoFuncs)
 	if opts.Func.Assign == nil && opts.Func.Name == "" {
-		opts.Func = allocfn.RoundRobin()
+		opts.Func = allocfn.Balanced()
+		opts.AlsoFuncs = withRoundRobin(opts.AlsoFuncs)
 	}
 	if err := opts.Func.Validate(); err != nil {
 		fail("option Func: %w", err)
@@ -153,6 +157,9 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 	for i, f := range opts.AlsoFuncs {
 		if err := f.Validate(); err != nil {
 			fail("option AlsoFuncs[%d]: %w", i, err)
+		}
+		if f.ID() == opts.Func.ID() || slices.ContainsFunc(opts.AlsoFuncs[:i], func(g allocfn.Func) bool { return g.ID() == f.ID() }) {
+			fail("option AlsoFuncs[%d]: %s is given twice", i, f.ID())
 		}
 	}
 
@@ -172,7 +179,6 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 	}
 
 	opts.Name = name
-	opts.AlsoFuncs = slices.Clone(opts.AlsoFuncs)
 	opts.RebalanceTimeout = cmp.Or(opts.RebalanceTimeout, config.Consumer.Group.Rebalance.Timeout)
 	opts.StopTimeout = cmp.Or(opts.StopTimeout, 30*time.Second)
 	opts.CommitInterval = cmp.Or(opts.CommitInterval, config.Consumer.Offsets.AutoCommit.Interval)
@@ -183,6 +189,17 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 		Options: opts, config: config, autoCommit: config.Consumer.Offsets.AutoCommit.Enable,
 		log: opts.Logger.With("component", "consumer", "group", group, "member", name),
 	}, nil
+}
+
+// withRoundRobin appends the function that Python members run, if it is not
+// among those that come behind Balanced, and takes Balanced out of them.
+func withRoundRobin(also []allocfn.Func) []allocfn.Func {
+	last, first := allocfn.RoundRobin(), allocfn.Balanced().ID()
+	also = slices.DeleteFunc(also, func(f allocfn.Func) bool { return f.ID() == first })
+	if slices.ContainsFunc(also, func(f allocfn.Func) bool { return f.ID() == last.ID() }) {
+		return also
+	}
+	return append(also, last)
 }
 
 // defaultName makes a name from the host and the process. What a host name may

@@ -105,8 +105,9 @@ func TestDefaults(t *testing.T) {
 	if set.RebalanceTimeout != time.Minute || set.StopTimeout != 30*time.Second || set.CommitInterval != time.Second || !set.autoCommit {
 		t.Errorf("%v %v %v %v", set.RebalanceTimeout, set.StopTimeout, set.CommitInterval, set.autoCommit)
 	}
-	if set.config.ClientID != "kiel" || !set.config.Version.IsAtLeast(sarama.V3_6_0_0) || set.Func.Name != "roundrobin" || set.From != Earliest {
-		t.Errorf("%v %v %v %v", set.config.ClientID, set.config.Version, set.Func.Name, set.From)
+	if set.config.ClientID != "kiel" || !set.config.Version.IsAtLeast(sarama.V3_6_0_0) || set.Func.ID() != "balanced/1" ||
+		len(set.AlsoFuncs) != 1 || set.AlsoFuncs[0].ID() != "roundrobin/1" || set.From != Earliest {
+		t.Errorf("%v %v %v %v", set.config.ClientID, set.config.Version, set.Func.ID(), set.From)
 	}
 	c := testConfig()
 	c.Consumer.Group.Rebalance.Timeout = 5 * time.Second

@@ -52,11 +52,16 @@ func (c *consumeCmd) Run(rc *runContext) error {
 	}
 	config := kafkaConfig()
 	config.Consumer.Return.Errors = true
+	functions := functionsNamed(c.Function)
+	if len(functions) == 0 {
+		return &usageError{errors.New("--function: at least one is needed")}
+	}
 	group, err := consumer.New(zk, c.Kafka, c.Group, consumer.Options{
 		Name:       c.memberName(),
 		Config:     config,
 		From:       startOf(c.From),
-		Func:       functionNamed(c.Function),
+		Func:       functions[0],
+		AlsoFuncs:  functions[1:],
 		Observer:   observe,
 		Logger:     logger,
 		Registerer: registry,
@@ -192,11 +197,21 @@ func startOf(from string) consumer.From {
 	return consumer.Earliest
 }
 
-func functionNamed(name string) allocfn.Func {
-	if name == "range" {
-		return allocfn.Range()
+// functionsNamed returns the functions of these names, which the flag's enum
+// has checked.
+func functionsNamed(names []string) []allocfn.Func {
+	var named []allocfn.Func
+	for _, name := range names {
+		for _, f := range []allocfn.Func{
+			allocfn.Balanced(), allocfn.TopicBalanced(), allocfn.CoPartitioned(), allocfn.Ordinal(),
+			allocfn.Rendezvous(), allocfn.Range(), allocfn.RoundRobin(),
+		} {
+			if f.Name == name {
+				named = append(named, f)
+			}
+		}
 	}
-	return allocfn.RoundRobin()
+	return named
 }
 
 func newLogger(c console, verbose bool) *slog.Logger {

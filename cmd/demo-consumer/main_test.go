@@ -97,6 +97,8 @@ func TestBadUsage(t *testing.T) {
 		"unknown flag":       {[]string{"consume", "--nope"}, "--nope"},
 		"unknown command":    {[]string{"consume", "x"}, "unexpected argument x"},
 		"bad function":       {[]string{"consume", "--function", "sticky"}, "sticky"},
+		"no function":        {[]string{"consume", "--function", ""}, "--function"},
+		"function twice":     {[]string{"consume", "--function", "range,range"}, "range/1 is given twice"},
 		"bad print":          {[]string{"consume", "--print", "xml"}, "xml"},
 		"bad duration":       {[]string{"consume", "--session-timeout", "10"}, "session-timeout"},
 		"tiny timeout":       {[]string{"consume", "--session-timeout", "1ms"}, "1ms"},
