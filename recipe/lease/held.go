@@ -338,8 +338,9 @@ func (l *NonBlockingLease) renewUnder(ctx context.Context, inner *lock.Held, h *
 // Release ends the hold and removes the record, if it is still ours, so that another can
 // obtain the lease. If it was taken over from another handle or process with our identifier, which
 // may be cut off and still rely on it, the record gets back the end that it had then. Call it once
-// the work under [Held.Context] has returned. When ctx ends first, the error wraps the cause and the removal goes on in the background, until the lease has
-// ended by itself. Calls after the first wait for the same.
+// the work under [Held.Context] has returned. When ctx ends first, the error wraps the cause and the
+// removal goes on in the background, until the lease has ended by itself. Calls after the first wait
+// for the same.
 func (h *Held) Release(ctx context.Context) error {
 	h.release.Do(func() {
 		letGo := h.lease.session.Hold()
