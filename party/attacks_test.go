@@ -1,7 +1,9 @@
 package party_test
 
 import (
+	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/kielgo/kiel/internal/sabotage/attack"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
 )
 
 // The harms that executions here do.
@@ -31,6 +34,45 @@ func attackBoth(t *testing.T, harm string, execution func(a *attack.Attack, c *c
 			}, rules...)
 		})
 	}
+}
+
+// recipe-attacks.md §8: a member leaves, the server does not remove its znode yet, and it joins again. The name is the same, so
+// that the znode would be taken for the new one, and be removed under it.
+func TestJoinBesideTheLeave(t *testing.T) {
+	attackBoth(t, vanishes, func(a *attack.Attack, c *cluster, in func(*session.Session) crowd) {
+		s, _ := c.session("g")
+		p := in(s)
+		must(a.T, p.Join(a.Context()))
+		var free, joined atomic.Bool
+		c.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			switch {
+			case r.Op != zktest.OpDelete || r.Path != p.Node():
+			case !free.Load():
+				return zktest.Action{Err: zktest.ErrThrottled}
+			case joined.Load():
+				a.Harmed(vanishes, "by its own leave")
+			}
+			return zktest.Action{}
+		})
+		ctx, cancel := context.WithTimeout(a.Context(), time.Second)
+		defer cancel()
+		if err := p.Leave(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			a.Fatalf("left: %v", err)
+		}
+		done := make(chan error, 1)
+		go func() {
+			err := p.Join(a.Context())
+			joined.Store(true)
+			done <- err
+		}()
+		time.Sleep(5 * time.Second)
+		free.Store(true)
+		must(a.T, <-done)
+		time.Sleep(5 * time.Second)
+		c.unhook()
+		wantMembers(a.T, p, "p1")
+		must(a.T, p.Leave(a.Context()))
+	}, sabotage.EarlierGone)
 }
 
 // recipe-attacks.md §15, ghosts: a znode of a session that is about to end bears our name. It is waited for, not taken for

@@ -88,7 +88,7 @@ func (m *membership) enter(ctx context.Context) *presence {
 	go func() {
 		defer close(p.gone)
 		defer cancel()
-		if last != nil {
+		if last != nil && !sabotage.Of(life).Off(sabotage.EarlierGone) {
 			<-last.gone // so that its removal can't meet our znode
 		}
 		p.err = p.run(life, wanted)

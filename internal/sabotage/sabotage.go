@@ -61,12 +61,16 @@ const (
 	FreshGUID
 	// OwnSession, of seqnode and party: a znode of another session is not taken for ours. Off: its name is enough.
 	OwnSession
-	// EarlierGone, of seqnode and semaphore: a handle waits until what it had before is gone. Off: it does not.
+	// EarlierGone, of seqnode, semaphore and party: a handle waits until what it had before is gone. Off: it does not.
 	EarlierGone
+	// OwnSeen, of seqnode and lock: who is not in the list has lost its place. Off: that nothing is in front is enough.
+	OwnSeen
 	// KeepPlace, of seqnode and semaphore: a waiter keeps its contender when trust ends. Off: it makes another.
 	KeepPlace
 	// KeepUntilReleased, of lock and semaphore: the end of trust deletes nothing. Off: it deletes the contender, the lease.
 	KeepUntilReleased
+	// TokenByCzxid, of lock: a token is the contender's czxid. Off: it is its number.
+	TokenByCzxid
 	// ContenderChecked, of semaphore and lease: a write under the inner lock checks our contender. Off: it does not.
 	ContenderChecked
 	// NumberWithNode, of semaphore: the znode is made with its number. Off: the number is written afterwards.
@@ -111,6 +115,8 @@ const (
 
 	// SetUpAgain, of barrier: a barrier that was removed and set up again has opened. Off: it has not.
 	SetUpAgain
+	// RemoveLookedAt, of barrier: a barrier is removed again if it is the one that was there before. Off: in any case.
+	RemoveLookedAt
 	// CameAndWent, of barrier: what came and went between two looks counts. Off: only what a look shows.
 	CameAndWent
 	// NumberSeen, of barrier: after a look that showed the number, what came and went was ready. Off: it is not known.

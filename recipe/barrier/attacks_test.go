@@ -17,6 +17,7 @@ import (
 const (
 	hang    = "somebody waits for ever"
 	refused = "nobody gets in"
+	opened  = "a barrier that was set up after the one that was to be removed is gone"
 	unsure  = "who has entered is told that this is not known"
 )
 
@@ -412,4 +413,36 @@ func TestNumberSeen(t *testing.T) {
 		}
 		x.over("leave", crowd...)
 	}, sabotage.NumberSeen)
+}
+
+// General rules, of deletes: G removes the barrier and the reply is lost. Before it looks the barrier is set up again: that is
+// another one, which it was not asked to remove.
+func TestSetUpAgainBeforeTheRetry(t *testing.T) {
+	attack.Run(t, opened, func(a *attack.Attack) {
+		x := newExecution(a)
+		if err := x.srv.Create(path, []byte("first")); err != nil {
+			a.Fatal(err)
+		}
+		b := x.barrier(x.session("g"))
+		lost, again := false, false
+		x.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			switch {
+			case r.Op == zktest.OpDelete && r.Path == path && !lost:
+				lost = true
+				return zktest.Action{LoseReply: true}
+			case lost && !again:
+				again = true
+				if err := x.srv.Create(path, []byte("second")); err != nil {
+					a.Error(err)
+				}
+			}
+			return zktest.Action{}
+		})
+		if there, err := b.Remove(x.ctx); !there || err != nil || !again {
+			a.Errorf("removed: %v, %v; set up again: %v", there, err, again)
+		}
+		if data, _, ok := x.srv.Get(path); !ok || string(data) != "second" {
+			a.Harmed(opened, "%q stands", data)
+		}
+	}, sabotage.RemoveLookedAt)
 }

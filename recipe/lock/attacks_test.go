@@ -30,6 +30,7 @@ const (
 	orphaned   = "orphaned"         // a contender stays that nobody uses
 	servedLate = "never served"     // it should have been
 	wrongError = "the wrong answer" // the handle does not say what is wrong
+	staleWrite = "stale write"      // whoever compares tokens lets an earlier holder through
 	unreadable = "unreadable"       // kazoo raises an exception when it reads what we have written
 )
 
@@ -366,4 +367,60 @@ func TestIdentifierThatPythonCannotRead(t *testing.T) {
 			}
 		}
 	}, sabotage.IdentifierText)
+}
+
+// General rules: who waits loses its contender to an operator, and then the one in front of it goes. That nobody is in front does
+// not make it the holder: whoever comes next does not see it.
+func TestNobodyInFrontIsNotEnough(t *testing.T) {
+	attack.Run(t, twoHolders, func(a *attack.Attack) {
+		w := attacked(a)
+		first, second := w.python("first"), w.python("second")
+		if !first.contend() {
+			a.Fatal("Python does not hold the lock")
+		}
+		ours := w.acquireLater(a.Context(), w.lock("ours"))
+		time.Sleep(time.Second)
+		for _, name := range w.srv.Children(path) {
+			if node := path + "/" + name; node != first.node {
+				if err := w.srv.Delete(node); err != nil {
+					a.Fatal(err)
+				}
+			}
+		}
+		first.release()
+		time.Sleep(time.Second)
+		if !ours.ended() || ours.err != nil {
+			a.Fatalf("ours does not get it: %v", ours.err)
+		}
+		if second.contend() && ours.held.Valid() {
+			a.Harmed(twoHolders, "Python holds %s, and ours %s; znodes:\n%s", second.node, ours.held.Node(), w.srv.Dump())
+		}
+		second.release()
+		w.release(ours.held)
+	}, sabotage.OwnSeen)
+}
+
+// General rules: the lock's znode is deleted while nobody uses the lock, as it must be when its numbers have come to their end,
+// and numbers begin anew. The next holder's token is larger all the same.
+func TestTokensGrowBeyondTheDirectory(t *testing.T) {
+	attack.Run(t, staleWrite, func(a *attack.Attack) {
+		w := attacked(a)
+		l := w.lock("ours")
+		w.acquireAndRelease(l)
+		hold := func() int64 {
+			h, err := l.Acquire(a.Context())
+			if err != nil {
+				a.Fatal(err)
+			}
+			w.release(h)
+			return h.Token()
+		}
+		before := hold()
+		if err := w.srv.Delete(path); err != nil {
+			a.Fatal(err)
+		}
+		if after := hold(); after <= before {
+			a.Harmed(staleWrite, "token %d after %d", after, before)
+		}
+	}, sabotage.TokenByCzxid)
 }

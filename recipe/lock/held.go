@@ -31,7 +31,8 @@ func (l *Lock) hold(ctx context.Context, n *seqnode.Node, inc *session.Incarnati
 	if err != nil {
 		return nil, err
 	}
-	if !exists {
+	off := sabotage.Of(ctx)
+	if !exists && !off.Off(sabotage.OwnSeen) {
 		watch.Stop()
 		return nil, seqnode.ErrGone
 	}
@@ -45,7 +46,10 @@ func (l *Lock) hold(ctx context.Context, n *seqnode.Node, inc *session.Incarnati
 		life = context.WithoutCancel(ctx)
 	}
 	h.ctx, h.end = context.WithCancelCause(life)
-	if sabotage.Of(ctx).Off(sabotage.KeepUntilReleased) {
+	if off.Off(sabotage.TokenByCzxid) {
+		h.token = n.Seq()
+	}
+	if off.Off(sabotage.KeepUntilReleased) {
 		context.AfterFunc(life, func() { n.Abandon(ctx) })
 	}
 	go h.guard(watch)
