@@ -121,7 +121,7 @@ func (p *plan) length() time.Duration {
 // quarter of that.
 func newPlan(seed uint64, length time.Duration, members int) *plan {
 	r := rand.New(rand.NewPCG(seed, 0x6b69656c))
-	p := &plan{Seed: seed, Hours: length.Hours(), Func: []string{"roundrobin", "range"}[r.IntN(2)]}
+	p := &plan{Seed: seed, Hours: length.Hours(), Func: []string{"balanced", "roundrobin", "range"}[r.IntN(3)]}
 	timeouts, least, most := []time.Duration{time.Minute, 90 * time.Second, 2 * time.Minute}, 30*time.Minute, 3*time.Hour
 	if seed%3 == 0 {
 		timeouts = []time.Duration{6 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second}
@@ -168,7 +168,7 @@ func drillKinds() []string {
 // after one has left; storm, which takes all room, is the last.
 func newDrills(seed uint64, members int) *plan {
 	r := rand.New(rand.NewPCG(seed, 0x6472696c6c))
-	p := &plan{Seed: seed, Drills: true, Func: []string{"roundrobin", "range"}[r.IntN(2)]}
+	p := &plan{Seed: seed, Drills: true, Func: []string{"balanced", "roundrobin", "range"}[r.IntN(3)]}
 	p.Timeout = []time.Duration{6 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute}[r.IntN(4)]
 	p.Tick = p.Timeout / time.Duration(3+r.IntN(6))
 	p.Members = max(members, 3)

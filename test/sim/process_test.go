@@ -132,10 +132,13 @@ func (w *world) start(slot int, double bool) *process {
 
 // function is the group's allocation function.
 func (w *world) function() allocfn.Func {
-	if w.plan.Func == "range" {
+	switch w.plan.Func {
+	case "range":
 		return allocfn.Range()
+	case "roundrobin":
+		return allocfn.RoundRobin()
 	}
-	return allocfn.RoundRobin()
+	return allocfn.Balanced()
 }
 
 // startOwner makes the process an Owner.
