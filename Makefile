@@ -21,10 +21,16 @@ SEED ?= 0
 # Packages whose tests start real servers, however far down they import them.
 SERVER_PACKAGES = $(shell go list -e -test -f '{{.ImportPath}} {{join .Deps " "}}' ./test/... \
 	| awk '$$1 ~ /\.test$$/ && /kiel\/test\/servers( |$$)/ { sub(/\.test$$/, "", $$1); print $$1 }')
+# Allocation functions must give the same results everywhere: other processors run them on Linux for amd64, which runs 386 by
+# itself and arm64 by emulation.
+ifeq ($(shell go env GOHOSTOS GOHOSTARCH | tr '\n' ' '),linux amd64 )
+OTHER_PROCESSORS = yes
+endif
 SIM = github.com/kielgo/kiel/test/sim
 HISTORY = github.com/kielgo/kiel/test/history
 CHAOS = github.com/kielgo/kiel/test/chaos
 PURE = github.com/kielgo/kiel/allocfn
+ARM64_TESTS = 'Vectors|Kiels|Pythons'
 UNIT_PACKAGES = $(filter-out $(SERVER_PACKAGES),$(shell go list -e $(ALL)))
 
 # Fuzz tests of what servers and other members send, which make test runs for 20 s each.
@@ -49,6 +55,8 @@ test: setup vet ## all tests, on real servers, at most 25 minutes on 2 cores
 	{ go test -json -race -shuffle=on -timeout=$(TIMEOUT) $(filter-out $(SIM) $(HISTORY) $(PURE),$(UNIT_PACKAGES)) || status=1; \
 	  go test -json -shuffle=on -timeout=$(TIMEOUT) $(SIM) -random=10 || status=1; \
 	  go test -json -shuffle=on -timeout=$(TIMEOUT) $(HISTORY) $(PURE) || status=1; \
+	  $(if $(OTHER_PROCESSORS),GOARCH=386 go test -json $(PURE) || status=1;) \
+	  $(if $(OTHER_PROCESSORS),GOARCH=arm64 go test -json -exec=qemu-aarch64-static -run=$(ARM64_TESTS) $(PURE) || status=1;) \
 	  go test -json -race -timeout=$(TIMEOUT) $(CHAOS) || status=1; \
 	  go test -json -race -shuffle=on -timeout=$(TIMEOUT) -p=1 $(filter-out $(HISTORY) $(CHAOS),$(SERVER_PACKAGES)) || status=1; \
 	  go run ./test/cmd/fuzz -time=20s $(FUZZ_TESTS) || status=1; \

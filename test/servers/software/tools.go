@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -64,6 +65,9 @@ func wanted() []tool {
 		{"a Java runtime, 17 or newer", []string{"default-jre-headless"}, java},
 		{"Docker Compose, any version", []string{"docker-compose"}, compose},
 	}
+	if runtime.GOOS == "linux" && runtime.GOARCH == "amd64" {
+		list = append(list, tool{"qemu-aarch64-static (for tests as on arm64)", []string{"qemu-user-static"}, arm64})
+	}
 	if missing(python()) {
 		list = append(list, tool{"Python 3.11 with its venv module", []string{"python3", "python3-venv"}, python311})
 	}
@@ -102,6 +106,8 @@ func java(ctx context.Context) error {
 }
 
 func maven(ctx context.Context) error { return run(ctx, "mvn", "-version") }
+
+func arm64(ctx context.Context) error { return run(ctx, "qemu-aarch64-static", "--version") }
 
 func compose(ctx context.Context) error {
 	_, err := Compose(ctx)
