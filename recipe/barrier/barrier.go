@@ -164,7 +164,7 @@ func (b *Barrier) Wait(ctx context.Context) error {
 		if err := inc.Sync(ctx, parentOf(b.path)); err != nil && !errors.Is(err, session.ErrNoNode) {
 			return err
 		}
-		gone, err := awaitGone(ctx, b.session, b.path, b.path, &seen)
+		gone, err := awaitGone(ctx, b.session, b.path, b.path, &seen, func(seqnode.Blocker) {})
 		if err == nil && !gone {
 			err = session.ErrSessionExpired
 		}
@@ -173,8 +173,10 @@ func (b *Barrier) Wait(ctx context.Context) error {
 }
 
 // awaitGone waits until the znode at path with czxid *seen is gone, or, if that is 0,
-// the one that it sees first. It returns false when the session was over.
-func awaitGone(ctx context.Context, s *session.Session, barrier, path string, seen *int64) (bool, error) {
+// the one that it sees first. It returns false when the session was over. Before each pause it tells waits for what.
+func awaitGone(
+	ctx context.Context, s *session.Session, barrier, path string, seen *int64, waits func(b seqnode.Blocker),
+) (bool, error) {
 	for blocked := (*BlockedError)(nil); ; {
 		inc, err := s.Incarnation(ctx)
 		var data []byte
@@ -203,6 +205,7 @@ func awaitGone(ctx context.Context, s *session.Session, barrier, path string, se
 			return true, nil
 		}
 		blocked = &BlockedError{Path: barrier, Blocker: path, Identifier: text(data)}
+		waits(seqnode.Blocker{Path: path, Data: data, Stat: stat})
 		select {
 		case <-watch.C():
 		case <-ctx.Done():

@@ -25,7 +25,8 @@ type DoubleOptions struct {
 	// that was killed and started again counts as two. If another does have it, we don't enter before that one has left.
 	Unique bool
 
-	// Logger is told what can't be returned as an error. Default: nothing is logged.
+	// Logger is told what can't be returned as an error, and for whom Leave, or what is left of us Enter, waits for long: after
+	// half a minute, and then whenever the time has doubled. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -140,6 +141,13 @@ func (d *DoubleBarrier) Enter(ctx context.Context) (*Member, error) {
 		return nil, err
 	}
 	return nil, fmt.Errorf("barrier: enter %s: %w", d.path, err)
+}
+
+// complain says who is in the way, if it is time to.
+func (d *DoubleBarrier) complain(ctx context.Context, p *seqnode.Patience, b seqnode.Blocker) {
+	if waited, over := p.Over(); over {
+		d.log.WarnContext(ctx, "still waiting", "path", d.path, "waited", waited, "blocker", b)
+	}
 }
 
 // made remembers a znode that must be gone before the next is made.

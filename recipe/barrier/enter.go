@@ -13,17 +13,18 @@ import (
 
 // entering is one Enter.
 type entering struct {
-	d     *DoubleBarrier
-	ctx   context.Context //nolint:containedctx // an Enter is a call: it ends with it
-	name  string          // of our znode
-	node  *node           // ours, nil while none stands
-	stood bool            // ours has stood, or may have, and it was not seen since that the number was not complete meanwhile
-	seen  *view           // the look that the next is compared with: the latest that was not pending
-	full  *view           // the latest look, if it was pending
-	left  string          // path of what is left of us from before a restart, as last seen
-	here  int             // how many members the latest look has shown, ours included
-	new   bool            // there was no look yet since node is ours
-	peer  []string        // the members at the first look after that: all who are older, and maybe others
+	d        *DoubleBarrier
+	ctx      context.Context  //nolint:containedctx // an Enter is a call: it ends with it
+	name     string           // of our znode
+	node     *node            // ours, nil while none stands
+	stood    bool             // ours has stood, or may have, and it was not seen since that the number was not complete meanwhile
+	seen     *view            // the look that the next is compared with: the latest that was not pending
+	full     *view            // the latest look, if it was pending
+	left     string           // path of what is left of us from before a restart, as last seen
+	here     int              // how many members the latest look has shown, ours included
+	new      bool             // there was no look yet since node is ours
+	patience seqnode.Patience // with that
+	peer     []string         // the members at the first look after that: all who are older, and maybe others
 }
 
 // errAgain says that the directory is to be looked at again.
@@ -163,7 +164,7 @@ func (e *entering) judge(inc *session.Incarnation, now *view) (verdict, error) {
 }
 
 // prepare makes our znode, once nothing is in its way. It returns errAgain.
-func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.Watch) (err error) {
+func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.Watch) error {
 	if e.stood && !now.ready {
 		// Ours stood, and went. Did the others enter with it?
 		v, err := e.judge(inc, now)
@@ -193,16 +194,18 @@ func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.W
 		return errAgain
 	}
 	if e.d.unique && !e.off(sabotage.RemainsGone) {
-		if e.left, err = e.remains(inc, now); err != nil {
+		left, err := e.remains(inc, now)
+		if err != nil {
 			return err
 		}
-		if e.left != "" {
+		if e.left = left.Path; e.left != "" {
+			e.d.complain(e.ctx, &e.patience, left)
 			return e.pause(watch)
 		}
 	}
 	e.d.made(n)
 	e.stood = true
-	err = n.create(e.ctx)
+	err := n.create(e.ctx)
 	if errors.Is(err, errForeign) {
 		return errAgain
 	}
@@ -214,21 +217,21 @@ func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.W
 	return errAgain
 }
 
-// remains returns the path of another znode with our identifier, or "". One that was made before we were started is in the
+// remains returns another znode with our identifier, or one without a path. One that was made before we were started is in the
 // list: the incarnation was proved by a write since.
-func (e *entering) remains(inc *session.Incarnation, now *view) (string, error) {
+func (e *entering) remains(inc *session.Incarnation, now *view) (seqnode.Blocker, error) {
 	for _, name := range now.members {
 		path := session.Join(e.d.path, name)
-		data, _, err := seqnode.Read(e.ctx, inc, path)
+		data, stat, err := seqnode.Read(e.ctx, inc, path)
 		switch {
 		case errors.Is(err, session.ErrNoNode):
 		case err != nil:
-			return "", err
+			return seqnode.Blocker{}, err
 		case bytes.Equal(data, e.d.data):
-			return path, nil
+			return seqnode.Blocker{Path: path, Data: data, Stat: stat}, nil
 		}
 	}
-	return "", nil
+	return seqnode.Blocker{}, nil
 }
 
 // stale reports whether ready was left behind: nobody stands, us included. Later it may be too

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -163,6 +164,7 @@ func (m *Member) clear(ctx context.Context, inc *session.Incarnation) error {
 // have gone; the others go at once and wait for it. Only the first call removes anything.
 func (m *Member) await(ctx context.Context, first bool) error {
 	cleared := !first
+	var patience seqnode.Patience
 	for {
 		inc, err := m.d.session.Incarnation(ctx)
 		if err == nil && !cleared && m.standing(inc) {
@@ -171,7 +173,7 @@ func (m *Member) await(ctx context.Context, first bool) error {
 		}
 		var done bool
 		if err == nil {
-			done, err = m.step(ctx, inc, first)
+			done, err = m.step(ctx, inc, first, &patience)
 		}
 		switch {
 		case err == nil && done:
@@ -196,7 +198,7 @@ func (m *Member) standing(inc *session.Incarnation) bool {
 }
 
 // step waits for one other member, or finds that none is left.
-func (m *Member) step(ctx context.Context, inc *session.Incarnation, first bool) (done bool, err error) {
+func (m *Member) step(ctx context.Context, inc *session.Incarnation, first bool, patience *seqnode.Patience) (done bool, err error) {
 	others, mine, err := m.others(ctx, inc)
 	if err != nil {
 		return false, err
@@ -224,7 +226,9 @@ func (m *Member) step(ctx context.Context, inc *session.Incarnation, first bool)
 	if wait.name == "" {
 		return lowest.name == "", nil
 	}
-	_, err = awaitGone(ctx, m.d.session, m.d.path, session.Join(m.d.path, wait.name), &wait.czxid)
+	_, err = awaitGone(ctx, m.d.session, m.d.path, session.Join(m.d.path, wait.name), &wait.czxid, func(b seqnode.Blocker) {
+		m.d.complain(ctx, patience, b)
+	})
 	return false, err
 }
 

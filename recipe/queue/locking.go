@@ -124,8 +124,9 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 func (q *LockingQueue) get(ctx context.Context, op string, wait bool) (*Held, error) {
+	var patience seqnode.Patience
 	for synced := wait; ; {
-		h, err := q.once(ctx, wait)
+		h, err := q.once(ctx, wait, &patience)
 		switch {
 		case err == nil:
 			return h, nil
@@ -145,7 +146,7 @@ func (q *LockingQueue) get(ctx context.Context, op string, wait bool) (*Held, er
 }
 
 // once lists the entries and holds the first that is free.
-func (q *LockingQueue) once(ctx context.Context, wait bool) (*Held, error) {
+func (q *LockingQueue) once(ctx context.Context, wait bool, patience *seqnode.Patience) (*Held, error) {
 	inc, err := q.dir.session.Incarnation(ctx)
 	if err != nil {
 		return nil, err
@@ -193,6 +194,7 @@ func (q *LockingQueue) once(ctx context.Context, wait bool) (*Held, error) {
 	if !wait {
 		return nil, blocked(ErrEmpty)
 	}
+	q.complain(ctx, inc, first, count, patience)
 	later, stop := q.dir.odd.later(odd)
 	defer stop()
 	select {
@@ -204,6 +206,22 @@ func (q *LockingQueue) once(ctx context.Context, wait bool) (*Held, error) {
 		return nil, errAgain
 	case <-ctx.Done():
 		return nil, blocked(context.Cause(ctx))
+	}
+}
+
+// complain says who has the first of the entries that are taken, if it is time to. It takes no time to wait while none is.
+func (q *LockingQueue) complain(ctx context.Context, inc *session.Incarnation, first string, taken int, p *seqnode.Patience) {
+	if taken == 0 {
+		*p = seqnode.Patience{}
+		return
+	}
+	waited, over := p.Over()
+	if !over {
+		return
+	}
+	if data, stat, err := seqnode.Read(ctx, inc, first); err == nil {
+		q.log.WarnContext(ctx, "still waiting", "path", q.dir.path, "waited", waited, "taken", taken,
+			"blocker", seqnode.Blocker{Path: first, Data: data, Stat: stat})
 	}
 }
 
