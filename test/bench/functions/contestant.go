@@ -1,0 +1,175 @@
+package functions
+
+import (
+	"fmt"
+
+	"github.com/kielgo/kiel/allocfn"
+)
+
+// Contestant is somebody's way to a plan, as it is timed.
+type Contestant struct {
+	Library string // whose it is: kiel, franz-go or sarama
+	Name    string
+	What    string // what is timed, from what to what
+	Limit   int    // the most members times partitions that it is run at; 0 is no limit
+	// Prepare makes what can be known before the change.
+	Prepare func(g Group) (Run, error)
+}
+
+// Run is a contestant that is ready to plan for one group.
+type Run struct {
+	Before func() error // what happens between two plans and is not timed; may be nil
+	Plan   func() error // what is timed; may be called any number of times
+	Check  func() error // says whether the last plan gives each partition to one member
+}
+
+// Contestants returns all, ours first. Nothing of it is shared between calls.
+func Contestants() []Contestant { return append(ours(), peers()...) }
+
+// ours returns the functions of allocfn.
+func ours() []Contestant {
+	balanced := allocfn.Balanced()
+	all := []Contestant{
+		{Name: "Balanced", What: "input to checked assignment", Prepare: call(balanced)},
+		{Name: "Balanced, and View", What: "input to lists by member and topic", Prepare: callAndView(balanced)},
+		{Name: "Balanced, from texts", What: "texts topic:id to assignment, as in the allocator", Prepare: fromTexts(balanced)},
+		{Name: "Balanced, from texts to maps", What: "texts topic:id to nested maps", Prepare: textsToMaps(balanced)},
+		{Name: "Evaluator, join", What: "input to assignment, when one has joined", Prepare: evaluator(Group.joined)},
+		{Name: "Evaluator, leave", What: "input to assignment, when one has left", Prepare: evaluator(Group.left)},
+	}
+	for _, f := range []struct {
+		name string
+		f    allocfn.Func
+	}{
+		{"TopicBalanced", allocfn.TopicBalanced()},
+		{"CoPartitioned", allocfn.CoPartitioned()},
+		{"Ordinal", allocfn.Ordinal()},
+		{"Rendezvous", allocfn.Rendezvous()},
+		{"Range", allocfn.Range()},
+		{"RoundRobin", allocfn.RoundRobin()},
+	} {
+		all = append(all, Contestant{Name: f.name, What: all[0].What, Prepare: call(f.f)})
+	}
+	for i := range all {
+		all[i].Library = "kiel"
+	}
+	return all
+}
+
+func call(f allocfn.Func) func(Group) (Run, error) {
+	return func(g Group) (Run, error) {
+		in := g.Input()
+		var a allocfn.Assignment
+		return Run{
+			Plan:  func() (err error) { a, err = allocfn.Call(f, in); return err },
+			Check: func() error { return allocfn.Check(in, a) },
+		}, nil
+	}
+}
+
+func callAndView(f allocfn.Func) func(Group) (Run, error) {
+	return func(g Group) (Run, error) {
+		in := g.Input()
+		var v *allocfn.View
+		return Run{
+			Plan: func() error {
+				a, err := allocfn.Call(f, in)
+				if err == nil {
+					v, err = allocfn.NewView(in, a)
+				}
+				return err
+			},
+			Check: func() error { return checkView(g, v) },
+		}, nil
+	}
+}
+
+func fromTexts(f allocfn.Func) func(Group) (Run, error) {
+	return func(g Group) (Run, error) {
+		texts := g.Texts()
+		var a allocfn.Assignment
+		return Run{
+			Plan:  func() (err error) { a, err = allocfn.Call(f, read(g.Members, texts)); return err },
+			Check: func() error { return allocfn.Check(g.Input(), a) },
+		}, nil
+	}
+}
+
+func textsToMaps(f allocfn.Func) func(Group) (Run, error) {
+	return func(g Group) (Run, error) {
+		texts := g.Texts()
+		var mapping map[string]map[string][]int32
+		return Run{
+			Plan: func() error {
+				in := read(g.Members, texts)
+				a, err := allocfn.Call(f, in)
+				if err == nil {
+					mapping = allocfn.Mapping(in, a)
+				}
+				return err
+			},
+			Check: func() error { _, err := assignmentOf(g, mapping); return err },
+		}, nil
+	}
+}
+
+// read makes an input of texts, as the allocator does.
+func read(names, texts []string) allocfn.Input {
+	in := allocfn.Input{Members: make([]allocfn.Member, len(names))}
+	for i, name := range names {
+		in.Members[i].Name = name
+	}
+	in.Partitions, in.Places, _ = allocfn.ParseAll(texts)
+	return in
+}
+
+// evaluator times one that goes from one group to another, and has done so before.
+func evaluator(after func(Group) Group) func(Group) (Run, error) {
+	return func(g Group) (Run, error) {
+		from, to := g.Input(), after(g).Input()
+		e := new(allocfn.Evaluator)
+		var a allocfn.Assignment
+		assign := func(in allocfn.Input) (err error) { a, err = e.Assign(in); return err }
+		for range 2 {
+			for _, in := range []allocfn.Input{from, to} {
+				if err := assign(in); err != nil {
+					return Run{}, err
+				}
+			}
+		}
+		return Run{
+			Before: func() error { return assign(from) },
+			Plan:   func() error { return assign(to) },
+			Check: func() error {
+				want, err := allocfn.Call(allocfn.Balanced(), to)
+				if err != nil {
+					return err
+				}
+				for i := range want {
+					if want[i] != a[i] {
+						return fmt.Errorf("the Evaluator gives %v to member %d, Balanced to %d", to.Partitions[i], a[i], want[i])
+					}
+				}
+				return nil
+			},
+		}, nil
+	}
+}
+
+func checkView(g Group, v *allocfn.View) error {
+	n := 0
+	for m := range g.Members {
+		n += len(v.Of(m))
+	}
+	if n != len(g.partitions) {
+		return fmt.Errorf("the view has %d partitions of %d", n, len(g.partitions))
+	}
+	return nil
+}
+
+// assignmentOf returns a plan of nested maps as an assignment, and an error when
+// it does not give each partition to exactly one member of g.
+func assignmentOf(g Group, plan map[string]map[string][]int32) (allocfn.Assignment, error) {
+	f := allocfn.FromKiel("plan", func(_, _ []string) map[string]map[string][]int32 { return plan })
+	return allocfn.Call(f, g.Input())
+}

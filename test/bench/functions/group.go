@@ -1,0 +1,103 @@
+package functions
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/kielgo/kiel/allocfn"
+)
+
+// Group is members and topics of one size.
+type Group struct {
+	Members    []string // sorted
+	Topics     []string // sorted
+	Size       int      // of each topic, in partitions
+	partitions []allocfn.Partition
+}
+
+// newGroup returns a group with these members; there is a whole number of topics.
+func newGroup(members []string, partitions, size int) Group {
+	g := Group{Members: slices.Sorted(slices.Values(members)), Size: size}
+	for t := range partitions / size {
+		topic := fmt.Sprintf("topic-%d", t)
+		g.Topics = append(g.Topics, topic)
+		for id := range size {
+			g.partitions = append(g.partitions, allocfn.Partition{Topic: topic, ID: int32(id)})
+		}
+	}
+	slices.Sort(g.Topics)
+	allocfn.Sort(g.partitions)
+	return g
+}
+
+// NumberedGroup returns a group whose members are numbered, so that Ordinal can run too.
+func NumberedGroup(members, partitions, size int) Group {
+	return newGroup(numbered(members), partitions, size)
+}
+
+func numbered(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("consumer-%d", i)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// With returns a group of the same topics with other members.
+func (g Group) With(members []string) Group {
+	g.Members = members
+	return g
+}
+
+// joined returns a numbered group after the next has joined.
+func (g Group) joined() Group { return g.With(numbered(len(g.Members) + 1)) }
+
+// left returns a group after one in the middle of its names has left.
+func (g Group) left() Group { return g.With(remove(g.Members, len(g.Members)/2)) }
+
+// Input returns what allocation functions are given.
+func (g Group) Input() allocfn.Input {
+	members := make([]allocfn.Member, len(g.Members))
+	for i, name := range g.Members {
+		members[i].Name = name
+	}
+	return allocfn.Input{Members: members, Partitions: g.partitions}
+}
+
+// Texts returns the partitions as they stand in the group's set.
+func (g Group) Texts() []string {
+	texts := make([]string, len(g.partitions))
+	for i, p := range g.partitions {
+		texts[i] = p.String()
+	}
+	return texts
+}
+
+// change is a group before and after one member has joined, or left.
+type change struct{ before, joined, left Group }
+
+// changes returns a group of n members with random names, who joins and who
+// leaves being random too; or with numbers, where both happen at the end.
+func changes(seed uint64, n, partitions, size int, withNumbers bool) change {
+	if withNumbers {
+		g := NumberedGroup(n, partitions, size)
+		return change{g, g.With(numbered(n + 1)), g.With(numbered(n - 1))}
+	}
+	r := rand.New(rand.NewPCG(seed, 1))
+	names := make(map[string]bool)
+	for len(names) <= n {
+		names[fmt.Sprintf("host-%08x", r.Uint32())] = true
+	}
+	all := make([]string, 0, n+1)
+	for name := range names {
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	members := remove(all, r.IntN(n+1))
+	g := newGroup(members, partitions, size)
+	return change{g, g.With(all), g.With(remove(members, r.IntN(n)))}
+}
+
+func remove(names []string, i int) []string { return slices.Delete(slices.Clone(names), i, i+1) }
