@@ -108,6 +108,11 @@ bench: setup ## Go benchmarks, then hand-overs and claims on real servers, ROUND
 	@go test -run='^$$' -bench=. -benchmem $(UNIT_PACKAGES)
 	@go test -v -timeout=0 ./test/bench -rounds=$(ROUNDS) | grep -v '^=== RUN'
 
+.PHONY: figures
+figures: ## measure the allocation functions, 15 minutes on a quiet machine, and renew docs/choosing-a-function.md
+	@go test -v -timeout=0 -count=1 -run='^TestAllocation' ./test/bench -rounds=$(ROUNDS) -keep | grep -v '^=== RUN'
+	@go run ./test/cmd/plots
+
 .PHONY: fuzz
 fuzz: ## each fuzz test for FUZZTIME=5m on one core, two at a time
 	@go run ./test/cmd/fuzz -time=$(FUZZTIME) | go run ./test/cmd/results

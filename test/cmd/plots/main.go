@@ -1,0 +1,72 @@
+// Command plots makes what docs/choosing-a-function.md shows of package allocfn:
+// the pictures beside it, and the tables in it that stand between a line
+// "<!-- begin NAME … -->" and a line "<!-- end NAME -->".
+//
+// It makes them of what TestAllocationTimes and TestAllocationMovement of
+// test/bench have measured, which is in test/bench/testdata; so what it writes
+// is the same for the same figures. make figures does all of it.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/kielgo/kiel/test/bench/functions"
+)
+
+const page = "choosing-a-function.md"
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+func run(args []string, out, errOut io.Writer) int {
+	flags := flag.NewFlagSet("plots", flag.ContinueOnError)
+	flags.SetOutput(errOut)
+	results := flags.String("results", "test/bench/testdata", "folder of what was measured")
+	docs := flags.String("docs", "docs", "folder of the page, and of the pictures that are written")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	files, err := render(*results, *docs)
+	if err != nil {
+		fmt.Fprintln(errOut, "plots:", err)
+		return 1
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		file := filepath.Join(*docs, name)
+		if err := os.WriteFile(file, files[name], 0o644); err != nil {
+			fmt.Fprintln(errOut, "plots:", err)
+			return 1
+		}
+		fmt.Fprintln(out, file)
+	}
+	return 0
+}
+
+// render returns the files of the docs folder as they are to be.
+func render(results, docs string) (map[string][]byte, error) {
+	times, moves, err := functions.Read(results)
+	if err != nil {
+		return nil, err
+	}
+	files := make(map[string][]byte)
+	for name, picture := range map[string]func() ([]byte, error){
+		"movement.svg": func() ([]byte, error) { return movementPicture(moves.Curve) },
+		"spread.svg":   func() ([]byte, error) { return spreadPicture(moves.Spreads) },
+		"time.svg":     func() ([]byte, error) { return timePicture(times.Times) },
+	} {
+		if files[name], err = picture(); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(docs, page))
+	if err != nil {
+		return nil, err
+	}
+	files[page], err = fill(text, tables(times, moves))
+	return files, err
+}

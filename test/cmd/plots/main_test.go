@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+const (
+	results = "../../bench/testdata"
+	docs    = "../../../docs"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+// TestDocs fails when the page or a picture is not what the figures say.
+func TestDocs(t *testing.T) {
+	files, err := render(results, docs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) != 4 {
+		t.Errorf("%d files, want the page and 3 pictures", len(files))
+	}
+	for name, want := range files {
+		got, err := os.ReadFile(filepath.Join(docs, name))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("docs/%s is not what testdata of test/bench says: go run ./test/cmd/plots", name)
+		}
+	}
+}
+
+// TestSnippet holds the page's code to the example that is compiled and run.
+func TestSnippet(t *testing.T) {
+	example, err := os.ReadFile("../../../allocfn/example_measure_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(docs, page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := strings.Cut(string(example), "{\n")
+	body, _, ok := strings.Cut(body, "\t// Output:")
+	if !ok {
+		t.Fatal("the example has no output")
+	}
+	var want strings.Builder
+	want.WriteString("```go\n")
+	for line := range strings.Lines(body) {
+		want.WriteString(strings.TrimPrefix(line, "\t"))
+	}
+	want.WriteString("```\n")
+	if !strings.Contains(string(text), want.String()) {
+		t.Errorf("%s has another example than\n%s", page, want.String())
+	}
+}
+
+func TestRun(t *testing.T) {
+	dir := t.TempDir()
+	text := "old\n<!-- begin figures (x) -->\nold table\n<!-- end figures -->\n" +
+		"<!-- begin movement (x) -->\n<!-- end movement -->\n<!-- begin times (x) -->\n<!-- end times -->\n"
+	file := filepath.Join(dir, page)
+	var out, errOut bytes.Buffer
+	command := func(content string) int {
+		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return run([]string{"-results=" + results, "-docs=" + dir}, &out, &errOut)
+	}
+	if code := command(text); code != 1 || !strings.Contains(errOut.String(), "no marks for machine") {
+		t.Errorf("exit code %d, %s", code, &errOut)
+	}
+	if code := command(text + "<!-- begin machine (x) -->\n<!-- end machine -->\nlast"); code != 0 {
+		t.Fatalf("exit code %d, %s", code, &errOut)
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"old\n<!-- begin figures (x) -->\n| function |", "| `Balanced` |", "<!-- end machine -->\nlast",
+	} {
+		if !strings.Contains(string(got), want) {
+			t.Errorf("got\n%s\nwant in it %q", got, want)
+		}
+	}
+	if strings.Contains(string(got), "old table") {
+		t.Errorf("got\n%s", got)
+	}
+	if code := run([]string{"-none"}, &out, &errOut); code != 2 {
+		t.Errorf("exit code %d for a flag that does not exist", code)
+	}
+}

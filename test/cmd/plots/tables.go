@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/kielgo/kiel/test/bench/functions"
+)
+
+// fill puts the tables between their marks.
+func fill(text []byte, tables map[string]string) ([]byte, error) {
+	for name, table := range tables {
+		_, after, ok := bytes.Cut(text, []byte("<!-- begin "+name+" "))
+		end := []byte("<!-- end " + name + " -->")
+		if !ok || !bytes.Contains(after, end) {
+			return nil, fmt.Errorf("%s has no marks for %s", page, name)
+		}
+		begin := len(text) - len(after)
+		begin += bytes.IndexByte(after, '\n') + 1
+		until := bytes.Index(text, end)
+		text = bytes.Join([][]byte{text[:begin], []byte(table), text[until:]}, nil)
+	}
+	return text, nil
+}
+
+// tables returns what stands between the marks, by their names.
+func tables(t functions.Times, m functions.Movements) map[string]string {
+	return map[string]string{
+		"figures":  figures(t, m),
+		"movement": movementTable(m.Moves),
+		"times":    timesTable(t.Times),
+		"machine":  machine(t.Machine),
+	}
+}
+
+// rows are the functions in the order of the page.
+var rows = []string{"Balanced", "TopicBalanced", "CoPartitioned", "Ordinal", "Rendezvous", "Range", "RoundRobin"}
+
+// figures is the short table.
+func figures(t functions.Times, m functions.Movements) string {
+	var b strings.Builder
+	header(&b, "function", "moved: one of 10 joins · leaves", "one of 100", "one of 1,000", "spread in total · in a topic",
+		"2,000 × 100,000", "10,000 × 1,000,000")
+	for _, name := range rows {
+		fmt.Fprintf(&b, "| `%s` ", name)
+		for _, size := range functions.MoveSizes() {
+			moves := find(m.Moves, name, size)
+			fmt.Fprintf(&b, "| %s · %s ", percent(moves.Share(moves.Join)), percent(moves.Share(moves.Leave)))
+		}
+		moves := find(m.Moves, name, functions.MoveSizes()[1])
+		fmt.Fprintf(&b, "| %d · %d ", moves.Spread, moves.TopicSpread)
+		for _, size := range []functions.Size{functions.Sizes()[2], functions.Sizes()[4]} {
+			fmt.Fprintf(&b, "| %s ", timeOf(t.Times, name, size))
+		}
+		b.WriteString("|\n")
+	}
+	fmt.Fprintf(&b, "| `Evaluator`, join · leave | as `Balanced` | | | | ")
+	for _, size := range []functions.Size{functions.Sizes()[2], functions.Sizes()[4]} {
+		fmt.Fprintf(&b, "%s · %s | ", timeOf(t.Times, "Evaluator, join", size), timeOf(t.Times, "Evaluator, leave", size))
+	}
+	b.WriteString("\n| least possible ")
+	for _, size := range functions.MoveSizes() {
+		moves := find(m.Moves, "Balanced", size)
+		least := func(r functions.Ratio) string {
+			return percent(float64(r.Least) / float64(moves.Seeds) / float64(size.Partitions))
+		}
+		fmt.Fprintf(&b, "| %s · %s ", least(moves.Join), least(moves.Leave))
+	}
+	b.WriteString("| | | |\n")
+	return b.String()
+}
+
+func find(all []functions.Moves, name string, s functions.Size) functions.Moves {
+	for _, m := range all {
+		if m.Function == name && m.Members == s.Members && m.Partitions == s.Partitions {
+			return m
+		}
+	}
+	return functions.Moves{Seeds: 1, Partitions: 1}
+}
+
+func timeOf(all []functions.Time, name string, s functions.Size) string {
+	for _, t := range all {
+		if t.Library == "kiel" && t.Name == name && t.Size() == s {
+			return duration(t.Min)
+		}
+	}
+	return "–"
+}
+
+func percent(share float64) string {
+	switch {
+	case share >= 0.0995:
+		return fmt.Sprintf("%.0f %%", 100*share)
+	case share >= 0.00995:
+		return fmt.Sprintf("%.1f %%", 100*share)
+	}
+	return fmt.Sprintf("%.2f %%", 100*share)
+}
+
+// duration has three digits.
+func duration(ns int64) string {
+	ms := float64(ns) / 1e6
+	switch {
+	case ms >= 10_000:
+		return fmt.Sprintf("%.1f s", ms/1000)
+	case ms >= 1_000:
+		return fmt.Sprintf("%.2f s", ms/1000)
+	case ms >= 100:
+		return fmt.Sprintf("%.0f ms", ms)
+	case ms >= 10:
+		return fmt.Sprintf("%.1f ms", ms)
+	case ms >= 1:
+		return fmt.Sprintf("%.2f ms", ms)
+	}
+	return fmt.Sprintf("%.3f ms", ms)
+}
+
+// header begins a table.
+func header(b *strings.Builder, columns ...string) {
+	fmt.Fprintf(b, "| %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
+}
+
+// movementTable is what moves as a multiple of the least.
+func movementTable(all []functions.Moves) string {
+	var b strings.Builder
+	header(&b, "function", "members × partitions", "seeds", "join: times the least, mean [worst]", "leave",
+		"spread in total · in a topic")
+	ratio := func(r functions.Ratio) string {
+		return fmt.Sprintf("%.2f [%.2f]", float64(r.Mean)/1000, float64(r.Worst)/1000)
+	}
+	for _, m := range all {
+		fmt.Fprintf(&b, "| %s | %s × %s | %d | %s | %s | %d · %d |\n",
+			m.Function, grouped(m.Members), grouped(m.Partitions), m.Seeds, ratio(m.Join), ratio(m.Leave), m.Spread, m.TopicSpread)
+	}
+	return b.String()
+}
+
+// timesTable has the least and the median of each contestant, a column per size.
+func timesTable(all []functions.Time) string {
+	var b strings.Builder
+	columns := []string{""}
+	for _, s := range functions.Sizes() {
+		columns = append(columns, grouped(s.Members)+" × "+grouped(s.Partitions))
+	}
+	header(&b, append(columns, "allocations, MB at the largest")...)
+	var names []string
+	cells := make(map[string]map[functions.Size]functions.Time)
+	for _, t := range all {
+		name := t.Library + " " + t.Name
+		if cells[name] == nil {
+			names = append(names, name)
+			cells[name] = make(map[functions.Size]functions.Time)
+		}
+		cells[name][t.Size()] = t
+	}
+	for _, name := range names {
+		var last functions.Time
+		fmt.Fprintf(&b, "| %s |", name)
+		for _, s := range functions.Sizes() {
+			t, ok := cells[name][s]
+			if !ok {
+				b.WriteString(" – |")
+				continue
+			}
+			last = t
+			fmt.Fprintf(&b, " %s · %s |", duration(t.Min), duration(t.Median))
+		}
+		fmt.Fprintf(&b, " %s, %.1f |\n", grouped(int(last.Allocs)), float64(last.Bytes)/1e6)
+	}
+	return b.String()
+}
+
+func machine(m functions.Machine) string {
+	return fmt.Sprintf("Times: %s, %d cores, %s, %s, franz-go %s, sarama %s, on %s.\n",
+		m.CPU, m.Cores, m.System, m.Go, m.Versions["franz-go"], m.Versions["sarama"], m.Date)
+}
