@@ -37,7 +37,11 @@ func TestLongWaitIsSaid(t *testing.T) {
 		// It is put and taken in one request: nobody sees the one without the other.
 		s := w.session("holder")
 		inc := must[*session.Incarnation](w)(s.Incarnation(t.Context()))
-		must[[]session.OpResult](w)(inc.Multi(t.Context(), session.CreateOp(entry, nil, session.Persistent), session.CreateOp(taken, []byte(pythonID), session.Ephemeral)))
+		_, err = inc.Multi(t.Context(),
+			session.CreateOp(entry, nil, session.Persistent), session.CreateOp(taken, []byte(pythonID), session.Ephemeral))
+		if err != nil {
+			t.Fatal(err)
+		}
 		time.Sleep(5 * time.Minute) // said after half a minute, 1, 2 and 4 minutes
 		synctest.Wait()
 		said := strings.Count(log.String(), "still waiting")
