@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/sharedset"
@@ -28,6 +29,7 @@ type PartitionAllocator struct {
 	metrics *metrics
 	party   *party.Party
 	set     *sharedset.Set
+	zones   *zones.Zones
 	loop    *loop
 	seed    *seed
 
@@ -80,16 +82,17 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 	a.latest.Store(&published{newer: make(chan struct{})})
 	log := opts.Logger.With("component", "allocator", "group", group, "member", name)
 
-	var metricsErr, partyErr, setErr error
+	var metricsErr, partyErr, setErr, zonesErr error
 	reg := withGroup(opts.Registerer, group)
 	a.metrics, metricsErr = newMetrics(reg)
 	a.party, partyErr = party.New(s, a.MembersPath(), party.Options{Name: name, Data: data, Logger: opts.Logger})
 	a.set, setErr = sharedset.New(s, a.PartitionsPath(), sharedset.Options{Identifier: name, Logger: opts.Logger, Registerer: reg})
-	if err := errors.Join(metricsErr, partyErr, setErr); err != nil {
+	a.zones, zonesErr = zones.New(s, a.GroupPath(), zonesName, opts.Logger)
+	if err := errors.Join(metricsErr, partyErr, setErr, zonesErr); err != nil {
 		return nil, fmt.Errorf("allocator: new: %w", err)
 	}
 	a.loop = newLoop(name, opts, a.seed, sources{
-		members: a.party, set: a.set, refresh: a.refresh, lifetime: (*session.Incarnation).Context,
+		members: a.party, set: a.set, zones: a.zones, refresh: a.refresh, lifetime: (*session.Incarnation).Context,
 	}, a.metrics, log)
 	a.loop.publish, a.loop.ready, a.loop.manual = a.publish, a.setReady, a.manual
 	return a, nil
@@ -215,7 +218,7 @@ func (a *PartitionAllocator) Leave(ctx context.Context) error {
 	}
 }
 
-// Rebalance reads members and set again, computes the mapping even if nothing
+// Rebalance reads members, set and zones again, computes the mapping even if nothing
 // changed, and waits for its snapshot, or for ctx's end. The error is that of
 // the computation.
 func (a *PartitionAllocator) Rebalance(ctx context.Context) error {
@@ -344,6 +347,9 @@ func (a *PartitionAllocator) state() state {
 	if members == nil || set == nil {
 		return s
 	}
+	if v := a.zones.View(); v != nil {
+		s.zoned = len(v.Zones)
+	}
 	s.members, s.partitions, s.lastRead = len(members.Members), len(set.Items), members.At
 	if set.At.Before(members.At) {
 		s.lastRead = set.At
@@ -371,10 +377,11 @@ func (a *PartitionAllocator) PartitionsPath() string {
 	return session.Join(a.GroupPath(), "partitions")
 }
 
-// refresh makes party and sharedset read again.
+// refresh makes party, sharedset and zones read again.
 func (a *PartitionAllocator) refresh(ctx context.Context) refreshed {
-	set := make(chan error, 1)
-	a.loop.running.Go("refresh", func() { set <- a.set.Refresh(ctx) })
-	err := errors.Join(a.party.Refresh(ctx), <-set)
-	return refreshed{a.party.View(), a.set.View(), err}
+	others := make(chan error, 2)
+	a.loop.running.Go("refresh", func() { others <- a.set.Refresh(ctx) })
+	a.loop.running.Go("refresh", func() { others <- a.zones.Refresh(ctx) })
+	err := errors.Join(a.party.Refresh(ctx), <-others, <-others)
+	return refreshed{a.party.View(), a.set.View(), a.zones.View(), err}
 }

@@ -34,7 +34,7 @@ func BenchmarkCompute(b *testing.B) {
 		}
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {
-				r := computeMapping(ms, set, o, sabotage.Rules{})
+				r := computeMapping(ms, set, nil, o, sabotage.Rules{})
 				if r.err != nil || len(r.mapping.share("member-000")) == 0 {
 					b.Fatal(r.err)
 				}

@@ -50,22 +50,24 @@ func (l *loop) compute(ctx context.Context) {
 	l.job, l.overdue, l.changed, l.reread = j, time.After(computeTimeout), "", nil
 	l.metrics.duration.WithLabelValues(stageSettle).Observe(now.Sub(j.since).Seconds())
 
-	members, items := l.members.Members, l.set.Items
+	members, items, zones := l.members.Members, l.set.Items, l.zones.Zones
 	l.running.Go("allocation function", func() {
 		r := result{err: fmt.Errorf("%w: it ended its goroutine", ErrFuncFailed)}
 		defer func() { send(ctx, l.results, r) }()
-		r = computeMapping(members, items, l.opts, l.off)
+		r = computeMapping(members, items, zones, l.opts, l.off)
 	})
 }
 
 // computeMapping is pure, but for the allocation function that it calls.
-func computeMapping(members []party.Member, items []string, o Options, off sabotage.Rules) result {
+func computeMapping(
+	members []party.Member, items []string, zones map[allocfn.Partition]string, o Options, off sabotage.Rules,
+) result {
 	var r result
 	start := time.Now()
 	ms, faults := readMembers(members, o.PythonFunc)
 	r.records = some(faults)
 
-	in := allocfn.Input{Members: make([]allocfn.Member, len(ms))}
+	in := allocfn.Input{Members: make([]allocfn.Member, len(ms)), Zones: zones}
 	for i, m := range ms {
 		in.Members[i] = m.Member
 	}

@@ -21,7 +21,8 @@
 //
 //	party ────► members ─┐                    ┌► Snapshot(), Updates()
 //	                     ├► coalesce ► compute ┤
-//	sharedset ► set ─────┘   (timers)  (worker)└► OnRebalance, OnError (one goroutine)
+//	sharedset ► set ─────┤   (timers)  (worker)└► OnRebalance, OnError (one goroutine)
+//	zones ────► zones ───┘
 //
 // A change after calm is acted on at once; those that follow are coalesced
 // (QuietPeriod, MaxDelay). What changes our own part does not wait: joining,
@@ -37,16 +38,23 @@
 // then, and if there is none (Python), the member counts as one that runs
 // Options.PythonFunc.
 //
+// One more znode says in which zone each partition is best consumed, for allocation
+// functions that look at it; whoever knows writes it ([PartitionAllocator.SetZones]),
+// consumers from Kafka's metadata. It is versioned JSON of 1 MiB at most. What can't
+// be understood is an error and counts as no zones, for all members alike; it is left
+// as it is. Python members know no zones, and a group that has some runs a function
+// that does not look at them.
+//
 // # Guarantees
 //
-//   - Members that have read the same members and the same set, and are given
+//   - Members that have read the same members, set and zones, and are given
 //     the same PythonFunc, hold the same mapping. The group runs the first
 //     function, in the list of its first member by name, that all members can
 //     run in the same version; none is [ErrFuncMismatch].
-//   - A snapshot rests on members and set read under one and the same
+//   - A snapshot rests on members, set and zones read under one and the same
 //     incarnation of the session, never on a mixture. When that incarnation ends
 //     a snapshot says so: it is not joined. In each new one there is a new
-//     snapshot, even if nothing else changed; until both were read again the
+//     snapshot, even if nothing else changed; until all were read again the
 //     last one stays.
 //   - An allocation function that fails, panics, forgets a partition, names a
 //     stranger or takes longer than 5 s leaves the last good mapping in force,
@@ -90,4 +98,5 @@
 //	/kiel/groups/<group>/members           GroupPath, MembersPath
 //	/kiel/groups/<group>/members/<member>  ephemeral; data: the record
 //	/kiel/groups/<group>/partitions        PartitionsPath; data: the set
+//	/kiel/groups/<group>/zones             ZonesPath; data: the zones of partitions
 package allocator

@@ -3,6 +3,7 @@ package allocator
 import (
 	"errors"
 
+	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/party"
 )
 
@@ -27,6 +28,19 @@ var (
 	// ErrBadRecord says that the record of a member could not be understood.
 	// The member counts as one without a record.
 	ErrBadRecord = errors.New("allocator: bad member record")
+
+	// ErrZonesUnreadable says that the znode of the zones holds what can't be
+	// understood, or what a newer program wrote. Partitions count as having no
+	// zones, and the znode is left as it is, until somebody repairs or deletes it.
+	ErrZonesUnreadable = zones.ErrUnreadable
+
+	// ErrZonesTooLarge says that zones were not written because they would not fit
+	// one znode of 1 MiB, which has room for some hundred thousand partitions.
+	ErrZonesTooLarge = zones.ErrTooLarge
+
+	// ErrZonesInvalid says that a zone, a topic or an id given is none. Nothing was
+	// sent.
+	ErrZonesInvalid = zones.ErrInvalid
 
 	// ErrCallback says that a callback panicked, or ended its goroutine. The next
 	// ones are called all the same.

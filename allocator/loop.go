@@ -6,18 +6,21 @@ import (
 	"context"
 	"iter"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/sharedset"
 )
 
-// memberSource and setSource are what the loop needs of party and sharedset.
+// memberSource, setSource and zoneSource are what the loop needs of party,
+// sharedset and zones.
 type memberSource interface {
 	Run(ctx context.Context) error
 	Updates(ctx context.Context) iter.Seq[*party.View]
@@ -29,11 +32,17 @@ type setSource interface {
 	Add(ctx context.Context, items ...string) (int, error)
 }
 
+type zoneSource interface {
+	Run(ctx context.Context) error
+	Updates(ctx context.Context) iter.Seq[*zones.View]
+}
+
 // sources is where the loop reads from.
 type sources struct {
 	members  memberSource
 	set      setSource
-	refresh  func(ctx context.Context) refreshed            // makes both read again, returns when they have
+	zones    zoneSource
+	refresh  func(ctx context.Context) refreshed            // makes all read again, returns when they have
 	lifetime func(inc *session.Incarnation) context.Context // of an incarnation
 }
 
@@ -41,11 +50,12 @@ type sources struct {
 type refreshed struct {
 	members *party.View
 	set     *sharedset.View
+	zones   *zones.View
 	err     error
 }
 
 // loop is the state of the owner goroutine, which is Run's. It merges what
-// party and sharedset read, has the mapping computed, and publishes snapshots.
+// party, sharedset and zones read, has the mapping computed, and publishes snapshots.
 // All that takes time (reading, seeding, the allocation function, callbacks)
 // runs on other goroutines, which send what they came to.
 type loop struct {
@@ -66,7 +76,8 @@ type loop struct {
 
 	memberViews chan *party.View
 	setViews    chan *sharedset.View
-	ended       chan error // how members.Run and set.Run ended
+	zoneViews   chan *zones.View
+	ended       chan error // how the sources' Run ended
 	results     chan result
 	seedings    chan seeding
 	refreshes   chan refreshed
@@ -74,6 +85,7 @@ type loop struct {
 	// What was read, and what is to be done about it.
 	members   *party.View
 	set       *sharedset.View
+	zones     *zones.View
 	changes   int     // counted, to know whether a job is stale
 	changed   Trigger // the first in order of the changes that wait
 	coalescer coalescer
@@ -110,8 +122,8 @@ func newLoop(name string, opts Options, seed *seed, src sources, m *metrics, log
 			onRebalance: opts.OnRebalance, onError: opts.OnError, lifetime: src.lifetime,
 			log: log, metrics: m, wake: make(chan struct{}, 1),
 		},
-		memberViews: make(chan *party.View), setViews: make(chan *sharedset.View),
-		ended: make(chan error, 2), results: make(chan result), seedings: make(chan seeding), refreshes: make(chan refreshed),
+		memberViews: make(chan *party.View), setViews: make(chan *sharedset.View), zoneViews: make(chan *zones.View),
+		ended: make(chan error, 3), results: make(chan result), seedings: make(chan seeding), refreshes: make(chan refreshed),
 		coalescer: coalescer{quiet: opts.QuietPeriod, max: opts.MaxDelay},
 		good:      newMapping(allocfn.Input{}, "", nil),
 		reported:  make(map[string]string),
@@ -139,6 +151,8 @@ func (l *loop) run(ctx context.Context) error {
 			l.onMembers(v)
 		case v := <-l.setViews:
 			l.onSet(v)
+		case v := <-l.zoneViews:
+			l.onZones(v)
 		case <-l.lost:
 			l.lost = nil
 			l.republish(TriggerSession, false)
@@ -161,8 +175,10 @@ func (l *loop) run(ctx context.Context) error {
 func (l *loop) start(ctx context.Context) {
 	l.running.Go("membership", func() { l.ended <- l.src.members.Run(ctx) })
 	l.running.Go("set", func() { l.ended <- l.src.set.Run(ctx) })
+	l.running.Go("zones", func() { l.ended <- l.src.zones.Run(ctx) })
 	l.running.Go("membership", func() { forward(ctx, l.src.members.Updates(ctx), l.memberViews) })
 	l.running.Go("set", func() { forward(ctx, l.src.set.Updates(ctx), l.setViews) })
+	l.running.Go("zones", func() { forward(ctx, l.src.zones.Updates(ctx), l.zoneViews) })
 }
 
 func forward[V any](ctx context.Context, updates iter.Seq[V], to chan<- V) {
@@ -206,9 +222,14 @@ func send[V any](ctx context.Context, to chan<- V, v V) {
 	}
 }
 
-// coherent says whether there are views of members and set from one
+// coherent says whether there are views of members, set and zones from one
 // incarnation.
 func (l *loop) coherent() bool {
+	return l.paired() && l.zones != nil && (l.members.Incarnation == l.zones.Incarnation || l.off.Off(sabotage.ZonesOfIncarnation))
+}
+
+// paired says so of members and set.
+func (l *loop) paired() bool {
 	return l.members != nil && l.set != nil && l.members.Incarnation == l.set.Incarnation
 }
 
@@ -228,7 +249,7 @@ func (l *loop) conclude(err error) {
 func (l *loop) change(t Trigger, now bool) {
 	l.changes++
 	l.changed = first(l.changed, t)
-	if l.coalescer.change(time.Now()) && t != TriggerSession { // of which there are two: members and set
+	if l.coalescer.change(time.Now()) && t != TriggerSession { // of which there are three: members, set and zones
 		l.metrics.coalesced.Inc()
 	}
 	l.coalescer.urgent = l.coalescer.urgent || now
@@ -300,12 +321,29 @@ func (l *loop) onSet(v *sharedset.View) {
 	}
 }
 
+func (l *loop) onZones(v *zones.View) {
+	old := l.zones
+	if old != nil && v.Version < old.Version {
+		return
+	}
+	l.zones = v
+	switch {
+	case old == nil || old.Incarnation != v.Incarnation:
+		l.change(TriggerSession, true)
+	case !maps.Equal(old.Zones, v.Zones):
+		l.change(TriggerZones, false)
+	case text(old.Err) != text(v.Err):
+		l.republish(TriggerZones, true)
+	}
+}
+
 func (l *loop) onRefreshed(r refreshed) {
 	if r.err != nil {
 		answer(l.rereading, r.err)
 	} else {
 		l.onMembers(r.members) // which may be here before they were forwarded
 		l.onSet(r.set)
+		l.onZones(r.zones)
 		l.reread = append(l.reread, l.rereading...)
 		l.change(TriggerManual, true)
 	}

@@ -82,12 +82,12 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 
 // state is what the gauges show.
 type state struct {
-	members, partitions int
-	lastRead            time.Time // of that of both which was read earlier; zero until both were
-	rebalancing         bool
-	lastRebalance       time.Time
-	snapshot            *Snapshot
-	session             session.Stats
+	members, partitions, zoned int
+	lastRead                   time.Time // of that of both which was read earlier; zero until both were
+	rebalancing                bool
+	lastRebalance              time.Time
+	snapshot                   *Snapshot
+	session                    session.Stats
 }
 
 // gauges shows the state of the allocator that runs, and nothing while none
@@ -95,8 +95,8 @@ type state struct {
 type gauges struct {
 	source atomic.Pointer[func() state]
 
-	inProgress, lastRebalance, members, partitions, assigned *prometheus.Desc
-	sessionState, expirations, reconnects, viewAge           *prometheus.Desc
+	inProgress, lastRebalance, members, partitions, zoned, assigned *prometheus.Desc
+	sessionState, expirations, reconnects, viewAge                  *prometheus.Desc
 }
 
 func newGauges() *gauges {
@@ -108,6 +108,7 @@ func newGauges() *gauges {
 		lastRebalance: desc("kiel_last_rebalance_timestamp_seconds", "When a mapping was applied last, in seconds since 1970."),
 		members:       desc("kiel_members", "Members of the group, as last read."),
 		partitions:    desc("kiel_partitions", "Items of the shared set, as last read."),
+		zoned:         desc("kiel_zoned_partitions", "Partitions that have a zone, in the set or not, as last read."),
 		assigned:      desc("kiel_assigned_partitions", "Partitions that the mapping gives to this member.", "topic"),
 		sessionState:  desc("kiel_zk_session_state", "1 for the state that the ZooKeeper session is in.", "state"),
 		expirations:   desc("kiel_zk_session_expirations_total", "ZooKeeper sessions that expired."),
@@ -125,7 +126,7 @@ func (g *gauges) show(source func() state) (stop func()) {
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		g.inProgress, g.lastRebalance, g.members, g.partitions, g.assigned,
+		g.inProgress, g.lastRebalance, g.members, g.partitions, g.zoned, g.assigned,
 		g.sessionState, g.expirations, g.reconnects, g.viewAge,
 	} {
 		ch <- d
@@ -146,6 +147,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	if !s.lastRead.IsZero() {
 		gauge(g.members, float64(s.members))
 		gauge(g.partitions, float64(s.partitions))
+		gauge(g.zoned, float64(s.zoned))
 		gauge(g.viewAge, time.Since(s.lastRead).Seconds())
 	}
 	if !s.lastRebalance.IsZero() {

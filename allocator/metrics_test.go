@@ -39,6 +39,10 @@ func TestMetrics(t *testing.T) {
 			sleep(50 * time.Millisecond)
 		}
 		sleep(time.Minute)
+		if err := a.SetZones(t.Context(), map[allocfn.Partition]string{{Topic: "t"}: "x", {Topic: "v"}: "y"}); err != nil {
+			t.Error(err)
+		}
+		sleep(settle)
 		a.kill()
 		sleep(settle)
 		if err := a.Rebalance(t.Context()); err != nil {
@@ -54,7 +58,7 @@ func TestMetrics(t *testing.T) {
 kiel_assigned_partitions{group="g",topic="t"} 1
 # HELP kiel_last_rebalance_timestamp_seconds When a mapping was applied last, in seconds since 1970.
 # TYPE kiel_last_rebalance_timestamp_seconds gauge
-kiel_last_rebalance_timestamp_seconds{group="g"} 9.4668498515e+08
+kiel_last_rebalance_timestamp_seconds{group="g"} 9.4668499015e+08
 # HELP kiel_members Members of the group, as last read.
 # TYPE kiel_members gauge
 kiel_members{group="g"} 6
@@ -78,6 +82,7 @@ kiel_rebalances_total{group="g",trigger="manual"} 1
 kiel_rebalances_total{group="g",trigger="members"} 3
 kiel_rebalances_total{group="g",trigger="partitions"} 1
 kiel_rebalances_total{group="g",trigger="session"} 1
+kiel_rebalances_total{group="g",trigger="zones"} 1
 # HELP kiel_zk_reconnects_total Times that a connection to ZooKeeper was made again.
 # TYPE kiel_zk_reconnects_total counter
 kiel_zk_reconnects_total{group="g"} 0
@@ -91,10 +96,13 @@ kiel_zk_session_state{group="g",state="connected"} 1
 kiel_zk_session_state{group="g",state="connecting"} 0
 kiel_zk_session_state{group="g",state="lost"} 0
 kiel_zk_session_state{group="g",state="suspended"} 0
+# HELP kiel_zoned_partitions Partitions that have a zone, in the set or not, as last read.
+# TYPE kiel_zoned_partitions gauge
+kiel_zoned_partitions{group="g"} 2
 `,
 			"kiel_assigned_partitions", "kiel_last_rebalance_timestamp_seconds", "kiel_members", "kiel_partitions",
 			"kiel_rebalance_events_coalesced_total", "kiel_rebalance_in_progress", "kiel_rebalances_failed_total", "kiel_rebalances_total",
-			"kiel_zk_reconnects_total", "kiel_zk_session_expirations_total", "kiel_zk_session_state")
+			"kiel_zk_reconnects_total", "kiel_zk_session_expirations_total", "kiel_zk_session_state", "kiel_zoned_partitions")
 		for _, name := range []string{"kiel_rebalance_duration_seconds", "kiel_assignment_compute_seconds", "kiel_view_age_seconds", "kiel_sharedset_updates_total"} {
 			if n, err := testutil.GatherAndCount(reg, name); n == 0 || err != nil {
 				t.Errorf("%s: %d, %v", name, n, err)
@@ -109,7 +117,7 @@ kiel_zk_session_state{group="g",state="suspended"} 0
 		// What is a state is gone, what was counted stays.
 		for name, want := range map[string]int{
 			"kiel_assigned_partitions": 0, "kiel_members": 0, "kiel_partitions": 0, "kiel_rebalance_in_progress": 0,
-			"kiel_view_age_seconds": 0, "kiel_zk_session_state": 0, "kiel_rebalances_total": 5,
+			"kiel_view_age_seconds": 0, "kiel_zk_session_state": 0, "kiel_zoned_partitions": 0, "kiel_rebalances_total": 6,
 		} {
 			if n, err := testutil.GatherAndCount(reg, name); n != want || err != nil {
 				t.Errorf("%s after the end: %d, %v", name, n, err)
@@ -120,7 +128,7 @@ kiel_zk_session_state{group="g",state="suspended"} 0
 			t.Fatal(err)
 		}
 		w.start("a", allocator.Options{Registerer: reg}).ready()
-		if n, err := testutil.GatherAndCount(reg, "kiel_members", "kiel_rebalances_total"); n != 1+5 || err != nil {
+		if n, err := testutil.GatherAndCount(reg, "kiel_members", "kiel_rebalances_total"); n != 1+6 || err != nil {
 			t.Errorf("%d, %v", n, err)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -133,7 +134,7 @@ func (o Options) validate() error {
 	if o.Weight < 0 || o.Weight > maxWeight {
 		faults = append(faults, fmt.Errorf("field Weight: %d is not in 0 to %d", o.Weight, maxWeight))
 	}
-	if err := checkZone(o.Zone); err != nil {
+	if err := zones.Check(o.Zone); err != nil {
 		faults = append(faults, fmt.Errorf("field Zone: %w", err))
 	}
 	for _, topic := range o.Topics {

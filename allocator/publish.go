@@ -33,6 +33,10 @@ func (l *loop) finish(t Trigger, inc *session.Incarnation, joined, applied bool,
 		errs = append(errs, l.set.Err)
 		l.report("set", l.set.Err)
 	}
+	if l.zones != nil {
+		errs = append(errs, l.zones.Err)
+		l.report("zones", l.zones.Err)
+	}
 	l.lost = nil
 	if inc != nil {
 		life := l.src.lifetime(inc)
@@ -48,7 +52,7 @@ func (l *loop) finish(t Trigger, inc *session.Incarnation, joined, applied bool,
 	}
 	s := &Snapshot{
 		Version: 1, Trigger: t, At: time.Now(),
-		Members: l.good.members, Partitions: l.good.in.Partitions, Func: l.good.fn,
+		Members: l.good.members, Partitions: l.good.in.Partitions, Zones: l.good.in.Zones, Func: l.good.fn,
 		Joined: joined, Incarnation: inc, Err: errors.Join(errs...), mapping: l.good,
 	}
 	if joined {

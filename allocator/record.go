@@ -3,10 +3,9 @@ package allocator
 import (
 	"encoding/json"
 	"fmt"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -18,7 +17,6 @@ const (
 	maxRecord     = 64 << 10 // bytes; party reads no more
 	maxFunctions  = 32
 	maxWeight     = 1_000_000
-	maxZone       = 249 // bytes
 )
 
 // record is what a member publishes as the data of its znode.
@@ -84,27 +82,12 @@ func (r record) check() error {
 	if r.Weight < 0 || r.Weight > maxWeight {
 		return fmt.Errorf("weight %d is not in 0 to %d", r.Weight, maxWeight)
 	}
-	if err := checkZone(r.Zone); err != nil {
+	if err := zones.Check(r.Zone); err != nil {
 		return err
 	}
 	for _, topic := range r.Topics {
 		if err := session.CheckTopic(topic); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-func checkZone(zone string) error {
-	if len(zone) > maxZone {
-		return fmt.Errorf("zone of %d bytes, at most %d", len(zone), maxZone)
-	}
-	if !utf8.ValidString(zone) {
-		return fmt.Errorf("zone %q is not UTF-8", zone)
-	}
-	for _, c := range zone {
-		if !unicode.IsPrint(c) {
-			return fmt.Errorf("zone %q holds what can't be printed", zone)
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/sharedset"
@@ -74,6 +75,14 @@ func (f *fakeSet) Add(_ context.Context, items ...string) (int, error) {
 	return len(items), f.add(items...)
 }
 
+// fakeZones stands in for zones.
+type fakeZones struct {
+	*feed[*zones.View]
+	end chan error
+}
+
+func (f *fakeZones) Run(ctx context.Context) error { return untilDone(ctx, f.end) }
+
 func untilDone(ctx context.Context, end chan error) error {
 	select {
 	case err := <-end:
@@ -89,12 +98,15 @@ type rig struct {
 	*PartitionAllocator
 	members *fakeMembers
 	set     *fakeSet
+	zones   *fakeZones
 	inc     *session.Incarnation
 	lives   map[*session.Incarnation]context.Context
 	lose    context.CancelCauseFunc
 	version uint64
 	czxid   int64 // of the set
 	ran     chan error
+	base    context.Context // of Run
+	late    bool            // zones come when the test shows them
 
 	mu         sync.Mutex
 	rebalances []Rebalance
@@ -111,8 +123,9 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 		t.Fatal(err)
 	}
 	r := &rig{
-		T: t, members: &fakeMembers{newFeed[*party.View](), make(chan error)},
+		T: t, base: t.Context(), members: &fakeMembers{newFeed[*party.View](), make(chan error)},
 		set:   &fakeSet{newFeed[*sharedset.View](), make(chan error), func(...string) error { return nil }},
+		zones: &fakeZones{newFeed[*zones.View](), make(chan error)},
 		czxid: 1, lives: make(map[*session.Incarnation]context.Context), ran: make(chan error, 1),
 	}
 	opts := Options{
@@ -127,8 +140,8 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 		t.Fatal(err)
 	}
 	r.loop.src = sources{
-		members: r.members, set: r.set, refresh: func(context.Context) refreshed {
-			return refreshed{r.members.view, r.set.view, nil}
+		members: r.members, set: r.set, zones: r.zones, refresh: func(context.Context) refreshed {
+			return refreshed{r.members.view, r.set.view, r.zones.view, nil}
 		},
 		lifetime: func(inc *session.Incarnation) context.Context {
 			r.mu.Lock()
@@ -170,7 +183,7 @@ func (r *rig) begin(items ...string) {
 
 // run starts Run, and ends it with the test.
 func (r *rig) run() {
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx, cancel := context.WithCancel(r.base)
 	go func() { r.ran <- r.PartitionAllocator.Run(ctx) }()
 	r.Cleanup(cancel)
 }
@@ -195,6 +208,7 @@ func (r *rig) join(names ...string) {
 }
 
 func (r *rig) show(v *party.View) {
+	r.zonesFollow()
 	r.version++
 	v.Version = r.version
 	r.members.put(v)
@@ -208,9 +222,24 @@ func (r *rig) partitions(items ...string) {
 }
 
 func (r *rig) showSet(v *sharedset.View) {
+	r.zonesFollow()
 	r.version++
 	v.Version, v.Incarnation, v.At = r.version, r.inc, time.Now()
 	r.set.put(v)
+	synctest.Wait()
+}
+
+// zonesFollow shows no zones, unless there are some of the incarnation.
+func (r *rig) zonesFollow() {
+	if v := r.zones.view; !r.late && (v == nil || v.Incarnation != r.inc) {
+		r.showZones(&zones.View{})
+	}
+}
+
+func (r *rig) showZones(v *zones.View) {
+	r.version++
+	v.Version, v.Incarnation, v.At = r.version, r.inc, time.Now()
+	r.zones.put(v)
 	synctest.Wait()
 }
 

@@ -56,7 +56,7 @@ type seeding struct{ err error }
 // whenever its znode is missing or another one than that which had the seed. The
 // loop hears of its progress.
 func (l *loop) seedWhenNeeded(ctx context.Context) {
-	if len(l.seed.all()) == 0 || l.seeding || !l.coherent() || !l.members.Joined || l.set.Err != nil {
+	if len(l.seed.all()) == 0 || l.seeding || !l.paired() || !l.members.Joined || l.set.Err != nil {
 		return // what can't be read is not written over; it is tried again when it can be read
 	}
 	if l.seededIn(l.set) || l.set.Version <= l.seedView {

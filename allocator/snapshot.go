@@ -20,16 +20,17 @@ const (
 	TriggerSession    Trigger = "session"    // the session was lost, or another incarnation began
 	TriggerMembers    Trigger = "members"    // members came, went or changed; this one left
 	TriggerPartitions Trigger = "partitions" // the set changed
+	TriggerZones      Trigger = "zones"      // the zones of partitions changed
 )
 
 // triggers returns all in order.
 func triggers() []Trigger {
-	return []Trigger{TriggerInitial, TriggerManual, TriggerSession, TriggerMembers, TriggerPartitions}
+	return []Trigger{TriggerInitial, TriggerManual, TriggerSession, TriggerMembers, TriggerPartitions, TriggerZones}
 }
 
 // Snapshot is one state of the group as this member sees it: the mapping that
-// is in force, and what it was made of. It never changes; its slices must not
-// be changed either. Its methods don't block and may be called from anywhere.
+// is in force, and what it was made of. It never changes; its slices and its map
+// must not be changed either. Its methods don't block and may be called from anywhere.
 type Snapshot struct {
 	// Version grows by one with each snapshot of this allocator, from 1.
 	Version uint64
@@ -43,6 +44,9 @@ type Snapshot struct {
 	// of the last good one.
 	Members    []string
 	Partitions []allocfn.Partition
+	// Zones says for which partitions, in the set or not, the mapping was computed
+	// with which zone. It has none while the znode can't be read.
+	Zones map[allocfn.Partition]string
 	// Func is the ID of the function that computed the mapping, "" when there
 	// is no mapping yet.
 	Func string
@@ -54,14 +58,14 @@ type Snapshot struct {
 	// with an Incarnation that has ended it means that nothing can be said until
 	// the next one.
 	Joined bool
-	// Incarnation is the one under which members and set were read, always both
-	// under the same. Act on a snapshot only while it is trusted. It is nil only
+	// Incarnation is the one under which members, set and zones were read, always
+	// all under the same. Act on a snapshot only while it is trusted. It is nil only
 	// when Run ended before anything was read.
 	Incarnation *session.Incarnation
 
 	// Err is what is wrong, nil when nothing is: [ErrFuncFailed],
 	// [ErrFuncMismatch], sharedset's errors, items that are not name:number
-	// ([allocfn.ErrItem]), the cause for which the session is not trusted,
+	// ([allocfn.ErrItem]), [ErrZonesUnreadable], the cause for which the session is not trusted,
 	// [ErrNameTaken]. Several are joined.
 	Err error
 
@@ -143,7 +147,7 @@ func (s *Snapshot) Mapping() map[string]map[string][]int32 {
 func (s *Snapshot) LogValue() slog.Value {
 	attrs := []slog.Attr{
 		slog.Uint64("version", s.Version), slog.String("trigger", string(s.Trigger)), slog.String("func", s.Func),
-		slog.Int("members", len(s.Members)), slog.Int("partitions", len(s.Partitions)), slog.Int("mine", len(s.mine)),
+		slog.Int("members", len(s.Members)), slog.Int("partitions", len(s.Partitions)), slog.Int("zoned", len(s.Zones)), slog.Int("mine", len(s.mine)),
 		slog.Bool("joined", s.Joined),
 	}
 	if s.Err != nil {

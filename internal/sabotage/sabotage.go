@@ -43,6 +43,9 @@ const (
 	// CommitBeforeRelease, of consumer: the last commit of a partition comes before its claim is released. Off: after. The
 	// simulation switches it off, package attacks those above.
 	CommitBeforeRelease
+	// ZonesOfIncarnation, of allocator: zones are put together with members and set of their own incarnation. Off: with any.
+	// Package allocator switches it off.
+	ZonesOfIncarnation
 
 	// SequenceEnd, of seqnode and queue: who got one of the last sequence numbers is refused, a contender at once, a handle
 	// on a queue from its next put on. Off: it goes on.

@@ -26,7 +26,7 @@ var metrics = map[string]struct {
 	kind      string
 	must, may []string
 }{
-	"kiel_rebalances_total":                 {"COUNTER", each("trigger", "members", "partitions", "session", "manual", "initial"), nil},
+	"kiel_rebalances_total":                 {"COUNTER", each("trigger", "members", "partitions", "session", "manual", "initial", "zones"), nil},
 	"kiel_rebalances_failed_total":          {"COUNTER", each("stage", "compute", "callback"), each("stage", "revoke", "claim")},
 	"kiel_rebalance_events_coalesced_total": {"COUNTER", each(""), nil},
 	// The consumer has no OnRebalance, which is what the callback stage measures.
@@ -35,6 +35,7 @@ var metrics = map[string]struct {
 	"kiel_last_rebalance_timestamp_seconds": {"GAUGE", each(""), nil},
 	"kiel_members":                          {"GAUGE", each(""), nil},
 	"kiel_partitions":                       {"GAUGE", each(""), nil},
+	"kiel_zoned_partitions":                 {"GAUGE", each(""), nil},
 	"kiel_assigned_partitions":              {"GAUGE", each("topic", topic), nil},
 	"kiel_owned_partitions":                 {"GAUGE", each("topic", topic), nil},
 	"kiel_partitions_moved_total":           {"COUNTER", each("direction", "assigned", "revoked", "lost"), nil},
@@ -103,6 +104,8 @@ func TestScrape(t *testing.T) {
 		"kiel_rebalances_total{trigger=initial}":          1,
 		"kiel_rebalances_total{trigger=manual}":           0,
 		"kiel_rebalances_total{trigger=session}":          0,
+		"kiel_rebalances_total{trigger=zones}":            0,
+		"kiel_zoned_partitions{}":                         0,
 		"kiel_rebalances_failed_total{stage=compute}":     0,
 		"kiel_rebalance_in_progress{}":                    0,
 		"kiel_partitions_moved_total{direction=assigned}": partitions,
