@@ -10,6 +10,7 @@ import (
 const (
 	curveSeeds  = 20
 	spreadSeeds = 20
+	switchSeeds = 10
 )
 
 // moveSeeds returns the same for each of MoveSizes.
@@ -59,7 +60,27 @@ func MeasureMovements(all []Function, most int) (*Movements, error) {
 		m.Curve = append(m.Curve, part.Curve...)
 		m.Spreads = append(m.Spreads, part.Spreads...)
 	}
+	faults = append(faults, m.measureSwitches(all, most))
 	return m, errors.Join(faults...)
+}
+
+// measureSwitches goes from each function to each later one that all members can run.
+func (m *Movements) measureSwitches(all []Function, most int) error {
+	for i, to := range all {
+		for _, from := range all[i+1:] {
+			for _, s := range MoveSizes()[:2] {
+				if s.Members*s.Partitions > most || from.peer || from.Numbered || to.Numbered {
+					continue
+				}
+				r, err := MeasureSwitch(from, to, s, switchSeeds)
+				if err != nil {
+					return err
+				}
+				m.Switches = append(m.Switches, r)
+			}
+		}
+	}
+	return nil
 }
 
 func (m *Movements) measure(f Function, most int) error {

@@ -157,6 +157,41 @@ func evenLeast(from, to Group) (int, error) {
 	return m.LowerBound, err
 }
 
+// Switch is what moves when a group goes from one function to another.
+type Switch struct {
+	From, To            string
+	Members, Partitions int
+	TopicSize           int
+	Seeds               int
+	Moved               int // in thousandths of all partitions, rounded
+}
+
+// MeasureSwitch measures it at one size, with members that stay.
+func MeasureSwitch(from, to Function, s Size, seeds int) (Switch, error) {
+	r := Switch{
+		From: from.Name, To: to.Name, Members: s.Members, Partitions: s.Partitions, TopicSize: s.TopicSize, Seeds: seeds,
+	}
+	moved := 0
+	for seed := range uint64(seeds) {
+		g := changes(seed, s.Members, s.Partitions, s.TopicSize, false).before
+		before, err := from.plan(g, nil)
+		if err != nil {
+			return r, err
+		}
+		after, err := to.plan(g, nil)
+		if err != nil {
+			return r, err
+		}
+		m, err := allocfn.Measure(*before, *after)
+		if err != nil {
+			return r, err
+		}
+		moved += m.Total.Moved
+	}
+	r.Moved = thousandths(float64(moved) / float64(seeds*s.Partitions))
+	return r, nil
+}
+
 // Spread is how evenly a function spreads topics of one size.
 type Spread struct {
 	Function            string

@@ -25,9 +25,10 @@ type Machine struct {
 // Movements is the file of what functions move and how even their plans are,
 // which is the same wherever it is measured.
 type Movements struct {
-	Moves   []Moves  // at MoveSizes
-	Curve   []Moves  // at CurveSizes
-	Spreads []Spread // at SpreadSizes
+	Moves    []Moves  // at MoveSizes
+	Curve    []Moves  // at CurveSizes
+	Spreads  []Spread // at SpreadSizes
+	Switches []Switch // at the smaller MoveSizes
 }
 
 const (
@@ -86,6 +87,11 @@ func Stale(file, now *Movements) []string {
 	}
 	for _, s := range now.Spreads {
 		if !slices.Contains(file.Spreads, s) {
+			faults = append(faults, fmt.Sprintf("%+v", s))
+		}
+	}
+	for _, s := range now.Switches {
+		if !slices.Contains(file.Switches, s) {
 			faults = append(faults, fmt.Sprintf("%+v", s))
 		}
 	}

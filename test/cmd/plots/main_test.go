@@ -69,7 +69,7 @@ func TestSnippet(t *testing.T) {
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	text := "old\n<!-- begin figures (x) -->\nold table\n<!-- end figures -->\n" +
-		"<!-- begin movement (x) -->\n<!-- end movement -->\n<!-- begin times (x) -->\n<!-- end times -->\n"
+		"<!-- begin movement (x) -->\n<!-- end movement -->\n<!-- begin switches (x) -->\n<!-- end switches -->\n<!-- begin times (x) -->\n<!-- end times -->\n"
 	file := filepath.Join(dir, page)
 	var out, errOut bytes.Buffer
 	command := func(content string) int {

@@ -29,6 +29,7 @@ func tables(t functions.Times, m functions.Movements) map[string]string {
 	return map[string]string{
 		"figures":  figures(t, m),
 		"movement": movementTable(m.Moves),
+		"switches": switchesTable(m.Switches),
 		"times":    timesTable(t.Times),
 		"machine":  machine(t.Machine),
 	}
@@ -49,17 +50,17 @@ func figures(t functions.Times, m functions.Movements) string {
 			fmt.Fprintf(&b, "| %s · %s ", percent(moves.Share(moves.Join)), percent(moves.Share(moves.Leave)))
 		}
 		moves := find(m.Moves, name, functions.MoveSizes()[1])
-		fmt.Fprintf(&b, "| %d · %d ", moves.Spread, moves.TopicSpread)
+		fmt.Fprintf(&b, "| %s · %s ", grouped(moves.Spread), grouped(moves.TopicSpread))
 		for _, size := range []functions.Size{functions.Sizes()[2], functions.Sizes()[4]} {
 			fmt.Fprintf(&b, "| %s ", timeOf(t.Times, name, size))
 		}
 		b.WriteString("|\n")
 	}
-	fmt.Fprintf(&b, "| `Evaluator`, join · leave | as `Balanced` | | | | ")
+	fmt.Fprintf(&b, "| `Evaluator`, join · leave | as `Balanced` | | | ")
 	for _, size := range []functions.Size{functions.Sizes()[2], functions.Sizes()[4]} {
-		fmt.Fprintf(&b, "%s · %s | ", timeOf(t.Times, "Evaluator, join", size), timeOf(t.Times, "Evaluator, leave", size))
+		fmt.Fprintf(&b, "| %s · %s ", timeOf(t.Times, "Evaluator, join", size), timeOf(t.Times, "Evaluator, leave", size))
 	}
-	b.WriteString("\n| least possible ")
+	b.WriteString("|\n| least possible ")
 	for _, size := range functions.MoveSizes() {
 		moves := find(m.Moves, "Balanced", size)
 		least := func(r functions.Ratio) string {
@@ -122,17 +123,63 @@ func header(b *strings.Builder, columns ...string) {
 	fmt.Fprintf(b, "| %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
 }
 
-// movementTable is what moves as a multiple of the least.
+// movementTable is what moves as a multiple of the least, a column per size.
 func movementTable(all []functions.Moves) string {
 	var b strings.Builder
-	header(&b, "function", "members × partitions", "seeds", "join: times the least, mean [worst]", "leave",
-		"spread in total · in a topic")
-	ratio := func(r functions.Ratio) string {
-		return fmt.Sprintf("%.2f [%.2f]", float64(r.Mean)/1000, float64(r.Worst)/1000)
+	columns := []string{"function"}
+	for _, s := range functions.MoveSizes() {
+		seeds := find(all, rows[0], s).Seeds
+		columns = append(columns, fmt.Sprintf("%s × %s, %d seeds", grouped(s.Members), grouped(s.Partitions), seeds))
 	}
-	for _, m := range all {
-		fmt.Fprintf(&b, "| %s | %s × %s | %d | %s | %s | %d · %d |\n",
-			m.Function, grouped(m.Members), grouped(m.Partitions), m.Seeds, ratio(m.Join), ratio(m.Leave), m.Spread, m.TopicSpread)
+	header(&b, append(columns, "spread in total · in a topic")...)
+	for _, name := range append(rows, functions.FranzGo) {
+		fmt.Fprintf(&b, "| %s |", name)
+		var spreads []string
+		for _, s := range functions.MoveSizes() {
+			m := find(all, name, s)
+			fmt.Fprintf(&b, " %s · %s |", ratio(m.Join), ratio(m.Leave))
+			spreads = append(spreads, grouped(m.Spread)+" · "+grouped(m.TopicSpread))
+		}
+		fmt.Fprintf(&b, " %s |\n", strings.Join(spreads, ", "))
+	}
+	return b.String()
+}
+
+// ratio is the mean and the worst, with three digits or more.
+func ratio(r functions.Ratio) string {
+	return fmt.Sprintf("%s [%s]", digits(float64(r.Mean)/1000), digits(float64(r.Worst)/1000))
+}
+
+func digits(x float64) string {
+	switch {
+	case x >= 100:
+		return grouped(int(x + 0.5))
+	case x >= 10:
+		return fmt.Sprintf("%.1f", x)
+	}
+	return fmt.Sprintf("%.2f", x)
+}
+
+// switchesTable tells which part moves between the first function and others.
+func switchesTable(all []functions.Switch) string {
+	var b strings.Builder
+	columns := []string{"between", "and"}
+	sizes := functions.MoveSizes()[:2]
+	for _, s := range sizes {
+		columns = append(columns, grouped(s.Members)+" × "+grouped(s.Partitions))
+	}
+	header(&b, columns...)
+	for _, s := range all {
+		if s.To != rows[0] {
+			continue
+		}
+		if s.Members == sizes[0].Members {
+			fmt.Fprintf(&b, "| `%s` | `%s` |", s.To, s.From)
+		}
+		fmt.Fprintf(&b, " %s |", percent(float64(s.Moved)/1000))
+		if s.Members == sizes[1].Members {
+			b.WriteString("\n")
+		}
 	}
 	return b.String()
 }
