@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/kielgo/kiel/internal/sabotage"
@@ -15,15 +16,26 @@ import (
 type Barrier struct {
 	session *session.Session
 	path    string
+	log     *slog.Logger
+}
+
+// Options of a [Barrier]. The zero value works.
+type Options struct {
+	// Logger is told, by a Wait that lasts for long, for which znode it waits: after half a minute, and again and again after
+	// twice the time. nil is silent.
+	Logger *slog.Logger
 }
 
 // New returns a handle on the barrier at path. It checks its arguments and does no I/O.
 // The session must be running for the methods to succeed.
-func New(s *session.Session, path string) (*Barrier, error) {
+func New(s *session.Session, path string, opts Options) (*Barrier, error) {
 	if err := check(s, path); err != nil {
 		return nil, err
 	}
-	return &Barrier{session: s, path: path}, nil
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Barrier{session: s, path: path, log: opts.Logger}, nil
 }
 
 func check(s *session.Session, path string) error {
@@ -160,11 +172,13 @@ func (b *Barrier) Remove(ctx context.Context) (bool, error) {
 // the error is a [*BlockedError].
 func (b *Barrier) Wait(ctx context.Context) error {
 	var seen int64
+	var patience seqnode.Patience
+	waits := func(blocker seqnode.Blocker) { complain(ctx, b.log, b.path, &patience, blocker) }
 	return b.do(ctx, "wait for", func(ctx context.Context, inc *session.Incarnation) error {
 		if err := inc.Sync(ctx, parentOf(b.path)); err != nil && !errors.Is(err, session.ErrNoNode) {
 			return err
 		}
-		gone, err := awaitGone(ctx, b.session, b.path, b.path, &seen, func(seqnode.Blocker) {})
+		gone, err := awaitGone(ctx, b.session, b.path, b.path, &seen, waits)
 		if err == nil && !gone {
 			err = session.ErrSessionExpired
 		}
@@ -213,6 +227,13 @@ func awaitGone(
 			blocked.Err = context.Cause(ctx)
 			return false, blocked
 		}
+	}
+}
+
+// complain says who is in the way, if it is time to.
+func complain(ctx context.Context, log *slog.Logger, barrier string, p *seqnode.Patience, b seqnode.Blocker) {
+	if waited, over := p.Over(); over {
+		log.WarnContext(ctx, "still waiting", "path", barrier, "waited", waited, "blocker", b)
 	}
 }
 

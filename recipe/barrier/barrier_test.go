@@ -187,9 +187,9 @@ func TestNewRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, f := range map[string]func() error{
-		"no session":    func() error { _, err := barrier.New(nil, path); return err },
-		"relative path": func() error { _, err := barrier.New(s, "a"); return err },
-		"root":          func() error { _, err := barrier.New(s, "/"); return err },
+		"no session":    func() error { _, err := barrier.New(nil, path, barrier.Options{}); return err },
+		"relative path": func() error { _, err := barrier.New(s, "a", barrier.Options{}); return err },
+		"root":          func() error { _, err := barrier.New(s, "/", barrier.Options{}); return err },
 		"no clients":    func() error { _, err := barrier.NewDouble(s, path, 0, barrier.DoubleOptions{}); return err },
 		"identifier": func() error {
 			_, err := barrier.NewDouble(s, path, 1, barrier.DoubleOptions{Identifier: "\xff"})

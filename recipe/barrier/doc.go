@@ -57,9 +57,9 @@
 //   - kazoo takes a ready that was left behind by a crash for a member and for the signal. Enter
 //     removes it if no member stands; a Python process that comes in at the same moment
 //     may take it for the signal all the same, or wait for one that never comes.
-//   - That Enter is never uncertain: with three members or more, when all is over for some before
-//     the look of another, which takes some round trips, that one can't tell, unless it has seen
-//     the number before.
+//   - That Enter is never uncertain: when all is over for some before the look of another, which
+//     takes some round trips, that one can't tell, unless it has seen the number before. With two
+//     members that is so of the first look after its znode was made only.
 //   - That what came and went unseen was ready. If a process dies that has come as well, after the
 //     number was complete and before ready was made, who looks at that moment takes it for ready.
 //   - A Python process that enters again and again with one object uses its name again. Others

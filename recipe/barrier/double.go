@@ -145,9 +145,7 @@ func (d *DoubleBarrier) Enter(ctx context.Context) (*Member, error) {
 
 // complain says who is in the way, if it is time to.
 func (d *DoubleBarrier) complain(ctx context.Context, p *seqnode.Patience, b seqnode.Blocker) {
-	if waited, over := p.Over(); over {
-		d.log.WarnContext(ctx, "still waiting", "path", d.path, "waited", waited, "blocker", b)
-	}
+	complain(ctx, d.log, d.path, p, b)
 }
 
 // made remembers a znode that must be gone before the next is made.

@@ -22,7 +22,7 @@ func ExampleBarrier_Wait() {
 	defer cancel()
 	go s.Run(ctx)
 
-	b, err := barrier.New(s, "/app/barrier")
+	b, err := barrier.New(s, "/app/barrier", barrier.Options{})
 	if err != nil {
 		panic(err)
 	}
@@ -55,7 +55,8 @@ func ExampleDoubleBarrier_Enter() {
 	defer cancel()
 	go s.Run(ctx)
 
-	var wg sync.WaitGroup
+	var wg, work sync.WaitGroup
+	work.Add(2)
 	for range 2 {
 		wg.Go(func() {
 			d, err := barrier.NewDouble(s, "/app/double", 2, barrier.DoubleOptions{})
@@ -67,6 +68,8 @@ func ExampleDoubleBarrier_Enter() {
 				panic(err)
 			}
 			fmt.Println("working, lost:", m.Context().Err() != nil)
+			work.Done()
+			work.Wait() // each takes longer than the other needs to see that both are there
 			if err := m.Leave(ctx); err != nil {
 				panic(err)
 			}

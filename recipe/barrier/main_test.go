@@ -49,7 +49,7 @@ func is(op zktest.Op) func(zktest.Request) bool { return recipetest.Is(op) }
 
 func (w *world) barrier(s *session.Session) *barrier.Barrier {
 	w.Helper()
-	b, err := barrier.New(s, path)
+	b, err := barrier.New(s, path, barrier.Options{})
 	if err != nil {
 		w.Fatal(err)
 	}

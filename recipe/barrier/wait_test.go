@@ -11,6 +11,31 @@ import (
 	"github.com/kielgo/kiel/recipe/barrier"
 )
 
+// Who waits for long at a barrier says so.
+func TestLongWaitAtABarrierIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var log bytes.Buffer
+		b, err := barrier.New(w.session("waiter"), path, barrier.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.srv.Create(path, nil); err != nil {
+			t.Fatal(err)
+		}
+		waiting := w.later(func() error { return b.Wait(t.Context()) })
+		time.Sleep(5 * time.Minute) // said after half a minute, 1, 2 and 4 minutes
+		synctest.Wait()
+		if said := strings.Count(log.String(), "still waiting"); said != 4 || !strings.Contains(log.String(), "blocker.path="+path) {
+			t.Errorf("said %d times, want 4:\n%s", said, &log)
+		}
+		if err := w.srv.Delete(path); err != nil {
+			t.Fatal(err)
+		}
+		w.ended(waiting, nil)
+	})
+}
+
 // Who waits for long to leave says for whom, and so does who waits for what is left of it.
 func TestLongWaitIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 func (w *world) barrier(c *client) *barrier.Barrier {
 	w.Helper()
-	return must[*barrier.Barrier](w)(barrier.New(c.Session, w.path))
+	return must[*barrier.Barrier](w)(barrier.New(c.Session, w.path, barrier.Options{}))
 }
 
 func (w *world) double(c *client, path string, clients int) *barrier.DoubleBarrier {

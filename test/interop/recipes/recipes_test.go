@@ -98,7 +98,7 @@ func TestCounterTogether(t *testing.T) {
 func TestBarrier(t *testing.T) {
 	r := newRig(t)
 	const ours, theirs = "/barriers/go", "/barriers/py"
-	b, err := barrier.New(r.s, ours)
+	b, err := barrier.New(r.s, ours, barrier.Options{})
 	r.must(err)
 	r.must(b.Create(t.Context()))
 	r.py.do(request{Object: "ours", Make: "Barrier", Args: []any{ours}})
@@ -115,7 +115,7 @@ func TestBarrier(t *testing.T) {
 	r.must(err)
 	r.want(got, "true")
 
-	b, err = barrier.New(r.s, theirs)
+	b, err = barrier.New(r.s, theirs, barrier.Options{})
 	r.must(err)
 	done := make(chan error, 1)
 	go func() { done <- b.Wait(t.Context()) }()

@@ -206,7 +206,7 @@ func barrierScenarios() []scenario {
 			{Object: "b", Make: "Barrier", Args: []any{here}},
 			{Object: "b", Call: "create"},
 		}, func(w *writer) {
-			b, err := barrier.New(w.s, w.path)
+			b, err := barrier.New(w.s, w.path, barrier.Options{})
 			w.must(err)
 			w.must(b.Create(w.Context()))
 		}},
