@@ -60,8 +60,7 @@ func MeasureMovements(all []Function, most int) (*Movements, error) {
 		m.Curve = append(m.Curve, part.Curve...)
 		m.Spreads = append(m.Spreads, part.Spreads...)
 	}
-	faults = append(faults, m.measureSwitches(all, most))
-	return m, errors.Join(faults...)
+	return m, errors.Join(errors.Join(faults...), m.measureSwitches(all, most))
 }
 
 // measureSwitches goes from each function to each later one that all members can run.
