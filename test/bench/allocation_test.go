@@ -16,7 +16,7 @@ import (
 	"github.com/kielgo/kiel/test/bench/functions"
 )
 
-var keep = flag.Bool("keep", false, "write the figures of allocation functions to testdata, for test/cmd/plots")
+var keep = flag.Bool("keep", false, "measure allocation functions at all sizes, and write the figures to testdata, for test/cmd/plots")
 
 // goals are what plans may take at functions.Sizes, in milliseconds.
 var goals = []float64{0.09, 1.3, 10, 90, 120}
@@ -25,7 +25,7 @@ var goals = []float64{0.09, 1.3, 10, 90, 120}
 // for what is timed. With one round it is the smallest size only.
 func TestAllocationTimes(t *testing.T) {
 	sizes := functions.Sizes()
-	if *rounds == 1 {
+	if *rounds == 1 && !*keep {
 		sizes = sizes[:1]
 	}
 	file := functions.Times{Machine: machine(t)}
@@ -105,7 +105,7 @@ var topicSpread = map[string]int{"TopicBalanced": 1, "CoPartitioned": 1, "Range"
 // the smallest groups only.
 func TestAllocationMovement(t *testing.T) {
 	most := math.MaxInt
-	if *rounds == 1 {
+	if *rounds == 1 && !*keep {
 		most = functions.Small
 	}
 	file, err := functions.MeasureMovements(functions.Functions(), most)

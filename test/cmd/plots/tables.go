@@ -31,7 +31,7 @@ func tables(t functions.Times, m functions.Movements) map[string]string {
 		"movement": movementTable(m.Moves),
 		"switches": switchesTable(m.Switches),
 		"times":    timesTable(t.Times),
-		"machine":  machine(t.Machine),
+		"machine":  machine(t),
 	}
 }
 
@@ -219,7 +219,12 @@ func timesTable(all []functions.Time) string {
 	return b.String()
 }
 
-func machine(m functions.Machine) string {
-	return fmt.Sprintf("Times: %s, %d cores, %s, %s, franz-go %s, sarama %s, on %s.\n",
-		m.CPU, m.Cores, m.System, m.Go, m.Versions["franz-go"], m.Versions["sarama"], m.Date)
+func machine(t functions.Times) string {
+	rounds := 0
+	for _, one := range t.Times {
+		rounds = max(rounds, one.Rounds)
+	}
+	m := t.Machine
+	return fmt.Sprintf("Times: %s, %d cores, %s, %s, franz-go %s, sarama %s, on %s, in %d rounds.\n",
+		m.CPU, m.Cores, m.System, m.Go, m.Versions["franz-go"], m.Versions["sarama"], m.Date, rounds)
 }
