@@ -79,35 +79,55 @@ func joinAndLeave(tb testing.TB, seed uint64, n, p int) (join, leave movement) {
 // movementFactor is what doc.go says of up to 300 partitions per member.
 const movementFactor = 2.5
 
+// excess returns how many more partitions moved than had to, in roots of their
+// number, and complains of more than movementFactor of those.
+func (m movement) excess(tb testing.TB, seed uint64, members, partitions int) float64 {
+	tb.Helper()
+	if m.moved < m.least {
+		tb.Fatalf("seed %d: moved %d, at least %d must", seed, m.moved, m.least)
+	}
+	excess := float64(m.moved-m.least) / math.Sqrt(float64(partitions))
+	if excess > movementFactor {
+		tb.Errorf("seed %d: %d × %d: moved %d, lower bound %d", seed, members, partitions, m.moved, m.least)
+	}
+	return excess
+}
+
 // TestBalancedMovesLittle holds every join and leave to the lower bound and c
-// roots of the number of partitions, at sizes on both sides of P mod N = 0.
+// roots of the number of partitions, at sizes on both sides of P mod N = 0, N
+// being the number of members before or after.
 func TestBalancedMovesLittle(t *testing.T) {
 	worst, sum, n := 0.0, 0.0, 0
-	for seed := range uint64(1_000) {
+	evenJoins, evenLeaves := 0, 0
+	for seed := range uint64(4_000) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		members, each := 2+r.IntN(30), r.IntN(1+r.IntN(20))
 		if seed%10 == 0 {
 			each = r.IntN(300)
 		}
-		partitions := max(1, members*each+r.IntN(3)-1)
+		partitions := max(1, (members+int(seed%3)-1)*each+r.IntN(3)-1)
+		if partitions%members == 0 || partitions%(members+1) == 0 {
+			evenJoins++
+		}
+		if partitions%members == 0 || partitions%(members-1) == 0 {
+			evenLeaves++
+		}
 		join, leave := joinAndLeave(t, seed, members, partitions)
 		for _, m := range []movement{join, leave} {
-			excess := float64(m.moved-m.least) / math.Sqrt(float64(partitions))
-			if m.moved < m.least {
-				t.Fatalf("seed %d: moved %d, at least %d must", seed, m.moved, m.least)
-			}
-			if excess > movementFactor {
-				t.Errorf("seed %d: %d × %d: moved %d, lower bound %d", seed, members, partitions, m.moved, m.least)
-			}
+			excess := m.excess(t, seed, members, partitions)
 			worst, sum, n = max(worst, excess), sum+excess, n+1
 		}
 	}
 	t.Attr("excess_mean_in_roots", fmt.Sprintf("%.2f", sum/float64(n)))
 	t.Attr("excess_worst_in_roots", fmt.Sprintf("%.2f", worst))
+	t.Attr("without_rest", fmt.Sprintf("%d joins, %d leaves", evenJoins, evenLeaves))
+	if evenJoins < 1_000 || evenLeaves < 1_000 {
+		t.Errorf("only %d joins and %d leaves cross a size without a rest", evenJoins, evenLeaves)
+	}
 }
 
 // ratios measures joins and leaves over seeds, as moved over lower bound.
-type ratios struct{ join, leave, joinWorst, leaveWorst float64 }
+type ratios struct{ join, leave, joinWorst, leaveWorst, excess float64 }
 
 func (r *ratios) measure(tb testing.TB, seeds, n, p int) {
 	tb.Helper()
@@ -117,6 +137,7 @@ func (r *ratios) measure(tb testing.TB, seeds, n, p int) {
 		r.leave += leave.ratio() / float64(seeds)
 		r.joinWorst = max(r.joinWorst, join.ratio())
 		r.leaveWorst = max(r.leaveWorst, leave.ratio())
+		r.excess = max(r.excess, join.excess(tb, 1000+seed, n, p), leave.excess(tb, 1000+seed, n, p))
 	}
 }
 
@@ -133,6 +154,7 @@ func TestBalancedMovement(t *testing.T) {
 			r.measure(t, s.seeds, s.members, s.partitions)
 			t.Attr("join", fmt.Sprintf("%.3f, worst %.2f", r.join, r.joinWorst))
 			t.Attr("leave", fmt.Sprintf("%.3f, worst %.2f", r.leave, r.leaveWorst))
+			t.Attr("excess_worst_in_roots", fmt.Sprintf("%.2f", r.excess))
 			if r.join > s.join || r.leave > s.leave {
 				t.Errorf("moved %.3f and %.3f times the lower bound, want %.2f and %.2f", r.join, r.leave, s.join, s.leave)
 			}

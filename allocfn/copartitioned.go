@@ -26,7 +26,9 @@ import (
 //
 // A unit goes to a member as a partition does in [Balanced], and about as few
 // move when one member comes or goes: of 1,000 units on 10 members 1.22 times the
-// least on a join, and 1.21 times on a leave; of 10,000 on 100 1.9 times.
+// least on a join, and 1.21 times on a leave; of 10,000 on 100 1.9 times. Of a
+// class with U units, 2.5·√U more than the least is a bound that tests hold it
+// to, with 2 to 31 members of up to 100 units each.
 //
 // It takes about 0.2 µs for each unit, 30 ns for each partition, and 0.5 µs for
 // each member in each class.
@@ -55,7 +57,7 @@ func coPartitioned(in Input) (Assignment, error) {
 			salted[m] = fmix(name ^ salt)
 		}
 		g := newMatching(keys)
-		g.admit(memberRing(salted), len(names), len(keys)/len(names), len(keys)%len(names))
+		g.admit(pointsOf(salted), evenQuotas(len(names), len(keys)), newScale(nil), zones{})
 		g.match()
 		for k, i := range class {
 			a[i] = g.owner[unitOf[k]]

@@ -16,7 +16,8 @@
 //   - [Balanced] gives everybody the same, or a share by weight, over all
 //     topics together, prefers zones, and moves few partitions when a member
 //     comes or goes.
-//   - [TopicBalanced] spreads each topic and all of them together evenly.
+//   - [TopicBalanced] spreads each topic and all of them together evenly, or by
+//     weight, and prefers zones.
 //   - [CoPartitioned] keeps equal numbers of topics with equally many
 //     partitions at one member.
 //   - [Ordinal] moves the least possible for members numbered 0 to n−1 that
@@ -62,9 +63,11 @@
 //     at most one. With zones, a partition is with a member of another zone only
 //     when all of its own have at least their share rounded down.
 //
-//   - TopicBalanced: the numbers of partitions of any two members differ by at
-//     most one, in total and in each topic. Ordinal: in total. CoPartitioned: in
-//     each topic that has the numbers its class has.
+//   - TopicBalanced: a member's numbers of partitions, in total and in each topic,
+//     are its exact shares, rounded down or up; with equal weights those of any
+//     two members differ by at most one. Ordinal: in total, without weights.
+//     CoPartitioned: in each topic that has the numbers its class has, without
+//     weights.
 //
 // # What Balanced moves
 //
@@ -85,6 +88,12 @@
 // that members divide without a rest are no exception. RoundRobin moves 90 to
 // 99 % of all. Where weights differ, a join or leave moved 1.2 to 4.8 times the
 // share of the one who came or went.
+//
+// The others: up to 100 per member tests hold TopicBalanced, with any weights, to
+// 2.5 × √(P·T) more than the least, T being the number of topics, and CoPartitioned
+// in units of one class to 2.5 times the root of these. Rendezvous moves what the
+// one who joins gets or the one who leaves had, and Ordinal exactly the least when
+// that is the last one.
 //
 // # Functions that fail
 //
@@ -113,9 +122,9 @@
 //     may have several partitions of a topic where another has none.
 //   - Balance by Rendezvous. The total of CoPartitioned. Topics of Ordinal, which
 //     fails while a member that is not the last is away.
-//   - Weights and zones: Balanced alone looks at weights, Balanced and
-//     TopicBalanced at zones, none at the topics that members asked for. The
-//     fields are there for functions that do.
+//   - Weights and zones: Balanced and TopicBalanced alone look at them, none at the
+//     topics that members asked for. The fields are there for functions that do.
+//     The totals of TopicBalanced are those of Balanced nearly always, see there.
 //   - A user's function is not checked for being pure; that it gives the same
 //     result in every process is up to its author. The usual mistakes: ranging
 //     over a map, hash/maphash (seeded per process), sorting with ties,

@@ -2,22 +2,82 @@ package allocfn
 
 import (
 	"math"
+	"math/big"
 	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 )
 
+// bruteRoom says how many of some units members may take, told the plain way.
+type bruteRoom struct {
+	has, base []int
+	more      []bool // who may take one more
+	pool      int    // how many may
+}
+
+// bruteShares gives every member its share of so many units, rounded down, and
+// lets those that have a rest take one more; or, when largest is set, those with
+// the largest rests, and those alone that have the least of these by choice.
+func bruteShares(weights []uint64, units int, largest bool) *bruteRoom {
+	n := len(weights)
+	r := &bruteRoom{has: make([]int, n), base: make([]int, n), more: make([]bool, n), pool: units}
+	sum := uint64(0)
+	for _, w := range weights {
+		sum += w
+	}
+	rests := make([]uint64, n)
+	for m, w := range weights {
+		r.base[m] = int(uint64(units) * w / sum)
+		r.pool -= r.base[m]
+		rests[m] = uint64(units) * w % sum
+		r.more[m] = rests[m] > 0
+	}
+	if largest && r.pool > 0 {
+		mark := slices.Sorted(slices.Values(rests))[n-r.pool]
+		for m, rest := range rests {
+			r.more[m] = rest == mark
+			if rest > mark {
+				r.base[m]++
+				r.pool--
+			}
+		}
+	}
+	return r
+}
+
+func (r *bruteRoom) allowed(m int) bool {
+	return r.has[m] < r.base[m] || r.has[m] == r.base[m] && r.more[m] && r.pool > 0
+}
+
+func (r *bruteRoom) take(m int) {
+	if r.has[m] >= r.base[m] {
+		r.pool--
+	}
+	r.has[m]++
+}
+
+// bruteRank is how distances are compared, of one unit exactly and of two units.
+func bruteRank(distance int64, weight uint64, equal bool) (exact, rank int64) {
+	if equal {
+		return distance, distance
+	}
+	inverse := new(big.Int).Quo(new(big.Int).Lsh(big.NewInt(1), 63), new(big.Int).SetUint64(weight))
+	d := new(big.Int).Rsh(new(big.Int).Mul(big.NewInt(distance), inverse), 31)
+	first := new(big.Int).Set(d)
+	shift := max(d.BitLen()-26, 0)
+	first.Lsh(first.Rsh(first, uint(shift)), uint(shift))
+	return d.Int64(), first.Int64()
+}
+
 // bruteMatch is what match does, told the plain way: all pairs, sorted, one by
 // one. topics holds each unit's topic, or is nil; near says who is in one zone.
-func bruteMatch(keys, names []uint64, topics []int, near func(u, m int) bool) []int32 {
+func bruteMatch(keys, names, weights []uint64, topics []int, near func(u, m int) bool) []int32 {
 	type pair struct {
-		far      int64
-		distance int64
-		unit     int
-		score    int64
-		member   int
+		far, rank, unit, exact, score int64
+		member                        int
 	}
+	equal := len(slices.Compact(slices.Clone(weights))) == 1
 	var all []pair
 	for u, key := range keys {
 		for m, name := range names {
@@ -28,29 +88,19 @@ func bruteMatch(keys, names []uint64, topics []int, near func(u, m int) bool) []
 					least = min(least, (p>>32-z>>32)&round<<32|int64(m), (z>>32-p>>32)&round<<32|(math.MaxUint32-int64(m)))
 				}
 			}
-			far := int64(1)
+			p := pair{far: 1, unit: int64(u), score: least, member: m}
+			p.exact, p.rank = bruteRank(least>>32, weights[m], equal)
 			if near(u, m) {
-				far = 0
+				p.far = 0
 			}
-			all = append(all, pair{far, least >> 32, u, least, m})
+			all = append(all, p)
 		}
 	}
 	slices.SortFunc(all, func(a, b pair) int {
-		return slices.Compare([]int64{a.far, a.distance, int64(a.unit), a.score}, []int64{b.far, b.distance, int64(b.unit), b.score})
+		return slices.Compare([]int64{a.far, a.rank, a.unit, a.exact, a.score}, []int64{b.far, b.rank, b.unit, b.exact, b.score})
 	})
-	// room says who may take one more of some units that are shared by all.
-	room := func(units int) func(m, by int) bool {
-		has := make([]int, len(names))
-		more := units % len(names)
-		return func(m, by int) bool {
-			if by > 0 && has[m] == units/len(names) {
-				more--
-			}
-			has[m] += by
-			return has[m] < units/len(names) || has[m] == units/len(names) && more > 0
-		}
-	}
-	rooms := []func(m, by int) bool{room(len(keys))}
+	total := bruteShares(weights, len(keys), true)
+	var rooms []*bruteRoom
 	for t := 0; slices.Contains(topics, t); t++ {
 		count := 0
 		for _, topic := range topics {
@@ -58,21 +108,20 @@ func bruteMatch(keys, names []uint64, topics []int, near func(u, m int) bool) []
 				count++
 			}
 		}
-		rooms = append(rooms, room(count))
+		rooms = append(rooms, bruteShares(weights, count, false))
 	}
 	owner := make([]int32, len(keys))
 	for u := range owner {
 		owner[u] = -1
 	}
 	for _, p := range all {
-		ofTopic := func(int, int) bool { return true }
-		if topics != nil {
-			ofTopic = rooms[1+topics[p.unit]]
+		if owner[p.unit] >= 0 || !total.allowed(p.member) || topics != nil && !rooms[topics[p.unit]].allowed(p.member) {
+			continue
 		}
-		if owner[p.unit] < 0 && rooms[0](p.member, 0) && ofTopic(p.member, 0) {
-			owner[p.unit] = int32(p.member)
-			rooms[0](p.member, 1)
-			ofTopic(p.member, 1)
+		owner[p.unit] = int32(p.member)
+		total.take(p.member)
+		if topics != nil {
+			rooms[topics[p.unit]].take(p.member)
 		}
 	}
 	return owner
@@ -98,8 +147,8 @@ func TestMatchIsBrute(t *testing.T) {
 			in.Partitions = append(in.Partitions, Partition{Topic: "t", ID: int32(i)})
 		}
 		g := newMatching(hashPartitions(in.Partitions))
-		g.admit(memberRing(names), n, len(g.keys)/n, len(g.keys)%n)
-		want := bruteMatch(g.keys, names, nil, func(int, int) bool { return false })
+		g.admit(pointsOf(names), evenQuotas(n, len(g.keys)), newScale(nil), zones{})
+		want := bruteMatch(g.keys, names, slices.Repeat([]uint64{1}, n), nil, func(int, int) bool { return false })
 		if stuck := g.match(); !slices.Equal(g.owner, want) || len(stuck) > 0 {
 			t.Fatalf("got %v and stuck %v, want %v", g.owner, stuck, want)
 		}

@@ -19,6 +19,7 @@ type subject struct {
 	numbered bool // members must be numbered
 	total    bool // the spread over all partitions is at most one
 	perTopic bool // and that of each topic
+	weighted bool // members' weights count
 }
 
 func subjects() []subject {
@@ -26,7 +27,7 @@ func subjects() []subject {
 		{f: allocfn.Ordinal(), numbered: true, total: true},
 		{f: allocfn.Rendezvous()},
 		{f: allocfn.CoPartitioned()},
-		{f: allocfn.TopicBalanced(), total: true, perTopic: true},
+		{f: allocfn.TopicBalanced(), total: true, perTopic: true, weighted: true},
 	}
 }
 
@@ -149,9 +150,13 @@ func TestStateless(t *testing.T) {
 					t.Fatalf("another order: %v and %v", a, b)
 				}
 				// The same for members that say where they run and what they can bear.
+				weight := rapid.IntRange(0, 3)
+				if s.weighted {
+					weight = rapid.Just(weight.Draw(t, "all weights"))
+				}
 				for i := range again.Members {
 					m := &again.Members[i]
-					m.Weight, m.Zone, m.Topics = rapid.IntRange(0, 3).Draw(t, "weight"), "z", []string{"a"}
+					m.Weight, m.Zone, m.Topics = weight.Draw(t, "weight"), "z", []string{"a"}
 				}
 				if b := mustCall(t, s.f, again); !slices.Equal(a, b) {
 					t.Fatalf("with weights and zones: %v and %v", a, b)

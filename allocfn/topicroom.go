@@ -1,28 +1,36 @@
 package allocfn
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
-// topicRoom says how many more partitions of each topic members may take: as
-// many as every member gets, and one more for some.
+// topicRoom says how many more partitions of each topic members may take: their
+// exact share rounded down, and one more for some of those that have a rest.
 //
-// Of topics that have at least as many partitions as there are members it
-// counts each member's. Of others a member takes one only: for those it keeps a
-// bit for each member, or looks at the owners, where these are few.
+// It counts what the heavy members of a topic have, whose share is more than
+// one. The others take one only: for those it keeps a bit for each member, or
+// looks at the owners, where these are few.
 type topicRoom struct {
 	members int
-	owner   []int32 // of the units
-	of      []int32 // the topic of each unit
-	order   []int32 // the units topic by topic
+	weights []uint64 // of the members; nil if all are equal
+	sum     uint64   // of the weights
+	rank    []int32  // of the members, the heaviest first; nil if all are equal
+	owner   []int32  // of the units
+	of      []int32  // the topic of each unit
+	order   []int32  // the units topic by topic
 	topics  []topicState
-	counts  []int32  // by topic and member
-	bits    []uint64 // by topic and member
+	counts  []int32  // by topic and rank, of the heavy
+	bits    []uint64 // by topic and member, of the others
 }
 
 type topicState struct {
 	from, to int32 // where its units are in order
-	share    int32 // what every member gets
+	share    int32 // what every member gets, when all weights are equal
 	pool     int32 // how many members may get one more
-	row      int   // where its counts begin if the share is not 0, else its bits; -1 for no bits
+	heavy    int32 // how many members are heavy
+	counts   int   // where its counts begin
+	bits     int   // where its bits begin; -1 for none
 }
 
 // newTopicRoom returns the room for the partitions of in, of which none has an
@@ -30,18 +38,35 @@ type topicState struct {
 func newTopicRoom(in Input, owner []int32) *topicRoom {
 	n := len(in.Members)
 	r := &topicRoom{members: n, owner: owner, of: make([]int32, len(owner)), order: byTopic(in.Partitions)}
+	largest := r.weigh(in.Members)
 	for from, to := 0, 0; from < len(r.order); from = to {
 		for to < len(r.order) && in.Partitions[r.order[to]].Topic == in.Partitions[r.order[from]].Topic {
 			r.of[r.order[to]] = int32(len(r.topics))
 			to++
 		}
 		size := to - from
-		t := topicState{from: int32(from), to: int32(to), share: int32(size / n), pool: int32(size % n), row: -1}
-		if t.share > 0 {
-			t.row = len(r.counts)
-			r.counts = append(r.counts, make([]int32, n)...)
-		} else if size > 8 && 256*size > n {
-			t.row = len(r.bits)
+		t := topicState{from: int32(from), to: int32(to), counts: len(r.counts), bits: -1}
+		if r.weights == nil {
+			t.share, t.pool = int32(size/n), int32(size%n)
+			if size > n {
+				t.heavy = int32(n)
+			}
+		} else {
+			product := func(w uint64) uint64 { return uint64(size) * w } // less than 2^31 times less than 2^31
+			t.pool = int32(size)
+			for _, w := range largest {
+				if product(w) < r.sum {
+					break
+				}
+				t.pool -= int32(product(w) / r.sum)
+				if product(w) > r.sum {
+					t.heavy++
+				}
+			}
+		}
+		r.counts = append(r.counts, make([]int32, t.heavy)...)
+		if int(t.heavy) < n && size > 8 && 256*size > n {
+			t.bits = len(r.bits)
 			r.bits = append(r.bits, make([]uint64, (n+63)/64)...)
 		}
 		r.topics = append(r.topics, t)
@@ -49,26 +74,76 @@ func newTopicRoom(in Input, owner []int32) *topicRoom {
 	return r
 }
 
+// weigh sets the weights of the members, unless all are equal, and returns them
+// sorted, the largest first.
+func (r *topicRoom) weigh(members []Member) (largest []uint64) {
+	if !slices.ContainsFunc(members, func(m Member) bool { return shareOf(m) != shareOf(members[0]) }) {
+		return nil
+	}
+	order := make([]int32, len(members))
+	r.weights = make([]uint64, len(members))
+	for i, m := range members {
+		order[i] = int32(i)
+		r.weights[i] = shareOf(m)
+		r.sum += r.weights[i]
+	}
+	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(r.weights[b], r.weights[a]) })
+	r.rank = make([]int32, len(members))
+	for k, m := range order {
+		r.rank[m] = int32(k)
+		largest = append(largest, r.weights[m])
+	}
+	return largest
+}
+
 // count returns how many of topic t member m has.
 func (r *topicRoom) count(t, m int32) int32 {
 	s := &r.topics[t]
+	k := m
+	if r.rank != nil {
+		k = r.rank[m]
+	}
 	switch {
-	case s.share > 0:
-		return r.counts[s.row+int(m)]
-	case s.row >= 0:
-		return int32(r.bits[s.row+int(m/64)] >> (m % 64) & 1)
+	case k < s.heavy:
+		return r.counts[s.counts+int(k)]
+	case s.bits >= 0:
+		return int32(r.bits[s.bits+int(m/64)] >> (m % 64) & 1)
 	case slices.ContainsFunc(r.order[s.from:s.to], func(u int32) bool { return r.owner[u] == m }):
 		return 1
 	}
 	return 0
 }
 
+// share returns m's share of topic t rounded down, and how many more it may
+// get, one or none.
+func (r *topicRoom) share(t, m int32) (least, more int32) {
+	s := &r.topics[t]
+	if r.weights == nil {
+		return s.share, 1
+	}
+	product := uint64(s.to-s.from) * r.weights[m]
+	if product < r.sum {
+		return 0, 1
+	}
+	whole := product / r.sum
+	if whole*r.sum != product {
+		more = 1
+	}
+	return int32(whole), more
+}
+
+// above returns how many more of topic t member m has than its share rounded
+// down, and how many more it may have, one or none.
+func (r *topicRoom) above(t, m int32) (above, most int32) {
+	least, more := r.share(t, m)
+	return r.count(t, m) - least, more
+}
+
 // allowed reports whether m may take one more of topic t, of which some unit
 // must have no owner yet.
 func (r *topicRoom) allowed(t, m int32) bool {
-	s := &r.topics[t]
-	count := r.count(t, m)
-	return count < s.share || count == s.share && s.pool > 0
+	above, most := r.above(t, m)
+	return above < 0 || above < most && r.topics[t].pool > 0
 }
 
 // change counts one more or one less of topic t for m, before the owner of the
@@ -76,12 +151,16 @@ func (r *topicRoom) allowed(t, m int32) bool {
 func (r *topicRoom) change(t, m, by int32) {
 	s := &r.topics[t]
 	old := r.count(t, m)
-	if max(old, old+by) > s.share {
+	if least, _ := r.share(t, m); max(old, old+by) > least {
 		s.pool -= by
 	}
-	if s.share > 0 {
-		r.counts[s.row+int(m)] += by
-	} else if s.row >= 0 {
-		r.bits[s.row+int(m/64)] ^= 1 << (m % 64)
+	k := m
+	if r.rank != nil {
+		k = r.rank[m]
+	}
+	if k < s.heavy {
+		r.counts[s.counts+int(k)] += by
+	} else if s.bits >= 0 {
+		r.bits[s.bits+int(m/64)] ^= 1 << (m % 64)
 	}
 }

@@ -1,0 +1,261 @@
+package allocfn
+
+import (
+	"math"
+	"math/bits"
+)
+
+// scale divides distances by weights, so that how well a member suits a unit
+// depends on nothing but those two. Members of about the same weight are in one
+// class.
+type scale struct {
+	inverse []uint64 // by member, of its weight, see inverseOf; nil if all are equal
+	class   []uint8  // by member; nil if all are equal
+	least   []uint64 // by class, the heaviest first: the least inverse
+}
+
+// newScale returns the scale of the members' weights.
+func newScale(members []Member) scale {
+	var heaviest [32]uint64 // of the weights with so many bits
+	equal := true
+	for _, m := range members {
+		w := shareOf(m)
+		equal = equal && w == shareOf(members[0])
+		heaviest[bits.Len64(w)] = max(heaviest[bits.Len64(w)], w)
+	}
+	if equal {
+		return scale{least: []uint64{inverseOf(1)}}
+	}
+	s := scale{inverse: make([]uint64, len(members)), class: make([]uint8, len(members))}
+	var class [32]uint8
+	for b := len(heaviest) - 1; b > 0; b-- {
+		if heaviest[b] > 0 {
+			class[b] = uint8(len(s.least))
+			s.least = append(s.least, inverseOf(heaviest[b]))
+		}
+	}
+	for i, m := range members {
+		s.inverse[i], s.class[i] = inverseOf(shareOf(m)), class[bits.Len64(shareOf(m))]
+	}
+	return s
+}
+
+// inverseOf returns 2^63 over the weight, which is at least 2^32.
+func inverseOf(weight uint64) uint64 { return 1 << 63 / weight }
+
+// scaled returns a distance, which is at most 2^30, divided by a weight given by
+// its inverse, in units of 2^-32. Two distances never become one.
+func scaled(distance, inverse uint64) uint64 {
+	high, _ := bits.Mul64(distance<<33, inverse)
+	return high
+}
+
+// classOf returns the class of a member.
+func (s *scale) classOf(m int32) uint8 {
+	if s.class == nil {
+		return 0
+	}
+	return s.class[m]
+}
+
+// suit says how well a member suits a unit, the smaller the better.
+type suit struct {
+	distance uint64 // scaled
+	score    score
+}
+
+// unsuited returns the suit of nobody.
+func unsuited() suit { return suit{math.MaxUint64, worstScore} }
+
+func (s suit) none() bool { return s.score == worstScore }
+
+func (s suit) member() int32 { return s.score.member() }
+
+func (s suit) less(t suit) bool {
+	return s.distance < t.distance || s.distance == t.distance && s.score < t.score
+}
+
+// of returns the suit of a member's score.
+func (s *scale) of(c score) suit {
+	inverse := s.least[0]
+	if s.inverse != nil {
+		inverse = s.inverse[c.member()]
+	}
+	return suit{scaled(uint64(c)>>32, inverse), c}
+}
+
+// rank returns the distance as it is compared between units: as it is when all
+// weights are equal, else its first 26 bits behind their exponent.
+func (s *scale) rank(t suit) uint32 {
+	if s.inverse == nil {
+		return uint32(t.score >> 32)
+	}
+	e := max(bits.Len64(t.distance)-26, 0)
+	return uint32(e)<<25 + uint32(t.distance>>e)
+}
+
+// field holds the members of one zone and one class.
+type field struct {
+	ring *ring // those that have room, and some that had; nil for nobody
+	live int   // how many have room
+}
+
+// newFields returns the fields by zone and by class of members with these points.
+func newFields(points []int64, s scale, place []int32, zones int) [][]field {
+	classes := len(s.least)
+	parts := make([][]int64, zones*classes)
+	if len(parts) == 1 {
+		parts[0] = points
+	} else {
+		for _, p := range points {
+			m := int32(p)
+			c := int(s.classOf(m))
+			parts[c] = append(parts[c], p)
+			if place != nil && place[m] != nowhere {
+				c += int(place[m]) * classes
+				parts[c] = append(parts[c], p)
+			}
+		}
+	}
+	fields := make([][]field, zones)
+	for k, part := range parts {
+		var f field
+		if len(part) > 0 {
+			f.ring = newRing(part, len(part)/pointSize)
+		}
+		fields[k/classes] = append(fields[k/classes], f)
+	}
+	return fields
+}
+
+// field returns that of a member in its zone or in that of all.
+func (g *matching) field(zone, m int32) *field { return &g.fields[zone][g.scale.classOf(m)] }
+
+// count counts those who have room.
+func (g *matching) count() {
+	for _, fields := range g.fields {
+		for c := range fields {
+			fields[c].live = 0
+		}
+	}
+	for m, left := range g.room.left {
+		if left == 0 {
+			continue
+		}
+		g.field(nowhere, int32(m)).live++
+		if g.place != nil && g.place[m] != nowhere {
+			g.field(g.place[m], int32(m)).live++
+		}
+	}
+}
+
+// zone returns the zone in which u is looked for.
+func (g *matching) zone(u int32) int32 {
+	if g.home == nil {
+		return nowhere
+	}
+	return g.home[u]
+}
+
+// first returns the suit of the best pair of u, allowed or not where all weights
+// are equal.
+func (g *matching) first(u int32) suit {
+	if g.scale.inverse != nil {
+		return g.nearest(u)
+	}
+	return g.scale.of(g.fields[g.zone(u)][0].ring.best(g.keys[u]))
+}
+
+// nearest returns the suit of the best pair of u that is allowed, unsuited if
+// there is none.
+func (g *matching) nearest(u int32) suit {
+	allowed := func(m int32) bool { return g.allowed(u, m) }
+	if zone := g.zone(u); zone != nowhere {
+		if s := g.nearestIn(zone, u, allowed); !s.none() {
+			return s
+		}
+		g.home[u] = nowhere // for good
+	}
+	return g.nearestIn(nowhere, u, allowed)
+}
+
+// nearestIn is nearest among the members of a zone that have room and are
+// allowed.
+func (g *matching) nearestIn(zone, u int32, allowed func(m int32) bool) suit {
+	best := unsuited()
+	for c := range g.fields[zone] {
+		f := &g.fields[zone][c]
+		if f.live == 0 {
+			continue
+		}
+		if old := f.ring; 2*f.live*pointSize < old.size() {
+			points := make([]int64, 0, f.live*pointSize)
+			for _, p := range old.points[1 : old.size()+1] {
+				if g.room.left[int32(p)] > 0 {
+					points = append(points, p)
+				}
+			}
+			f.ring = newRing(points, f.live)
+		}
+		best = g.scale.nearest(f.ring, g.keys[u], c, best, allowed)
+	}
+	return best
+}
+
+// nearest returns the suit of the member that suits best of those of r, which
+// are of one class, that are allowed, or best if none is better.
+func (s *scale) nearest(r *ring, key uint64, class int, best suit, allowed func(m int32) bool) suit {
+	for _, z := range probe(key) {
+		i := int(r.cells[z>>r.shift] &^ crowded)
+		for r.points[i] < z {
+			i++
+		}
+		best = s.following(r, i, z, class, best, allowed)
+		if best.none() { // it has looked at all points
+			return best
+		}
+		best = s.preceding(r, i-1, z, class, best, allowed)
+	}
+	return best
+}
+
+// following looks at the points from point i on, as seen from z, while they can
+// be better than best.
+func (s *scale) following(r *ring, i int, z int64, class int, best suit, allowed func(m int32) bool) suit {
+	n := r.size()
+	for range n {
+		if i > n {
+			i -= n
+			z -= ringSize
+		}
+		c := score(r.points[i] - z)
+		if scaled(uint64(c)>>32, s.least[class]) > best.distance {
+			break
+		}
+		if t := s.of(c); t.less(best) && allowed(c.member()) {
+			best = t
+		}
+		i++
+	}
+	return best
+}
+
+// preceding is following in the other direction.
+func (s *scale) preceding(r *ring, i int, z int64, class int, best suit, allowed func(m int32) bool) suit {
+	n := r.size()
+	for range n {
+		if i < 1 {
+			i += n
+			z += ringSize
+		}
+		c := score(z | math.MaxUint32 - r.points[i])
+		if scaled(uint64(c)>>32, s.least[class]) > best.distance {
+			break
+		}
+		if t := s.of(c); t.less(best) && allowed(c.member()) {
+			best = t
+		}
+		i--
+	}
+	return best
+}
