@@ -10,13 +10,16 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/allocfn"
 )
 
 // topicInfo is what Kafka says of a topic.
 type topicInfo struct {
-	id         sarama.Uuid // zero when the brokers have no ids
-	partitions []int32     // sorted
-	err        error       // the topic can't be described
+	id         sarama.Uuid      // zero when the brokers have no ids
+	partitions []int32          // sorted
+	racks      map[int32]string // of the partitions' preferred leaders, as far as they are known
+	err        error            // the topic can't be described
 }
 
 // catalog knows the topics of one Consume call. Topics that Kafka does not know
@@ -113,6 +116,20 @@ func (c *catalog) partitions() map[string][]int32 {
 	out := make(map[string][]int32, len(c.infos))
 	for topic, info := range c.infos {
 		out[topic] = slices.Clone(info.partitions)
+	}
+	return out
+}
+
+// racks returns the racks of the preferred leaders of all partitions, as far as
+// they are known; the map is the caller's.
+func (c *catalog) racks() map[allocfn.Partition]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := map[allocfn.Partition]string{}
+	for topic, info := range c.infos {
+		for id, rack := range info.racks {
+			out[allocfn.Partition{Topic: topic, ID: id}] = rack
+		}
 	}
 	return out
 }

@@ -131,6 +131,7 @@ func (g *Group) consume(ctx context.Context, topics []string, handler sarama.Con
 		Func:        g.settings.Func,
 		AlsoFuncs:   g.settings.AlsoFuncs,
 		PythonFunc:  g.settings.PythonFunc,
+		Zone:        g.settings.Zone,
 		Topics:      topics,
 		StopTimeout: stopTimeout,
 		OnError:     g.report,
@@ -226,7 +227,12 @@ func (c *consumption) run(
 		defer c.users.leave(nil) // with the owner, all is over; what is waited for is so for StopTimeout from now on
 		ended <- owner.Run(ctx)
 	})
-	background.Go(func() { c.watchTopics(ctx, a) })
+	asked := make(chan struct{}, 1)
+	background.Go(func() { c.watchTopics(ctx, a, asked) })
+	if c.group.settings.Zone != "" {
+		keeper := &zoneKeeper{kafka: c.catalog.racks, group: a.Zones, update: a.UpdateZones}
+		background.Go(func() { keeper.run(ctx, asked, c.group.report) })
+	}
 
 	setup := c.setup(ctx, late, a)
 	if setup != nil {
@@ -319,8 +325,8 @@ func (g *Group) watchTrust(ctx context.Context, k *kafka) {
 }
 
 // watchTopics adds partitions that the topics get, and closes those of topics
-// that were created again.
-func (c *consumption) watchTopics(ctx context.Context, a *allocator.PartitionAllocator) {
+// that were created again. It sends to asked, if there is room, when it has asked.
+func (c *consumption) watchTopics(ctx context.Context, a *allocator.PartitionAllocator, asked chan<- struct{}) {
 	every := watchEvery
 	if f := c.group.settings.config.Metadata.RefreshFrequency; f > 0 {
 		every = min(every, f)
@@ -329,6 +335,10 @@ func (c *consumption) watchTopics(ctx context.Context, a *allocator.PartitionAll
 	for sleep(ctx, every) == nil {
 		if err := c.catalog.refresh(ctx, 0); err != nil && ctx.Err() == nil {
 			c.group.report(err)
+		}
+		select {
+		case asked <- struct{}{}:
+		default:
 		}
 		c.watchers.check(c.catalog.id)
 		now := c.catalog.partitions()

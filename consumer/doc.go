@@ -26,6 +26,24 @@
 // together that are given up together. A commit's metadata is
 // "kiel1;<topic id>;<token>;" and the text given to MarkMessage.
 //
+// # Zones
+//
+// A member with Options.Zone, or Config.RackID, keeps the group told in which zone
+// each partition is best consumed: the rack (broker.rack) of its preferred leader,
+// which does not move when brokers are restarted. It does so when it starts and when
+// it looks at its topics, in one znode that all members read (package allocator), so
+// that they divide alike. It writes what it has not seen before, what has changed
+// and what the group does not know, and undoes nothing that others wrote: members
+// that Kafka tells different things don't write against each other. Zones of
+// partitions that Kafka says nothing of stay as they are; SetZones of the allocator
+// removes them. What goes wrong is reported to Errors and ends nothing.
+//
+// Config.RackID itself has brokers name a replica in that rack to fetch from, if
+// their replica.selector.class does (Kafka 2.4, Config.Version 2.3 or newer). Both go
+// together: by its zone a member gets what is led in its rack, as far as shares
+// allow, and what else it gets it reads from a follower there, if there is one.
+// Set RackID for both; Zone alone changes nothing about fetching.
+//
 // # Guarantees
 //
 //   - Each message is handed out at least once, in order within a claim, if

@@ -100,9 +100,9 @@ func (k *kafka) describe(topics []string) (map[string]topicInfo, error) {
 		_ = broker.Close()
 		return nil, err
 	}
-	infos := make(map[string]topicInfo, len(topics))
+	infos, racks := make(map[string]topicInfo, len(topics)), racksOf(resp.Brokers)
 	for _, t := range resp.Topics {
-		info := topicInfo{id: t.Uuid}
+		info := topicInfo{id: t.Uuid, racks: preferredRacks(t, racks)}
 		if t.Err != sarama.ErrNoError && t.Err != sarama.ErrLeaderNotAvailable {
 			info.err = t.Err
 		}

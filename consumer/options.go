@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -70,6 +71,14 @@ type Options struct {
 	// PythonFunc is the ID of the function that members of Python kiel run; "" is
 	// "roundrobin/1".
 	PythonFunc string
+
+	// Zone is where this member runs, in the words of the brokers' broker.rack. A
+	// member in a zone gets partitions whose preferred leader is in that zone, as far
+	// as shares allow, if the group's function looks at zones, as [allocfn.Balanced]
+	// and [allocfn.TopicBalanced] do; and it tells the group in which zones the
+	// partitions are, as Kafka says, if the brokers have racks. The package's page
+	// says more. "" is Config.RackID; if that is empty too, the member is in no zone.
+	Zone string
 
 	// RebalanceTimeout is how long a ConsumeClaim may go on after its partition
 	// was revoked. After that the partition is lost to it. 0 is
@@ -173,6 +182,11 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 	config, err := copyConfig(opts.Config)
 	if err != nil {
 		errs = append(errs, err)
+	} else if opts.Zone == "" {
+		opts.Zone = config.RackID
+	}
+	if err := zones.Check(opts.Zone); err != nil {
+		fail("option Zone or Config.RackID: %w", err)
 	}
 	if len(errs) > 0 {
 		return settings{}, fmt.Errorf("consumer: %w", errors.Join(errs...))

@@ -52,6 +52,7 @@ func (c *consumeCmd) Run(rc *runContext) error {
 	}
 	config := kafkaConfig()
 	config.Consumer.Return.Errors = true
+	config.RackID = c.Zone
 	functions := functionsNamed(c.Function)
 	if len(functions) == 0 {
 		return &usageError{errors.New("--function: at least one is needed")}
