@@ -27,6 +27,7 @@ const (
 type KafkaOptions struct {
 	Version string            // Kafka4 or Kafka3; "" is Kafka4
 	Brokers int               // 1 or more; internal topics get as many replicas, at most 3
+	Racks   []string          // where the brokers are, the first one's first; the others are in no rack
 	Config  map[string]string // more lines of server.properties
 	Heap    string            // of Java, per broker; "" is 400m
 }
@@ -261,6 +262,9 @@ func (n *KafkaNode) configure() {
 		"background.threads":                               "2",
 		"num.recovery.threads.per.data.dir":                "1",
 		"log.cleaner.dedupe.buffer.size":                   "4194304",
+	}
+	if racks := n.kafka.opts.Racks; n.id <= len(racks) {
+		config["broker.rack"] = racks[n.id-1]
 	}
 	maps.Copy(config, n.kafka.opts.Config)
 	writeConfig(n.kafka.tb, n.config(), config)

@@ -102,7 +102,10 @@ func (m *member) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.ConsumerGr
 	return nil
 }
 
-func (r *rig) member(name string) *member {
+func (r *rig) member(name string) *member { return r.memberIn(name, "") }
+
+// memberIn makes a member that is in a zone, and fetches from replicas there.
+func (r *rig) memberIn(name, zone string) *member {
 	r.t.Helper()
 	zk, err := session.New([]string{r.zk}, session.Options{Timeout: 3 * time.Second, MinSessionTimeout: 2 * time.Second})
 	if err != nil {
@@ -112,6 +115,7 @@ func (r *rig) member(name string) *member {
 	config.ClientID = "test"
 	config.Version = sarama.V3_6_0_0
 	config.Consumer.Return.Errors = true
+	config.RackID = zone
 	g, err := consumer.New(zk, r.brokers, "g", consumer.Options{Name: name, Config: config})
 	if err != nil {
 		r.t.Fatal(err)
