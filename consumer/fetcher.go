@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/IBM/sarama"
@@ -78,18 +79,41 @@ func (c pollClient) RefreshMetadata(topics ...string) error {
 	return c.control.RefreshMetadata(topics...)
 }
 
+// Broker returns the follower that a leader has named to fetch from. The leader
+// gives nothing out while it names one, so that one must be found even if it came,
+// or moved, after this client has asked for metadata.
+func (c pollClient) Broker(id int32) (*sarama.Broker, error) {
+	own, err := c.Client.Broker(id)
+	if err == nil && !c.moved(own) {
+		return own, nil
+	}
+	topics, err := c.Client.Topics() // an answer for one of them names all brokers
+	if err == nil && len(topics) > 0 {
+		err = c.Client.RefreshMetadata(topics[0])
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.Client.Broker(id)
+}
+
+// moved says whether the control client knows the broker at another address.
+func (c pollClient) moved(b *sarama.Broker) bool {
+	return slices.ContainsFunc(c.control.Brokers(), func(o *sarama.Broker) bool { return o.ID() == b.ID() && o.Addr() != b.Addr() })
+}
+
 func (c pollClient) LeaderAndEpoch(topic string, partition int32) (*sarama.Broker, int32, error) {
 	leader, epoch, err := c.control.LeaderAndEpoch(topic, partition)
 	if err != nil {
 		return nil, 0, err
 	}
-	if own, err := c.Broker(leader.ID()); err == nil && own.Addr() == leader.Addr() {
+	if own, err := c.Client.Broker(leader.ID()); err == nil && own.Addr() == leader.Addr() {
 		return own, epoch, nil
 	}
 	if err := c.Client.RefreshMetadata(topic); err != nil { // a broker that is new, or has moved
 		return nil, 0, err
 	}
-	own, err := c.Broker(leader.ID())
+	own, err := c.Client.Broker(leader.ID())
 	return own, epoch, err
 }
 

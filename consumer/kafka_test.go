@@ -31,8 +31,14 @@ func mock(t *testing.T, more map[string]sarama.MockResponse) *sarama.MockBroker 
 
 func newTestKafka(t *testing.T, addr string) *kafka {
 	t.Helper()
+	return newTestKafkaOf(t, addr, sarama.V2_0_0_0) // what the mocks speak
+}
+
+func newTestKafkaOf(t *testing.T, addr string, version sarama.KafkaVersion) *kafka {
+	t.Helper()
 	config := testConfig()
-	config.Version = sarama.V2_0_0_0 // what the mocks speak
+	config.Version = version
+	config.RackID = "a"
 	config.ApiVersionsRequest = false
 	config.Metadata.Retry.Max = 0
 	life, end := context.WithCancel(t.Context())

@@ -1,0 +1,63 @@
+package consumer
+
+import (
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// A leader that names a follower to fetch from gives nothing out itself. So the follower must be found though it came, or came
+// back elsewhere, after the connections that fetch were made: else nothing of the partition is read any more.
+func TestFollowerThatComesLater(t *testing.T) {
+	for name, before := range map[string]string{"new": "", "moved": "127.0.0.1:1"} {
+		t.Run(name, func(t *testing.T) {
+			named := &sarama.FetchResponse{Version: 11, Blocks: map[string]map[int32]*sarama.FetchResponseBlock{
+				"t": {0: {PreferredReadReplica: 2, HighWaterMarkOffset: 9}},
+			}}
+			nothing := &sarama.FetchResponse{Version: 11, Blocks: map[string]map[int32]*sarama.FetchResponseBlock{
+				"t": {0: {PreferredReadReplica: -1, HighWaterMarkOffset: 9}},
+			}}
+			metadata := func(leader *sarama.MockBroker) *sarama.MockMetadataResponse {
+				return sarama.NewMockMetadataResponse(t).SetBroker(leader.Addr(), 1).SetLeader("t", 0, 1)
+			}
+			leader := mock(t, nil)
+			old := metadata(leader)
+			if before != "" {
+				old.SetBroker(before, 2)
+			}
+			offsets := sarama.NewMockOffsetResponse(t).SetOffset("t", 0, sarama.OffsetOldest, 3).SetOffset("t", 0, sarama.OffsetNewest, 9)
+			leader.SetHandlerByMap(map[string]sarama.MockResponse{
+				"MetadataRequest": old, "OffsetRequest": offsets, "FetchRequest": sarama.NewMockWrapper(nothing),
+			})
+			k := newTestKafkaOf(t, leader.Addr(), sarama.V2_3_0_0)
+			if _, err := k.describe([]string{"t"}); err != nil {
+				t.Fatal(err)
+			}
+			s, err := k.fetcher.open(t.Context(), tp("t", 0), 3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ignore(s)
+			follower := sarama.NewMockBroker(t, 2)
+			defer follower.Close()
+			now := metadata(leader).SetBroker(follower.Addr(), 2)
+			follower.SetHandlerByMap(map[string]sarama.MockResponse{
+				"MetadataRequest": now, "OffsetRequest": offsets,
+				"FetchRequest": sarama.NewMockFetchResponse(t, 1).SetMessage("t", 0, 3, sarama.StringEncoder("v")),
+			})
+			leader.SetHandlerByMap(map[string]sarama.MockResponse{
+				"MetadataRequest": now, "OffsetRequest": offsets, "FetchRequest": sarama.NewMockWrapper(named),
+			})
+			select {
+			case m := <-s.Messages():
+				if m.Offset != 3 {
+					t.Errorf("read %d", m.Offset)
+				}
+			case <-time.After(20 * time.Second):
+				t.Error("the follower is not found")
+			}
+			k.fetcher.close(tp("t", 0), s)
+		})
+	}
+}
