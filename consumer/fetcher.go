@@ -87,7 +87,7 @@ func (c pollClient) Broker(id int32) (*sarama.Broker, error) {
 	if err == nil && !c.moved(own) {
 		return own, nil
 	}
-	topics, err := c.Client.Topics() // an answer for one of them names all brokers
+	topics, err := c.Topics() // an answer for one of them names all brokers
 	if err == nil && len(topics) > 0 {
 		err = c.Client.RefreshMetadata(topics[0])
 	}
