@@ -15,7 +15,7 @@ import "slices"
 type matching struct {
 	keys  []uint64 // of the units
 	owner []int32  // of the units, -1 for none
-	room  quotas   // of the members
+	room  quotas   // of the members; with topics, for more than is due to them
 
 	fields [][]field // by zone, the first being that of all members, and by class
 	scale  scale     // the members' weights
@@ -68,24 +68,30 @@ func (g *matching) admit(points []int64, room quotas, s scale, z zones) {
 
 // allowed reports whether m may take u.
 func (g *matching) allowed(u, m int32) bool {
-	return g.room.left[m] > 0 && (g.topics == nil || g.topics.allowed(g.topics.of[u], m))
+	if g.topics == nil {
+		return g.room.left[m] > 0
+	}
+	return g.topics.allowed(g.topics.of[u], m, g.room.left[m] > 0)
+}
+
+// live reports whether m has room for any unit.
+func (g *matching) live(m int32) bool {
+	return g.room.left[m] > 0 || g.topics != nil && g.topics.due[m] > 0
 }
 
 // give makes m the owner of u.
 func (g *matching) give(u, m int32) {
-	if g.topics != nil {
-		g.topics.change(g.topics.of[u], m, 1)
-	}
+	due := g.topics != nil && g.topics.change(g.topics.of[u], m, 1)
 	g.owner[u] = m
-	switch g.room.take(m) {
-	case open:
-	case full:
+	if !due && g.room.take(m) == drained {
+		g.count()
+		return
+	}
+	if !g.live(m) {
 		g.field(nowhere, m).live--
 		if g.place != nil && g.place[m] != nowhere {
 			g.field(g.place[m], m).live--
 		}
-	case drained:
-		g.count()
 	}
 }
 

@@ -138,8 +138,8 @@ func (g *matching) count() {
 			fields[c].live = 0
 		}
 	}
-	for m, left := range g.room.left {
-		if left == 0 {
+	for m := range g.room.left {
+		if !g.live(int32(m)) {
 			continue
 		}
 		g.field(nowhere, int32(m)).live++
@@ -191,7 +191,7 @@ func (g *matching) nearestIn(zone, u int32, allowed func(m int32) bool) suit {
 		if old := f.ring; 2*f.live*pointSize < old.size() {
 			points := make([]int64, 0, f.live*pointSize)
 			for _, p := range old.points[1 : old.size()+1] {
-				if g.room.left[int32(p)] > 0 {
+				if g.live(int32(p)) {
 					points = append(points, p)
 				}
 			}

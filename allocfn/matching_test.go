@@ -99,7 +99,7 @@ func bruteMatch(keys, names, weights []uint64, topics []int, near func(u, m int)
 	slices.SortFunc(all, func(a, b pair) int {
 		return slices.Compare([]int64{a.far, a.rank, a.unit, a.exact, a.score}, []int64{b.far, b.rank, b.unit, b.exact, b.score})
 	})
-	total := bruteShares(weights, len(keys), true)
+	total := bruteShares(weights, len(keys), true) // for more than is due
 	var rooms []*bruteRoom
 	for t := 0; slices.Contains(topics, t); t++ {
 		count := 0
@@ -108,20 +108,31 @@ func bruteMatch(keys, names, weights []uint64, topics []int, near func(u, m int)
 				count++
 			}
 		}
-		rooms = append(rooms, bruteShares(weights, count, false))
+		room := bruteShares(weights, count, false)
+		for m, due := range room.base {
+			total.base[m] -= due
+		}
+		rooms = append(rooms, room)
 	}
 	owner := make([]int32, len(keys))
 	for u := range owner {
 		owner[u] = -1
 	}
 	for _, p := range all {
-		if owner[p.unit] >= 0 || !total.allowed(p.member) || topics != nil && !rooms[topics[p.unit]].allowed(p.member) {
+		due := false
+		if topics != nil {
+			room := rooms[topics[p.unit]]
+			due = room.has[p.member] < room.base[p.member]
+			if owner[p.unit] >= 0 || !room.allowed(p.member) || !due && !total.allowed(p.member) {
+				continue
+			}
+			room.take(p.member)
+		} else if owner[p.unit] >= 0 || !total.allowed(p.member) {
 			continue
 		}
 		owner[p.unit] = int32(p.member)
-		total.take(p.member)
-		if topics != nil {
-			rooms[topics[p.unit]].take(p.member)
+		if !due {
+			total.take(p.member)
 		}
 	}
 	return owner

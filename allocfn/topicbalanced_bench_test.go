@@ -13,7 +13,7 @@ import (
 func BenchmarkTopicBalanced(b *testing.B) {
 	f := allocfn.TopicBalanced()
 	for _, s := range []struct{ members, partitions, size int }{
-		{100, 10_000, 100}, {1_000, 10_000, 100}, {2_000, 100_000, 100}, {2_000, 100_000, 2_000}, {2_000, 100_000, 10},
+		{100, 10_000, 100}, {1_000, 10_000, 100}, {2_000, 100_000, 100}, {2_000, 100_000, 2_000}, {2_000, 100_000, 1_990}, {2_000, 100_000, 10},
 	} {
 		r := rand.New(rand.NewPCG(1, 2))
 		for _, way := range []struct {

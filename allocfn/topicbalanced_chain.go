@@ -56,30 +56,25 @@ const (
 
 func newChains(in Input, g *matching, held [][]int32) *chains {
 	n := len(in.Members)
-	return &chains{
+	c := &chains{
 		in: in, g: g, held: held,
 		load: make([]int32, n), base: make([]int32, n), more: make([]bool, n), from: make([]link, n),
 		shares: make([]int32, len(g.topics.topics)), pools: make([]int32, len(g.topics.topics)),
 	}
-}
-
-// link gives owners to the units.
-func (c *chains) link(units []int32) {
-	if len(units) == 0 {
-		return
-	}
-	for m, held := range c.held {
-		c.load[m] = int32(len(held))
-	}
-	q := newQuotas(c.in.Members, len(c.in.Partitions))
+	q := newQuotas(in.Members, len(in.Partitions))
 	for m, quota := range q.left {
-		c.base[m] = quota
+		c.load[m], c.base[m] = int32(len(held[m])), quota
 		if q.pooled != nil && q.pooled[m] {
 			c.base[m]--
 			c.more[m] = true
 		}
 	}
 	c.refill()
+	return c
+}
+
+// link gives owners to the units.
+func (c *chains) link(units []int32) {
 	for _, u := range units {
 		end := c.find(c.g.topics.of[u])
 		if end == none && !c.free {

@@ -42,6 +42,30 @@ func sums(weights, sizes []int) map[[6]int32]bool {
 	return reached
 }
 
+// checkFree checks that none of the possible totals is one by largest remainder.
+func checkFree(t *testing.T, seed uint64, weights, sizes []int, possible map[[6]int32]bool) {
+	t.Helper()
+	var shares []uint64
+	partitions := 0
+	for _, w := range weights {
+		shares = append(shares, uint64(w))
+	}
+	for _, size := range sizes {
+		partitions += size
+	}
+	want := bruteShares(shares, partitions, true)
+	for sum := range possible {
+		fits := true
+		for m := range weights {
+			has := int(sum[m])
+			fits = fits && (has == want.base[m] || want.more[m] && has == want.base[m]+1)
+		}
+		if fits {
+			t.Fatalf("seed %d: weights %v, topics of %v: %v is possible", seed, weights, sizes, sum)
+		}
+	}
+}
+
 // TestTopicBalancedTotals compares with all that is possible: the totals are
 // those of Balanced whenever any assignment with the bounds of topics has these.
 func TestTopicBalancedTotals(t *testing.T) {
@@ -60,25 +84,7 @@ func TestTopicBalancedTotals(t *testing.T) {
 			return
 		}
 		free++
-		var shares []uint64
-		partitions := 0
-		for _, w := range weights {
-			shares = append(shares, uint64(w))
-		}
-		for _, size := range sizes {
-			partitions += size
-		}
-		want := bruteShares(shares, partitions, true)
-		for sum := range all {
-			fits := true
-			for m := range weights {
-				has := int(sum[m])
-				fits = fits && (has == want.base[m] || want.more[m] && has == want.base[m]+1)
-			}
-			if fits {
-				t.Fatalf("seed %d: weights %v, topics of %v: got %v where %v is possible", seed, weights, sizes, got, sum)
-			}
-		}
+		checkFree(t, seed, weights, sizes, all)
 	}
 	// Members of weight 3 have exactly one of the four, and one of those alone
 	// can have one more of the six; the largest remainders are the others'.
@@ -118,6 +124,83 @@ func TestTopicBalancedTotals(t *testing.T) {
 	t.Attr("other_totals", strconv.Itoa(free))
 	if stuck < 400 || rest < 30 || free < 5 {
 		t.Errorf("%d were stuck, %d needed chains, %d times other totals: hardly tried", stuck, rest, free)
+	}
+}
+
+// TestChainsFromAnywhere lets chains place what is left after others were placed
+// by chance. They must find a way whatever those are, and go by the totals of
+// Balanced unless nothing else is possible.
+func TestChainsFromAnywhere(t *testing.T) {
+	links, free := 0, 0
+	for seed := range uint64(10_000) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		weights, sizes := []int{3, 2, 2, 3, 2}, make([]int, 4+r.IntN(3))
+		for k := range sizes { // shares with a rest have those of weight 3 alone, or those of weight 2
+			sizes[k] = []int{6, 18, 4, 8, 16, 20}[r.IntN(6)]
+		}
+		if seed%4 < 2 {
+			weights, sizes = make([]int, 2+r.IntN(5)), make([]int, 1+r.IntN(4))
+			for m := range weights {
+				weights[m] = 1 + r.IntN(4)
+			}
+			for k := range sizes {
+				sizes[k] = 1 + r.IntN(12)
+			}
+		}
+		in := Input{}
+		var shares []uint64
+		for m, w := range weights {
+			shares = append(shares, uint64(w))
+			in.Members = append(in.Members, Member{Name: strconv.Itoa(m), Weight: w})
+		}
+		var rooms []*bruteRoom
+		for k, size := range sizes {
+			rooms = append(rooms, bruteShares(shares, size, false))
+			for id := range size {
+				in.Partitions = append(in.Partitions, Partition{Topic: strconv.Itoa(k), ID: int32(id)})
+			}
+		}
+		anyTotals := seed%2 == 0
+		total := bruteShares(shares, len(in.Partitions), !anyTotals)
+		keys := make([]uint64, len(in.Partitions))
+		g := newTopicMatching(in, keys, pointsOf(make([]uint64, len(weights))))
+		var left []int32
+		for _, u := range r.Perm(len(keys)) {
+			room := rooms[g.topics.of[u]]
+			m := slices.IndexFunc(r.Perm(len(weights)), func(m int) bool { return room.allowed(m) && total.allowed(m) })
+			if m < 0 || r.IntN(8) == 0 {
+				left = append(left, int32(u))
+				continue
+			}
+			for m = r.IntN(len(weights)); !room.allowed(m) || !total.allowed(m); {
+				m = (m + 1) % len(weights)
+			}
+			room.take(m)
+			total.take(m)
+			g.topics.change(g.topics.of[u], int32(m), 1)
+			g.owner[u] = int32(m)
+		}
+		c := newChains(in, g, g.held())
+		if anyTotals {
+			c.release()
+		}
+		c.link(left)
+		checkEven(t, in, g, c.free)
+		for m, held := range g.held() {
+			if len(held) != int(c.load[m]) || len(c.held[m]) != len(held) {
+				t.Fatalf("seed %d: member %d has %v, counted %d and %v", seed, m, held, c.load[m], c.held[m])
+			}
+		}
+		links += len(left)
+		if c.free && !anyTotals {
+			free++
+			checkFree(t, seed, weights, sizes, sums(weights, sizes))
+		}
+	}
+	t.Attr("links", strconv.Itoa(links))
+	t.Attr("other_totals", strconv.Itoa(free))
+	if links < 10_000 || free == 0 {
+		t.Error("hardly tried")
 	}
 }
 

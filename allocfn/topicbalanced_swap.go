@@ -18,16 +18,15 @@ func (g *matching) held() [][]int32 {
 // which there are only where weights differ. held is what each member has, and
 // all are the fields of all members.
 //
-// With equal weights there is always a way by one swap. Let u be stuck, and t its
-// topic. Some member b has room in total, for there is room for all units. Some
-// member a has room in t, for there is room for all units of t; it has none in
-// total, or u were not stuck. So a has more units than b: both may have as many
-// as the share, and one more as long as the pool lasts. In the same way b, which
-// has no room in t, has more of t than a. So of the other topics together a has
-// more than b, and there is one, s, of which a has more than b does. A unit v of
-// s can go from a to b: a gives back what it took of the pool of s, if it did,
-// and so b may have as many of s as a had. Then u goes to a, whose total is as
-// before.
+// With equal weights there is always a way by one swap. What is due to members
+// they have, for a unit that is due to somebody is not stuck. Let u be stuck, and
+// t its topic. Some member b has room for one more, for there is room for all
+// units. Some member a has nothing extra of t, for not all members can have. It
+// has no room, or u were not stuck; so it has more that is extra than b: both may
+// have as many, and one more as long as the pool lasts. In the same way b, which
+// has room, has one of t. So of the other topics together a has more that is
+// extra than b, and there is one, s, of which a has one and b has not. A unit v of
+// s can go from a to b, and u to a, whose total is as before.
 func (g *matching) swapIn(stuck []int32, held [][]int32, all []field) (rest []int32) {
 	next := make([]int, len(held)) // where to look in held for one to hand on
 	var open []int32               // who has room, and some who had
@@ -46,7 +45,7 @@ func (g *matching) swapIn(stuck []int32, held [][]int32, all []field) (rest []in
 		open = slices.DeleteFunc(open, func(m int32) bool { return g.room.left[m] == 0 })
 		best := unsuited()
 		for class, f := range all {
-			allowed := func(m int32) bool { return g.topics.allowed(t, m) }
+			allowed := func(m int32) bool { return g.topics.allowed(t, m, true) }
 			best = g.scale.nearest(f.ring, g.keys[u], class, best, allowed)
 		}
 		a := best.member()
@@ -73,8 +72,8 @@ const handOnTries = 16
 // handOn returns which of its units member a hands on, as a place in held, and
 // to which of those that have room, which are all in open: of the first few that it can, from the place begin on and then from
 // the first, the one that suits its new owner best. It returns -1 if there is
-// none. The new owner is one that has less of the unit's topic, as compared with
-// its share rounded down, so that the pool of the topic need not give any.
+// none. What it hands on is extra, and the new owner has nothing extra of that
+// topic.
 func (g *matching) handOn(a int32, held []int32, begin int, open []int32) (place int, to int32) {
 	best, found := unsuited(), 0
 	place = -1

@@ -68,7 +68,7 @@ func TestTopicBalancedZoneVectors(t *testing.T) {
 	for i, want := range []string{
 		"[3 1 2 2 4 3 1 0 4 0 1 0 1 2 3 0 4]",
 		"[3 1 8 4 9 1 11 0 6 4 8 5 2 3 7 2 5 6 10 9 1 11 7 0 10 3 10 5 8 2 0 4 11 9 6 7 9 4 2 8 6 7]",
-		"[]937792313dade6c7",
+		"[]8d8fb617abb67006",
 		"[]a4a167bfb4be01a1",
 	} {
 		n := []int{5, 12, 100, 300}[i]

@@ -6,7 +6,8 @@ import (
 )
 
 // topicRoom says how many more partitions of each topic members may take: their
-// exact share rounded down, and one more for some of those that have a rest.
+// exact share rounded down, which is due to them, and one more for some of those
+// that have a rest.
 //
 // It counts what the heavy members of a topic have, whose share is more than
 // one. The others take one only: for those it keeps a bit for each member, or
@@ -20,6 +21,7 @@ type topicRoom struct {
 	of      []int32  // the topic of each unit
 	order   []int32  // the units topic by topic
 	topics  []topicState
+	due     []int32  // how many are due to each member yet, of all topics
 	counts  []int32  // by topic and rank, of the heavy
 	bits    []uint64 // by topic and member, of the others
 }
@@ -37,8 +39,8 @@ type topicState struct {
 // owner yet.
 func newTopicRoom(in Input, owner []int32) *topicRoom {
 	n := len(in.Members)
-	r := &topicRoom{members: n, owner: owner, of: make([]int32, len(owner)), order: byTopic(in.Partitions)}
-	largest := r.weigh(in.Members)
+	r := &topicRoom{members: n, owner: owner, of: make([]int32, len(owner)), order: byTopic(in.Partitions), due: make([]int32, n)}
+	heaviest := r.weigh(in.Members)
 	for from, to := 0, 0; from < len(r.order); from = to {
 		for to < len(r.order) && in.Partitions[r.order[to]].Topic == in.Partitions[r.order[from]].Topic {
 			r.of[r.order[to]] = int32(len(r.topics))
@@ -51,17 +53,24 @@ func newTopicRoom(in Input, owner []int32) *topicRoom {
 			if size > n {
 				t.heavy = int32(n)
 			}
-		} else {
-			product := func(w uint64) uint64 { return uint64(size) * w } // less than 2^31 times less than 2^31
-			t.pool = int32(size)
-			for _, w := range largest {
-				if product(w) < r.sum {
+			for m := range r.due {
+				if t.share == 0 {
 					break
 				}
-				t.pool -= int32(product(w) / r.sum)
-				if product(w) > r.sum {
+				r.due[m] += t.share
+			}
+		} else {
+			t.pool = int32(size)
+			for _, m := range heaviest {
+				product := uint64(size) * r.weights[m] // less than 2^31 times less than 2^31
+				if product < r.sum {
+					break
+				}
+				if product > r.sum {
 					t.heavy++
 				}
+				t.pool -= int32(product / r.sum)
+				r.due[m] += int32(product / r.sum)
 			}
 		}
 		r.counts = append(r.counts, make([]int32, t.heavy)...)
@@ -74,26 +83,25 @@ func newTopicRoom(in Input, owner []int32) *topicRoom {
 	return r
 }
 
-// weigh sets the weights of the members, unless all are equal, and returns them
-// sorted, the largest first.
-func (r *topicRoom) weigh(members []Member) (largest []uint64) {
+// weigh sets the weights of the members, unless all are equal, and returns the
+// members sorted, the heaviest first.
+func (r *topicRoom) weigh(members []Member) (heaviest []int32) {
 	if !slices.ContainsFunc(members, func(m Member) bool { return shareOf(m) != shareOf(members[0]) }) {
 		return nil
 	}
-	order := make([]int32, len(members))
+	heaviest = make([]int32, len(members))
 	r.weights = make([]uint64, len(members))
 	for i, m := range members {
-		order[i] = int32(i)
+		heaviest[i] = int32(i)
 		r.weights[i] = shareOf(m)
 		r.sum += r.weights[i]
 	}
-	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(r.weights[b], r.weights[a]) })
+	slices.SortStableFunc(heaviest, func(a, b int32) int { return cmp.Compare(r.weights[b], r.weights[a]) })
 	r.rank = make([]int32, len(members))
-	for k, m := range order {
+	for k, m := range heaviest {
 		r.rank[m] = int32(k)
-		largest = append(largest, r.weights[m])
 	}
-	return largest
+	return heaviest
 }
 
 // count returns how many of topic t member m has.
@@ -140,19 +148,22 @@ func (r *topicRoom) above(t, m int32) (above, most int32) {
 }
 
 // allowed reports whether m may take one more of topic t, of which some unit
-// must have no owner yet.
-func (r *topicRoom) allowed(t, m int32) bool {
+// must have no owner yet: one that is due, or, if it may, an extra one.
+func (r *topicRoom) allowed(t, m int32, extra bool) bool {
 	above, most := r.above(t, m)
-	return above < 0 || above < most && r.topics[t].pool > 0
+	return above < 0 || extra && above < most && r.topics[t].pool > 0
 }
 
 // change counts one more or one less of topic t for m, before the owner of the
-// unit is changed.
-func (r *topicRoom) change(t, m, by int32) {
+// unit is changed. It reports whether that one is due to m, or extra.
+func (r *topicRoom) change(t, m, by int32) (due bool) {
 	s := &r.topics[t]
 	old := r.count(t, m)
 	if least, _ := r.share(t, m); max(old, old+by) > least {
 		s.pool -= by
+	} else {
+		r.due[m] -= by
+		due = true
 	}
 	k := m
 	if r.rank != nil {
@@ -163,4 +174,5 @@ func (r *topicRoom) change(t, m, by int32) {
 	} else if s.bits >= 0 {
 		r.bits[s.bits+int(m/64)] ^= 1 << (m % 64)
 	}
+	return due
 }
