@@ -3,6 +3,7 @@ package allocfn_test
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -115,6 +116,30 @@ func TestTopicBalancedWeightsStayInZone(t *testing.T) {
 			t.Errorf("%v of zone %s is with %v", p, in.Zones[p], in.Members[m])
 		}
 	}
+}
+
+// A new weight moves no more than a join or leave may, wherever it is: there is
+// none at which the others suit partitions in another way.
+func TestTopicBalancedWeightChange(t *testing.T) {
+	worst := 0.0
+	ps := topicsOf(1_000, 40)
+	for _, change := range [][2]int{{1, 2}, {30, 60}, {64, 65}, {100, 101}, {1_000, 2_000}, {math.MaxInt32 / 2, math.MaxInt32}} {
+		for seed := range uint64(20) {
+			names := randomNames(rand.New(rand.NewPCG(seed, 8)), 10)
+			group := func(weight int) allocfn.Input {
+				in := randomWeights(seed, min(change[0], 64), groupOf(names, ps...))
+				in.Members[3].Weight = weight
+				return in
+			}
+			m := mustMeasure(t, allocfn.TopicBalanced(), group(change[0]), group(change[1]))
+			c := float64(m.Total.Moved-m.LowerBound) / math.Sqrt(1_000*25)
+			worst = max(worst, c)
+			if c > 1.5 {
+				t.Errorf("weight %d to %d, seed %d: %v", change[0], change[1], seed, m)
+			}
+		}
+	}
+	t.Attr("worst", fmt.Sprintf("%.2f", worst))
 }
 
 // FuzzTopicBalanced feeds it any weights and zones.
