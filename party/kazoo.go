@@ -72,7 +72,8 @@ func (p *KazooParty) Node() string { return p.m.node }
 func (p *KazooParty) Join(ctx context.Context) error { return p.m.join(ctx) }
 
 // Leave ends the membership and deletes our znode. It returns nil when that is
-// proved gone or its ZooKeeper session is over, and at once when we are no member.
+// proved gone or its ZooKeeper session is over, and at once when we are no member. Once
+// the session's Run has ended it is gone within one session timeout.
 // When ctx ends first, the removal goes on in the background and the error wraps
 // the cause.
 func (p *KazooParty) Leave(ctx context.Context) error { return p.m.leave(ctx) }

@@ -238,7 +238,8 @@ func (n *Node) removeFound(life context.Context, inc *session.Incarnation) error
 }
 
 // Remove deletes the node and waits until it is proved gone, by an answer of the
-// server or by the end of its session. When ctx ends first, the removal goes on in
+// server or by the end of its session. That Run has ended counts as such an end: the node
+// is gone then within one session timeout. When ctx ends first, the removal goes on in
 // the background and the error wraps the cause. It may be called several times. A
 // persistent node that outlives Run can't be removed any more: the error says so.
 func (n *Node) Remove(ctx context.Context) error {
@@ -330,7 +331,7 @@ func (n *Node) checkGone(life context.Context, inc *session.Incarnation, path st
 }
 
 // over reports whether err says that the session of an incarnation has ended, and
-// its ephemeral nodes with it.
+// its ephemeral nodes with it. If Run has ended they may stand for a session timeout.
 func over(err error) bool { return errors.Is(err, session.ErrSessionExpired) || closed(err) }
 
 // closed reports whether err says that there will be no incarnation any more.

@@ -123,7 +123,8 @@ func (h *Held) Incarnation() *session.Incarnation { return h.inc }
 
 // Release ends the hold and removes our contender. Call it once the work under
 // [Held.Context] has returned, also when the hold was lost. It returns nil when the
-// contender is proved gone, or its session is over. When ctx ends first, the error
+// contender is proved gone, or its session is over: expired, or ended with the session's
+// Run, after which it is gone within one session timeout. When ctx ends first, the error
 // wraps the cause and the removal goes on in the background. Calls after the first
 // wait for the same. The removal of a persistent contender goes on until Run ends; the
 // error wraps session.ErrClosed if the contender stands then.

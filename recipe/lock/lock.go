@@ -180,7 +180,8 @@ func text(data []byte, limit int) string {
 }
 
 // Settle waits until the contenders that this handle has begun to remove, of holds that were released and of calls that have
-// given up, are proved gone, or their sessions over. When ctx ends first the error wraps its cause and says which of them may
+// given up, are proved gone, or their sessions over: expired, or ended with the session's Run, after which they are gone
+// within one session timeout. When ctx ends first the error wraps its cause and says which of them may
 // still stand; their removal goes on. Those of holds and of calls that go on are left alone. It returns nil, too, when a
 // persistent contender can't be removed any more because Run has ended: that is what Release reports.
 func (l *Lock) Settle(ctx context.Context) error {

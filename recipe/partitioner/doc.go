@@ -55,8 +55,9 @@
 //     could. Until then both count, as in kazoo.
 //   - When Finish or Run has returned without an error, our member and all our contenders, of
 //     locks that we had or waited for, are gone, or went with their session. [ErrUnfinished]
-//     says that they may still stand: Run returns it when the servers were not heard of for a
-//     session timeout after it was to end.
+//     says that they may still stand: Run returns it when they were not deleted within a session
+//     timeout after it was to end, because the servers were not heard of or refused to. Both return
+//     it when the session's Run ended first: then all goes within one session timeout.
 //   - In FAILURE we are no member, or about to be none: others leave nothing to us. Run begins anew
 //     when its function has returned, not before.
 //
@@ -92,6 +93,7 @@
 // Run goes on, takes all decisions; it calls the partition function, which must not block.
 // Others wait for what it is to hear of: one looks at the members, one keeps our znode
 // among them, one watches each lock that we have, and in RELEASE one waits for the end of the
-// session. All end with FAILURE, or when what we had is given up. Run calls its function on the
-// goroutine that has called Run; a panic goes up from there, after the items were given up.
+// session. All end with FAILURE, or when what we had is given up; until then they keep the session
+// open ([session.Session.Hold]). Run calls its function on the goroutine that has called Run; a panic
+// goes up from there, after the items were given up.
 package partitioner

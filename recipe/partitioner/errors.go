@@ -36,9 +36,11 @@ var (
 	// ErrNoFunction says that Run was given no function.
 	ErrNoFunction = errors.New("partitioner: no function to work with")
 
-	// ErrUnfinished says that the servers were not heard of for too long: our znodes, those of a member
-	// and of contenders for our items, may still stand. They are removed in the background, or go with
-	// their session; Finish waits for that.
+	// ErrUnfinished says that our znodes, those of a member and of contenders for our items, may still
+	// stand: for too long the servers were not heard of, or refused to delete them. They are removed in
+	// the background, or go with their session; Finish waits for that. If the session's Run has ended,
+	// which the error wraps then as session.ErrClosed or what else Run has returned, they go within one
+	// session timeout, and there is nothing to wait for.
 	ErrUnfinished = errors.New("partitioner: what we had may still stand, it is given up in the background")
 )
 

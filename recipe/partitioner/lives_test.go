@@ -197,12 +197,17 @@ func TestSessionClosedInRelease(t *testing.T) {
 		w := newWorld(t)
 		s, stop := w.sessionWith("p0")
 		m := w.memberIn(s, "p0", []string{}, partitioner.Options{})
-		m.start()
+		if err := m.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		m.wantItems()
 		w.join("p1")
 		m.wait(partitioner.Release)
 		go stop()
 		m.failed(session.ErrClosed)
 		stop()
+		if err := m.Finish(t.Context()); !errors.Is(err, partitioner.ErrUnfinished) {
+			t.Errorf("finish: %v", err)
+		}
 	})
 }

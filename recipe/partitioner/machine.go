@@ -25,8 +25,10 @@ type machine struct {
 	asked    chan struct{}      // nil, or a request that came before the FAILURE that it led to
 	joined   chan struct{}      // closed when Start may return
 	done     chan struct{}      // closed when nothing is left
+	left     error              // set before done is closed: why something may stand all the same
 
 	party    *party.ShallowParty
+	began    bool  // there was a session to make znodes in
 	session  int64 // id of the ZooKeeper session, which an allocation does not outlive
 	held     map[string]*lock.Held
 	alloc    *Allocation
@@ -68,11 +70,21 @@ func (p *SetPartitioner) begin(ctx context.Context, ofRun bool) (*machine, error
 	return m, nil
 }
 
-// run goes through the states until a FAILURE that lasts.
+// errOpen is why nobody waits to know whether the session is closed.
+var errOpen = errors.New("partitioner: session is not closed")
+
+// run goes through the states until a FAILURE that lasts. It keeps the session open: who ends the session's Run and ours
+// with one context wants to hear that nothing is left.
 func (m *machine) run() {
 	defer close(m.done)
+	defer m.p.sess.Hold()()
 	for m.ctx.Err() == nil {
 		m.live()
+	}
+	ended, cancel := context.WithCancelCause(context.WithoutCancel(m.ctx))
+	cancel(errOpen)
+	if _, err := m.p.sess.Incarnation(ended); m.began && err != nil && !errors.Is(err, errOpen) {
+		m.left = fmt.Errorf("%w: %w", ErrUnfinished, err) // the session does not tell whether the servers have closed it
 	}
 }
 
@@ -116,7 +128,10 @@ func (m *machine) loop() error {
 	if err != nil {
 		return err
 	}
-	m.party = crowd
+	if _, err := m.p.sess.Incarnation(m.ctx); err != nil {
+		return err
+	}
+	m.party, m.began = crowd, true
 	if err := m.party.Join(m.ctx); err != nil {
 		return err
 	}

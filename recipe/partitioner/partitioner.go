@@ -241,9 +241,10 @@ func (p *SetPartitioner) ReleaseSet(ctx context.Context) error {
 // Finish gives back what we have, leaves the party, and sets the state to FAILURE. Call it
 // once the work under the allocation's context has returned. When it returns nil nothing of ours
 // stands any more, neither our member nor a contender that waited for its lock, or it went with its
-// session. When ctx ends before, the error wraps the cause and it goes on in the background. What Run
-// does ends with its context instead: while it goes on Finish returns ErrNotStarted, and afterwards
-// waits for what Run has left to the background.
+// session. When ctx ends before, the error wraps the cause and it goes on in the background. When the
+// session's Run has ended before it could be done, the error wraps ErrUnfinished. What Run does ends
+// with its context instead: while it goes on Finish returns ErrNotStarted, and afterwards waits for
+// what Run has left to the background.
 func (p *SetPartitioner) Finish(ctx context.Context) error {
 	m, err := p.started("finish")
 	if err != nil {
@@ -252,6 +253,9 @@ func (p *SetPartitioner) Finish(ctx context.Context) error {
 	m.stop(ErrFinished)
 	select {
 	case <-m.done:
+		if m.left != nil {
+			return fmt.Errorf("partitioner: finish %s: %w", p.path, m.left)
+		}
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("partitioner: finish %s: %w", p.path, context.Cause(ctx))

@@ -19,10 +19,12 @@ import (
 // nil. Whatever it returns, our member and our contenders are gone then, or went with their
 // session, unless it is an error that wraps ErrUnfinished.
 //
-// While the servers can't be reached Run can't give up what we have. Once it is to end, and fn has
-// returned, it tries for one session timeout. Then it returns ErrUnfinished, beside an error of
-// fn's, and goes on in the background, for which Start, Run and Finish wait. It also does when
-// what there was before it is not given up before ctx ends.
+// While the servers can't be reached, or refuse deletes, Run can't give up what we have. Once it is
+// to end, and fn has returned, it tries for one session timeout. Then it returns ErrUnfinished,
+// beside an error of fn's, and goes on in the background, for which Start, Run and Finish wait. It
+// also does when what there was before it is not given up before ctx ends, and when the session's
+// Run has ended first, as that can't tell whether the servers have heard of it: then all goes within
+// one session timeout.
 func (p *SetPartitioner) Run(ctx context.Context, fn func(ctx context.Context, items []string) error) (err error) {
 	if fn == nil {
 		return fmt.Errorf("partitioner: run %s: %w", p.path, ErrNoFunction)
@@ -33,8 +35,8 @@ func (p *SetPartitioner) Run(ctx context.Context, fn func(ctx context.Context, i
 	}
 	defer func() { // also when fn panics
 		m.stop(ErrFinished)
-		if !m.ended() {
-			err = errors.Join(err, fmt.Errorf("partitioner: run %s: %w", p.path, ErrUnfinished))
+		if left := m.ended(); left != nil {
+			err = errors.Join(err, fmt.Errorf("partitioner: run %s: %w", p.path, left))
 		}
 	}()
 	for ctx.Err() == nil && m.ctx.Err() == nil {
@@ -60,15 +62,15 @@ func (p *SetPartitioner) Run(ctx context.Context, fn func(ctx context.Context, i
 }
 
 // ended waits until the machine has ended, but for no longer than a server that works needs to end
-// our session.
-func (m *machine) ended() bool {
+// our session. It returns an error if something may be left.
+func (m *machine) ended() error {
 	timer := time.NewTimer(m.p.sess.Timeout())
 	defer timer.Stop()
 	select {
 	case <-m.done:
-		return true
+		return m.left
 	case <-timer.C:
-		return false
+		return ErrUnfinished
 	}
 }
 

@@ -96,7 +96,8 @@ func (h *Held) Incarnation() *session.Incarnation { return h.inc }
 
 // Release ends the lease and removes its znode. Call it once the work under [Held.Context]
 // has returned, also when the lease was lost. It returns nil when the znode is proved gone,
-// or its session is over. When ctx ends first, the error wraps the cause and the removal
+// or its session is over: expired, or ended with the session's Run, after which it is gone
+// within one session timeout. When ctx ends first, the error wraps the cause and the removal
 // goes on in the background. Calls after the first wait for the same.
 func (h *Held) Release(ctx context.Context) error {
 	h.release.Do(func() {
