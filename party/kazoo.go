@@ -21,7 +21,8 @@ type KazooOptions struct {
 	// may have the same. Default: empty.
 	Identifier string
 
-	// Logger gets what happens; nil discards it.
+	// Logger gets what happens, and, as "still waiting", for which znode a Join waits for
+	// long: after about half a minute, and then whenever the time has doubled. nil discards it.
 	Logger *slog.Logger
 }
 

@@ -8,8 +8,10 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -39,6 +41,9 @@ type presence struct {
 	inc     *session.Incarnation // the newest; of the goroutine
 	adopted bool                 // the znode belongs to no session; of the goroutine
 	joiners int                  // Joins that wait for it; guarded by mu
+	owner   atomic.Int64         // the session whose znode it had last
+
+	patience seqnode.Patience // with a znode of our name that another session owns; of the goroutine
 }
 
 func (m *membership) join(ctx context.Context) error {
@@ -89,7 +94,12 @@ func (m *membership) enter(ctx context.Context) *presence {
 		defer close(p.gone)
 		defer cancel()
 		if last != nil && !sabotage.Of(life).Off(sabotage.EarlierGone) {
-			<-last.gone // so that its removal can't meet our znode
+			// So that its removal can't meet our znode. It ends with the session, so life need not.
+			_ = p.patience.Wait(life, last.gone, func(waited time.Duration) {
+				m.log.WarnContext(life, "still waiting", "waited", waited,
+					"blocker", seqnode.Blocker{Path: m.node, Data: m.data, Stat: session.Stat{EphemeralOwner: last.owner.Load()}})
+			})
+			p.patience = seqnode.Patience{}
 		}
 		p.err = p.run(life, wanted)
 		p.seen.Store(nil)
@@ -191,6 +201,8 @@ func (p *presence) stay(life, wanted context.Context, inc *session.Incarnation) 
 			continue
 		case stat.EphemeralOwner == inc.SessionID(), stat.EphemeralOwner == 0, sabotage.Of(life).Off(sabotage.OwnSession):
 			p.adopted = stat.EphemeralOwner == 0
+			p.owner.Store(stat.EphemeralOwner)
+			p.patience = seqnode.Patience{}
 			p.seen.Store(inc)
 			if !p.joined() {
 				close(p.in)
@@ -199,6 +211,10 @@ func (p *presence) stay(life, wanted context.Context, inc *session.Incarnation) 
 			// Nobody else has this name: it is that of our last session, which is
 			// about to end. It must not be taken for the new one.
 			p.seen.Store(nil)
+			if waited, over := p.patience.Over(); over {
+				p.log.WarnContext(life, "still waiting", "waited", waited,
+					"blocker", seqnode.Blocker{Path: p.node, Data: p.data, Stat: stat})
+			}
 		}
 		select {
 		case <-watch.C():

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
@@ -77,17 +78,20 @@ func (d *Dir) Create(ctx context.Context) (*Node, error) {
 }
 
 // Settle waits until the nodes that this Dir has begun to remove, or that were made for callers that gave up, are gone. When
-// ctx ends first, the error is a [*BlockedError] that names the oldest of them.
+// ctx ends first, the error is a [*BlockedError] that names the oldest of them, as does the log when it takes long.
 func (d *Dir) Settle(ctx context.Context) error {
+	var patience Patience
 	for {
 		n := d.oldestLeaving()
 		if n == nil || sabotage.Of(ctx).Off(sabotage.EarlierGone) {
 			return nil
 		}
-		select {
-		case <-n.gone:
-		case <-ctx.Done():
-			return &BlockedError{Path: n.path, Data: d.opts.Data, Ahead: 1, Err: context.Cause(ctx)}
+		err := patience.Wait(ctx, n.gone, func(waited time.Duration) {
+			d.opts.Logger.WarnContext(ctx, "still waiting", "path", d.path, "waited", waited,
+				"blocker", Blocker{n.path, d.opts.Data, session.Stat{EphemeralOwner: n.owner()}})
+		})
+		if err != nil {
+			return &BlockedError{Path: n.path, Data: d.opts.Data, Ahead: 1, Err: err}
 		}
 	}
 }

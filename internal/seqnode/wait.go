@@ -29,7 +29,7 @@ type line struct {
 // session.ErrSessionExpired that it went with its session, which a persistent one
 // does not.
 //
-// Every now and then, the first time after half a minute, the log says who is in front.
+// Every now and then, the first time after about half a minute, the log says who is in front.
 func (n *Node) Wait(ctx context.Context) (*session.Incarnation, error) {
 	var w Patience
 	for {
@@ -251,6 +251,26 @@ func (p *Patience) Over() (waited time.Duration, over bool) {
 	return waited.Round(time.Second), over
 }
 
+// Wait waits until done is closed, and calls say whenever it is to be said that this takes long, with how long it has been.
+// When ctx ends first it returns its cause.
+func (p *Patience) Wait(ctx context.Context, done <-chan struct{}, say func(waited time.Duration)) error {
+	for {
+		if waited, over := p.Over(); over {
+			say(waited)
+		}
+		timer := time.NewTimer(time.Until(p.since.Add(p.next)))
+		select {
+		case <-done:
+			timer.Stop()
+			return nil
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		case <-timer.C:
+		}
+	}
+}
+
 // complain says who is in front, if it is time to.
 func (n *Node) complain(ctx context.Context, inc *session.Incarnation, l line, p *Patience) {
 	waited, over := p.Over()
@@ -263,7 +283,7 @@ func (n *Node) complain(ctx context.Context, inc *session.Incarnation, l line, p
 	}
 }
 
-// Blocker is a znode that somebody waits for, for the log.
+// Blocker is a znode that somebody waits for, for the log. Of Stat as much as is known.
 type Blocker struct {
 	Path string
 	Data []byte
@@ -272,10 +292,15 @@ type Blocker struct {
 
 // LogValue has a log show who made the znode, and when.
 func (b Blocker) LogValue() slog.Value {
-	return slog.GroupValue(slog.String("path", b.Path),
+	attrs := []slog.Attr{
+		slog.String("path", b.Path),
 		slog.String("data", strings.ToValidUTF8(string(b.Data[:min(len(b.Data), 256)]), "?")),
 		slog.String("session", fmt.Sprintf("%#x", b.Stat.EphemeralOwner)),
-		slog.String("since", time.UnixMilli(b.Stat.Ctime).UTC().Format(time.RFC3339)))
+	}
+	if b.Stat.Ctime != 0 {
+		attrs = append(attrs, slog.String("since", time.UnixMilli(b.Stat.Ctime).UTC().Format(time.RFC3339)))
+	}
+	return slog.GroupValue(attrs...)
 }
 
 // pause waits until the watch says that it is time to look again.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/seqnode"
+	"github.com/kielgo/kiel/zktest"
 )
 
 // Who waits for long says behind whom: after half a minute, and then whenever the time has doubled.
@@ -55,5 +56,43 @@ func TestLongWaitIsSaid(t *testing.T) {
 				t.Errorf("%s is missing:\n%s", want, &log)
 			}
 		}
+	})
+}
+
+// Who waits for long until a contender of its own is gone, since no server can be reached, says so, too.
+func TestLongWaitForOnesOwnIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.session()
+		var log bytes.Buffer
+		dir := seqnode.NewDir(s, "/d", seqnode.Options{
+			Word: "-n-", Rivals: []string{"-n-"}, Data: []byte("ours"), Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		n, err := dir.Create(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := s.Current().SessionID()
+		w.nw.Client("a").BlackHole(zktest.Both)
+		n.Abandon(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		if _, err := dir.Create(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		if said := strings.Count(log.String(), "still waiting"); said != 4 {
+			t.Errorf("said %d times, want 4:\n%s", said, &log)
+		}
+		for _, want := range []string{
+			"path=/d", "waited=30s", "waited=4m", "blocker.path=" + n.Path(), "blocker.data=ours", fmt.Sprintf("blocker.session=%#x", id),
+		} {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("%s is missing:\n%s", want, &log)
+			}
+		}
+		if strings.Contains(log.String(), "blocker.since") {
+			t.Errorf("said since when, which nobody knows:\n%s", &log)
+		}
+		w.nw.Client("a").Heal()
 	})
 }

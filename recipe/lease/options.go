@@ -33,7 +33,9 @@ type Options struct {
 	// that is compared with the clock of the servers.
 	Now func() time.Time
 
-	// Logger is told what can't be returned as an error. Default: nothing is logged.
+	// Logger is told what can't be returned as an error, and, as "still waiting", who has the inner lock
+	// when a call waits for that for long: after about half a minute, and then whenever the time has
+	// doubled. Default: nothing is logged.
 	Logger *slog.Logger
 }
 

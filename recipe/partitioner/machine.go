@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
@@ -26,6 +28,8 @@ type machine struct {
 	joined   chan struct{}      // closed when Start may return
 	done     chan struct{}      // closed when nothing is left
 	left     error              // set before done is closed: why something may stand all the same
+
+	stands atomic.Pointer[seqnode.Blocker] // what is being given up, for the log of who waits for that
 
 	party    *party.ShallowParty
 	began    bool  // there was a session to make znodes in
@@ -47,16 +51,19 @@ func (p *SetPartitioner) begin(ctx context.Context, ofRun bool) (*machine, error
 		held:     make(map[string]*lock.Held),
 	}
 	m.ctx, m.stop = context.WithCancelCause(context.WithoutCancel(ctx))
+	m.stands.Store(&seqnode.Blocker{Path: session.Join(p.path, "party")})
+	var patience seqnode.Patience
 	for {
 		last := p.machine.Load()
 		if last != nil {
 			if last.ctx.Err() == nil {
 				return nil, ErrStarted
 			}
-			select {
-			case <-last.done:
-			case <-ctx.Done():
-				return nil, fmt.Errorf("%w: %w", ErrUnfinished, context.Cause(ctx))
+			err := patience.Wait(ctx, last.done, func(waited time.Duration) {
+				p.opts.Logger.WarnContext(ctx, "still waiting", "path", p.path, "waited", waited, "blocker", last.stands.Load())
+			})
+			if err != nil {
+				return nil, fmt.Errorf("%w: %w", ErrUnfinished, err)
 			}
 		}
 		if p.machine.CompareAndSwap(last, m) {
@@ -101,11 +108,16 @@ func (m *machine) live() {
 	m.endAllocation(err)
 	m.p.publish(Failure, nil, err)
 	life := context.WithoutCancel(m.ctx)
+	for _, h := range m.held {
+		m.gives(h.Node(), "")
+	}
 	m.giveBack(life)
 	if m.party != nil {
+		m.gives(m.party.Node(), m.p.opts.Identifier)
 		_ = m.party.Leave(life) // life does not end, so it does not fail
 	}
 	for _, l := range m.p.locks {
+		m.gives(l.Path(), "")
 		_ = l.Settle(life) // the contender that still waited
 	}
 	m.monitors.Wait()
@@ -121,6 +133,11 @@ func (m *machine) live() {
 		m.p.publish(Allocating, nil, nil)
 		close(asked)
 	}
+}
+
+// gives notes a znode that is being given up.
+func (m *machine) gives(path, data string) {
+	m.stands.Store(&seqnode.Blocker{Path: path, Data: []byte(data), Stat: session.Stat{EphemeralOwner: m.session}})
 }
 
 func (m *machine) loop() error {

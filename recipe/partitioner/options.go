@@ -77,7 +77,9 @@ type Options struct {
 	// such a set.
 	Escape bool
 
-	// Logger is told what can't be returned as an error. Default: nothing is logged.
+	// Logger is told what can't be returned as an error, and, as "still waiting", for which znode we wait
+	// for long, such as who has the lock of an item: after about half a minute, and then whenever the
+	// time has doubled. Transitions it is told as debug messages. Default: nothing is logged.
 	Logger *slog.Logger
 }
 

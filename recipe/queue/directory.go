@@ -29,7 +29,7 @@ const (
 // Options of a queue. The zero value works.
 type Options struct {
 	// Logger is told what can't be returned as an error, and who has the first entry of a LockingQueue when all are held for
-	// long while Get waits: after half a minute, and then whenever the time has doubled. Default: nothing is logged.
+	// long while Get waits: after about half a minute, and then whenever the time has doubled. Default: nothing is logged.
 	Logger *slog.Logger
 }
 

@@ -181,13 +181,16 @@ func (s *Semaphore) settle(ctx context.Context, wait bool) error {
 		blocked.Err = ErrNotAcquired
 		return blocked
 	}
-	select {
-	case <-last.gone:
-		return nil
-	case <-ctx.Done():
-		blocked.Err = context.Cause(ctx)
+	var patience seqnode.Patience
+	err := patience.Wait(ctx, last.gone, func(waited time.Duration) {
+		s.log.WarnContext(ctx, "still waiting", "waited", waited, "blocker",
+			seqnode.Blocker{Path: last.path, Data: s.data, Stat: session.Stat{EphemeralOwner: last.inc.SessionID()}})
+	})
+	if err != nil {
+		blocked.Err = err
 		return blocked
 	}
+	return nil
 }
 
 // wrap says what failed, and turns what the inner lock knows about the znode in the way
