@@ -21,8 +21,8 @@ type Barrier struct {
 
 // Options of a [Barrier]. The zero value works.
 type Options struct {
-	// Logger is told, by a Wait that lasts for long, for which znode it waits: after half a minute, and again and again after
-	// twice the time. nil is silent.
+	// Logger is told, by a Wait that lasts for long, for which znode it waits: after about half a minute, and again and
+	// again after twice the time. nil is silent.
 	Logger *slog.Logger
 }
 

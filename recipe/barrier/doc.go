@@ -51,7 +51,8 @@
 //
 //   - A process that was killed counts as a member until its session expires, and others may enter
 //     with it. If it is started again before that, the two count as two, unless it is one of ours
-//     with [DoubleOptions].Unique, which waits.
+//     with [DoubleOptions].Unique, which waits. Two with one identifier that enter at once count as
+//     two in any case.
 //   - kazoo's wait hangs after a lost connection, and misses that a barrier was removed when
 //     somebody sets its data. Nothing here sets data.
 //   - kazoo takes a ready that was left behind by a crash for a member and for the signal. Enter
@@ -59,7 +60,10 @@
 //     may take it for the signal all the same, or wait for one that never comes.
 //   - That Enter is never uncertain: when all is over for some before the look of another, which
 //     takes some round trips, that one can't tell, unless it has seen the number before. With two
-//     members that is so of the first look after its znode was made only.
+//     members that takes one who came and went between the making of our znode and our first look
+//     after it. That look says so, or a later one: when another had come by then that completes the
+//     number, and is gone before it has made ready. It also can't tell when the directory was
+//     deleted and made anew.
 //   - That what came and went unseen was ready. If a process dies that has come as well, after the
 //     number was complete and before ready was made, who looks at that moment takes it for ready.
 //   - A Python process that enters again and again with one object uses its name again. Others

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/kielgo/kiel/internal/sabotage"
@@ -22,11 +23,13 @@ type DoubleOptions struct {
 
 	// Unique says that no other member has our Identifier, which must be given then. A znode with it is what is left of us,
 	// from before a restart: Enter waits until that is gone, with its session, before it makes ours, as otherwise a process
-	// that was killed and started again counts as two. If another does have it, we don't enter before that one has left.
+	// that was killed and started again counts as two. If another does have it, and stood first, we don't enter before that
+	// one has left. Two that enter at once may both: each looks before it makes its znode, and once that stands the others
+	// may have counted it, so that it can't be taken back.
 	Unique bool
 
-	// Logger is told what can't be returned as an error, and for whom Leave, or what is left of us Enter, waits for long: after
-	// half a minute, and then whenever the time has doubled. Default: nothing is logged.
+	// Logger is told what can't be returned as an error, and for whom Leave, or for what that is in our way Enter, waits for
+	// long: after about half a minute, and then whenever the time has doubled. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -118,10 +121,13 @@ func (d *DoubleBarrier) Enter(ctx context.Context) (*Member, error) {
 	var m *Member
 	var err error
 	if last != nil {
-		select {
-		case <-last.gone:
-		case <-ctx.Done():
-			err = &BlockedError{Path: d.path, Blocker: last.path, Identifier: text(d.data), Err: context.Cause(ctx)}
+		var patience seqnode.Patience
+		ended := patience.Wait(ctx, last.gone, func(waited time.Duration) {
+			d.log.WarnContext(ctx, "still waiting", "path", d.path, "waited", waited, "blocker",
+				seqnode.Blocker{Path: last.path, Data: d.data, Stat: session.Stat{EphemeralOwner: last.inc.SessionID()}})
+		})
+		if ended != nil {
+			err = &BlockedError{Path: d.path, Blocker: last.path, Identifier: text(d.data), Err: ended}
 		}
 	}
 	if err == nil {

@@ -20,10 +20,10 @@ type entering struct {
 	stood    bool             // ours has stood, or may have, and it was not seen since that the number was not complete meanwhile
 	seen     *view            // the look that the next is compared with: the latest that was not pending
 	full     *view            // the latest look, if it was pending
-	left     string           // path of what is left of us from before a restart, as last seen
+	left     seqnode.Blocker  // what is in our way, as last seen: of us from before a restart, or somebody's of our name
+	patience seqnode.Patience // with that
 	here     int              // how many members the latest look has shown, ours included
 	new      bool             // there was no look yet since node is ours
-	patience seqnode.Patience // with that
 	peer     []string         // the members at the first look after that: all who are older, and maybe others
 }
 
@@ -53,11 +53,17 @@ func (e *entering) run() (*Member, error) {
 
 // blocked says what was missing when ctx ended, or in the way.
 func (e *entering) blocked() error {
-	err := &BlockedError{Path: e.d.path, Blocker: e.left, Members: e.here, Clients: e.d.clients, Err: e.ended()}
-	if e.left != "" {
-		err.Identifier = text(e.d.data)
+	return &BlockedError{
+		Path: e.d.path, Blocker: e.left.Path, Identifier: text(e.left.Data),
+		Members: e.here, Clients: e.d.clients, Err: e.ended(),
 	}
-	return err
+}
+
+// behind waits until it is time to look again whether what is in our way is gone.
+func (e *entering) behind(left seqnode.Blocker, watch *session.Watch) error {
+	e.left = left
+	e.d.complain(e.ctx, &e.patience, left)
+	return e.pause(watch)
 }
 
 // ended says why ctx has ended. The last look shows who stood then: with ours the number can have become complete since.
@@ -175,21 +181,28 @@ func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.W
 			return fmt.Errorf("%w: our znode went, and members came and went unseen", session.ErrUncertain)
 		}
 	}
-	e.seen, e.full = now, nil
-	e.stood = e.stood && now.ready || now.has(e.name)
+	e.seen, e.full, e.left = now, nil, seqnode.Blocker{}
+	e.stood = e.stood && (now.ready || now.has(e.name))
 	n := &node{inc: inc, path: session.Join(e.d.path, e.name), data: e.d.data, log: e.d.log, gone: make(chan struct{})}
 	if now.has(e.name) {
 		// Of an earlier session, or made by somebody for us.
 		mine, err := n.look(e.ctx)
 		switch {
 		case errors.Is(err, errForeign):
-			return e.pause(watch)
+			data, stat, err := seqnode.Read(e.ctx, inc, n.path)
+			if errors.Is(err, session.ErrNoNode) {
+				return errAgain
+			}
+			if err != nil {
+				return err
+			}
+			return e.behind(seqnode.Blocker{Path: n.path, Data: data, Stat: stat}, watch)
 		case err != nil:
 			return err
 		case !mine:
 			return errAgain
 		}
-		e.node, e.new = n, true
+		e.node, e.new, e.stood = n, true, true
 		e.d.made(n)
 		return errAgain
 	}
@@ -198,15 +211,16 @@ func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.W
 		if err != nil {
 			return err
 		}
-		if e.left = left.Path; e.left != "" {
-			e.d.complain(e.ctx, &e.patience, left)
-			return e.pause(watch)
+		if left.Path != "" {
+			return e.behind(left, watch)
 		}
 	}
 	e.d.made(n)
+	stood := e.stood
 	e.stood = true
 	err := n.create(e.ctx)
 	if errors.Is(err, errForeign) {
+		e.stood = stood // ours was not made
 		return errAgain
 	}
 	if err != nil {

@@ -2,6 +2,8 @@ package barrier_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -9,6 +11,8 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/recipe/barrier"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
 )
 
 // Who waits for long at a barrier says so.
@@ -70,4 +74,96 @@ func TestLongWaitIsSaid(t *testing.T) {
 		w.ended(w.leave(t.Context(), other), nil)
 		w.ended(leaving, nil)
 	})
+}
+
+// Who waits for long until the znode that it had is gone, since no server can be reached, says so, too.
+func TestLongWaitForOnesOwnIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var log bytes.Buffer
+		d, err := barrier.NewDouble(w.session("a"), path, 2, barrier.DoubleOptions{
+			Identifier: "ours", Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		own := d.Node()
+		first := w.enter(ctx, d)
+		synctest.Wait()
+		w.nw.Client("a").BlackHole(zktest.Both)
+		w.ended(first, context.DeadlineExceeded)
+		ctx, cancel = context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		_, err = d.Enter(ctx)
+		if blocked, ok := errors.AsType[*barrier.BlockedError](err); !ok || blocked.Blocker != own || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if said := strings.Count(log.String(), "still waiting"); said != 4 ||
+			!strings.Contains(log.String(), "blocker.path="+own) || !strings.Contains(log.String(), "blocker.data=ours") {
+			t.Errorf("said %d times, want 4, and that %s is in the way:\n%s", said, own, &log)
+		}
+		w.nw.Client("a").Heal()
+	})
+}
+
+// Somebody else's znode bears our name, before Enter or from just before ours is made: Enter says so, knows that nobody can have
+// entered with us, and goes on when it is gone.
+func TestForeignZnodeOfOurName(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			var log bytes.Buffer
+			d, err := barrier.NewDouble(w.session("a"), path, 2, barrier.DoubleOptions{
+				Identifier: "ours", Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			own := d.Node()
+			foreign := func() {
+				if err := w.srv.Create(own, []byte("theirs")); err != nil {
+					t.Error(err)
+				}
+			}
+			if late {
+				w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+					if r.Op == zktest.OpCreate && r.Path == own && foreign != nil {
+						foreign()
+						foreign = nil
+					}
+					return zktest.Action{}
+				})
+			} else {
+				foreign()
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			_, err = d.Enter(ctx)
+			blocked, ok := errors.AsType[*barrier.BlockedError](err)
+			if !ok || blocked.Blocker != own || blocked.Identifier != "theirs" || errors.Is(err, session.ErrUncertain) {
+				t.Errorf("late: %v: got %v", late, err)
+			}
+			if said := strings.Count(log.String(), "still waiting"); said != 4 ||
+				!strings.Contains(log.String(), "blocker.path="+own) || !strings.Contains(log.String(), "blocker.data=theirs") {
+				t.Errorf("late: %v: said %d times, want 4, and that %s is in the way:\n%s", late, said, own, &log)
+			}
+			w.srv.SetHook(nil)
+			w.remove(own[len(path)+1:])
+			own = d.Node()
+			if err := w.srv.Create(own, []byte("theirs")); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel = context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			entering := w.enter(ctx, d)
+			time.Sleep(time.Minute)
+			w.remove(nameOf(d))
+			w.ended(entering, session.ErrUncertain) // ours stands now, alone
+			if blocked, ok := errors.AsType[*barrier.BlockedError](entering.err); !ok || blocked.Blocker != "" || blocked.Members == 0 {
+				t.Errorf("late: %v: got %v", late, entering.err)
+			}
+		})
+	}
 }
