@@ -128,3 +128,34 @@ func ExampleNewRead() {
 	// a writer beside readers: false
 	// the writer has it: true
 }
+
+// A writer waits for the readers that came before it, and has the lock alone.
+func ExampleNewWrite() {
+	zk := exampletest.StartZooKeeper() // in memory
+	defer zk.Stop()
+	s, err := session.New(zk.Addrs, session.Options{})
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go s.Run(ctx)
+
+	l, err := lock.NewWrite(s, "/lockpath", lock.Options{Identifier: "my-identifier"})
+	if err != nil {
+		panic(err)
+	}
+	held, err := l.Acquire(ctx) // waits
+	if err != nil {
+		panic(err)
+	}
+	list, err := l.Contenders(ctx)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(len(list), list[0].Identifier, held.Valid())
+	if err := held.Release(ctx); err != nil {
+		panic(err)
+	}
+	// Output: 1 my-identifier true
+}

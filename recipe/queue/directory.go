@@ -28,8 +28,8 @@ const (
 
 // Options of a queue. The zero value works.
 type Options struct {
-	// Logger is told what can't be returned as an error, and who has the first entry of a LockingQueue when all are held for
-	// long while Get waits: after about half a minute, and then whenever the time has doubled. Default: nothing is logged.
+	// Logger is told what can't be returned as an error, and who has the first entry of a LockingQueue when all are held
+	// while Get waits, and that one for long: after about half a minute, and then whenever the time has doubled. Default: nothing is logged.
 	Logger *slog.Logger
 }
 

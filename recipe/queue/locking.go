@@ -124,9 +124,9 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 func (q *LockingQueue) get(ctx context.Context, op string, wait bool) (*Held, error) {
-	var patience seqnode.Patience
+	var b blockage
 	for synced := wait; ; {
-		h, err := q.once(ctx, wait, &patience)
+		h, err := q.once(ctx, wait, &b)
 		switch {
 		case err == nil:
 			return h, nil
@@ -146,7 +146,7 @@ func (q *LockingQueue) get(ctx context.Context, op string, wait bool) (*Held, er
 }
 
 // once lists the entries and holds the first that is free.
-func (q *LockingQueue) once(ctx context.Context, wait bool, patience *seqnode.Patience) (*Held, error) {
+func (q *LockingQueue) once(ctx context.Context, wait bool, b *blockage) (*Held, error) {
 	inc, err := q.dir.session.Incarnation(ctx)
 	if err != nil {
 		return nil, err
@@ -194,7 +194,7 @@ func (q *LockingQueue) once(ctx context.Context, wait bool, patience *seqnode.Pa
 	if !wait {
 		return nil, blocked(ErrEmpty)
 	}
-	q.complain(ctx, inc, first, count, patience)
+	q.complain(ctx, inc, first, count, b)
 	later, stop := q.dir.odd.later(odd)
 	defer stop()
 	select {
@@ -209,17 +209,28 @@ func (q *LockingQueue) once(ctx context.Context, wait bool, patience *seqnode.Pa
 	}
 }
 
-// complain says who has the first of the entries that are taken, if it is time to. It takes no time to wait while none is.
-func (q *LockingQueue) complain(ctx context.Context, inc *session.Incarnation, first string, taken int, p *seqnode.Patience) {
-	if taken == 0 {
-		*p = seqnode.Patience{}
+// blockage is for how long a Get has found one entry in front of those that are taken. When another is, entries flow.
+type blockage struct {
+	first    string // path of who has it, "" if none is taken
+	patience seqnode.Patience
+}
+
+// complain says who has the first of the entries that are taken, if it has been the same for long.
+func (q *LockingQueue) complain(ctx context.Context, inc *session.Incarnation, first string, taken int, b *blockage) {
+	if first != b.first {
+		*b = blockage{first: first}
+	}
+	if first == "" {
 		return
 	}
-	waited, over := p.Over()
+	before := b.patience
+	waited, over := b.patience.Over()
 	if !over {
 		return
 	}
-	if data, stat, err := seqnode.Read(ctx, inc, first); err == nil {
+	if data, stat, err := seqnode.Read(ctx, inc, first); err != nil {
+		b.patience = before // to be said when it can be read
+	} else {
 		q.log.WarnContext(ctx, "still waiting", "path", q.dir.path, "waited", waited, "taken", taken,
 			"blocker", seqnode.Blocker{Path: first, Data: data, Stat: stat})
 	}

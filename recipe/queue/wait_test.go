@@ -2,6 +2,9 @@ package queue_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -10,6 +13,7 @@ import (
 
 	"github.com/kielgo/kiel/recipe/queue"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
 )
 
 // Who waits for long while all entries are held says who has the first. That the queue is empty is nothing to be said.
@@ -54,5 +58,72 @@ func TestLongWaitIsSaid(t *testing.T) {
 		if said != 4 || !strings.Contains(log.String(), "blocker.path="+taken) || !strings.Contains(log.String(), "blocker.data="+pythonID) {
 			t.Errorf("said %d times, want 4, and that %s is in the way:\n%s", said, taken, &log)
 		}
+	})
+}
+
+// Others always hold something, for a short time each: that is no wait for anybody.
+func TestFlowIsNoLongWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var log bytes.Buffer
+		q, err := queue.NewLocking(w.session("waiter"), path, queue.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		got := make(chan error, 1)
+		go func() {
+			_, err := q.Get(ctx)
+			got <- err
+		}()
+		synctest.Wait()
+		inc := must[*session.Incarnation](w)(w.session("holder").Incarnation(t.Context()))
+		for i := range 15 {
+			name := fmt.Sprintf("entry-100-%010d", i)
+			ops := []session.Op{
+				session.CreateOp(path+"/entries/"+name, nil, session.Persistent),
+				session.CreateOp(path+"/taken/"+name, []byte(pythonID), session.Ephemeral),
+			}
+			if i > 0 {
+				last := fmt.Sprintf("entry-100-%010d", i-1)
+				ops = append(ops, session.DeleteOp(path+"/entries/"+last, -1), session.DeleteOp(path+"/taken/"+last, -1))
+			}
+			if _, err := inc.Multi(t.Context(), ops...); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(20 * time.Second)
+		}
+		if err := <-got; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if log.Len() > 0 {
+			t.Errorf("said while entries flow:\n%s", &log)
+		}
+	})
+}
+
+// Who has the entry can't be read when it is time to say it: it is said with the next hint, not after twice the time.
+func TestLongWaitIsSaidWhenItCanBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var log bytes.Buffer
+		q, err := queue.NewLocking(w.session("waiter"), path, queue.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, h := w.holding(w.session("holder"))
+		w.once(func(r zktest.Request) bool { return r.Op == zktest.OpGetData && r.Path == taken }, func(*zktest.Request) zktest.Action {
+			return zktest.Action{Err: zktest.ErrNoNode}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 55*time.Second)
+		defer cancel()
+		if _, err := q.Get(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if said := strings.Count(log.String(), "still waiting"); said != 1 {
+			t.Errorf("said %d times, want once:\n%s", said, &log)
+		}
+		w.release(h)
 	})
 }

@@ -73,6 +73,9 @@ func newSemaphore(s *session.Session, path string, opts Options, off sabotage.Ru
 	}, nil
 }
 
+// Identifier returns the data of our leases.
+func (s *Semaphore) Identifier() string { return string(s.data) }
+
 // Held reports whether this handle has a lease that may be relied on at this moment.
 func (s *Semaphore) Held() bool {
 	h := s.current()

@@ -168,6 +168,9 @@ func TestHolders(t *testing.T) {
 		w := newWorld(t)
 		s := w.session("a")
 		sem := w.semaphoreIn(s, "sem1", 1)
+		if got := sem.Identifier(); got != "sem1" {
+			t.Errorf("identifier %q", got)
+		}
 		if list := w.holders(sem); list != "" {
 			t.Errorf("holders %q", list)
 		}
