@@ -422,3 +422,29 @@ func TestMadeAnewWithTheSameNumber(t *testing.T) {
 		w.waitZones(z, of("b"))
 	})
 }
+
+// A znode that may not be read is no zones and an error, and is tried again; the watch is of no use then.
+func TestRefused(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.put(`{"v":1,"zones":["a"],"topics":{"t":[0]}}`)
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Path == path && r.Op == zktest.OpGetData {
+				return zktest.Action{Err: zktest.ErrNoAuth}
+			}
+			return zktest.Action{}
+		})
+		z := w.running("a")
+		if v := z.View(); !errors.Is(v.Err, session.ErrNoAuth) || !strings.Contains(v.Err.Error(), path) || len(v.Zones) != 0 {
+			t.Errorf("%+v", v)
+		}
+		if err := z.Update(t.Context(), set(of("b"))); !errors.Is(err, session.ErrNoAuth) {
+			t.Errorf("Update: %v", err)
+		}
+		w.srv.SetHook(nil)
+		start := time.Now()
+		v := w.waitZones(z, of("a"))
+		if d := time.Since(start); d > v.Incarnation.Timeout() {
+			t.Errorf("read after %v", d)
+		}
+	})
+}
