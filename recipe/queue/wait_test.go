@@ -112,7 +112,10 @@ func TestLongWaitIsSaidWhenItCanBeRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, h := w.holding(w.session("holder"))
+		w.put(q, "one")
+		inc := must[*session.Incarnation](w)(w.session("holder").Incarnation(t.Context()))
+		must[string](w)(inc.Create(t.Context(), path+"/taken", nil, session.Persistent))
+		must[string](w)(inc.Create(t.Context(), taken, []byte(pythonID), session.Ephemeral))
 		w.once(func(r zktest.Request) bool { return r.Op == zktest.OpGetData && r.Path == taken }, func(*zktest.Request) zktest.Action {
 			return zktest.Action{Err: zktest.ErrNoNode}
 		})
@@ -124,6 +127,5 @@ func TestLongWaitIsSaidWhenItCanBeRead(t *testing.T) {
 		if said := strings.Count(log.String(), "still waiting"); said != 1 {
 			t.Errorf("said %d times, want once:\n%s", said, &log)
 		}
-		w.release(h)
 	})
 }
