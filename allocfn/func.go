@@ -2,6 +2,7 @@ package allocfn
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"runtime/debug"
 	"slices"
@@ -119,7 +120,7 @@ func (f Func) Validate() error {
 // gives each partition to one member of in. A panic of f, an error of f, and a
 // result that forgets a partition or names a stranger come back as errors that
 // name the function; see the errors of this package. f can't harm in: a function
-// that is not of this package sees copies of the members and partitions.
+// that is not of this package sees copies of the members, partitions and zones.
 //
 // Without members or without partitions f is not called and the assignment is
 // empty: nobody owns anything.
@@ -184,6 +185,7 @@ func (in Input) clone() Input {
 	in.Members = slices.Clone(in.Members)
 	in.Partitions = slices.Clone(in.Partitions)
 	in.Places = slices.Clone(in.Places)
+	in.Zones = maps.Clone(in.Zones)
 	return in
 }
 

@@ -317,11 +317,13 @@ func TestCallOnlyCatchesFaults(t *testing.T) {
 
 func TestCallKeepsInputFromHarm(t *testing.T) {
 	in := group([]string{"a", "b"}, "t:0", "t:01", "t:2")
+	in.Zones = map[allocfn.Partition]string{in.Partitions[0]: "z"}
 	before := fmt.Sprint(in)
 	_, err := allocfn.Call(allocfn.Func{Name: "vandal", Assign: func(in allocfn.Input) (allocfn.Assignment, error) {
 		clear(in.Members)
 		clear(in.Partitions)
 		clear(in.Places)
+		clear(in.Zones)
 		return make(allocfn.Assignment, len(in.Partitions)), nil
 	}}, in)
 	if err != nil {
