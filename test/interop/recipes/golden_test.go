@@ -159,8 +159,8 @@ func (r *rig) asked(list ...scenario) {
 	for _, sc := range list {
 		for _, req := range sc.python {
 			for i, arg := range req.Args {
-				if arg == here {
-					req.Args[i] = sc.root("python") + "/at"
+				if text, ok := arg.(string); ok {
+					req.Args[i] = strings.Replace(text, here, sc.root("python")+"/at", 1)
 				}
 			}
 			r.py.do(req)

@@ -12,7 +12,8 @@ connects, says {} when it has, and then answers each request on standard input w
     {"object": "q", "call": "put", "bytes": "x", "args": [...]}             -> with these bytes as the first argument
     {"object": "q", "call": "put_all", "list_of_bytes": ["x", "y"]}         -> with a list of them
     {"object": "e", "call": "run", "function": "sleep", "args": [3600]}     -> with a function of module time
-    {..., "thread": true}                                                   -> {}: the call goes on in the background
+    {..., "thread": true}                                                   -> {}: the call goes on in the background; that of a
+                                                                               class, too, and its object is not kept
 
 or with {"error": "..."}. Values that JSON does not know come as their repr.
 """
@@ -50,6 +51,9 @@ def answer(client, objects, request):
     if "make" in request:
         if "seconds" in request:
             args.append(datetime.timedelta(seconds=request["seconds"]))
+        if request.get("thread"):
+            threading.Thread(target=getattr(client, request["make"]), args=args, kwargs=kwargs, daemon=True).start()
+            return {}
         objects[name] = getattr(client, request["make"])(*args, **kwargs)
         return {}
     subject = objects[name]

@@ -17,7 +17,7 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// here stands in the place of the path among the arguments of Python's.
+// here stands in the place of the path in the arguments of Python's.
 const here = "<path>"
 
 // who is a name with everything that could be encoded in more than one way.
@@ -160,7 +160,35 @@ func leaseScenarios() []scenario {
 				w.finally(h.Detach)
 			}
 		}},
+		{"lease that waits for its inner lock", []request{
+			{Object: "l", Make: "Lock", Args: []any{here, "in front"}},
+			{Object: "l", Call: "acquire"},
+			{Object: "w", Make: "NonBlockingLease", Args: []any{here}, Seconds: 60, Kwargs: identifier, Thread: true},
+		}, func(w *writer) {
+			w.inFront(w.path)
+			l, err := lease.New(w.another, w.path, options)
+			w.must(err)
+			w.later(func(ctx context.Context) { _, _ = l.Obtain(ctx) })
+		}},
+		{"multi lease that waits for its inner lock", []request{
+			{Object: "l", Make: "Lock", Args: []any{here + "/0", "in front"}},
+			{Object: "l", Call: "acquire"},
+			{Object: "w", Make: "MultiNonBlockingLease", Args: []any{2, here}, Seconds: 60, Kwargs: identifier, Thread: true},
+		}, func(w *writer) {
+			w.inFront(w.path + "/0")
+			l, err := lease.NewMulti(w.another, w.path, 2, options)
+			w.must(err)
+			w.later(func(ctx context.Context) { _, _ = l.ObtainAny(ctx) })
+		}},
 	}
+}
+
+// inFront has a lock held until the end of the scenario.
+func (w *writer) inFront(path string) {
+	w.Helper()
+	l, err := lock.New(w.s, path, lock.Options{Identifier: "in front"})
+	w.must(err)
+	w.acquire(l)
 }
 
 func queueScenarios() []scenario {
