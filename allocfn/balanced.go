@@ -84,11 +84,6 @@ type balance struct {
 	owner   Assignment
 	refused [allCodes]int32 // by code, the first partition of a list linked by owner, or -1
 	list    []int32         // one such list
-
-	// Of an Evaluator: members were given all first choices before these keys
-	// beforehand. One that is full before it comes to its key makes that wrong.
-	granted []key
-	failed  bool
 }
 
 // key is the order of pairs but for their scores: code<<32 | partition.

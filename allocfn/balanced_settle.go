@@ -14,12 +14,6 @@ func (b *balance) settle(cut int) {
 		cut = 0
 		order, ends, _ = b.sure(cut)
 	}
-	b.serveAll(cut, order, &ends)
-}
-
-// serveAll takes the pairs of codes from cut on, those of first choices from
-// order, where those of code c, in the order of partitions, end at ends[c].
-func (b *balance) serveAll(cut int, order []wish, ends *[allCodes]int32) {
 	if b.quotas.least == 0 {
 		b.closeFull() // some may have no quota at all
 	}
@@ -119,16 +113,8 @@ func (b *balance) serve(w wish, c int) {
 	b.owner[p] = m
 	switch b.quotas.take(m) {
 	case full:
-		if b.granted != nil && b.granted[m] > keyOf(c, p) {
-			b.failed = true
-		}
 		b.close(m)
 	case drained:
-		for m, left := range b.quotas.left {
-			if b.granted != nil && left == 0 && b.granted[m] > keyOf(c, p) {
-				b.failed = true
-			}
-		}
 		b.closeFull()
 	case open:
 	}

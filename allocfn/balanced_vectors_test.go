@@ -183,8 +183,14 @@ func FuzzBalanced(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := brute(in); !slices.Equal(got, want) {
+		want := brute(in)
+		if !slices.Equal(got, want) {
 			t.Fatalf("got %v, want %v", got, want)
 		}
+		var h history
+		h.step(t, in, want)
+		without := toggle(in, in.Members[seed%uint64(len(in.Members))])
+		h.step(t, without, brute(without))
+		h.step(t, in, want)
 	})
 }

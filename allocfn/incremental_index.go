@@ -1,11 +1,9 @@
 package allocfn
 
-import (
-	"math/bits"
-	"slices"
-)
+import "math/bits"
 
 // probeIndex finds the partitions that have a probe in some part of the ring.
+// The round is cut into equal parts, a power of two of them.
 type probeIndex struct {
 	shift      uint
 	starts     []uint32 // of the parts, in partitions
@@ -17,7 +15,7 @@ func (x *probeIndex) build(keys []uint64) {
 	if x.starts != nil {
 		return
 	}
-	parts := bits.Len(uint(len(keys)))
+	parts := min(bits.Len(uint(len(keys)))+2, ringBits)
 	x.shift = uint(32 + ringBits - parts)
 	x.starts = make([]uint32, 1<<parts+1)
 	for _, key := range keys {
@@ -40,42 +38,82 @@ func (x *probeIndex) build(keys []uint64) {
 	}
 }
 
-// between ranges over the partitions with a probe from one place to another,
-// and some others, some of them twice.
-func (x *probeIndex) between(from, to int64) func(yield func(partition int32) bool) {
-	return func(yield func(partition int32) bool) {
-		first, last := x.starts[from>>x.shift], x.starts[to>>x.shift+1]
-		near, far := x.partitions[first:max(first, last)], []int32(nil)
-		if from > to {
-			near, far = x.partitions[first:], x.partitions[:last]
+// lateIndex finds those of the partitions whose pairs have a code from some on.
+// Others may be found too, and some twice.
+type lateIndex struct {
+	from    int // the code
+	shift   uint
+	heads   []int32 // of the parts, in entries, -1 for none
+	entries []entry
+	room    int // of entries; with more it is made anew
+}
+
+type entry struct {
+	partition int32
+	place     uint32 // of a probe of it
+	next      int32  // entry of the part
+}
+
+func newLateIndex(from, partitions int) *lateIndex {
+	parts := min(bits.Len(uint(partitions))+3, ringBits)
+	x := &lateIndex{from: from, shift: uint(32 + ringBits - parts), heads: make([]int32, 1<<parts)}
+	for i := range x.heads {
+		x.heads[i] = -1
+	}
+	x.room = 5*probeSize*partitions/2 + 200
+	x.entries = make([]entry, 0, x.room)
+	return x
+}
+
+func (x *lateIndex) add(partition int32, key uint64) {
+	for _, z := range probe(key) {
+		head := &x.heads[z>>x.shift]
+		x.entries = append(x.entries, entry{partition, uint32(z >> 32), *head})
+		*head = int32(len(x.entries) - 1)
+	}
+}
+
+// lateRatio is how many times fewer partitions a late index has than the one
+// before it, the first than there are.
+const lateRatio = 32
+
+// indexLate makes the late indices, if there are none or one is crowded.
+func (p *plan) indexLate() {
+	crowded := len(p.late) == 0 && len(p.pairs) >= lateRatio
+	for _, x := range p.late {
+		crowded = crowded || len(x.entries) > x.room
+	}
+	if !crowded {
+		return
+	}
+	var counts [codes]int
+	for _, pair := range p.pairs {
+		counts[pair.code()]++
+	}
+	p.late = p.late[:0]
+	for want := len(p.pairs) / lateRatio; want > 0; want /= lateRatio {
+		n, from := 0, codes
+		for ; n+counts[from-1] <= want; from-- {
+			n += counts[from-1]
 		}
-		for _, part := range [][]int32{near, far} {
-			for _, p := range part {
-				if !yield(p) {
-					return
-				}
-			}
+		p.late = append(p.late, newLateIndex(from, n))
+	}
+	for i, pair := range p.pairs {
+		if pair.code() >= p.late[0].from {
+			p.addLate(int32(i), 0, pair.code())
 		}
 	}
 }
 
-// around returns the points next to p that are at other places, from and to,
-// on the ring. A partition to which p is the nearest of all has a probe there.
-func (r *ring) around(p int64) (from, to int64) {
-	n := r.size()
-	i, _ := slices.BinarySearch(r.points[1:n+1], p)
-	before, after := i+1, i+1
-	for steps := 0; r.points[before]>>32 == p>>32 && steps < n; steps++ {
-		before--
-		if before == 0 {
-			before = n
+// addLate tells the late indices of a partition whose pair had one code and has
+// another now.
+func (p *plan) addLate(partition int32, was, is int) {
+	for _, x := range p.late {
+		if is < x.from {
+			break
+		}
+		if was < x.from {
+			x.add(partition, p.keys[partition])
 		}
 	}
-	for steps := 0; r.points[after]>>32 == p>>32 && steps < n; steps++ {
-		after++
-		if after == n+1 {
-			after = 1
-		}
-	}
-	return r.points[before], r.points[after]
 }

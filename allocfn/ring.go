@@ -131,15 +131,20 @@ func (r *ring) divide() {
 
 // finish sets the sentinels and marks the crowded cells.
 func (r *ring) finish() {
-	n := r.size()
-	r.points[0] = r.points[n] - ringSize
-	for i := n + 1; i < len(r.points); i++ {
-		r.points[i] = r.points[1] + ringSize
-	}
+	r.bound()
 	for c := range len(r.cells) - 1 {
 		if r.cells[c+1]-r.cells[c] > 2 {
 			r.cells[c] |= crowded
 		}
+	}
+}
+
+// bound sets the sentinels.
+func (r *ring) bound() {
+	n := r.size()
+	r.points[0] = r.points[n] - ringSize
+	for i := n + 1; i < len(r.points); i++ {
+		r.points[i] = r.points[1] + ringSize
 	}
 }
 
@@ -267,15 +272,21 @@ func (r *ring) compact(left []int32) {
 	}
 	r.points = r.points[:kept+sentinels]
 	r.live = kept
+	r.arrange()
+}
+
+// arrange makes cells and sentinels for the points, which are in order.
+func (r *ring) arrange() {
 	r.divide()
+	n := r.size()
 	next := 0
-	for i, p := range r.points[1 : kept+1] {
+	for i, p := range r.points[1 : n+1] {
 		for c := int(p >> r.shift); next <= c; next++ {
 			r.cells[next] = uint32(i + 1)
 		}
 	}
 	for ; next < len(r.cells); next++ {
-		r.cells[next] = uint32(kept + 1)
+		r.cells[next] = uint32(n + 1)
 	}
 	r.finish()
 }

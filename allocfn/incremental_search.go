@@ -1,0 +1,190 @@
+package allocfn
+
+import (
+	"math"
+	"slices"
+)
+
+// ringMask holds the places of the ring.
+const ringMask = 1<<ringBits - 1
+
+// nearest returns the score of the best pair of a partition with a member that
+// accepts it. There must be one.
+func (p *plan) nearest(partition int32) score {
+	best := worstScore
+	r := p.ring
+	n := r.size()
+	try := func(d int64, chair, turned int32) {
+		if p.accepts(chair, keyOf(code(score(d)), partition)) {
+			best = min(best, score(d>>32<<32|int64(uint32(p.chairs[chair].place^turned))))
+		}
+	}
+	for _, z := range probe(p.keys[partition]) {
+		i := int(r.cells[z>>r.shift] &^ crowded)
+		for r.points[i] < z {
+			i++
+		}
+		from := z
+		for k := i; (r.points[k]-from)>>32 <= int64(best>>32); k++ {
+			try(r.points[k]-from, int32(r.points[k]), 0)
+			if k >= n {
+				k -= n // one round on, where the points are one round less
+				from -= ringSize
+			}
+		}
+		from = z | math.MaxUint32
+		for k := i - 1; (from-r.points[k])>>32 <= int64(best>>32); k-- {
+			try(from-r.points[k], int32(r.points[k]), -1)
+			if k <= 1 {
+				k += n
+				from += ringSize
+			}
+		}
+	}
+	return best
+}
+
+// score returns the score of a pair.
+func (p *plan) score(partition, chair int32) score {
+	c := &p.chairs[chair]
+	after, before := int64(math.MaxInt64), int64(math.MaxInt64)
+	for _, z := range probe(p.keys[partition]) {
+		for _, x := range c.points {
+			after = min(after, (x-z)&(ringSize-1))
+			before = min(before, (z-x)&(ringSize-1))
+		}
+	}
+	return min(score(after|int64(c.place)), score(before|int64(uint32(^c.place))))
+}
+
+// distance returns how far the nearest probe of a partition is from a point.
+func (p *plan) distance(partition int32, x int64) int64 {
+	d := int64(math.MaxInt64)
+	for _, z := range probe(p.keys[partition]) {
+		d = min(d, (x-z)&(ringSize-1), (z-x)&(ringSize-1))
+	}
+	return d >> 32
+}
+
+// prefers reports whether a partition prefers m, by a pair of key k, to the
+// member that it has or waits for. If that one went, it counts as the best of
+// this key: the partition waits, and has its turn with all others then.
+func (p *plan) prefers(partition, m int32, k key) bool {
+	pair := p.pairs[partition]
+	is := pair.key(partition)
+	if k != is {
+		return k < is
+	}
+	return m != pair.member() && p.score(partition, m) < p.score(partition, pair.member())
+}
+
+// leastDistance returns the least distance of a code.
+func leastDistance(code int) int64 {
+	if code < 64 {
+		return int64(code)
+	}
+	e := code>>5 - 1
+	return int64(code-e<<5) << e
+}
+
+// search returns the first key after one and before another of a pair of m with
+// a partition that prefers m, or never. Nothing up to after is such a pair.
+//
+// It goes outward from the points of m, among all partitions first, and from
+// the code on that a late index has, among those of that alone: a partition
+// whose pair comes before does not prefer m.
+func (p *plan) search(m int32, after, until key) key {
+	s := search{plan: p, m: m, after: after, best: until}
+	from := after.code()
+	for l := 0; l <= len(p.late); l++ {
+		to := codes
+		if l < len(p.late) {
+			to = p.late[l].from
+		}
+		if from >= to {
+			continue
+		}
+		if l == 0 {
+			p.index.build(p.keys)
+			s.walk(p.index.shift, from, to, s.visitAll)
+		} else {
+			s.late = p.late[l-1]
+			s.walk(s.late.shift, from, to, s.visitLate)
+		}
+		from = to
+	}
+	if s.best == until {
+		return never
+	}
+	return s.best
+}
+
+// search is the state of one.
+type search struct {
+	plan  *plan
+	m     int32
+	late  *lateIndex
+	after key
+	best  key
+	least proposal // pairs below need not be looked at
+}
+
+// walk visits the parts of the ring, of the size that shift says, in which there
+// may be probes whose distance from a point of m has a code from one on and
+// below another. It goes outward, and ends when nothing better can come.
+func (s *search) walk(shift uint, from, to int, visit func(part, point int64)) {
+	parts, unit := ringSize>>shift, shift-32
+	points := s.plan.chairs[s.m].points
+	// Beyond half the way to the next point, the steps[i+1]-th from point i and
+	// the steps[i]-th the other way, all is nearer to that.
+	steps := append(s.plan.steps[:0], (points[0]+ringSize-points[len(points)-1])/2>>shift+1)
+	for i, point := range points[1:] {
+		steps = append(steps, (point-points[i])/2>>shift+1)
+	}
+	steps = append(steps, steps[0])
+	s.plan.steps = steps
+	last := slices.Max(steps)
+	for step := leastDistance(from) >> unit; step <= last; step++ {
+		near := codeOf(max(0, step-1) << unit) // no probe that comes now is nearer
+		if near >= to || keyOf(near, 0) >= s.best {
+			return
+		}
+		s.least = proposal(max(near, s.after.code())) << memberBits
+		for i, point := range points {
+			if step <= steps[i+1] {
+				visit((point>>shift+step)&(parts-1), point)
+			}
+			if 0 < step && step <= steps[i] {
+				visit((point>>shift-step)&(parts-1), point)
+			}
+		}
+	}
+}
+
+func codeOf(distance int64) int { return code(score(distance << 32)) }
+
+func (s *search) visitAll(part, point int64) {
+	x := &s.plan.index
+	for _, i := range x.partitions[x.starts[part]:x.starts[part+1]] {
+		if s.plan.pairs[i]&^waits >= s.least {
+			s.try(i, s.plan.distance(i, point))
+		}
+	}
+}
+
+func (s *search) visitLate(part, point int64) {
+	at := uint32(point >> 32)
+	for e := s.late.heads[part]; e >= 0; {
+		entry := &s.late.entries[e]
+		e = entry.next
+		s.try(entry.partition, int64(min((entry.place-at)&ringMask, (at-entry.place)&ringMask)))
+	}
+}
+
+// try sees to a partition that has a probe at this distance.
+func (s *search) try(partition int32, distance int64) {
+	k := keyOf(codeOf(distance), partition)
+	if k > s.after && k < s.best && s.plan.prefers(partition, s.m, k) {
+		s.best = k
+	}
+}
