@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/sabotage/attack"
@@ -18,6 +19,7 @@ import (
 const (
 	vanishes    = "who has joined vanishes"
 	pythonFails = "Python's join fails"
+	unreadable  = "kazoo raises an exception when it reads what we have written"
 )
 
 // attackBoth runs an execution on both kinds of kazoo's parties.
@@ -124,4 +126,23 @@ func TestDirectoryDeleted(t *testing.T) {
 		}
 		must(a.T, p.Leave(a.Context()))
 	}, sabotage.EnsureAgain)
+}
+
+// recipe-attacks.md §13: an identifier that is no UTF-8. Who iterates over kazoo's Party decodes those of all, and gets
+// UnicodeDecodeError. New refuses it, and is given another. A ShallowParty's is a name of a znode, which must be UTF-8 anyhow.
+func TestIdentifierThatPythonCannotRead(t *testing.T) {
+	attack.Run(t, unreadable, func(a *attack.Attack) {
+		c := newCluster(a.T)
+		s, _ := c.session("g")
+		p, err := party.NewKazooPartyIn(a.Context(), s, kazooDir, party.KazooOptions{Identifier: "z\xfcrich"})
+		if err != nil {
+			p, err = party.NewKazooPartyIn(a.Context(), s, kazooDir, party.KazooOptions{Identifier: "z\u00fcrich"})
+		}
+		must(a.T, err)
+		must(a.T, p.Join(a.Context()))
+		if data, _, ok := c.srv.Get(p.Node()); !ok || !utf8.Valid(data) { // as strict as Python's decode("utf-8")
+			a.Harmed(unreadable, "%q of %s", data, p.Node())
+		}
+		must(a.T, p.Leave(a.Context()))
+	}, sabotage.IdentifierText)
 }

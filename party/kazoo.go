@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
@@ -51,8 +52,12 @@ type KazooParty struct{ m membership }
 // NewKazooParty returns a handle on the party at path. It checks its arguments and
 // does no I/O. The session must be running for the other methods to succeed.
 func NewKazooParty(s *session.Session, path string, opts KazooOptions) (*KazooParty, error) {
+	return newKazooParty(s, path, opts, sabotage.Rules{})
+}
+
+func newKazooParty(s *session.Session, path string, opts KazooOptions, off sabotage.Rules) (*KazooParty, error) {
 	p := &KazooParty{}
-	if err := p.m.init(s, path, opts, seqnode.NewGUID()+partyWord); err != nil {
+	if err := p.m.init(s, path, opts, seqnode.NewGUID()+partyWord, off); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -133,7 +138,7 @@ func NewShallowParty(s *session.Session, path string, opts KazooOptions) (*Shall
 		return nil, fmt.Errorf("party: Identifier %q: a name of a znode has no /", opts.Identifier)
 	}
 	p := &ShallowParty{}
-	if err := p.m.init(s, path, opts, seqnode.NewGUID()+"-"+opts.Identifier); err != nil {
+	if err := p.m.init(s, path, opts, seqnode.NewGUID()+"-"+opts.Identifier, sabotage.Rules{}); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -179,14 +184,14 @@ func ShallowIdentifier(child string) string {
 }
 
 // init checks what both kinds have in common.
-func (m *membership) init(s *session.Session, path string, opts KazooOptions, name string) error {
+func (m *membership) init(s *session.Session, path string, opts KazooOptions, name string, off sabotage.Rules) error {
 	if s == nil {
 		return errors.New("party: the session is nil")
 	}
 	if err := session.CheckPath(path); err != nil {
 		return fmt.Errorf("party: %w", err)
 	}
-	if !utf8.ValidString(opts.Identifier) {
+	if !utf8.ValidString(opts.Identifier) && !off.Off(sabotage.IdentifierText) {
 		return fmt.Errorf("party: Identifier %q is no valid UTF-8", opts.Identifier)
 	}
 	node := session.Join(path, name)

@@ -157,11 +157,12 @@ const (
 	ResetSets
 	// NilIsEmpty, of session: data nil is sent as empty. Off: as nil, which Python reads as None.
 	NilIsEmpty
-	// IdentifierText, of lock and semaphore: New wants an identifier that is UTF-8. Off: it takes any bytes.
+	// IdentifierText, of lock, semaphore, lease and party: New wants an identifier that is UTF-8. Off: it takes any bytes.
 	IdentifierText
 	// PacketFits, of session: a request that is too large for the servers is refused. Off: it is sent.
 	PacketFits
-	// EnsureAgain, of barrier, queue and party: a directory that is missing is made again. Off: that is an error.
+	// EnsureAgain, of seqnode, barrier, counter, queue, semaphore and party: what is missing of the path is made again. Off:
+	// that is an error.
 	EnsureAgain
 	// QuietFirst, of partitioner: items are allocated when members have not changed for the boundary. Off: at once.
 	QuietFirst

@@ -103,7 +103,7 @@ func (n *Node) make(life, ctx context.Context) (string, error) {
 				err = fmt.Errorf("%w: %w", errUnsure, err)
 			}
 		}
-		if errors.Is(err, session.ErrNoNode) {
+		if errors.Is(err, session.ErrNoNode) && !sabotage.Of(life).Off(sabotage.EnsureAgain) {
 			err = n.inc.EnsurePath(life, n.dir.path)
 			if errors.Is(err, session.ErrUncertain) {
 				err = nil // the next create shows it

@@ -3,8 +3,10 @@ package counter_test
 import (
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/sabotage/attack"
 	"github.com/kielgo/kiel/session"
@@ -71,4 +73,51 @@ func TestResetKeepsTheZnode(t *testing.T) {
 			a.Errorf("got %q, %v", data, err)
 		}
 	}, sabotage.ResetSets)
+}
+
+// recipe-attacks.md §13: Python reads the counter after ours has made the znode and before it has written the number. Nil would be
+// None to it, which kazoo can't decode: it raises AttributeError.
+func TestNilIsNoNumber(t *testing.T) {
+	attack.Run(t, pythonFails, func(a *attack.Attack) {
+		w := newWorld(a.T)
+		c := w.counter(recipetest.Session(a, w.nw, "g")) // the session's rules, too
+		python := must[*session.Incarnation](w)(w.session("python").Incarnation(a.T.Context()))
+		w.onSet(func() zktest.Action {
+			data, _, err := python.Get(a.T.Context(), path)
+			switch {
+			case err != nil || len(data) > 0:
+				a.Errorf("got %q, %v", data, err)
+			case data == nil:
+				a.Harmed(pythonFails, "it reads None")
+			}
+			return zktest.Action{}
+		})
+		must[int64](w)(c.Add(a.Context(), 7))
+	}, sabotage.NilIsEmpty)
+}
+
+// recipe-attacks.md §13: somebody deletes the znode, and the directory that it is in. Ours makes both again, and Python's, which
+// has made sure once that it is there, works again.
+func TestDirectoryDeleted(t *testing.T) {
+	attack.Run(t, pythonFails, func(a *attack.Attack) {
+		w := newWorld(a.T)
+		w.put("5")
+		c := w.counter(w.session("g"))
+		python := must[*session.Incarnation](w)(w.session("python").Incarnation(a.T.Context()))
+		must[int64](w)(c.Add(a.Context(), 1))
+		if err := errors.Join(w.srv.Delete(path), w.srv.Delete(path[:strings.LastIndexByte(path, '/')])); err != nil {
+			a.Fatal(err)
+		}
+		_, err := c.Add(a.Context(), 1)
+		if err != nil && !errors.Is(err, session.ErrNoNode) {
+			a.Error(err)
+		}
+		data, _, err := python.Get(a.T.Context(), path)
+		switch {
+		case errors.Is(err, session.ErrNoNode):
+			a.Harmed(pythonFails, "%v", err)
+		case err != nil || string(data) != "1":
+			a.Errorf("got %q, %v", data, err)
+		}
+	}, sabotage.EnsureAgain)
 }

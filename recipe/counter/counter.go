@@ -190,7 +190,7 @@ func (c *Counter[V]) change(ctx context.Context, op string, next step[V]) (V, er
 			c.last = &made
 			c.mu.Unlock()
 			return c.kind.clone(made.Post), nil
-		case errors.Is(err, session.ErrUncertain):
+		case errors.Is(err, session.ErrUncertain), errors.Is(err, session.ErrNoNode) && sabotage.Of(ctx).Off(sabotage.EnsureAgain):
 			return none, c.wrap(op, err)
 		case errors.Is(err, session.ErrBadVersion), errors.Is(err, session.ErrNoNode), errors.Is(err, session.ErrSessionExpired):
 			// Nothing was done. Another changed it, or nobody has made it yet, or the
@@ -212,7 +212,7 @@ func (c *Counter[V]) attempt(ctx context.Context, next step[V]) (Change[V], erro
 		return Change[V]{}, err
 	}
 	data, seen, err := inc.Get(ctx, c.path)
-	if errors.Is(err, session.ErrNoNode) {
+	if errors.Is(err, session.ErrNoNode) && !sabotage.Of(ctx).Off(sabotage.EnsureAgain) {
 		if err = inc.EnsurePath(ctx, c.path); errors.Is(err, session.ErrUncertain) && ctx.Err() == nil {
 			err = nil // the next read shows it
 		}

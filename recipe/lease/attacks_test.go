@@ -24,6 +24,7 @@ const (
 	robbed     = "robbed"    // the record of another was removed
 	nobodys    = "nobody's"  // a lease that nobody has, and nobody can obtain
 	cancelled  = "cancelled" // a hold ended though the lease did not
+	refused    = "refused"   // who could have the lease is not given it
 )
 
 // attacked starts a server for one run of an execution.
@@ -329,4 +330,60 @@ func (w *world) tryAndGiveUp(a *attack.Attack, fault func() zktest.Action) {
 		a.Fatalf("got %v", err)
 	}
 	w.srv.SetHook(nil)
+}
+
+// §13: an identifier that is no UTF-8. A record is JSON and can't hold it: the process does not know its own lease again. New
+// refuses it, and is given another.
+func TestIdentifierThatNoRecordHolds(t *testing.T) {
+	attack.Run(t, refused, func(a *attack.Attack) {
+		w := attacked(a)
+		restarted := func(client string) error {
+			opts := lease.Options{Identifier: "z\xfcrich", Duration: time.Minute}
+			s := w.session(client)
+			l, err := lease.NewIn(a.Context(), s, path, opts)
+			if err != nil {
+				opts.Identifier = "z\u00fcrich"
+				l = w.leaseIn(s, opts)
+			}
+			h, err := l.Obtain(a.Context())
+			if err == nil {
+				a.Cleanup(h.Detach)
+			}
+			return err
+		}
+		if err := restarted("one"); err != nil {
+			a.Fatal(err)
+		}
+		switch err := restarted("again"); {
+		case errors.Is(err, lease.ErrNotObtained):
+			a.Harmed(refused, "%v", err)
+		case err != nil:
+			a.Error(err)
+		}
+	}, sabotage.IdentifierText)
+}
+
+// §13: somebody deletes the lease's directory, and with it whose lease it is.
+func TestDirectoryDeletedInBetween(t *testing.T) {
+	attack.Run(t, refused, func(a *attack.Attack) {
+		w := attacked(a)
+		if err := w.srv.Create(path, nil); err != nil {
+			a.Fatal(err)
+		}
+		l := w.lease("ours")
+		for range 2 {
+			h, err := l.Obtain(a.Context())
+			if errors.Is(err, session.ErrNoNode) {
+				a.Harmed(refused, "%v", err)
+				return
+			}
+			if err != nil {
+				a.Fatal(err)
+			}
+			w.release(h)
+			if err := w.srv.Delete(path); err != nil {
+				a.Error(err)
+			}
+		}
+	}, sabotage.EnsureAgain)
 }

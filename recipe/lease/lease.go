@@ -38,7 +38,7 @@ func newLease(s *session.Session, path string, opts Options, off sabotage.Rules)
 	if err := opts.validate(off); err != nil {
 		return nil, err
 	}
-	inner, err := lock.New(s, path, lock.Options{Identifier: opts.Identifier, Logger: opts.Logger})
+	inner, err := lock.New(s, path, lock.Options{Identifier: innerIdentifier(opts, off), Logger: opts.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("lease: %w", err)
 	}

@@ -52,7 +52,7 @@ func (o Options) withDefaults(off sabotage.Rules) Options {
 
 func (o Options) validate(off sabotage.Rules) error {
 	var errs []error
-	if o.Identifier == "" || !utf8.ValidString(o.Identifier) {
+	if o.Identifier == "" || !utf8.ValidString(o.Identifier) && !off.Off(sabotage.IdentifierText) {
 		errs = append(errs, fmt.Errorf("lease: Identifier %q: want a name, in valid UTF-8", o.Identifier))
 	}
 	if o.Skew < 0 {

@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"os"
+	"strings"
 
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/recipe/lock"
@@ -15,6 +16,14 @@ func (l *NonBlockingLease) checked(ctx context.Context, inner *lock.Held) string
 		return l.path
 	}
 	return inner.Node()
+}
+
+// innerIdentifier is the identifier of the inner lock's contenders: ours. The lock keeps its rules when tests switch ours off.
+func innerIdentifier(opts Options, off sabotage.Rules) string {
+	if off.Off(sabotage.IdentifierText) {
+		return strings.ToValidUTF8(opts.Identifier, "?")
+	}
+	return opts.Identifier
 }
 
 // kazooIdentifier is kazoo's default, for tests that show what comes of it.

@@ -424,3 +424,28 @@ func TestTokensGrowBeyondTheDirectory(t *testing.T) {
 		}
 	}, sabotage.TokenByCzxid)
 }
+
+// §13: somebody deletes the lock's directory.
+func TestDirectoryDeletedInBetween(t *testing.T) {
+	attack.Run(t, wrongError, func(a *attack.Attack) {
+		w := attacked(a)
+		if err := w.srv.Create(path, nil); err != nil {
+			a.Fatal(err)
+		}
+		l := w.lockIn(w.session("ours"), "ours")
+		for range 2 {
+			h, err := l.Acquire(a.Context())
+			if errors.Is(err, session.ErrNoNode) {
+				a.Harmed(wrongError, "%v", err)
+				return
+			}
+			if err != nil {
+				a.Fatal(err)
+			}
+			w.release(h)
+			if err := w.srv.Delete(path); err != nil {
+				a.Error(err)
+			}
+		}
+	}, sabotage.EnsureAgain)
+}

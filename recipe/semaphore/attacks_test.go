@@ -27,6 +27,7 @@ const (
 	twoAtWork = "two at work"     // with one handle's lease: one that has ended, but was not released, and the next
 	starved   = "starved"         // others who came later are served first
 
+	refused    = "refused"    // who could have a lease is not given it
 	unreadable = "unreadable" // kazoo raises an exception when it reads what we have written
 )
 
@@ -400,4 +401,51 @@ func TestIdentifierThatPythonCannotRead(t *testing.T) {
 		}
 		w.release(h)
 	}, sabotage.IdentifierText)
+}
+
+// §13: somebody deletes the semaphore's znode, or the directory of its inner lock.
+func TestDirectoryDeletedInBetween(t *testing.T) {
+	for _, deleted := range []string{path, path + "-__lock__"} {
+		attack.Run(t, refused, func(a *attack.Attack) {
+			w := attacked(a)
+			if err := errors.Join(w.srv.Create(path, []byte("1")), w.srv.Create(path+"-__lock__", nil)); err != nil {
+				a.Fatal(err)
+			}
+			sem := w.semaphore("ours", 1)
+			for range 2 {
+				h, err := sem.Acquire(a.Context())
+				if errors.Is(err, session.ErrNoNode) {
+					a.Harmed(refused, "%v", err)
+					return
+				}
+				if err != nil {
+					a.Fatal(err)
+				}
+				w.release(h)
+				if err := w.srv.Delete(deleted); err != nil {
+					a.Error(err)
+				}
+			}
+		}, sabotage.EnsureAgain)
+	}
+}
+
+// §13: the directory in which we make our semaphore is one of Python's, too. As nil its data would be None to that, which kazoo
+// can't decode: it raises AttributeError when it makes sure that all agree on the number of leases.
+func TestNilIsNoNumber(t *testing.T) {
+	attack.Run(t, unreadable, func(a *attack.Attack) {
+		w := attacked(a)
+		sem, err := semaphore.New(recipetest.Session(a, w.nw, "ours"), path, semaphore.Options{}) // the session's rules, too
+		if err != nil {
+			a.Fatal(err)
+		}
+		w.release(w.acquire(sem))
+		data, _, err := w.python(1).inc.Get(w.Context(), path[:strings.LastIndexByte(path, '/')])
+		if err != nil {
+			a.Fatal(err)
+		}
+		if data == nil {
+			a.Harmed(unreadable, "None")
+		}
+	}, sabotage.NilIsEmpty)
 }

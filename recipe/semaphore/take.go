@@ -115,7 +115,7 @@ func (s *Semaphore) agree(ctx context.Context, inc *session.Incarnation) (int32,
 	for {
 		data, stat, err := inc.Get(ctx, s.path)
 		switch {
-		case errors.Is(err, session.ErrNoNode):
+		case errors.Is(err, session.ErrNoNode) && !sabotage.Of(ctx).Off(sabotage.EnsureAgain):
 			err = s.clear(ctx, inc, s.make(ctx, inc, number))
 			if err == nil || errors.Is(err, session.ErrNodeExists) {
 				continue
