@@ -10,18 +10,43 @@ type probeIndex struct {
 	partitions []int32
 }
 
-// build makes the index of partitions of these keys, if there is none.
+// build makes the index of partitions of these keys, if there is none. It
+// sorts probes by their first bits before, which takes another 64 bytes per
+// partition meanwhile: parts are counted and filled one near the other then,
+// and not all over the memory, which would take several times as long.
 func (x *probeIndex) build(keys []uint64) {
 	if x.starts != nil {
 		return
 	}
+	const lotShift = 32 + ringBits - 8
+	var ends [1 << 8]uint32
+	for _, key := range keys {
+		for _, z := range probe(key) {
+			ends[z>>lotShift]++
+		}
+	}
+	sum := uint32(0)
+	for lot, n := range ends {
+		ends[lot] = sum
+		sum += n
+	}
+	type placed struct {
+		place     uint32
+		partition int32
+	}
+	probes := make([]placed, sum)
+	for p, key := range keys {
+		for _, z := range probe(key) {
+			probes[ends[z>>lotShift]] = placed{uint32(z >> 32), int32(p)}
+			ends[z>>lotShift]++
+		}
+	}
+
 	parts := min(bits.Len(uint(len(keys)))+2, ringBits)
 	x.shift = uint(32 + ringBits - parts)
 	x.starts = make([]uint32, 1<<parts+1)
-	for _, key := range keys {
-		for _, z := range probe(key) {
-			x.starts[z>>x.shift]++
-		}
+	for _, p := range probes {
+		x.starts[p.place>>(x.shift-32)]++
 	}
 	end := uint32(0)
 	for i, n := range x.starts {
@@ -29,12 +54,10 @@ func (x *probeIndex) build(keys []uint64) {
 		x.starts[i] = end
 	}
 	x.partitions = make([]int32, end)
-	for p, key := range keys {
-		for _, z := range probe(key) {
-			part := z >> x.shift
-			x.starts[part]--
-			x.partitions[x.starts[part]] = int32(p)
-		}
+	for _, p := range probes {
+		start := &x.starts[p.place>>(x.shift-32)]
+		*start--
+		x.partitions[*start] = p.partition
 	}
 }
 
