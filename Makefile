@@ -111,7 +111,7 @@ bench: setup ## Go benchmarks, then hand-overs and claims on real servers, ROUND
 	@go test -v -timeout=0 ./test/bench -rounds=$(ROUNDS) | grep -v '^=== RUN'
 
 .PHONY: figures
-figures: ## measure the allocation functions, 15 minutes on a quiet machine, and renew docs/choosing-a-function.md
+figures: ## measure the allocation functions, 20 minutes on a quiet machine, and renew docs/choosing-a-function.md
 	@go test -v -timeout=0 -count=1 -run='^TestAllocation' ./test/bench -rounds=$(ROUNDS) -keep | grep -v '^=== RUN'
 	@go run ./test/cmd/plots
 
