@@ -40,9 +40,10 @@
 //
 // One more znode says in which zone each partition is best consumed, for allocation
 // functions that look at it; whoever knows writes it ([PartitionAllocator.SetZones]),
-// consumers from Kafka's metadata. It is versioned JSON of 1 MiB at most. What can't
-// be understood is an error and counts as no zones, for all members alike; it is left
-// as it is. Python members know no zones, and a group that has some runs a function
+// consumers from Kafka's metadata. It is versioned JSON of 1 MiB at most, enough for some
+// hundred thousand partitions. What can't be understood is an error and counts as no
+// zones, for all members alike; it is left as it is. So does a znode that an ACL keeps
+// a member from reading, which should be the same for all. Python members know no zones, and a group that has some runs a function
 // that does not look at them.
 //
 // # Guarantees

@@ -56,7 +56,7 @@ type Options struct {
 	OnError func(err error)
 
 	// Weight, Zone and Topics stand in this member's record, for allocation
-	// functions that look at them. Weight 0 is 1, at most 1,000,000; an empty
+	// functions that look at them. Weight 0 is 1, at most [MaxWeight]; an empty
 	// Zone is unknown; no Topics are all.
 	Weight int
 	Zone   string
@@ -79,6 +79,9 @@ type Options struct {
 	// puts a label on.
 	Registerer prometheus.Registerer
 }
+
+// MaxWeight is the largest weight of a member.
+const MaxWeight = 1_000_000
 
 // Defaults of Options.
 const (
@@ -131,8 +134,8 @@ func (o Options) validate() error {
 	if len(seen) > maxFunctions {
 		faults = append(faults, fmt.Errorf("%d functions, at most %d", len(seen), maxFunctions))
 	}
-	if o.Weight < 0 || o.Weight > maxWeight {
-		faults = append(faults, fmt.Errorf("field Weight: %d is not in 0 to %d", o.Weight, maxWeight))
+	if o.Weight < 0 || o.Weight > MaxWeight {
+		faults = append(faults, fmt.Errorf("field Weight: %d is not in 0 to %d", o.Weight, MaxWeight))
 	}
 	if err := zones.Check(o.Zone); err != nil {
 		faults = append(faults, fmt.Errorf("field Zone: %w", err))

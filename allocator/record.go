@@ -16,7 +16,6 @@ const (
 	recordVersion = 1
 	maxRecord     = 64 << 10 // bytes; party reads no more
 	maxFunctions  = 32
-	maxWeight     = 1_000_000
 )
 
 // record is what a member publishes as the data of its znode.
@@ -79,8 +78,8 @@ func (r record) check() error {
 	if len(r.Functions) == 0 || len(r.Functions) > maxFunctions {
 		return fmt.Errorf("%d functions, must be 1 to %d", len(r.Functions), maxFunctions)
 	}
-	if r.Weight < 0 || r.Weight > maxWeight {
-		return fmt.Errorf("weight %d is not in 0 to %d", r.Weight, maxWeight)
+	if r.Weight < 0 || r.Weight > MaxWeight {
+		return fmt.Errorf("weight %d is not in 0 to %d", r.Weight, MaxWeight)
 	}
 	if err := zones.Check(r.Zone); err != nil {
 		return err

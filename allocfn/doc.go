@@ -82,12 +82,12 @@
 //	1,000 × 100,000         3.15 [3.38]     4.65 [4.98]    30 seeds
 //
 // In partitions, that is about √P more than the least, P being all partitions,
-// whatever the number of members: 0.7 to 1.2 × √P in the mean at 100 partitions
+// whatever the number of members, up to 1,000 per member: 0.7 to 1.2 × √P in the mean at 100 partitions
 // per member, 1.1 to 1.5 at 1,000, and 3.9 at 10,000, where it is 14 % of the
-// least. Up to 300 per member, 2.5 × √P is a bound that tests hold it to. Sizes
-// that members divide without a rest are no exception. RoundRobin moves 90 to
-// 99 % of all. Where weights differ, a join or leave moved 1.2 to 4.8 times the
-// share of the one who came or went.
+// least. Up to 300 per member, 2.5 × √P is a bound that tests hold it to, and up
+// to 100 with weights from 1 to 64. Sizes that members divide without a rest are
+// no exception. RoundRobin moves 90 to 99 % of all. Where weights differ, a join
+// or leave moved 1.2 to 4.8 times the share of the one who came or went.
 //
 // The others: up to 100 per member tests hold TopicBalanced, with any weights, to
 // 2.5 × √(P·T) more than the least, T being the number of topics, and CoPartitioned
@@ -117,7 +117,7 @@
 //
 //   - Few moves. RoundRobin and Range move most partitions when a member comes
 //     or goes, Balanced when weights change so that the largest crosses a power
-//     of two above 64.
+//     of two above 64, or all together one above 2^18.
 //   - Topics spread evenly by Balanced: it evens out the sum, so that one member
 //     may have several partitions of a topic where another has none.
 //   - Balance by Rendezvous. The total of CoPartitioned. Topics of Ordinal, which

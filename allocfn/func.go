@@ -183,6 +183,9 @@ func CallOnly(f Func, in Input, member int) ([]int32, error) {
 
 func (in Input) clone() Input {
 	in.Members = slices.Clone(in.Members)
+	for i, m := range in.Members {
+		in.Members[i].Topics = slices.Clone(m.Topics)
+	}
 	in.Partitions = slices.Clone(in.Partitions)
 	in.Places = slices.Clone(in.Places)
 	in.Zones = maps.Clone(in.Zones)

@@ -318,8 +318,10 @@ func TestCallOnlyCatchesFaults(t *testing.T) {
 func TestCallKeepsInputFromHarm(t *testing.T) {
 	in := group([]string{"a", "b"}, "t:0", "t:01", "t:2")
 	in.Zones = map[allocfn.Partition]string{in.Partitions[0]: "z"}
+	in.Members[0].Topics = []string{"t"}
 	before := fmt.Sprint(in)
 	_, err := allocfn.Call(allocfn.Func{Name: "vandal", Assign: func(in allocfn.Input) (allocfn.Assignment, error) {
+		clear(in.Members[0].Topics)
 		clear(in.Members)
 		clear(in.Partitions)
 		clear(in.Places)

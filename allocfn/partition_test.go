@@ -153,3 +153,17 @@ func FuzzParseAll(f *testing.F) {
 		}
 	})
 }
+
+// Digits of other scripts are read as Python 3.11 does, whatever release of Unicode Go knows.
+func TestDigitsOfAllScripts(t *testing.T) {
+	for text, want := range map[string]int32{"\u0665": 5, "1\u0660\uff19": 109, "\U0001d7ff": 9, "\U0001fbf9": 9} {
+		if p, err := allocfn.Parse("t:" + text); err != nil || p.ID != want {
+			t.Errorf("%q: %v, %v, want %d", text, p, err, want)
+		}
+	}
+	for _, text := range []string{"\u065f", "\u066a", "\U0001fbfa", "\U00011f50", "\U0001e4f0", "\u00b2", "\u2160"} {
+		if p, err := allocfn.Parse("t:" + text); err == nil {
+			t.Errorf("%q: %v", text, p)
+		}
+	}
+}

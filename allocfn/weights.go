@@ -123,15 +123,16 @@ func (q *quotas) roomy() bool {
 
 const (
 	maxPointWeight = 64      // of one member, and of
-	maxPointSum    = 1 << 17 // all, unless there are more members
+	maxPointSum    = 1 << 19 // all, unless there are more members: some 100 MB of points
 )
 
 // pointWeights returns how many points each member gets, in units of
-// pointSize: as many as its weight, while that is at most 64 for everybody.
+// pointSize: as many as its weight, while that is at most 64 for everybody, and
+// all together 2^19, which is 8,192 members of weight 64.
 // Otherwise the weights are halved, rounding down but to no less than 1, as
 // often as it takes, for points cost memory; shares remain exact all the same.
-// Where the halving sets in, a change of the largest weight moves many
-// partitions.
+// Where the halving sets in, a change of the largest weight, or of the number of
+// members, moves many partitions.
 func pointWeights(members []Member) []int {
 	weights := make([]int, len(members))
 	largest := uint64(0)

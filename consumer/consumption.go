@@ -131,6 +131,7 @@ func (g *Group) consume(ctx context.Context, topics []string, handler sarama.Con
 		Func:        g.settings.Func,
 		AlsoFuncs:   g.settings.AlsoFuncs,
 		PythonFunc:  g.settings.PythonFunc,
+		Weight:      g.settings.Weight,
 		Zone:        g.settings.Zone,
 		Topics:      topics,
 		StopTimeout: stopTimeout,

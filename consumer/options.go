@@ -15,6 +15,7 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/session"
@@ -71,6 +72,11 @@ type Options struct {
 	// PythonFunc is the ID of the function that members of Python kiel run; "" is
 	// "roundrobin/1".
 	PythonFunc string
+
+	// Weight is this member's share compared with others', at most [allocator.MaxWeight], if the
+	// group's function looks at weights, as [allocfn.Balanced] and
+	// [allocfn.TopicBalanced] do. 0 is 1.
+	Weight int
 
 	// Zone is where this member runs, in the words of the brokers' broker.rack. A
 	// member in a zone gets partitions whose preferred leader is in that zone, as far
@@ -170,6 +176,10 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 		if f.ID() == opts.Func.ID() || slices.ContainsFunc(opts.AlsoFuncs[:i], func(g allocfn.Func) bool { return g.ID() == f.ID() }) {
 			fail("option AlsoFuncs[%d]: %s is given twice", i, f.ID())
 		}
+	}
+
+	if opts.Weight < 0 || opts.Weight > allocator.MaxWeight {
+		fail("option Weight: %d is not in 0 to %d", opts.Weight, allocator.MaxWeight)
 	}
 
 	name, err := defaultName(opts.Name)

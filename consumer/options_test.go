@@ -34,6 +34,7 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 		"rebalance":      {[]string{"a:1"}, "g", Options{RebalanceTimeout: -1}, "RebalanceTimeout"},
 		"stop":           {[]string{"a:1"}, "g", Options{StopTimeout: -1}, "StopTimeout"},
 		"commit":         {[]string{"a:1"}, "g", Options{CommitInterval: -1}, "CommitInterval"},
+		"weight":         {[]string{"a:1"}, "g", Options{Weight: 1_000_001}, "Weight"},
 		"func":           {[]string{"a:1"}, "g", Options{Func: allocfn.Func{Name: "x"}}, "Func"},
 		"sarama refuses": {[]string{"a:1"}, "g", bad(func(c *sarama.Config) { c.Consumer.Fetch.Min = 0 }), "Consumer.Fetch.Min"},
 		"old version":    {[]string{"a:1"}, "g", bad(func(c *sarama.Config) { c.Version = sarama.V0_10_2_0 }), "Config.Version"},

@@ -63,6 +63,7 @@ func (c *consumeCmd) Run(rc *runContext) error {
 		From:       startOf(c.From),
 		Func:       functions[0],
 		AlsoFuncs:  functions[1:],
+		Weight:     c.Weight,
 		Observer:   observe,
 		Logger:     logger,
 		Registerer: registry,

@@ -99,6 +99,7 @@ func TestBadUsage(t *testing.T) {
 		"bad function":       {[]string{"consume", "--function", "sticky"}, "sticky"},
 		"no function":        {[]string{"consume", "--function", ""}, "--function"},
 		"function twice":     {[]string{"consume", "--function", "range,range"}, "range/1 is given twice"},
+		"bad weight":         {[]string{"consume", "--weight=-1"}, "Weight"},
 		"bad print":          {[]string{"consume", "--print", "xml"}, "xml"},
 		"bad duration":       {[]string{"consume", "--session-timeout", "10"}, "session-timeout"},
 		"tiny timeout":       {[]string{"consume", "--session-timeout", "1ms"}, "1ms"},

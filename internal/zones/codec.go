@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/kielgo/kiel/allocfn"
@@ -41,8 +40,9 @@ func (x *indices) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]int32)(x))
 }
 
-// Check returns an error unless zone may be a zone's name: at most 249 bytes of UTF-8 that can be printed. "" is no zone, and
-// allowed.
+// Check returns an error unless zone may be a zone's name: at most 249 bytes of UTF-8 without control characters and without
+// those that change how others are shown. "" is no zone, and allowed. What is refused does not depend on Go's tables of Unicode,
+// which grow from release to release: members must judge alike.
 func Check(zone string) error {
 	if len(zone) > maxZone {
 		return fmt.Errorf("zone of %d bytes, at most %d", len(zone), maxZone)
@@ -51,11 +51,18 @@ func Check(zone string) error {
 		return fmt.Errorf("zone %q is not UTF-8", zone)
 	}
 	for _, c := range zone {
-		if !unicode.IsPrint(c) {
+		if invisible(c) {
 			return fmt.Errorf("zone %q holds what can't be printed", zone)
 		}
 	}
 	return nil
+}
+
+// invisible reports whether c is a control character, a break of lines, one that turns the direction of text, or one that stands
+// for nothing.
+func invisible(c rune) bool {
+	return c < 0x20 || 0x7f <= c && c <= 0x9f || c == 0xad || 0x200b <= c && c <= 0x200f || 0x2028 <= c && c <= 0x202e ||
+		0x2060 <= c && c <= 0x206f || c == 0xfeff || 0xfff0 <= c && c <= 0xfffb || c&0xfffe == 0xfffe || c >= 0xe0000
 }
 
 // checkAll returns an error that wraps ErrInvalid unless all zones may be written.
@@ -85,16 +92,16 @@ func checkAll(zones map[allocfn.Partition]string) error {
 // encode returns the same data for the same zones, always.
 func encode(zones map[allocfn.Partition]string) ([]byte, error) {
 	doc := document{V: version, Zones: []string{}, Topics: map[string]indices{}}
-	ends := make(map[string]int) // the ids of each topic are below
+	ends := make(map[string]int64) // the ids of each topic are below
 	for p := range zones {
-		ends[p.Topic] = max(ends[p.Topic], int(p.ID)+1)
+		ends[p.Topic] = max(ends[p.Topic], int64(p.ID)+1)
 	}
-	all := 0
+	all := int64(0)
 	for topic, end := range ends {
 		if all += end; all > maxData/2 { // each takes two bytes or more; so there is no need to make room for them
 			return nil, fmt.Errorf("%w: the ids of topic %s go up to %d, and more than %d don't fit", ErrTooLarge, topic, end-1, maxData/2)
 		}
-		doc.Topics[topic] = slices.Repeat(indices{none}, end)
+		doc.Topics[topic] = slices.Repeat(indices{none}, int(end))
 	}
 	seen := make(map[string]int32)
 	for _, zone := range zones {

@@ -128,6 +128,22 @@ func TestReadAsWritten(t *testing.T) {
 }
 
 // Whatever is read is refused, or can be written and read back as the same.
+func TestCheck(t *testing.T) {
+	for _, zone := range []string{"", "eu-1a", "a b", "\u00e9", "\u6771\u4eac", "\U0001fabe", strings.Repeat("x", 249)} {
+		if err := zones.Check(zone); err != nil {
+			t.Errorf("%q: %v", zone, err)
+		}
+	}
+	for _, zone := range []string{
+		"a\n", "\x00", "\x7f", "\u0085", "\u00ad", "\u200b", "\u2028", "\u202e", "\u2066", "\ufeff", "\ufffe", "\U000e0041", "\U0010ffff",
+		"\xff", strings.Repeat("x", 250),
+	} {
+		if zones.Check(zone) == nil {
+			t.Errorf("%q is allowed", zone)
+		}
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		``, `{"v":1}`, `{"v":1,"zones":["a","b"],"topics":{"t":[0,1,-1],"u":[]}}`, `{"v":2}`, `{"v":1,"zones":null,"topics":{"t":[null]}}`,

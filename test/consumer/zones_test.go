@@ -21,6 +21,21 @@ func (r *rig) zones() string {
 	return string(data)
 }
 
+// Members have shares by their weights.
+func TestWeights(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 8)
+		a := r.member("a", func(o *consumer.Options) { o.Weight = 3 }).start()
+		b := r.member("b", nil).start()
+		until(t, "shares of 6 and 2", func() bool { return len(a.owns()) == 6 && len(b.owns()) == 2 })
+		a.leave()
+		a.close()
+		b.leave()
+		b.close()
+		r.check(false)
+	})
+}
+
 // A member in a zone keeps the group told in which zones its partitions are; one that is in none does not.
 func TestZonesOfPartitions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
