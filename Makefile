@@ -21,8 +21,8 @@ SEED ?= 0
 # Packages whose tests start real servers, however far down they import them.
 SERVER_PACKAGES = $(shell go list -e -test -f '{{.ImportPath}} {{join .Deps " "}}' ./test/... \
 	| awk '$$1 ~ /\.test$$/ && /kiel\/test\/servers( |$$)/ { sub(/\.test$$/, "", $$1); print $$1 }')
-# Allocation functions must give the same results everywhere: other processors run them on Linux for amd64, which runs 386 by
-# itself and arm64 by emulation.
+# Members must judge alike what they read, and allocation functions give the same results everywhere: other processors run them on
+# Linux for amd64, which runs 386 by itself and arm64 by emulation.
 ifeq ($(shell go env GOHOSTOS GOHOSTARCH | tr '\n' ' '),linux amd64 )
 OTHER_PROCESSORS = yes
 endif
@@ -30,6 +30,7 @@ SIM = github.com/kielgo/kiel/test/sim
 HISTORY = github.com/kielgo/kiel/test/history
 CHAOS = github.com/kielgo/kiel/test/chaos
 PURE = github.com/kielgo/kiel/allocfn
+JUDGED = ./internal/zones ./allocator
 ARM64_TESTS = 'Vectors|Kiels|Pythons'
 UNIT_PACKAGES = $(filter-out $(SERVER_PACKAGES),$(shell go list -e $(ALL)))
 
@@ -57,7 +58,7 @@ test: setup vet ## all tests, on real servers, at most 25 minutes on 2 cores
 	  go test -json -shuffle=on -timeout=$(TIMEOUT) $(SIM) -random=10 || status=1; \
 	  go test -json -shuffle=on -timeout=$(TIMEOUT) $(HISTORY) $(PURE) || status=1; \
 	  go test -json -race -run=Concurrent $(PURE) || status=1; \
-	  $(if $(OTHER_PROCESSORS),GOARCH=386 go test -json $(PURE) || status=1;) \
+	  $(if $(OTHER_PROCESSORS),GOARCH=386 go test -json $(PURE) $(JUDGED) || status=1;) \
 	  $(if $(OTHER_PROCESSORS),GOARCH=arm64 go test -json -exec=qemu-aarch64-static -run=$(ARM64_TESTS) $(PURE) || status=1;) \
 	  go test -json -race -timeout=$(TIMEOUT) $(CHAOS) || status=1; \
 	  go test -json -race -shuffle=on -timeout=$(TIMEOUT) -p=1 $(filter-out $(HISTORY) $(CHAOS),$(SERVER_PACKAGES)) || status=1; \

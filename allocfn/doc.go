@@ -82,9 +82,9 @@
 //	1,000 × 100,000         3.15 [3.38]     4.65 [4.98]    30 seeds
 //
 // In partitions, that is about √P more than the least, P being all partitions,
-// whatever the number of members, up to 1,000 per member: 0.7 to 1.2 × √P in the mean at 100 partitions
-// per member, 1.1 to 1.5 at 1,000, and 3.9 at 10,000, where it is 14 % of the
-// least. Up to 300 per member, 2.5 × √P is a bound that tests hold it to, and up
+// whatever the number of members, while each has no more than 1,000: 0.7 to 1.2 ×
+// √P in the mean at 100 partitions per member, 1.1 to 1.5 at 1,000, and 3.9 at
+// 10,000, where it is 14 % of the least. Up to 300 per member, 2.5 × √P is a bound that tests hold it to, and up
 // to 100 with weights from 1 to 64. Sizes that members divide without a rest are
 // no exception. RoundRobin moves 90 to 99 % of all. Where weights differ, a join
 // or leave moved 1.2 to 4.8 times the share of the one who came or went.

@@ -1,6 +1,7 @@
 package allocfn
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -13,7 +14,7 @@ type counter struct {
 	next    int     // how many of order have been taken
 	counts  []int   // by member, zero between uses
 	weights uint64  // their sum
-	equal   bool    // all weights are
+	heavy   []int32 // the members, the heaviest first
 }
 
 func newCounter(p Plan) (*counter, error) {
@@ -24,12 +25,13 @@ func newCounter(p Plan) (*counter, error) {
 		return nil, err
 	}
 	c := &counter{
-		in: p.Input, owners: p.Assignment, order: byTopic(p.Input.Partitions), counts: make([]int, len(p.Input.Members)), equal: true,
+		in: p.Input, owners: p.Assignment, order: byTopic(p.Input.Partitions), counts: make([]int, len(p.Input.Members)),
 	}
-	for _, m := range c.in.Members {
+	for i, m := range c.in.Members {
 		c.weights += weighed(m)
-		c.equal = c.equal && weighed(m) == weighed(c.in.Members[0])
+		c.heavy = append(c.heavy, int32(i))
 	}
+	slices.SortFunc(c.heavy, func(i, k int32) int { return cmp.Compare(weighed(c.in.Members[k]), weighed(c.in.Members[i])) })
 	return c, nil
 }
 
@@ -77,17 +79,26 @@ func (c *counter) load(some []int32) Load {
 		*m++
 		l.Most = max(l.Most, *m)
 	}
-	if c.equal && used < len(c.counts) { // who has none is the least; spare the look at all
-		l.Even = l.Most <= 1
-	} else {
+	if used == len(c.counts) {
 		l.Least = slices.Min(c.counts)
-		for m, count := range c.counts {
-			share, rest := c.share(m, len(some))
-			l.Even = l.Even && (count == share || rest && count == share+1)
+	}
+	// Only as many members as there are partitions can have a share of one or more.
+	// So topics of few partitions don't cost a look at all members.
+	for _, m := range c.heavy {
+		share, rest := c.share(int(m), len(some))
+		if share == 0 {
+			break
 		}
+		count := c.counts[m]
+		l.Even = l.Even && (count == share || rest && count == share+1)
 	}
 	for _, i := range some {
-		c.counts[c.owners[i]] = 0
+		m := c.owners[i]
+		if l.Even && c.counts[m] > 1 {
+			share, _ := c.share(int(m), len(some))
+			l.Even = share > 0
+		}
+		c.counts[m] = 0
 	}
 	return l
 }
