@@ -17,11 +17,12 @@ func (b *balance) settle(cut int) {
 	if b.quotas.least == 0 {
 		b.closeFull() // some may have no quota at all
 	}
-	for c := range b.refused {
+	end := b.endCode()
+	for c := range end {
 		b.refused[c] = -1
 	}
 	begin := int32(0)
-	for c := cut; c < allCodes; c++ {
+	for c := cut; c < end; c++ {
 		first, second := order[begin:ends[c]], b.takeRefused(c)
 		begin = ends[c]
 		for _, w := range first {
@@ -35,6 +36,14 @@ func (b *balance) settle(cut int) {
 			b.serve(wish{p, b.choices[p].member()}, c)
 		}
 	}
+}
+
+// endCode returns the first code that no pair has.
+func (b *balance) endCode() int {
+	if b.zones.home == nil {
+		return codes
+	}
+	return allCodes
 }
 
 // sureCut returns a code below which first choices fill nobody, probably. The
@@ -69,7 +78,7 @@ func isqrt(x int) int {
 // the order would have mattered; then it takes all back and returns false.
 func (b *balance) sure(cut int) (order []wish, ends [allCodes]int32, ok bool) {
 	n := int32(0)
-	for c := cut; c < allCodes; c++ {
+	for c, end := cut, b.endCode(); c < end; c++ {
 		ends[c] = n
 		n += b.counts[c]
 	}
@@ -140,7 +149,9 @@ func (b *balance) takeRefused(c int) []int32 {
 	for p := b.refused[c]; p >= 0; p = b.owner[p] {
 		b.list = append(b.list, p)
 	}
-	slices.Sort(b.list)
+	if len(b.list) > 1 {
+		slices.Sort(b.list)
+	}
 	return b.list
 }
 
