@@ -116,8 +116,8 @@
 // # Not guaranteed
 //
 //   - Few moves. RoundRobin and Range move most partitions when a member comes
-//     or goes, Balanced when weights change so that the largest crosses a power
-//     of two above 64, or all together one above 2^18.
+//     or goes, Balanced when the largest weight crosses 64, or the sum of all
+//     weights 2^19, or a power of two above these.
 //   - Topics spread evenly by Balanced: it evens out the sum, so that one member
 //     may have several partitions of a topic where another has none.
 //   - Balance by Rendezvous. The total of CoPartitioned. Topics of Ordinal, which
