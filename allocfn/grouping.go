@@ -21,8 +21,10 @@ func byTopic(ps []Partition) []int32 {
 		if k > 0 && ps[runs[k-1].from].Topic == ps[r.from].Topic { // a topic in two places
 			return sortByTopic(ps)
 		}
-		for _, i := range numeric(ps[r.from:r.to]) {
-			order = append(order, int32(r.from+i))
+		n := len(order)
+		order = order[:n+len(numeric(ps[r.from:r.to], order[n:]))] // it has room for all
+		for i := range order[n:] {
+			order[n+i] += int32(r.from)
 		}
 	}
 	return order

@@ -25,12 +25,13 @@ func rangeAssign(in Input) (Assignment, error) {
 		return Assignment{}, nil
 	}
 	a := make(Assignment, len(in.Partitions))
+	var order []int32
 	for from, to := range topics(in.Partitions) {
-		order := numeric(in.Partitions[from:to])
+		order = numeric(in.Partitions[from:to], order)
 		next := 0
 		for m := 0; next < len(order); m++ {
 			for range runOf(m, n, len(order)) {
-				a[from+order[next]] = int32(m)
+				a[from+int(order[next])] = int32(m)
 				next++
 			}
 		}
@@ -44,6 +45,7 @@ func rangeOnly(in Input, member int) ([]int32, error) {
 		return nil, nil
 	}
 	mine := make([]int32, 0, len(in.Partitions)/n+1)
+	var order []int32
 	for from, to := range topics(in.Partitions) {
 		t := to - from
 		run := runOf(member, n, t)
@@ -52,8 +54,9 @@ func rangeOnly(in Input, member int) ([]int32, error) {
 		}
 		start := member*(t/n) + min(member, t%n)
 		begin := len(mine)
-		for _, i := range numeric(in.Partitions[from:to])[start : start+run] {
-			mine = append(mine, int32(from+i))
+		order = numeric(in.Partitions[from:to], order)
+		for _, i := range order[start : start+run] {
+			mine = append(mine, int32(from)+i)
 		}
 		slices.Sort(mine[begin:])
 	}
@@ -83,26 +86,25 @@ func topics(ps []Partition) func(yield func(from, to int) bool) {
 }
 
 // numeric returns the indices of the partitions of one topic in the order of
-// their numbers.
-func numeric(ps []Partition) []int {
-	order := make([]int, len(ps))
+// their numbers. It uses the room of order, if that has enough.
+func numeric(ps []Partition, order []int32) []int32 {
+	order = slices.Grow(order[:0], len(ps))[:len(ps)]
 	for i := range order {
 		order[i] = -1
 	}
 	for i, p := range ps {
 		if p.ID < 0 || int(p.ID) >= len(ps) || order[p.ID] != -1 {
-			return sorted(ps)
+			return sorted(ps, order)
 		}
-		order[p.ID] = i // no gaps so far: a partition's number is its rank
+		order[p.ID] = int32(i) // no gaps so far: a partition's number is its rank
 	}
 	return order
 }
 
-func sorted(ps []Partition) []int {
-	order := make([]int, len(ps))
+func sorted(ps []Partition, order []int32) []int32 {
 	for i := range order {
-		order[i] = i
+		order[i] = int32(i)
 	}
-	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(ps[i].ID, ps[j].ID) })
+	slices.SortFunc(order, func(i, j int32) int { return cmp.Compare(ps[i].ID, ps[j].ID) })
 	return order
 }
