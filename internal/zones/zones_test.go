@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,14 +120,30 @@ func add(zs map[allocfn.Partition]string) zones.Change {
 }
 
 // noting has all requests for the znode noted.
-func (w *world) noting() *[]zktest.Op {
-	ops := new([]zktest.Op)
+func (w *world) noting() *notes {
+	n := new(notes)
 	w.srv.SetHook(func(r *zktest.Request) zktest.Action {
 		if r.Path == path {
-			*ops = append(*ops, r.Op)
+			n.mu.Lock()
+			n.ops = append(n.ops, r.Op)
+			n.mu.Unlock()
 		}
 		return zktest.Action{}
 	})
+	return n
+}
+
+type notes struct {
+	mu  sync.Mutex
+	ops []zktest.Op
+}
+
+// take returns what was noted since it was called last.
+func (n *notes) take() []zktest.Op {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ops := n.ops
+	n.ops = nil
 	return ops
 }
 
@@ -146,26 +163,26 @@ func TestNewChecks(t *testing.T) {
 // A znode that is missing, or has been read, costs a read that carries no data; and so for ever.
 func TestWhatItCosts(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		ops := w.noting()
+		notes := w.noting()
 		z := w.zones("a")
 		recipetest.Run(w, z)
 		synctest.Wait()
-		if v := z.View(); !slices.Equal(*ops, []zktest.Op{zktest.OpExists}) || v == nil || v.Err != nil || len(v.Zones) != 0 {
-			t.Errorf("missing: sent %v, view %+v", *ops, v)
+		ops := notes.take()
+		if v := z.View(); !slices.Equal(ops, []zktest.Op{zktest.OpExists}) || v == nil || v.Err != nil || len(v.Zones) != 0 {
+			t.Errorf("missing: sent %v, view %+v", ops, v)
 		}
 		if n := w.srv.Stats().Watches; n != 1 {
 			t.Errorf("%d watches", n)
 		}
-		*ops = nil
 		w.put(`{"v":1,"zones":["a"],"topics":{"t":[0]}}`)
 		v := w.waitZones(z, of("a"))
-		if !slices.Equal(*ops, []zktest.Op{zktest.OpExists, zktest.OpGetData}) {
-			t.Errorf("made: sent %v", *ops)
+		if ops := notes.take(); !slices.Equal(ops, []zktest.Op{zktest.OpExists, zktest.OpGetData}) {
+			t.Errorf("made: sent %v", ops)
 		}
-		*ops = nil
 		time.Sleep(10 * time.Minute)
-		if n := len(*ops); n < 60 || n > 80 || slices.ContainsFunc(*ops, func(op zktest.Op) bool { return op != zktest.OpExists }) {
-			t.Errorf("idle for 10 minutes: sent %v", *ops)
+		ops = notes.take()
+		if n := len(ops); n < 60 || n > 80 || slices.ContainsFunc(ops, func(op zktest.Op) bool { return op != zktest.OpExists }) {
+			t.Errorf("idle for 10 minutes: sent %v", ops)
 		}
 		if now := z.View(); now.Version != v.Version || !now.At.After(v.At) {
 			t.Errorf("%+v, before %+v", now, v)
@@ -213,13 +230,13 @@ func TestNoWriteWhenEqual(t *testing.T) {
 			if tt.data != "" {
 				w.put(tt.data)
 			}
-			ops := w.noting()
+			notes := w.noting()
 			if err := z.Update(t.Context(), set(tt.want)); err != nil {
 				t.Error(err)
 			}
 			w.srv.SetHook(nil)
-			if !slices.Equal(*ops, []zktest.Op{zktest.OpSync, zktest.OpGetData}) || w.data() != tt.data {
-				t.Errorf("sent %v, written %s", *ops, w.data())
+			if ops := notes.take(); !slices.Equal(ops, []zktest.Op{zktest.OpSync, zktest.OpGetData}) || w.data() != tt.data {
+				t.Errorf("sent %v, written %s", ops, w.data())
 			}
 		}
 	})
@@ -239,13 +256,13 @@ func TestUnreadable(t *testing.T) {
 					t.Fatal(err)
 				}
 				w.waitZones(z, of("a"))
-				ops := w.noting()
+				notes := w.noting()
 				w.put(data)
 				v := w.wait(z, "of the error", func(v *zones.View) bool { return v.Err != nil })
 				if !errors.Is(v.Err, zones.ErrUnreadable) || !strings.Contains(v.Err.Error(), path) || len(v.Zones) != 0 {
 					t.Errorf("%+v", v)
 				}
-				if got := slices.Contains(*ops, zktest.OpGetData); got != (name != "large") {
+				if got := slices.Contains(notes.take(), zktest.OpGetData); got != (name != "large") {
 					t.Errorf("data read: %v", got)
 				}
 				if name != "large" { // which this session could not even be sent
