@@ -18,7 +18,7 @@ func (f *fleet) shares(names ...string) map[int32]string {
 		items = append(items, f.partition(id))
 	}
 	in.Partitions, in.Places, _ = allocfn.ParseAll(items)
-	owners, err := allocfn.Call(allocfn.RoundRobin(), in)
+	owners, err := allocfn.Call(allocfn.Balanced(), in)
 	if err != nil {
 		f.t.Fatal(err)
 	}
