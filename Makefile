@@ -48,9 +48,9 @@ demo: ## a group at work, on embedded servers, in under a minute
 
 # The packages without servers run two at a time; the others one by one, each has two cores' worth of processes. Those in
 # which the race detector crashed (see test/cmd/results) run again, twice at most. It crashes most often in bubbles that live for
-# days, and makes them five times as slow: the simulation and the histories go without. So do the allocation functions, which
-# start no goroutines, but for a test that calls them at the same time. chaos takes its tests in the order of its files: the longest, of three minutes, is in the first, beside
-# which the others run.
+# days, and makes them five times as slow: the simulation and the histories go without. So do the allocation functions, but for
+# tests of what runs at the same time. chaos takes its tests in the order of its files: the longest, of three minutes, is in the
+# first, beside which the others run.
 .PHONY: test
 test: setup vet ## all tests, on real servers, at most 25 minutes on 2 cores
 	@mkdir -p out; set +e; \

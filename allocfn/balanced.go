@@ -29,7 +29,7 @@ import (
 // no room, while shares remain as they are. A partition or member without a
 // zone is in none.
 //
-// It takes about 100 ns per partition and 30 bytes. [ErrInput] is the only
+// It takes about 100 ns per partition, less on two cores, and 30 bytes. [ErrInput] is the only
 // error, for more than 2^21 members, or negative weights.
 func Balanced() Func { return Func{Name: "balanced", Assign: balanced, harmless: balanced} }
 
@@ -126,12 +126,44 @@ func (b *balance) choose() {
 		b.chooseZoned()
 		return
 	}
+	if len(b.keys) < twoCoresFrom {
+		b.chooseSome(0, len(b.keys), &b.counts)
+		return
+	}
+	// The halves have nothing in common but the ring, which both only read.
+	var counts [allCodes]int32
+	var panicked any
+	done := make(chan struct{})
+	half := len(b.keys) / 2
+	go func() {
+		defer close(done)
+		defer func() { panicked = recover() }()
+		b.chooseSome(half, len(b.keys), &counts)
+	}()
+	b.chooseSome(0, half, &b.counts)
+	<-done
+	if panicked != nil {
+		panic(panicked)
+	}
+	for c, n := range counts {
+		b.counts[c] += n
+	}
+}
+
+// twoCoresFrom is for how many partitions a second goroutine looks for half of
+// the first choices, by far the longest part that can be cut in two.
+const twoCoresFrom = 1 << 16
+
+// chooseSome finds the first choices of some partitions and counts their codes.
+func (b *balance) chooseSome(from, to int, counts *[allCodes]int32) {
 	var scores [blockSize]score
-	for i := 0; i < len(b.keys); i += blockSize {
-		keys := b.keys[i:min(i+blockSize, len(b.keys))]
+	for i := from; i < to; i += blockSize {
+		keys := b.keys[i:min(i+blockSize, to)]
 		b.ring.bestOf(keys, &scores)
 		for k := range keys {
-			b.propose(i+k, code(scores[k]), scores[k])
+			c := code(scores[k])
+			b.choices[i+k] = pair(c, scores[k])
+			counts[c]++
 		}
 	}
 }

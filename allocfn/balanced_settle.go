@@ -23,6 +23,9 @@ func (b *balance) settle(cut int) {
 	}
 	begin := int32(0)
 	for c := cut; c < end; c++ {
+		if b.refused[c] < 0 && ends[c] == begin {
+			continue
+		}
 		first, second := order[begin:ends[c]], b.takeRefused(c)
 		begin = ends[c]
 		for _, w := range first {

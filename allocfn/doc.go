@@ -40,7 +40,8 @@
 //
 // # State
 //
-// None. The package does no I/O, starts no goroutine and keeps nothing between
+// None. The package does no I/O; a call of Balanced with 65,536 partitions or more
+// has a second goroutine, which ends before the call does. Nothing is kept between
 // calls, except in an [Evaluator]: that keeps what Balanced came to, to be quicker
 // the next time, and gives the same results.
 //
