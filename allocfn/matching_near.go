@@ -17,13 +17,11 @@ type scale struct {
 // newScale returns the scale of the members' weights.
 func newScale(members []Member) scale {
 	var heaviest [32]uint64 // of the weights with so many bits
-	equal := true
 	for _, m := range members {
 		w := shareOf(m)
-		equal = equal && w == shareOf(members[0])
 		heaviest[bits.Len64(w)] = max(heaviest[bits.Len64(w)], w)
 	}
-	if equal {
+	if _, equal := sumOfWeights(members); equal {
 		return scale{least: []uint64{inverseOf(1)}}
 	}
 	s := scale{inverse: make([]uint64, len(members)), class: make([]uint8, len(members))}

@@ -2,7 +2,6 @@ package allocfn
 
 import (
 	"cmp"
-	"math"
 	"slices"
 )
 
@@ -27,16 +26,13 @@ func newCounter(p Plan) (*counter, error) {
 	c := &counter{
 		in: p.Input, owners: p.Assignment, order: byTopic(p.Input.Partitions), counts: make([]int, len(p.Input.Members)),
 	}
-	for i, m := range c.in.Members {
-		c.weights += weighed(m)
+	c.weights, _ = sumOfWeights(c.in.Members)
+	for i := range c.in.Members {
 		c.heavy = append(c.heavy, int32(i))
 	}
-	slices.SortFunc(c.heavy, func(i, k int32) int { return cmp.Compare(weighed(c.in.Members[k]), weighed(c.in.Members[i])) })
+	slices.SortFunc(c.heavy, func(i, k int32) int { return cmp.Compare(shareOf(c.in.Members[k]), shareOf(c.in.Members[i])) })
 	return c, nil
 }
-
-// weighed returns the weight of m as it counts.
-func weighed(m Member) uint64 { return uint64(min(max(m.Weight, 1), math.MaxInt32)) }
 
 // more says whether there is a topic to take.
 func (c *counter) more() bool { return c.next < len(c.order) }
@@ -106,8 +102,8 @@ func (c *counter) load(some []int32) Load {
 // share returns the whole part of member m's exact share of so many
 // partitions, and whether there is a rest.
 func (c *counter) share(m, partitions int) (whole int, rest bool) {
-	product := weighed(c.in.Members[m]) * uint64(partitions) // both are less than 2^31
-	return int(product / c.weights), product%c.weights != 0
+	whole, left := exactShare(partitions, shareOf(c.in.Members[m]), c.weights)
+	return whole, left != 0
 }
 
 // indicesIn returns for each member of c its index in other, -1 for none.

@@ -88,13 +88,10 @@ func (c *chains) link(units []int32) {
 // release lets all whose share has a rest take one more.
 func (c *chains) release() {
 	c.free = true
-	sum := uint64(0)
-	for _, m := range c.in.Members {
-		sum += shareOf(m)
-	}
+	sum, _ := sumOfWeights(c.in.Members)
 	for i, m := range c.in.Members {
-		product := uint64(len(c.in.Partitions)) * shareOf(m) // less than 2^31 times less than 2^31
-		c.base[i], c.more[i] = int32(product/sum), product%sum != 0
+		whole, rest := exactShare(len(c.in.Partitions), shareOf(m), sum)
+		c.base[i], c.more[i] = int32(whole), rest != 0
 	}
 	c.refill()
 }

@@ -86,15 +86,16 @@ func newTopicRoom(in Input, owner []int32) *topicRoom {
 // weigh sets the weights of the members, unless all are equal, and returns the
 // members sorted, the heaviest first.
 func (r *topicRoom) weigh(members []Member) (heaviest []int32) {
-	if !slices.ContainsFunc(members, func(m Member) bool { return shareOf(m) != shareOf(members[0]) }) {
+	sum, equal := sumOfWeights(members)
+	if equal {
 		return nil
 	}
+	r.sum = sum
 	heaviest = make([]int32, len(members))
 	r.weights = make([]uint64, len(members))
 	for i, m := range members {
 		heaviest[i] = int32(i)
 		r.weights[i] = shareOf(m)
-		r.sum += r.weights[i]
 	}
 	slices.SortStableFunc(heaviest, func(a, b int32) int { return cmp.Compare(r.weights[b], r.weights[a]) })
 	r.rank = make([]int32, len(members))

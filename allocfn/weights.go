@@ -18,11 +18,7 @@ type quotas struct {
 func newQuotas(members []Member, partitions int) quotas {
 	n := len(members)
 	q := quotas{left: make([]int32, n)}
-	sum, equal := uint64(0), true
-	for _, m := range members {
-		sum += shareOf(m)
-		equal = equal && shareOf(m) == shareOf(members[0])
-	}
+	sum, equal := sumOfWeights(members)
 	if equal {
 		q.least, q.pool = partitions/n, partitions%n
 		for i := range q.left {
@@ -35,12 +31,10 @@ func newQuotas(members []Member, partitions int) quotas {
 	remainders := make([]uint64, n)
 	q.least = partitions
 	for i, m := range members {
-		// Less than 2^31 times less than 2^31.
-		share := uint64(partitions) * shareOf(m)
-		q.left[i] = int32(share / sum)
-		remainders[i] = share % sum
-		rest -= int(q.left[i])
-		q.least = min(q.least, int(q.left[i]))
+		whole, remainder := exactShare(partitions, shareOf(m), sum)
+		q.left[i], remainders[i] = int32(whole), remainder
+		rest -= whole
+		q.least = min(q.least, whole)
 	}
 	if rest == 0 {
 		return q
@@ -75,6 +69,23 @@ func (q *quotas) join(pooled func(member int) bool) {
 // shareOf returns a member's weight as it counts.
 func shareOf(m Member) uint64 {
 	return uint64(min(max(m.Weight, 1), math.MaxInt32))
+}
+
+// sumOfWeights returns the sum of the members' weights, and whether all are equal.
+func sumOfWeights(members []Member) (sum uint64, equal bool) {
+	equal = true
+	for _, m := range members {
+		sum += shareOf(m)
+		equal = equal && shareOf(m) == shareOf(members[0])
+	}
+	return sum, equal
+}
+
+// exactShare returns the whole part of what a weight has of so many partitions,
+// and what is left over, in units of 1/sum.
+func exactShare(partitions int, weight, sum uint64) (whole int, rest uint64) {
+	product := uint64(partitions) * weight // less than 2^31 times less than 2^31
+	return int(product / sum), product % sum
 }
 
 // room says what taking a partition has done.
