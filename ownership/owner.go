@@ -111,7 +111,7 @@ func (o *Owner) Owned() []Info { return o.board.list() }
 // allocator's own, if one of them is what is stuck, until its StopTimeout is over.
 //
 // Run keeps the session from closing until it has released everything. It can be
-// called once.
+// called once. When ctx has ended already it joins nothing and returns nil.
 func (o *Owner) Run(ctx context.Context) error {
 	if !o.started.CompareAndSwap(false, true) {
 		return fmt.Errorf("%w: run was called before", ErrStopped)
@@ -124,6 +124,9 @@ func (o *Owner) Run(ctx context.Context) error {
 	default:
 	}
 	defer o.session.Hold()()
+	if ctx.Err() != nil {
+		return nil // also the session may have ended with it, before we held it
+	}
 	o.err = newLoop(ctx, o).run(ctx)
 	return o.err
 }

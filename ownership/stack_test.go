@@ -178,3 +178,44 @@ func tokens(members ...*full) string {
 	}
 	return b.String()
 }
+
+// TestEndedBefore asks a session and an owner to end before the owner has begun,
+// often, for without the rule it depends on who comes first.
+func TestEndedBefore(t *testing.T) {
+	for range 200 {
+		synctest.Test(t, endBefore)
+	}
+}
+
+func endBefore(t *testing.T) {
+	w := newWorld(t)
+	defer w.close()
+	ses, err := session.New([]string{"zk:2181"}, session.Options{Dial: w.nw.Client("m").Dial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	alloc, err := allocator.New(ses, "g", "m", allocator.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner, err := ownership.New(alloc, func(context.Context, *ownership.Claim) error { return nil }, ownership.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- ses.Run(ctx) }()
+	if _, err := ses.Incarnation(ctx); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatalf("session: %v", err)
+	}
+	if err := owner.Run(ctx); err != nil {
+		t.Fatalf("owner: %v", err)
+	}
+	if err := owner.Stop(t.Context()); err != nil {
+		t.Fatalf("stop: %v", err)
+	}
+}
