@@ -12,7 +12,7 @@ import (
 // Each partition has probes and each member points on a ring; a member suits a
 // partition the better, the nearer a point of it is to a probe of the
 // partition. Pairs of a partition and a member are taken in the order of their
-// distances (in steps of about 3 %, then in the order of the partitions, then
+// distances (in steps of about 12 %, then in the order of the partitions, then
 // exactly), and a pair counts when the partition is free and the member has
 // room. So the outcome is the one stable matching of the distances. Hashes of
 // the names decide where probes and points are.
@@ -51,19 +51,21 @@ const (
 	memberBits = 21
 	memberMask = maxMembers - 1
 
-	codes    = 896       // of distances, see code
-	allCodes = 2 * codes // of pairs: those in one zone, then the others
+	codeBits = 3
+	codes    = (ringBits + 1 - codeBits) << codeBits // of distances, see code
+	allCodes = 2 * codes                             // of pairs: those in one zone, then the others
 )
 
-// code cuts a distance to its five leading bits behind the first, so that
+// code cuts a distance to its three leading bits behind the first, so that
 // pairs of about the same distance are taken in the order of the partitions.
+// Finer steps would change nothing but take longer.
 func code(s score) int {
 	d := uint32(s >> 32)
-	if d < 64 {
+	if d < 2<<codeBits {
 		return int(d)
 	}
-	e := bits.Len32(d) - 6
-	return e<<5 + int(d>>e)
+	e := bits.Len32(d) - codeBits - 1
+	return e<<codeBits + int(d>>e)
 }
 
 // proposal is a pair's code<<memberBits | member.

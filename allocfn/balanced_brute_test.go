@@ -17,7 +17,7 @@ func brute(in allocfn.Input) []int32 {
 	points := make([][]uint64, len(members))
 	for j, w := range brutePointWeights(members) {
 		mk := bruteHash(members[j].Name)
-		for v := uint64(0); v < 8*w; v += 2 {
+		for v := uint64(0); v < 12*w; v += 2 {
 			h := bruteMix(mk + v*brutePhi)
 			points[j] = append(points[j], h>>34, h%(1<<32)>>2)
 		}
@@ -41,7 +41,7 @@ func brute(in allocfn.Input) []int32 {
 			}
 			code := bruteCode(best >> 32)
 			if in.Zones != nil && (m.Zone == "" || m.Zone != in.Zones[partition]) {
-				code += 896
+				code += 224
 			}
 			pairs = append(pairs, pair{code, p, best, j})
 		}
@@ -112,11 +112,11 @@ func bruteProbes(p allocfn.Partition) []uint64 {
 }
 
 func bruteCode(d uint64) int {
-	if d < 64 {
+	if d < 16 {
 		return int(d)
 	}
 	e := bits.Len64(d)
-	return (e-6)*32 + int(d>>(e-6))
+	return (e-4)*8 + int(d>>(e-4))
 }
 
 // bruteQuotas rounds exact shares down and gives what is left to the largest

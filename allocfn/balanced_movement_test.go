@@ -147,7 +147,7 @@ func TestBalancedMovement(t *testing.T) {
 		join, leave                float64
 	}{
 		{10, 1_000, 200, 1.25, 1.22},
-		{100, 10_000, 30, 1.95, 1.95}, // 1.91 and 1.91 over 400 seeds
+		{100, 10_000, 400, 1.9, 1.9}, // 1.897 and 1.896 over 800 seeds
 	} {
 		t.Run(fmt.Sprintf("%dx%d", s.members, s.partitions), func(t *testing.T) {
 			var r ratios

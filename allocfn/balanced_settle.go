@@ -2,9 +2,6 @@ package allocfn
 
 import "slices"
 
-// wish is a pair of a partition and a member.
-type wish struct{ partition, member int32 }
-
 // settle takes the pairs in order: the first choices, and for a partition that
 // was refused, its best pair with a member that is open then. The result does
 // not depend on cut, see sure.
@@ -28,15 +25,15 @@ func (b *balance) settle(cut int) {
 		}
 		first, second := order[begin:ends[c]], b.takeRefused(c)
 		begin = ends[c]
-		for _, w := range first {
-			for len(second) > 0 && second[0] < w.partition {
-				b.serve(wish{second[0], b.choices[second[0]].member()}, c)
+		for _, p := range first {
+			for len(second) > 0 && second[0] < p {
+				b.serve(second[0], c)
 				second = second[1:]
 			}
-			b.serve(w, c)
+			b.serve(p, c)
 		}
 		for _, p := range second {
-			b.serve(wish{p, b.choices[p].member()}, c)
+			b.serve(p, c)
 		}
 	}
 }
@@ -79,18 +76,18 @@ func isqrt(x int) int {
 // in any order, and sorts the others by code: those of code c, in the order of
 // partitions, end at ends[c]. When a member is full before it comes to them,
 // the order would have mattered; then it takes all back and returns false.
-func (b *balance) sure(cut int) (order []wish, ends [allCodes]int32, ok bool) {
+func (b *balance) sure(cut int) (order []int32, ends [allCodes]int32, ok bool) {
 	n := int32(0)
 	for c, end := cut, b.endCode(); c < end; c++ {
 		ends[c] = n
 		n += b.counts[c]
 	}
-	order = make([]wish, n)
+	order = make([]int32, n)
 	left := b.quotas.left
 	for i, p := range b.choices {
 		c := int(p >> memberBits)
 		if c >= cut {
-			order[ends[c]] = wish{int32(i), p.member()}
+			order[ends[c]] = int32(i)
 			ends[c]++
 			continue
 		}
@@ -108,10 +105,10 @@ func (b *balance) sure(cut int) (order []wish, ends [allCodes]int32, ok bool) {
 	return nil, ends, false
 }
 
-// serve gives a partition to the member it wishes, which is its best by pairs of
-// code c, or if that is full, to the best that is not, if its code is c too.
-func (b *balance) serve(w wish, c int) {
-	p, m := w.partition, w.member
+// serve gives a partition to the member of its pair, which has code c, or if that
+// is full, to the best that is not, if its code is c too.
+func (b *balance) serve(p int32, c int) {
+	m := b.choices[p].member()
 	for b.quotas.left[m] == 0 {
 		s, next := b.bestOpen(p)
 		m = s.member()

@@ -92,5 +92,5 @@ func ExampleCoPartitioned() {
 	a, err := allocfn.Call(allocfn.CoPartitioned(), in)
 	fmt.Println(allocfn.Mapping(in, a), err)
 	// Output:
-	// map[a:map[orders:[0] payments:[0]] b:map[orders:[1 2] payments:[1 2]]] <nil>
+	// map[a:map[orders:[0 1] payments:[0 1]] b:map[orders:[2] payments:[2]]] <nil>
 }

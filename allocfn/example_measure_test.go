@@ -34,10 +34,10 @@ func ExampleMeasure_functions() {
 	// roundrobin 86 of 108 partitions moved (at least 21), members 4 to 5, spread 0 to 1 <nil>
 	//   orders from 19 to 20 per member
 	//   refunds from 2 to 3 per member
-	// balanced 23 of 108 partitions moved (at least 21), members 4 to 5, spread 0 to 1 <nil>
-	//   orders from 16 to 22 per member
+	// balanced 25 of 108 partitions moved (at least 21), members 4 to 5, spread 0 to 1 <nil>
+	//   orders from 17 to 21 per member
 	//   refunds from 0 to 5 per member
-	// topicbalanced 23 of 108 partitions moved (at least 21), members 4 to 5, spread 0 to 1 <nil>
+	// topicbalanced 25 of 108 partitions moved (at least 21), members 4 to 5, spread 0 to 1 <nil>
 	//   orders from 19 to 20 per member
 	//   refunds from 2 to 3 per member
 }

@@ -22,7 +22,7 @@ func (r *ring) replace(out, in []int64) {
 		points[i+j] = x
 		kept = i
 	}
-	if cells := len(r.cells) - 1; cells < r.live || cells/2 >= r.live {
+	if cells := len(r.cells); cells < 2*r.live || cells >= 4*r.live {
 		r.arrange()
 		return
 	}

@@ -80,11 +80,11 @@ func (p *plan) prefers(partition, m int32, k key) bool {
 
 // leastDistance returns the least distance of a code.
 func leastDistance(code int) int64 {
-	if code < 64 {
+	if code < 2<<codeBits {
 		return int64(code)
 	}
-	e := code>>5 - 1
-	return int64(code-e<<5) << e
+	e := code>>codeBits - 1
+	return int64(code-e<<codeBits) << e
 }
 
 // search returns the first key after one and before another of a pair of m with

@@ -8,7 +8,7 @@ const (
 	ringBits  = 30
 	ringSize  = int64(1) << ringBits << 32 // one round, in the units of ring.points
 	probeSize = 8                          // probes of a partition
-	pointSize = 8                          // points of a member of weight 1
+	pointSize = 12                         // points of a member of weight 1
 )
 
 // probe returns the places of a partition's probes, shifted left by 32.
@@ -54,18 +54,18 @@ func (s score) member() int32 {
 	return m ^ m>>31
 }
 
-// crowded marks a cell of a ring that holds more than two points.
+// crowded marks a cell of a ring that holds more than one point.
 const crowded = 1 << 31
 
 // ring finds the member nearest to a partition.
 //
 // points[1..n] are the points in order. points[0] is the last of them one round
 // earlier, those after n are the first one round later. The round is cut into
-// equal cells, a power of two of them, about as many as points; cells[c] is the
-// index of the first point at or after the start of cell c.
+// equal cells, a power of two of them, two to four times as many as points;
+// cells[c] is the index of the first point at or after the start of cell c.
 //
 // The points of members that are full are passed over, and taken out when they
-// have become the half.
+// have become two thirds.
 type ring struct {
 	points []int64
 	cells  []uint32
@@ -77,30 +77,20 @@ type ring struct {
 // size returns how many points the ring has.
 func (r *ring) size() int { return len(r.points) - sentinels }
 
-const sentinels = 4
+const sentinels = 3
 
 // newRing returns the ring of the given points, in any order, of so many
 // members. points needs no room.
 func newRing(points []int64, members int) *ring {
 	n := len(points)
 	r := &ring{points: make([]int64, n+sentinels), open: members, live: n}
-	r.divide()
-	cells := r.cells
+	r.divide(points)
 	for _, p := range points {
-		cells[p>>r.shift]++
+		c := &r.cells[p>>r.shift]
+		*c--
+		r.points[*c&^crowded] = p
 	}
-	end := uint32(1)
-	for c, count := range cells {
-		end += count
-		cells[c] = end
-	}
-	for _, p := range points {
-		c := p >> r.shift
-		cells[c]--
-		i := cells[c]
-		r.points[i] = p
-	}
-	// Order within the cells, which hold less than one point on average.
+	// Order within the cells, which hold half a point on average, or less.
 	for i := 2; i <= n; i++ {
 		p := r.points[i]
 		k := i
@@ -109,33 +99,32 @@ func newRing(points []int64, members int) *ring {
 		}
 		r.points[k] = p
 	}
-	r.finish()
+	r.bound()
 	return r
 }
 
-// divide makes the cells for the points that r has, all zero, and one more.
-func (r *ring) divide() {
+// divide makes cells for the points of r, given in any order: cells[c] becomes
+// the index behind the last point of cell c.
+func (r *ring) divide(points []int64) {
 	r.shift = 32 + ringBits - 2
 	size := 4
-	for size < r.size() {
+	for size < 2*r.size() {
 		size *= 2
 		r.shift--
 	}
-	if cap(r.cells) > size {
-		r.cells = r.cells[:size+1]
+	if cap(r.cells) >= size {
+		r.cells = r.cells[:size]
 		clear(r.cells)
 	} else {
-		r.cells = make([]uint32, size+1)
+		r.cells = make([]uint32, size)
 	}
-}
-
-// finish sets the sentinels and marks the crowded cells.
-func (r *ring) finish() {
-	r.bound()
-	for c := range len(r.cells) - 1 {
-		if r.cells[c+1]-r.cells[c] > 2 {
-			r.cells[c] |= crowded
-		}
+	for _, p := range points {
+		r.cells[p>>r.shift]++
+	}
+	end := uint32(1)
+	for c, count := range r.cells {
+		end += count
+		r.cells[c] = end | (1-count)&crowded // which is set when count is more than one
 	}
 }
 
@@ -187,13 +176,13 @@ func (r *ring) leastOf(zs *[probeSize]int64, cells *[probeSize]uint32) score {
 		if i >= crowded {
 			i = r.seek(z)
 		}
-		// At most two points of the cell precede the probe. A point on the
-		// wrong side is far away as an unsigned number, so that no jump is
-		// needed, which would be guessed wrongly.
-		near := (*[4]int64)(points[i-1:])
+		// One point of the cell may precede the probe. A point on the wrong
+		// side is far away as an unsigned number, so that no jump is needed,
+		// which would be guessed wrongly.
+		near := (*[3]int64)(points[i-1:])
 		end := z | math.MaxUint32
-		after := min(uint64(near[1]-z), uint64(near[2]-z), uint64(near[3]-z))
-		before := min(uint64(end-near[0]), uint64(end-near[1]), uint64(end-near[2]))
+		after := min(uint64(near[1]-z), uint64(near[2]-z))
+		before := min(uint64(end-near[0]), uint64(end-near[1]))
 		best = min(best, min(after, before))
 	}
 	return score(best)
@@ -223,8 +212,7 @@ func (r *ring) bestOpen(key uint64, left []int32) score {
 		if c >= crowded {
 			i = int(r.seek(z))
 		} else {
-			// The sign bits count without a jump which of the two precede it.
-			i += int(uint64(r.points[i]-z)>>63 + uint64(r.points[i+1]-z)>>63)
+			i += int(uint64(r.points[i]-z) >> 63) // without a jump: one, when that precedes it
 		}
 		from := z
 		for k := i; r.points[k]-from < best; k++ {
@@ -256,7 +244,7 @@ func (r *ring) bestOpen(key uint64, left []int32) score {
 func (r *ring) close(points int, left []int32) {
 	r.open--
 	r.live -= points
-	if r.open > 0 && 2*r.live < r.size() {
+	if r.open > 0 && 3*r.live < r.size() {
 		r.compact(left)
 	}
 }
@@ -277,16 +265,10 @@ func (r *ring) compact(left []int32) {
 
 // arrange makes cells and sentinels for the points, which are in order.
 func (r *ring) arrange() {
-	r.divide()
-	n := r.size()
-	next := 0
-	for i, p := range r.points[1 : n+1] {
-		for c := int(p >> r.shift); next <= c; next++ {
-			r.cells[next] = uint32(i + 1)
-		}
+	points := r.points[1 : r.size()+1]
+	r.divide(points)
+	for _, p := range points {
+		r.cells[p>>r.shift]--
 	}
-	for ; next < len(r.cells); next++ {
-		r.cells[next] = uint32(n + 1)
-	}
-	r.finish()
+	r.bound()
 }

@@ -66,10 +66,10 @@ func TestTopicBalancedStaysInZone(t *testing.T) {
 // Vectors with zones: the owners, or a sum where these are many.
 func TestTopicBalancedZoneVectors(t *testing.T) {
 	for i, want := range []string{
-		"[3 1 2 2 4 3 1 0 4 0 1 0 1 2 3 0 4]",
-		"[3 1 8 4 9 1 11 0 6 4 8 5 2 3 7 2 5 6 10 9 1 11 7 0 10 3 10 5 8 2 0 4 11 9 6 7 9 4 2 8 6 7]",
-		"[]8d8fb617abb67006",
-		"[]a4a167bfb4be01a1",
+		"[3 1 2 2 4 3 1 0 4 0 1 0 1 2 3 3 4]",
+		"[3 1 2 4 3 1 11 7 0 10 5 4 8 0 7 8 5 6 2 9 1 11 9 6 10 3 10 5 8 9 0 4 11 1 6 7 0 4 2 8 6 10]",
+		"[]6eb7ad998e5b7fa4",
+		"[]dc35f3ca1dae0ab7",
 	} {
 		n := []int{5, 12, 100, 300}[i]
 		ps := append(topicOf("t", 2*n+1), append(topicOf("u", n-1), topicOf("é", n/2)...)...)
@@ -91,5 +91,5 @@ func ExampleTopicBalanced() {
 	a, err := allocfn.Call(allocfn.TopicBalanced(), in)
 	fmt.Println(allocfn.Mapping(in, a), err)
 	// Output:
-	// map[a:map[orders:[0 2] payments:[1] refunds:[2]] b:map[orders:[1] payments:[0 2] refunds:[0 1]]] <nil>
+	// map[a:map[orders:[2] payments:[1 2] refunds:[0 2]] b:map[orders:[0 1] payments:[0] refunds:[1]]] <nil>
 }

@@ -14,7 +14,7 @@ const (
 )
 
 // moveSeeds returns the same for each of MoveSizes.
-func moveSeeds() []int { return []int{60, 100, 30} }
+func moveSeeds() []int { return []int{200, 400, 30} }
 
 // CurveSizes returns the groups of the picture of movement against members.
 func CurveSizes() []Size {
