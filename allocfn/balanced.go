@@ -97,8 +97,8 @@ func newBalance(in Input) (*balance, error) {
 	if len(in.Members) > maxMembers {
 		return nil, fmt.Errorf("allocfn: %w: %d members, more than %d", ErrInput, len(in.Members), maxMembers)
 	}
-	for _, m := range in.Members {
-		if m.Weight < 0 {
+	for i := range in.Members {
+		if m := &in.Members[i]; m.Weight < 0 {
 			return nil, fmt.Errorf("allocfn: %w: member %s has weight %d", ErrInput, quote(m.Name), m.Weight)
 		}
 	}
@@ -114,8 +114,8 @@ func newBalance(in Input) (*balance, error) {
 		total += w
 	}
 	points := make([]int64, 0, total*pointSize)
-	for i, m := range in.Members {
-		points = appendPoints(points, i, hashName(m.Name), b.weights[i])
+	for i := range in.Members {
+		points = appendPoints(points, i, hashName(in.Members[i].Name), b.weights[i])
 	}
 	b.ring = newRing(points, len(in.Members))
 	b.zones = newZones(in, points)

@@ -1,7 +1,7 @@
 package allocfn
 
 // Repaired reports whether the last result was repaired from the one before.
-func (e *Evaluator) Repaired() bool { return e.plan.ring != nil }
+func (e *Evaluator) Repaired() bool { return e.plan.circle != nil }
 
 // AssignWithin is Assign, but gives up a repair after so many events.
 func (e *Evaluator) AssignWithin(in Input, events int) (Assignment, error) {

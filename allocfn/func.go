@@ -252,7 +252,8 @@ func checkOnly(in Input, mine []int32) error {
 // Validate returns an error that wraps [ErrInput] and names the first member
 // or partition that is not as Input documents it.
 func (in Input) Validate() error {
-	for i, m := range in.Members {
+	for i := range in.Members {
+		m := &in.Members[i]
 		if m.Weight < 0 {
 			return fmt.Errorf("allocfn: %w: member %s has weight %d", ErrInput, quote(m.Name), m.Weight)
 		}

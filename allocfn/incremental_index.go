@@ -62,49 +62,74 @@ func (x *probeIndex) build(keys []uint64) {
 }
 
 // lateIndex finds those of the partitions whose pairs have a code from some on.
-// Others may be found too, and some twice.
 type lateIndex struct {
 	from    int // the code
 	shift   uint
 	heads   []int32 // of the parts, in entries, -1 for none
 	entries []entry
-	room    int // of entries; with more it is made anew
+	free    int32 // the first entry without use, or -1
+	used    int   // entries
+	room    int   // of these; with more it is made anew
 }
 
 type entry struct {
 	partition int32
 	place     uint32 // of a probe of it
-	next      int32  // entry of the part
+	next      int32  // entry of the part, or without use
 }
 
 func newLateIndex(from, partitions int) *lateIndex {
 	parts := min(bits.Len(uint(partitions))+3, ringBits)
-	x := &lateIndex{from: from, shift: uint(32 + ringBits - parts), heads: make([]int32, 1<<parts)}
+	x := &lateIndex{from: from, shift: uint(32 + ringBits - parts), heads: make([]int32, 1<<parts), free: -1}
 	for i := range x.heads {
 		x.heads[i] = -1
 	}
-	x.room = 5*probeSize*partitions/2 + 200
-	x.entries = make([]entry, 0, x.room)
+	x.room = 2*probeSize*partitions + 64
+	x.entries = make([]entry, 0, probeSize*partitions)
 	return x
 }
 
 func (x *lateIndex) add(partition int32, key uint64) {
+	x.used += probeSize
 	for _, z := range probe(key) {
+		e := x.free
+		if e < 0 {
+			e = int32(len(x.entries))
+			x.entries = append(x.entries, entry{})
+		} else {
+			x.free = x.entries[e].next
+		}
 		head := &x.heads[z>>x.shift]
-		x.entries = append(x.entries, entry{partition, uint32(z >> 32), *head})
-		*head = int32(len(x.entries) - 1)
+		x.entries[e] = entry{partition, uint32(z >> 32), *head}
+		*head = e
 	}
 }
 
-// lateRatio is how many times fewer partitions a late index has than the one
-// before it, the first than there are.
-const lateRatio = 32
+// remove is for who was added.
+func (x *lateIndex) remove(partition int32, key uint64) {
+	x.used -= probeSize
+	for _, z := range probe(key) {
+		link := &x.heads[z>>x.shift]
+		for x.entries[*link].partition != partition {
+			link = &x.entries[*link].next
+		}
+		e := *link
+		*link, x.entries[e].next, x.free = x.entries[e].next, x.free, e
+	}
+}
+
+// A late index has lateRatio times fewer partitions than the one before it, and
+// the first of them firstLate times fewer than there are.
+const (
+	firstLate = 32
+	lateRatio = 8
+)
 
 // indexLate makes the late indices, if there are none or one is crowded.
 func (p *plan) indexLate() {
-	crowded := len(p.late) == 0 && len(p.pairs) >= lateRatio
+	crowded := len(p.late) == 0 && len(p.pairs) >= firstLate
 	for _, x := range p.late {
-		crowded = crowded || len(x.entries) > x.room
+		crowded = crowded || x.used > x.room
 	}
 	if !crowded {
 		return
@@ -113,8 +138,11 @@ func (p *plan) indexLate() {
 	for _, pair := range p.pairs {
 		counts[pair.code()]++
 	}
+	for p.latest = codes - 1; counts[p.latest] == 0; {
+		p.latest--
+	}
 	p.late = p.late[:0]
-	for want := len(p.pairs) / lateRatio; want > 0; want /= lateRatio {
+	for want := len(p.pairs) / firstLate; want > 0; want /= lateRatio {
 		n, from := 0, codes
 		for ; n+counts[from-1] <= want; from-- {
 			n += counts[from-1]
@@ -123,20 +151,23 @@ func (p *plan) indexLate() {
 	}
 	for i, pair := range p.pairs {
 		if pair.code() >= p.late[0].from {
-			p.addLate(int32(i), 0, pair.code())
+			p.relate(int32(i), 0, pair.code())
 		}
 	}
 }
 
-// addLate tells the late indices of a partition whose pair had one code and has
+// relate tells the late indices of a partition whose pair had one code and has
 // another now.
-func (p *plan) addLate(partition int32, was, is int) {
+func (p *plan) relate(partition int32, was, is int) {
+	p.latest = max(p.latest, is)
 	for _, x := range p.late {
-		if is < x.from {
-			break
-		}
-		if was < x.from {
+		switch {
+		case was < x.from && is < x.from:
+			return
+		case was < x.from:
 			x.add(partition, p.keys[partition])
+		case is < x.from:
+			x.remove(partition, p.keys[partition])
 		}
 	}
 }

@@ -8,28 +8,31 @@ import "slices"
 // when a pair has its turn in the order in which Balanced takes pairs; pairs of
 // one partition that have the same are told apart by their scores.
 type plan struct {
-	keys  []uint64     // of the partitions, see hashPartitions
-	pairs []proposal   // of each partition: the code, a chair, and perhaps waits
-	index probeIndex   // of all partitions; made when it is needed
-	late  []*lateIndex // of those that come late, and later
+	keys   []uint64     // of the partitions, see hashPartitions
+	pairs  []proposal   // of each partition: the code, a chair, and perhaps waits
+	index  probeIndex   // of all partitions; made when it is needed
+	late   []*lateIndex // of those that come late, and later
+	latest int          // no pair has a code after this
 
 	seats  []seat  // the members, in order
 	spare  []seat  // scratch, the ones before
 	free   []int32 // chairs that nobody has
 	chairs []chair
-	bounds []key // of each chair, see accepts
-	ring   *ring // of chairs; nil until something is repaired
+	bounds []key   // of each chair, see accepts
+	reach  []int64 // of each chair: from this distance on, its bound accepts nothing; and atBase32
+	circle circle  // of chairs; nil until something is repaired
 
 	pool   int  // how many may have one more than their base, and
 	used   int  // how many have
 	extras heap // the last keys of those, turned so that the greatest is on top
 	drain  key  // that greatest key; never while some of the pool are left
 
-	events   heap // see settle
-	poolers  heap // those of members that look for what is left of the pool,
-	pooling  key  // nothing before which blocks, nor
-	poolFrom key  // this, when they have to look anew from here on
-	steps    []int64
+	events   heap    // see settle
+	poolers  heap    // those of members that look for what is left of the pool,
+	pooling  key     // nothing before which blocks, nor
+	poolFrom key     // this, when they have to look anew from here on
+	steps    []int64 // scratch of walk, and
+	places   []int32 // of repair
 }
 
 // seat is a member, with what decides on its points.
@@ -74,7 +77,7 @@ func (p proposal) code() int { return int(p &^ waits >> memberBits) }
 
 // newPlan keeps a result.
 func newPlan(in Input, b *balance) plan {
-	p := plan{keys: b.keys, pairs: b.choices}
+	p := plan{keys: b.keys, pairs: b.choices, latest: codes - 1}
 	p.seats = make([]seat, len(in.Members))
 	p.chairs = make([]chair, len(in.Members))
 	q := newQuotas(in.Members, len(in.Partitions))
@@ -111,7 +114,8 @@ func (p *plan) compare(in Input) *change {
 	weights := pointWeights(in.Members)
 	gained, lost := 0, 0 // partitions, at least
 	old := p.seats
-	for i, m := range in.Members {
+	for i := range in.Members {
+		m := &in.Members[i]
 		for len(old) > 0 && old[0].name != m.Name && old[0].name < m.Name {
 			c.went = append(c.went, old[0].chair)
 			old = old[1:]
@@ -171,7 +175,7 @@ func (c *chair) appendPoints(points []int64, number int32) []int64 {
 // prepare makes what only repairs need.
 func (p *plan) prepare() {
 	p.indexLate()
-	if p.ring != nil {
+	if p.circle != nil {
 		return
 	}
 	var points []int64
@@ -180,7 +184,7 @@ func (p *plan) prepare() {
 		c.points = placesOf(s)
 		points = c.appendPoints(points, s.chair)
 	}
-	p.ring = newRing(points, len(p.seats))
+	p.circle = newCircle(points)
 
 	// Those of each code in the order of partitions, one code after the other.
 	var ends [allCodes]int32
@@ -207,7 +211,7 @@ func (p *plan) prepare() {
 		c := &p.chairs[pair.member()]
 		c.held = append(c.held, pair.key(i))
 	}
-	p.bounds = make([]key, len(p.chairs))
+	p.bounds, p.reach = make([]key, len(p.chairs)), make([]int64, len(p.chairs))
 	p.poolFrom, p.pooling = never, never
 	p.count()
 	for m := range p.chairs {
@@ -230,7 +234,7 @@ func (p *plan) apply(c *change) {
 		}
 		chair.held = nil
 		chair.place, chair.base, chair.pooled = nobody, 0, false
-		p.bounds[m] = 0
+		p.bounds[m], p.reach[m] = 0, 0
 		out = chair.appendPoints(out, m)
 	}
 	for _, i := range c.came {
@@ -243,7 +247,7 @@ func (p *plan) apply(c *change) {
 	if len(c.came)+len(c.went) > 0 {
 		slices.Sort(out)
 		slices.Sort(in)
-		p.ring.replace(out, in)
+		p.circle = p.circle.replace(out, in)
 	}
 	p.free = append(p.free, c.went...)
 
@@ -294,7 +298,7 @@ func (p *plan) newChair() int32 {
 		return m
 	}
 	p.chairs = append(p.chairs, chair{})
-	p.bounds = append(p.bounds, 0)
+	p.bounds, p.reach = append(p.bounds, 0), append(p.reach, 0)
 	return int32(len(p.chairs) - 1)
 }
 

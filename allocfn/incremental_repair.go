@@ -115,7 +115,7 @@ func (p *plan) turn(k key) {
 // pair changes the pair of k's partition, to one of k.
 func (p *plan) pair(k key, to proposal) {
 	pair := &p.pairs[k.partition()]
-	p.addLate(k.partition(), pair.code(), k.code())
+	p.relate(k.partition(), pair.code(), k.code())
 	*pair = to
 }
 
@@ -171,6 +171,10 @@ func (p *plan) bind(m int32) {
 		}
 	}
 	p.bounds[m] = b
+	p.reach[m] = reachOf(b &^ atBase)
+	if b&atBase != 0 {
+		p.reach[m] |= atBase32
+	}
 }
 
 // closing returns the key from which on m may have refused partitions: nothing

@@ -10,39 +10,47 @@ const ringMask = 1<<ringBits - 1
 
 // nearest returns the score of the best pair of a partition with a member that
 // accepts it. There must be one.
+//
+// It goes outward from all probes, in rounds of twice the distance.
 func (p *plan) nearest(partition int32) score {
 	best := worstScore
-	r := p.ring
-	n := r.size()
-	try := func(d int64, chair, turned int32) {
-		if p.accepts(chair, keyOf(code(score(d)), partition)) {
-			best = min(best, score(d>>32<<32|int64(uint32(p.chairs[chair].place^turned))))
+	drained := reachOf(p.drain)
+	try := func(distance int64, chair, turned int32) {
+		d := distance >> 32
+		reach := p.reach[chair]
+		if d >= reach&(atBase32-1) && (reach < atBase32 || d >= drained) {
+			return // the most, by far
+		}
+		if p.accepts(chair, keyOf(codeOf(d), partition)) {
+			best = min(best, score(d<<32|int64(uint32(p.chairs[chair].place^turned))))
 		}
 	}
-	for _, z := range probe(p.keys[partition]) {
-		i := int(r.cells[z>>r.shift] &^ crowded)
-		for r.points[i] < z {
-			i++
-		}
-		from := z
-		for k := i; (r.points[k]-from)>>32 <= int64(best>>32); k++ {
-			try(r.points[k]-from, int32(r.points[k]), 0)
-			if k >= n {
-				k -= n // one round on, where the points are one round less
-				from -= ringSize
+	var after, before [probeSize]path
+	for v, z := range probe(p.keys[partition]) {
+		after[v], before[v] = p.circle.paths(z)
+	}
+	limit := max(leastDistance(p.pairs[partition].code()), 1<<10)
+	for int64(best>>32) > limit {
+		limit = min(2*limit, 1<<ringBits)
+		for v := range after {
+			for a := &after[v]; (p.circle[a.at]-a.from)>>32 <= min(limit, int64(best>>32)); p.circle.follow(a) {
+				try(p.circle[a.at]-a.from, int32(p.circle[a.at]), 0)
 			}
-		}
-		from = z | math.MaxUint32
-		for k := i - 1; (from-r.points[k])>>32 <= int64(best>>32); k-- {
-			try(from-r.points[k], int32(r.points[k]), -1)
-			if k <= 1 {
-				k += n
-				from += ringSize
+			for b := &before[v]; (b.from-p.circle[b.at])>>32 <= min(limit, int64(best>>32)); p.circle.precede(b) {
+				try(b.from-p.circle[b.at], int32(p.circle[b.at]), -1)
 			}
 		}
 	}
 	return best
 }
+
+// reachOf returns the distance from which on no pair comes before a key, nor at it.
+func reachOf(k key) int64 {
+	return leastDistance(min(k.code(), codes) + 1)
+}
+
+// atBase32 marks who has its base, as atBase does.
+const atBase32 = 1 << 32
 
 // score returns the score of a pair.
 func (p *plan) score(partition, chair int32) score {
@@ -94,7 +102,8 @@ func leastDistance(code int) int64 {
 // the code on that a late index has, among those of that alone: a partition
 // whose pair comes before does not prefer m.
 func (p *plan) search(m int32, after, until key) key {
-	s := search{plan: p, m: m, after: after, best: until}
+	until = min(until, keyOf(p.latest+1, 0))
+	s := search{plan: p, m: m, after: after, best: until, from: leastDistance(after.code()), to: reachOf(until)}
 	from := after.code()
 	for l := 0; l <= len(p.late); l++ {
 		to := codes
@@ -106,10 +115,10 @@ func (p *plan) search(m int32, after, until key) key {
 		}
 		if l == 0 {
 			p.index.build(p.keys)
-			s.walk(p.index.shift, from, to, s.visitAll)
+			s.walk(p.index.shift, from, to)
 		} else {
 			s.late = p.late[l-1]
-			s.walk(s.late.shift, from, to, s.visitLate)
+			s.walk(s.late.shift, from, to)
 		}
 		from = to
 	}
@@ -126,13 +135,15 @@ type search struct {
 	late  *lateIndex
 	after key
 	best  key
+	from  int64    // distances before have keys before after, and
+	to    int64    // these, keys after best
 	least proposal // pairs below need not be looked at
 }
 
 // walk visits the parts of the ring, of the size that shift says, in which there
 // may be probes whose distance from a point of m has a code from one on and
 // below another. It goes outward, and ends when nothing better can come.
-func (s *search) walk(shift uint, from, to int, visit func(part, point int64)) {
+func (s *search) walk(shift uint, from, to int) {
 	parts, unit := ringSize>>shift, shift-32
 	points := s.plan.chairs[s.m].points
 	// Beyond half the way to the next point, the steps[i+1]-th from point i and
@@ -145,17 +156,17 @@ func (s *search) walk(shift uint, from, to int, visit func(part, point int64)) {
 	s.plan.steps = steps
 	last := slices.Max(steps)
 	for step := leastDistance(from) >> unit; step <= last; step++ {
-		near := codeOf(max(0, step-1) << unit) // no probe that comes now is nearer
+		near := max(from, codeOf(max(0, step-1)<<unit)) // no probe that comes now is nearer, of those that matter
 		if near >= to || keyOf(near, 0) >= s.best {
 			return
 		}
 		s.least = proposal(max(near, s.after.code())) << memberBits
 		for i, point := range points {
 			if step <= steps[i+1] {
-				visit((point>>shift+step)&(parts-1), point)
+				s.visit((point>>shift+step)&(parts-1), point)
 			}
 			if 0 < step && step <= steps[i] {
-				visit((point>>shift-step)&(parts-1), point)
+				s.visit((point>>shift-step)&(parts-1), point)
 			}
 		}
 	}
@@ -163,7 +174,12 @@ func (s *search) walk(shift uint, from, to int, visit func(part, point int64)) {
 
 func codeOf(distance int64) int { return code(score(distance << 32)) }
 
-func (s *search) visitAll(part, point int64) {
+// visit sees to those in one part of the index, or of the late one if there is one.
+func (s *search) visit(part, point int64) {
+	if s.late != nil {
+		s.visitLate(part, point)
+		return
+	}
 	x := &s.plan.index
 	for _, i := range x.partitions[x.starts[part]:x.starts[part+1]] {
 		if s.plan.pairs[i]&^waits >= s.least {
@@ -173,18 +189,22 @@ func (s *search) visitAll(part, point int64) {
 }
 
 func (s *search) visitLate(part, point int64) {
-	at := uint32(point >> 32)
-	for e := s.late.heads[part]; e >= 0; {
-		entry := &s.late.entries[e]
-		e = entry.next
-		s.try(entry.partition, int64(min((entry.place-at)&ringMask, (at-entry.place)&ringMask)))
+	x, at := s.late, uint32(point>>32)
+	for e := x.heads[part]; e >= 0; e = x.entries[e].next {
+		entry := &x.entries[e]
+		if s.plan.pairs[entry.partition]&^waits >= s.least {
+			s.try(entry.partition, int64(min((entry.place-at)&ringMask, (at-entry.place)&ringMask)))
+		}
 	}
 }
 
 // try sees to a partition that has a probe at this distance.
 func (s *search) try(partition int32, distance int64) {
+	if distance < s.from || distance >= s.to {
+		return
+	}
 	k := keyOf(codeOf(distance), partition)
 	if k > s.after && k < s.best && s.plan.prefers(partition, s.m, k) {
-		s.best = k
+		s.best, s.to = k, reachOf(k)
 	}
 }

@@ -18,7 +18,7 @@ type scale struct {
 func newScale(members []Member) scale {
 	var heaviest [32]uint64 // of the weights with so many bits
 	for _, m := range members {
-		w := shareOf(m)
+		w := shareOf(m.Weight)
 		heaviest[bits.Len64(w)] = max(heaviest[bits.Len64(w)], w)
 	}
 	if _, equal := sumOfWeights(members); equal {
@@ -33,7 +33,7 @@ func newScale(members []Member) scale {
 		}
 	}
 	for i, m := range members {
-		s.inverse[i], s.class[i] = inverseOf(shareOf(m)), class[bits.Len64(shareOf(m))]
+		s.inverse[i], s.class[i] = inverseOf(shareOf(m.Weight)), class[bits.Len64(shareOf(m.Weight))]
 	}
 	return s
 }

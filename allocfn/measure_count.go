@@ -30,7 +30,9 @@ func newCounter(p Plan) (*counter, error) {
 	for i := range c.in.Members {
 		c.heavy = append(c.heavy, int32(i))
 	}
-	slices.SortFunc(c.heavy, func(i, k int32) int { return cmp.Compare(shareOf(c.in.Members[k]), shareOf(c.in.Members[i])) })
+	slices.SortFunc(c.heavy, func(i, k int32) int {
+		return cmp.Compare(shareOf(c.in.Members[k].Weight), shareOf(c.in.Members[i].Weight))
+	})
 	return c, nil
 }
 
@@ -102,7 +104,7 @@ func (c *counter) load(some []int32) Load {
 // share returns the whole part of member m's exact share of so many
 // partitions, and whether there is a rest.
 func (c *counter) share(m, partitions int) (whole int, rest bool) {
-	whole, left := exactShare(partitions, shareOf(c.in.Members[m]), c.weights)
+	whole, left := exactShare(partitions, shareOf(c.in.Members[m].Weight), c.weights)
 	return whole, left != 0
 }
 

@@ -90,7 +90,7 @@ func (c *chains) release() {
 	c.free = true
 	sum, _ := sumOfWeights(c.in.Members)
 	for i, m := range c.in.Members {
-		whole, rest := exactShare(len(c.in.Partitions), shareOf(m), sum)
+		whole, rest := exactShare(len(c.in.Partitions), shareOf(m.Weight), sum)
 		c.base[i], c.more[i] = int32(whole), rest != 0
 	}
 	c.refill()

@@ -38,7 +38,7 @@ func TestTopicBalancedIsBrute(t *testing.T) {
 			if differ {
 				in.Members[m].Weight = weight.Draw(t, "weight")
 			}
-			weights[m] = shareOf(in.Members[m])
+			weights[m] = shareOf(in.Members[m].Weight)
 		}
 		g := newTopicMatching(in, hashPartitions(in.Partitions), pointsOf(names))
 		all := slices.Clone(g.fields[nowhere])
@@ -81,7 +81,7 @@ func TestTopicBalancedIsBrute(t *testing.T) {
 func checkEven(t interface{ Fatalf(string, ...any) }, in Input, g *matching, free bool) {
 	weights := make([]uint64, len(in.Members))
 	for m := range weights {
-		weights[m] = shareOf(in.Members[m])
+		weights[m] = shareOf(in.Members[m].Weight)
 	}
 	total := make([]int, len(in.Members))
 	topics := make(map[string][]int)

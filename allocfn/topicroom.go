@@ -95,7 +95,7 @@ func (r *topicRoom) weigh(members []Member) (heaviest []int32) {
 	r.weights = make([]uint64, len(members))
 	for i, m := range members {
 		heaviest[i] = int32(i)
-		r.weights[i] = shareOf(m)
+		r.weights[i] = shareOf(m.Weight)
 	}
 	slices.SortStableFunc(heaviest, func(a, b int32) int { return cmp.Compare(r.weights[b], r.weights[a]) })
 	r.rank = make([]int32, len(members))

@@ -31,7 +31,7 @@ func newQuotas(members []Member, partitions int) quotas {
 	remainders := make([]uint64, n)
 	q.least = partitions
 	for i, m := range members {
-		whole, remainder := exactShare(partitions, shareOf(m), sum)
+		whole, remainder := exactShare(partitions, shareOf(m.Weight), sum)
 		q.left[i], remainders[i] = int32(whole), remainder
 		rest -= whole
 		q.least = min(q.least, whole)
@@ -66,17 +66,18 @@ func (q *quotas) join(pooled func(member int) bool) {
 	}
 }
 
-// shareOf returns a member's weight as it counts.
-func shareOf(m Member) uint64 {
-	return uint64(min(max(m.Weight, 1), math.MaxInt32))
+// shareOf returns a weight as it counts.
+func shareOf(weight int) uint64 {
+	return uint64(min(max(weight, 1), math.MaxInt32))
 }
 
 // sumOfWeights returns the sum of the members' weights, and whether all are equal.
 func sumOfWeights(members []Member) (sum uint64, equal bool) {
 	equal = true
-	for _, m := range members {
-		sum += shareOf(m)
-		equal = equal && shareOf(m) == shareOf(members[0])
+	for i := range members {
+		w := shareOf(members[i].Weight)
+		sum += w
+		equal = equal && w == shareOf(members[0].Weight)
 	}
 	return sum, equal
 }
@@ -147,13 +148,13 @@ const (
 func pointWeights(members []Member) []int {
 	weights := make([]int, len(members))
 	largest := uint64(0)
-	for _, m := range members {
-		largest = max(largest, shareOf(m))
+	for i := range members {
+		largest = max(largest, shareOf(members[i].Weight))
 	}
 	for halved := 0; ; halved++ {
 		sum := 0
-		for i, m := range members {
-			weights[i] = int(max(1, shareOf(m)>>halved))
+		for i := range members {
+			weights[i] = int(max(1, shareOf(members[i].Weight)>>halved))
 			sum += min(weights[i], maxPointWeight) // no overflow
 		}
 		if largest>>halved <= maxPointWeight && sum <= max(maxPointSum, len(members)) {
