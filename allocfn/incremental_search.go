@@ -183,7 +183,9 @@ func (s *search) visit(part, point int64) {
 	x := &s.plan.index
 	for _, i := range x.partitions[x.starts[part]:x.starts[part+1]] {
 		if s.plan.pairs[i]&^waits >= s.least {
-			s.try(i, s.plan.distance(i, point))
+			if d := s.plan.distance(i, point); s.from <= d && d < s.to {
+				s.try(i, d)
+			}
 		}
 	}
 }
@@ -192,17 +194,15 @@ func (s *search) visitLate(part, point int64) {
 	x, at := s.late, uint32(point>>32)
 	for e := x.heads[part]; e >= 0; e = x.entries[e].next {
 		entry := &x.entries[e]
-		if s.plan.pairs[entry.partition]&^waits >= s.least {
-			s.try(entry.partition, int64(min((entry.place-at)&ringMask, (at-entry.place)&ringMask)))
+		d := int64(min((entry.place-at)&ringMask, (at-entry.place)&ringMask))
+		if s.from <= d && d < s.to && s.plan.pairs[entry.partition]&^waits >= s.least {
+			s.try(entry.partition, d)
 		}
 	}
 }
 
-// try sees to a partition that has a probe at this distance.
+// try sees to a partition that has a probe at this distance, within from and to.
 func (s *search) try(partition int32, distance int64) {
-	if distance < s.from || distance >= s.to {
-		return
-	}
 	k := keyOf(codeOf(distance), partition)
 	if k > s.after && k < s.best && s.plan.prefers(partition, s.m, k) {
 		s.best, s.to = k, reachOf(k)
