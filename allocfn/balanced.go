@@ -158,13 +158,11 @@ const twoCoresFrom = 1 << 16
 
 // chooseSome finds the first choices of some partitions and counts their codes.
 func (b *balance) chooseSome(from, to int, counts *[allCodes]int32) {
-	var scores [blockSize]score
+	var together block
 	for i := from; i < to; i += blockSize {
-		keys := b.keys[i:min(i+blockSize, to)]
-		b.ring.bestOf(keys, &scores)
-		for k := range keys {
-			c := code(scores[k])
-			b.choices[i+k] = pair(c, scores[k])
+		for k, s := range b.ring.bestOf(&together, b.keys[i:min(i+blockSize, to)]) {
+			c := code(s)
+			b.choices[i+k] = pair(c, s)
 			counts[c]++
 		}
 	}

@@ -137,33 +137,44 @@ func (r *ring) bound() {
 	}
 }
 
-// blockSize is how many partitions are looked up together: while the cells of
+// block is what some partitions are looked up with together: while the cells of
 // one are waited for, those of the others are on their way.
+type block struct {
+	probes [blockSize][probeSize]int64
+	starts [blockSize][probeSize]uint32 // of the probes' cells
+	scores [blockSize]score
+}
+
 const blockSize = 16
 
 // best returns the score of the member that suits the partition of this key
 // best, be it full or not.
 func (r *ring) best(key uint64) score {
-	var scores [blockSize]score
-	r.bestOf([]uint64{key}, &scores)
-	return scores[0]
+	var starts [probeSize]uint32
+	probes := probe(key)
+	r.startsOf(&probes, &starts)
+	return r.leastOf(&probes, &starts)
 }
 
-// bestOf sets scores[i] to the score of the member that suits the partition of
-// keys[i] best, see best. There may be blockSize of them at most.
-func (r *ring) bestOf(keys []uint64, scores *[blockSize]score) {
-	var zs [blockSize][probeSize]int64
-	var is [blockSize][probeSize]uint32
-	cells, shift := r.cells, r.shift&63
+// bestOf returns the score of the member that suits the partition of each key
+// best, see best. There may be blockSize of them at most. It returns a part of b.
+func (r *ring) bestOf(b *block, keys []uint64) []score {
 	keys = keys[:min(len(keys), blockSize)]
 	for k, key := range keys {
-		probeInto(key, &zs[k])
-		for v, z := range &zs[k] {
-			is[k][v] = cells[z>>shift]
-		}
+		probeInto(key, &b.probes[k])
+		r.startsOf(&b.probes[k], &b.starts[k])
 	}
 	for k := range keys {
-		scores[k] = r.leastOf(&zs[k], &is[k])
+		b.scores[k] = r.leastOf(&b.probes[k], &b.starts[k])
+	}
+	return b.scores[:len(keys)]
+}
+
+// startsOf looks up the cells of some probes.
+func (r *ring) startsOf(probes *[probeSize]int64, starts *[probeSize]uint32) {
+	cells, shift := r.cells, r.shift&63
+	for v, z := range probes {
+		starts[v] = cells[z>>shift]
 	}
 }
 
