@@ -26,7 +26,7 @@ import (
 //
 // A unit goes to a member as a partition does in [Balanced], and about as few
 // move when one member comes or goes: of 1,000 units on 10 members 1.22 times the
-// least on a join, and 1.21 times on a leave; of 10,000 on 100 1.9 times. Of a
+// least on a join, and 1.20 times on a leave; of 10,000 on 100 1.9 times. Of a
 // class with U units, 2.5·√U more than the least is a bound that tests hold it
 // to, with 2 to 31 members of up to 100 units each.
 //

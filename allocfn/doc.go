@@ -78,17 +78,17 @@
 // member), the mean over seeds and in brackets the worst:
 //
 //	members × partitions    one joins       one leaves
-//	10 × 1,000              1.24 [1.44]     1.22 [1.40]    200 seeds
-//	100 × 10,000            1.91 [2.23]     1.91 [2.18]    400 seeds
-//	1,000 × 100,000         3.15 [3.38]     4.65 [4.98]    30 seeds
+//	10 × 1,000              1.24 [1.41]     1.21 [1.37]    200 seeds
+//	100 × 10,000            1.90 [2.16]     1.90 [2.16]    800 seeds
+//	1,000 × 100,000         3.12 [3.37]     4.60 [4.91]    30 seeds
 //
 // In partitions, that is about √P more than the least, P being all partitions,
-// whatever the number of members, while each has no more than 1,000: 0.7 to 1.2 ×
-// √P in the mean at 100 partitions per member, 1.1 to 1.5 at 1,000, and 3.9 at
-// 10,000, where it is 14 % of the least. Up to 300 per member, 2.5 × √P is a bound that tests hold it to, and up
-// to 100 with weights from 1 to 64. Sizes that members divide without a rest are
+// whatever the number of members, while each has no more than 1,000: 0.6 to 1.2 ×
+// √P in the mean at 100 partitions per member, 1.0 to 1.3 at 1,000, and 2.5 to
+// 3.8 at 10,000, where it is 10 to 26 % of the least. Up to 300 per member, 2.5 ×
+// √P is a bound that tests hold it to, and up to 100 with weights from 1 to 64. Sizes that members divide without a rest are
 // no exception. RoundRobin moves 90 to 99 % of all. Where weights differ, a join
-// or leave moved 1.2 to 4.8 times the share of the one who came or went.
+// or leave moved 1.1 to 4.4 times the least in the mean, with weights up to 64.
 //
 // The others: up to 100 per member tests hold TopicBalanced, with any weights, to
 // 2.5 × √(P·T) more than the least, T being the number of topics, and CoPartitioned

@@ -38,7 +38,7 @@ import "slices"
 //
 // When a topic comes or goes, about 1 % of the partitions of the others move, and
 // with equal weights none, if n divides the numbers of the others. When one member
-// comes or goes, 0.04 to 0.8 × √(P·T) partitions more than the least move in the
+// comes or goes, 0.03 to 0.9 × √(P·T) partitions more than the least move in the
 // mean, T being the number of topics. 2.5 × √(P·T) is a bound that tests hold it
 // to with 2 to 31 members of up to 100 partitions each, with equal weights and
 // others; for 10 members of equal weight 1.5 × √(P·T). As a multiple of the least,
@@ -46,14 +46,14 @@ import "slices"
 //
 //	                                   equal weights         1 to 100
 //	members × partitions   topics of   joins    leaves      joins    leaves
-//	10 × 1,000             1,000       1.25     1.21        1.21     1.18
-//	10 × 1,000             100         1.56     1.55        1.56     1.47
-//	10 × 1,000             40          1.61     1.99        1.80     1.68
-//	10 × 1,000             7           1.46     1.47        2.10     2.00
-//	100 × 10,000           1,000       2.70     3.91        3.21     3.34
-//	100 × 10,000           100         2.90     4.88        4.03     4.05
-//	100 × 10,000           37          2.02     2.04        2.12     2.19
-//	1,000 × 10,000         100         3.79     6.54        6.89     5.69
+//	10 × 1,000             1,000       1.23     1.20        1.20     1.18
+//	10 × 1,000             100         1.58     1.54        1.54     1.48
+//	10 × 1,000             40          1.62     1.99        1.79     1.71
+//	10 × 1,000             7           1.45     1.47        2.06     2.05
+//	100 × 10,000           1,000       2.66     3.92        3.36     3.48
+//	100 × 10,000           100         2.89     5.01        4.17     4.28
+//	100 × 10,000           37          2.04     1.99        2.17     2.21
+//	1,000 × 10,000         100         4.00     6.55        7.21     5.55
 //
 // A new weight of a member moves no more than that either, however large it is.
 //
