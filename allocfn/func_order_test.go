@@ -21,6 +21,25 @@ func TestPrecedes(t *testing.T) {
 	})
 }
 
+// TestValidateOrder compares Validate with the order of texts, also where a number
+// follows the one before.
+func TestValidateOrder(t *testing.T) {
+	number := rapid.OneOf(rapid.Int32Range(0, 120), rapid.Int32(), rapid.SampledFrom([]int32{
+		9, 10, 99, 1e9 - 1, math.MaxInt32 - 1, math.MaxInt32, -1, -10, -11, -12, math.MinInt32,
+	}))
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := number.Draw(t, "a"), number.Draw(t, "b")
+		if rapid.Bool().Draw(t, "next") {
+			b = a + 1
+		}
+		ps := []Partition{{Topic: "t", ID: a}, {Topic: "t", ID: b}}
+		want := Compare(ps[0], ps[1]) < 0
+		if err := (Input{Partitions: ps}).Validate(); (err == nil) != want {
+			t.Fatalf("%d, %d: %v", a, b, err)
+		}
+	})
+}
+
 // TestOwnFunctionsNeedNoCopy checks that only a function of this package is
 // shown the caller's own slices, also when a Func of this package is changed.
 func TestOwnFunctionsNeedNoCopy(t *testing.T) {
