@@ -12,7 +12,7 @@ import (
 // Each partition has probes and each member points on a ring; a member suits a
 // partition the better, the nearer a point of it is to a probe of the
 // partition. Pairs of a partition and a member are taken in the order of their
-// distances (in steps of about 12 %, then in the order of the partitions, then
+// distances (in steps of at most 12 %, then in the order of the partitions, then
 // exactly), and a pair counts when the partition is free and the member has
 // room. So the outcome is the one stable matching of the distances. Hashes of
 // the names decide where probes and points are.
@@ -29,8 +29,8 @@ import (
 // no room, while shares remain as they are. A partition or member without a
 // zone is in none.
 //
-// It takes about 100 ns per partition, less on two cores, and 30 bytes. [ErrInput] is the only
-// error, for more than 2^21 members, or negative weights.
+// It takes about 100 ns per partition, less on two cores, and 20 bytes.
+// [ErrInput] is the only error, for more than 2^21 members, or negative weights.
 func Balanced() Func { return Func{Name: "balanced", Assign: balanced, harmless: balanced} }
 
 func balanced(in Input) (Assignment, error) {
@@ -58,7 +58,7 @@ const (
 
 // code cuts a distance to its three leading bits behind the first, so that
 // pairs of about the same distance are taken in the order of the partitions.
-// Finer steps would change nothing but take longer.
+// With finer steps no fewer partitions move, and it takes longer.
 func code(s score) int {
 	d := uint32(s >> 32)
 	if d < 2<<codeBits {

@@ -174,7 +174,7 @@ func brutePointWeights(members []allocfn.Member) []uint64 {
 			sum += weights[j]
 			most = max(most, weights[j])
 		}
-		if most <= 64 && sum <= max(1<<17, uint64(len(members))) {
+		if most <= 64 && sum <= max(1<<19, uint64(len(members))) {
 			return weights
 		}
 	}

@@ -19,7 +19,7 @@ func TestCutDoesNotMatter(t *testing.T) {
 			in.Partitions = append(in.Partitions, Partition{Topic: "t", ID: int32(i)})
 		}
 		var want Assignment
-		for cut := 0; cut < codes; cut += 11 {
+		for cut := 0; cut < codes; cut += 3 {
 			b, err := newBalance(in)
 			if err != nil {
 				t.Fatal(err)

@@ -75,7 +75,8 @@
 // No function that knows nothing of the plan before can always move as little
 // as one that does. Measured, with equal weights, as a multiple of the least
 // that any function could have moved (which is about the share of the one
-// member), the mean over seeds and in brackets the worst:
+// member), the mean over seeds and in brackets the worst, of other groups than in
+// docs/choosing-a-function.md:
 //
 //	members × partitions    one joins       one leaves
 //	10 × 1,000              1.24 [1.41]     1.21 [1.37]    200 seeds

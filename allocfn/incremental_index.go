@@ -68,8 +68,8 @@ type lateIndex struct {
 	heads   []int32 // of the parts, in entries, -1 for none
 	entries []entry
 	free    int32 // the first entry without use, or -1
-	used    int   // entries
-	room    int   // of these; with more it is made anew
+	made    int   // how many entries there were at first, and
+	used    int   // how many there are
 }
 
 type entry struct {
@@ -84,8 +84,8 @@ func newLateIndex(from, partitions int) *lateIndex {
 	for i := range x.heads {
 		x.heads[i] = -1
 	}
-	x.room = 2*probeSize*partitions + 64
-	x.entries = make([]entry, 0, probeSize*partitions)
+	x.made = probeSize * partitions
+	x.entries = make([]entry, 0, x.made)
 	return x
 }
 
@@ -125,13 +125,14 @@ const (
 	lateRatio = 8
 )
 
-// indexLate makes the late indices, if there are none or one is crowded.
+// indexLate makes the late indices, if there are none, one has far more
+// partitions than at first, or the first, which is the largest, far fewer.
 func (p *plan) indexLate() {
-	crowded := len(p.late) == 0 && len(p.pairs) >= firstLate
+	useless := len(p.late) == 0 && len(p.pairs) >= firstLate || len(p.late) > 0 && p.late[0].used < p.late[0].made/4
 	for _, x := range p.late {
-		crowded = crowded || x.used > x.room
+		useless = useless || x.used > 2*x.made+64
 	}
-	if !crowded {
+	if !useless {
 		return
 	}
 	var counts [codes]int

@@ -35,3 +35,37 @@ func TestExtrasAreOfNow(t *testing.T) {
 		t.Errorf("drain %x, want %x", p.drain, was)
 	}
 }
+
+// TestLateIndicesKeepUp lets a group grow, so that pairs come earlier and earlier
+// and none would be late any more.
+func TestLateIndicesKeepUp(t *testing.T) {
+	in := Input{}
+	for id := range int32(20_000) {
+		in.Partitions = append(in.Partitions, Partition{Topic: "t", ID: 10_000 + id})
+	}
+	var e Evaluator
+	for i := range 1_000 {
+		in.Members = append(in.Members, Member{Name: fmt.Sprintf("m%03d", i)})
+		if i < 100 {
+			continue
+		}
+		if _, err := e.Assign(in); err != nil {
+			t.Fatal(err)
+		}
+		if i > 100 && !e.Repaired() {
+			t.Fatalf("%d members: began anew", i)
+		}
+	}
+	p := &e.plan
+	p.indexLate()
+	latest := 0
+	for _, pair := range p.pairs {
+		latest = max(latest, pair.code())
+	}
+	if n := p.late[0].used / probeSize; n < len(p.pairs)/firstLate/5 {
+		t.Errorf("%d of %d partitions are late", n, len(p.pairs))
+	}
+	if p.latest < latest {
+		t.Errorf("latest is %d, but there is %d", p.latest, latest)
+	}
+}

@@ -19,7 +19,7 @@ type plan struct {
 	free   []int32 // chairs that nobody has
 	chairs []chair
 	bounds []key   // of each chair, see accepts
-	reach  []int64 // of each chair: from this distance on, its bound accepts nothing; and atBase32
+	reach  []int64 // of each chair: from this distance on its bound accepts nothing. atBase32 is added if its bound has atBase
 	circle circle  // of chairs; nil until something is repaired
 
 	pool   int  // how many may have one more than their base, and

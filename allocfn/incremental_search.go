@@ -19,7 +19,7 @@ func (p *plan) nearest(partition int32) score {
 		d := distance >> 32
 		reach := p.reach[chair]
 		if d >= reach&(atBase32-1) && (reach < atBase32 || d >= drained) {
-			return // the most, by far
+			return // hardly any gets beyond this
 		}
 		if p.accepts(chair, keyOf(codeOf(d), partition)) {
 			best = min(best, score(d<<32|int64(uint32(p.chairs[chair].place^turned))))

@@ -223,7 +223,7 @@ func (r *ring) bestOpen(key uint64, left []int32) score {
 		if c >= crowded {
 			i = int(r.seek(z))
 		} else {
-			i += int(uint64(r.points[i]-z) >> 63) // without a jump: one, when that precedes it
+			i += int(uint64(r.points[i]-z) >> 63) // the sign: one more when that point precedes z, without a jump
 		}
 		from := z
 		for k := i; r.points[k]-from < best; k++ {

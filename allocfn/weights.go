@@ -135,7 +135,7 @@ func (q *quotas) roomy() bool {
 
 const (
 	maxPointWeight = 64      // of one member, and of
-	maxPointSum    = 1 << 19 // all, unless there are more members: some 100 MB of points
+	maxPointSum    = 1 << 19 // all, unless there are more members: some 160 MB
 )
 
 // pointWeights returns how many points each member gets, in units of

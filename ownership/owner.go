@@ -111,7 +111,8 @@ func (o *Owner) Owned() []Info { return o.board.list() }
 // allocator's own, if one of them is what is stuck, until its StopTimeout is over.
 //
 // Run keeps the session from closing until it has released everything. It can be
-// called once. When ctx has ended already it joins nothing and returns nil.
+// called once. When ctx has ended already it joins nothing, tells the Observer
+// nothing and returns nil.
 func (o *Owner) Run(ctx context.Context) error {
 	if !o.started.CompareAndSwap(false, true) {
 		return fmt.Errorf("%w: run was called before", ErrStopped)
@@ -125,7 +126,10 @@ func (o *Owner) Run(ctx context.Context) error {
 	}
 	defer o.session.Hold()()
 	if ctx.Err() != nil {
-		return nil // also the session may have ended with it, before we held it
+		// The session may have ended with it, before we held it. Who waits for the allocator is told.
+		_ = o.source.Stop(ctx) // before its Run, which ends at once then
+		o.err = o.source.Run(ctx)
+		return o.err
 	}
 	o.err = newLoop(ctx, o).run(ctx)
 	return o.err

@@ -2,6 +2,7 @@ package ownership_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -217,5 +218,8 @@ func endBefore(t *testing.T) {
 	}
 	if err := owner.Stop(t.Context()); err != nil {
 		t.Fatalf("stop: %v", err)
+	}
+	if err := alloc.Ready(t.Context()); !errors.Is(err, allocator.ErrStopped) {
+		t.Fatalf("ready: %v", err)
 	}
 }
