@@ -161,39 +161,80 @@ func (s *search) walk(shift uint, from, to int) {
 			return
 		}
 		s.least = proposal(max(near, s.after.code())) << memberBits
+		s.plan.spans = s.plan.spans[:0]
 		for i, point := range points {
 			if step <= steps[i+1] {
-				s.visit((point>>shift+step)&(parts-1), point)
+				s.add((point>>shift+step)&(parts-1), point)
 			}
 			if 0 < step && step <= steps[i] {
-				s.visit((point>>shift-step)&(parts-1), point)
+				s.add((point>>shift-step)&(parts-1), point)
 			}
 		}
+		s.visit()
 	}
 }
 
 func codeOf(distance int64) int { return code(score(distance << 32)) }
 
-// visit sees to those in one part of the index, or of the late one if there is one.
-func (s *search) visit(part, point int64) {
+// span is what the index, or a late one, has in one part, to be looked at from a
+// point.
+type span struct {
+	point int64
+	start int32 // in partitions of the index, or the first entry of the late one
+	end   int32 // in partitions
+}
+
+// add notes a part. All parts of a step are looked up before the first is visited:
+// they are anywhere in the memory, and so are waited for at once.
+func (s *search) add(part, point int64) {
+	p := s.plan
 	if s.late != nil {
-		s.visitLate(part, point)
+		if head := s.late.heads[part]; head >= 0 {
+			p.spans = append(p.spans, span{point, head, 0})
+		}
 		return
 	}
-	x := &s.plan.index
-	for _, i := range x.partitions[x.starts[part]:x.starts[part+1]] {
-		if s.plan.pairs[i]&^waits >= s.least {
-			if d := s.plan.distance(i, point); s.from <= d && d < s.to {
-				s.try(i, d)
+	if start, end := p.index.starts[part], p.index.starts[part+1]; start < end {
+		p.spans = append(p.spans, span{point, int32(start), int32(end)})
+	}
+}
+
+// visit sees to all that was noted.
+func (s *search) visit() {
+	p := s.plan
+	if s.late != nil {
+		for _, x := range p.spans {
+			s.visitLate(x)
+		}
+		return
+	}
+	found := p.found[:0]
+	for _, x := range p.spans {
+		for _, i := range p.index.partitions[x.start:x.end] {
+			found = append(found, finding{x.point, i})
+		}
+	}
+	p.found = found
+	for _, f := range found {
+		if p.pairs[f.partition]&^waits >= s.least {
+			if d := p.distance(f.partition, f.point); s.from <= d && d < s.to {
+				s.try(f.partition, d)
 			}
 		}
 	}
 }
 
-func (s *search) visitLate(part, point int64) {
-	x, at := s.late, uint32(point>>32)
-	for e := x.heads[part]; e >= 0; e = x.entries[e].next {
-		entry := &x.entries[e]
+// finding is a partition that has a probe near a point.
+type finding struct {
+	point     int64
+	partition int32
+}
+
+func (s *search) visitLate(x span) {
+	at := uint32(x.point >> 32)
+	for e := x.start; e >= 0; {
+		entry := &s.late.entries[e]
+		e = entry.next
 		d := int64(min((entry.place-at)&ringMask, (at-entry.place)&ringMask))
 		if s.from <= d && d < s.to && s.plan.pairs[entry.partition]&^waits >= s.least {
 			s.try(entry.partition, d)
