@@ -27,14 +27,16 @@ type plan struct {
 	extras heap // the last keys of those, turned so that the greatest is on top
 	drain  key  // that greatest key; never while some of the pool are left
 
-	events   heap      // see settle
-	poolers  heap      // those of members that look for what is left of the pool,
-	pooling  key       // nothing before which blocks, nor
-	poolFrom key       // this, when they have to look anew from here on
-	steps    []int64   // scratch of walk,
-	spans    []span    // the same,
-	found    []finding // of visit, and
-	places   []int32   // of repair
+	events   heap // see settle
+	poolers  heap // those of members that look for what is left of the pool,
+	pooling  key  // nothing before which blocks, nor
+	poolFrom key  // this, when they have to look anew from here on
+
+	// Scratch: of walk the first two, of visit, and of repair.
+	steps  []int64
+	spans  []span
+	found  []finding
+	places []int32
 }
 
 // seat is a member, with what decides on its points.

@@ -11,7 +11,7 @@ const ringMask = 1<<ringBits - 1
 // nearest returns the score of the best pair of a partition with a member that
 // accepts it. There must be one.
 //
-// It goes outward from all probes, in rounds of twice the distance.
+// It goes outward from all probes, in rounds that reach twice as far each.
 func (p *plan) nearest(partition int32) score {
 	best := worstScore
 	drained := reachOf(p.drain)
