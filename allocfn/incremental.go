@@ -100,10 +100,6 @@ func (e *Evaluator) repair(in Input, events int) Assignment {
 		*p = plan{index: p.index}
 		return nil
 	}
-	p.places = slices.Grow(p.places[:0], len(p.chairs))[:len(p.chairs)]
-	for i := range p.chairs {
-		p.places[i] = p.chairs[i].place
-	}
 	a := make(Assignment, len(p.pairs))
 	for i, pair := range p.pairs {
 		a[i] = p.places[pair.member()]

@@ -1,7 +1,6 @@
 package allocfn
 
 import (
-	"math"
 	"slices"
 )
 
@@ -52,22 +51,23 @@ type path struct {
 	from int64 // the probe, in rounds of that point
 }
 
-// paths returns the ways from z: to what follows it, and to what precedes it.
-func (c circle) paths(z int64) (after, before path) {
-	i := c.first(z)
-	return path{i, z}, path{i - 1, z | math.MaxUint32}
-}
-
-// first returns the index of the first point at or after z. It is a binary
-// search without jumps, which would be guessed wrongly.
-func (c circle) first(z int64) int {
-	i := 1
+// firsts returns the indices of the first points at or after some places. It
+// goes the steps of binary searches for all of them together, without jumps,
+// which would be guessed wrongly.
+func (c circle) firsts(zs *[probeSize]int64) (at [probeSize]int) {
+	at = [probeSize]int{1, 1, 1, 1, 1, 1, 1, 1}
 	for n := c.size(); n > 1; {
 		half := n / 2
-		i += half & int((c[i+half-1]-z)>>63)
+		behind := c[half-1:]
+		for v, z := range zs {
+			at[v] += half & int((behind[at[v]]-z)>>63)
+		}
 		n -= half
 	}
-	return i + int(uint64(c[i]-z)>>63)
+	for v, z := range zs {
+		at[v] += int(uint64(c[at[v]]-z) >> 63)
+	}
+	return at
 }
 
 // follow goes to the next point, with distances from the probe.

@@ -5,10 +5,16 @@ import "math/bits"
 // probeIndex finds the partitions that have a probe in some part of the ring.
 // The round is cut into equal parts, a power of two of them.
 type probeIndex struct {
-	shift      uint
-	starts     []uint32 // of the parts, in partitions
-	partitions []int32
+	shift  uint
+	starts []uint32 // of the parts, in probes
+	probes []placed
 }
+
+// placed is the probe of a partition in a part: partition<<low | place, where
+// the place is counted from the start of the part, which has 1<<low places.
+//
+// Both have room, as there are four parts and more for each partition.
+type placed uint32
 
 // build makes the index of partitions of these keys, if there is none. It
 // sorts probes by their first bits before, which takes another 64 bytes per
@@ -30,34 +36,35 @@ func (x *probeIndex) build(keys []uint64) {
 		ends[lot] = sum
 		sum += n
 	}
-	type placed struct {
+	type unplaced struct {
 		place     uint32
 		partition int32
 	}
-	probes := make([]placed, sum)
+	probes := make([]unplaced, sum)
 	for p, key := range keys {
 		for _, z := range probe(key) {
-			probes[ends[z>>lotShift]] = placed{uint32(z >> 32), int32(p)}
+			probes[ends[z>>lotShift]] = unplaced{uint32(z >> 32), int32(p)}
 			ends[z>>lotShift]++
 		}
 	}
 
 	parts := min(bits.Len(uint(len(keys)))+2, ringBits)
 	x.shift = uint(32 + ringBits - parts)
+	low := x.shift - 32
 	x.starts = make([]uint32, 1<<parts+1)
 	for _, p := range probes {
-		x.starts[p.place>>(x.shift-32)]++
+		x.starts[p.place>>low]++
 	}
 	end := uint32(0)
 	for i, n := range x.starts {
 		end += n
 		x.starts[i] = end
 	}
-	x.partitions = make([]int32, end)
+	x.probes = make([]placed, end)
 	for _, p := range probes {
-		start := &x.starts[p.place>>(x.shift-32)]
+		start := &x.starts[p.place>>low]
 		*start--
-		x.partitions[*start] = p.partition
+		x.probes[*start] = placed(uint32(p.partition)<<low | p.place&(1<<low-1))
 	}
 }
 
@@ -79,7 +86,7 @@ type entry struct {
 }
 
 func newLateIndex(from, partitions int) *lateIndex {
-	parts := min(bits.Len(uint(partitions))+3, ringBits)
+	parts := min(bits.Len(uint(partitions))+4, ringBits)
 	x := &lateIndex{from: from, shift: uint(32 + ringBits - parts), heads: make([]int32, 1<<parts), free: -1}
 	for i := range x.heads {
 		x.heads[i] = -1
@@ -121,8 +128,8 @@ func (x *lateIndex) remove(partition int32, key uint64) {
 // A late index has lateRatio times fewer partitions than the one before it, and
 // the first of them firstLate times fewer than there are.
 const (
-	firstLate = 32
-	lateRatio = 8
+	firstLate = 24
+	lateRatio = 16
 )
 
 // indexLate makes the late indices, if there are none, one has far more
@@ -141,6 +148,9 @@ func (p *plan) indexLate() {
 	}
 	for p.latest = codes - 1; counts[p.latest] == 0; {
 		p.latest--
+	}
+	for m := range p.chairs {
+		p.chairs[m].near = vicinity{} // reached as far as codes were not late
 	}
 	p.late = p.late[:0]
 	for want := len(p.pairs) / firstLate; want > 0; want /= lateRatio {

@@ -2,6 +2,7 @@ package allocfn
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -67,5 +68,59 @@ func TestLateIndicesKeepUp(t *testing.T) {
 	}
 	if p.latest < latest {
 		t.Errorf("latest is %d, but there is %d", p.latest, latest)
+	}
+}
+
+// TestVicinityHasAllPairs compares vicinities, made in two steps, with all
+// probes and points.
+func TestVicinityHasAllPairs(t *testing.T) {
+	in := Input{}
+	for i := range 40 {
+		in.Members = append(in.Members, Member{Name: fmt.Sprintf("m%02d", i), Weight: i % 4})
+	}
+	for id := range int32(300) {
+		in.Partitions = append(in.Partitions, Partition{Topic: "t", ID: 1_000 + id})
+	}
+	var e Evaluator
+	if _, err := e.Assign(in); err != nil {
+		t.Fatal(err)
+	}
+	p := &e.plan
+	p.prepare()
+	for m := range int32(40) {
+		for _, from := range []int{0, 100, 140, 170, codes - 20} {
+			near := &p.chairs[m].near
+			near.from, near.to, near.keys = from, from, nil
+			to := min(from+40, codes)
+			p.extend(m, from+7)
+			p.extend(m, to)
+			if near.to != to || !slices.IsSorted(near.keys) {
+				t.Fatalf("member %d, codes %d to %d: %d, sorted %v", m, from, to, near.to, slices.IsSorted(near.keys))
+			}
+			all := make(map[key]bool)
+			for i := range in.Partitions {
+				first, least := never, ringSize
+				for _, z := range probe(p.keys[i]) {
+					for _, x := range p.chairs[m].points[1 : p.chairs[m].points.size()+1] {
+						d := min((x-z)&(ringSize-1), (z-x)&(ringSize-1)) >> 32
+						k := keyOf(codeOf(d), int32(i))
+						all[k] = true
+						first, least = min(first, k), min(least, d)
+					}
+				}
+				if n := len(p.appendKeys(nil, m, least, least+1)); n == 0 {
+					t.Fatalf("member %d: nothing at distance %d", m, least)
+				}
+				_, found := slices.BinarySearch(near.keys, first)
+				if want := from <= first.code() && first.code() < to; found != want {
+					t.Fatalf("member %d, codes %d to %d: pair %x found: %v, want %v", m, from, to, first, found, want)
+				}
+			}
+			for _, k := range near.keys {
+				if !all[k] {
+					t.Fatalf("member %d, codes %d to %d: %x is of no probe and point", m, from, to, k)
+				}
+			}
+		}
 	}
 }

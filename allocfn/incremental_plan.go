@@ -15,9 +15,10 @@ type plan struct {
 	latest int          // no pair has a code after this
 
 	seats  []seat  // the members, in order
-	spare  []seat  // scratch, the ones before
+	change change  // from the members before
 	free   []int32 // chairs that nobody has
 	chairs []chair
+	places []int32 // of each chair, the index of its member in the input, nobody when it went
 	bounds []key   // of each chair, see accepts
 	reach  []int64 // of each chair: from this distance on its bound accepts nothing. atBase32 is added if its bound has atBase
 	circle circle  // of chairs; nil until something is repaired
@@ -32,11 +33,9 @@ type plan struct {
 	pooling  key  // nothing before which blocks, nor
 	poolFrom key  // this, when they have to look anew from here on
 
-	// Scratch: of walk the first two, of visit, and of repair.
-	steps  []int64
-	spans  []span
-	found  []finding
-	places []int32
+	// Scratch: of apply, and of walk.
+	out, in []int64
+	found   []finding
 }
 
 // seat is a member, with what decides on its points.
@@ -48,11 +47,12 @@ type seat struct {
 
 // chair is what is kept of a member.
 type chair struct {
-	held   []key   // of its partitions, in order
-	points []int64 // places on the ring, shifted left by 32
-	place  int32   // its index in the input, nobody when it went
-	base   int32   // how many it has at least
-	pooled bool    // may have one more, of the pool
+	held   []key    // of its partitions, in order
+	points circle   // its own, as of chair 0
+	near   vicinity // what is near to them
+	found  key      // what search found last
+	base   int32    // how many it has at least
+	pooled bool     // may have one more, of the pool
 }
 
 const nobody = -1
@@ -81,30 +81,44 @@ func (p proposal) code() int { return int(p &^ waits >> memberBits) }
 
 // newPlan keeps a result.
 func newPlan(in Input, b *balance) plan {
-	p := plan{keys: b.keys, pairs: b.choices, latest: codes - 1}
-	p.seats = make([]seat, len(in.Members))
-	p.chairs = make([]chair, len(in.Members))
-	q := newQuotas(in.Members, len(in.Partitions))
+	n := len(in.Members)
+	p := plan{
+		keys: b.keys, pairs: b.choices, latest: codes - 1,
+		seats: make([]seat, n), places: make([]int32, n), chairs: make([]chair, n),
+	}
+	q := sharesOf(in.Members, len(in.Partitions))
 	p.pool = q.pool
 	for i, m := range in.Members {
 		p.seats[i] = seat{m.Name, b.weights[i], int32(i)}
-		p.chairs[i].place = int32(i)
+		p.places[i] = int32(i)
 		p.chairs[i].base, p.chairs[i].pooled = q.of(i)
 	}
 	return p
 }
 
+// sharesOf returns quotas for use with of alone.
+func sharesOf(members []Member, partitions int) quotas {
+	if _, equal := sumOfWeights(members); equal {
+		return quotas{least: partitions / len(members), pool: partitions % len(members)}
+	}
+	return newQuotas(members, partitions)
+}
+
 // of returns what a member has at least, and whether it may have one more.
 func (q *quotas) of(member int) (base int32, pooled bool) {
-	if q.pooled != nil && q.pooled[member] {
+	switch {
+	case q.left == nil:
+		return int32(q.least), q.pool > 0
+	case q.pooled != nil && q.pooled[member]:
 		return q.left[member] - 1, true
+	default:
+		return q.left[member], false
 	}
-	return q.left[member], false
 }
 
 // change is a step from one input to the next.
 type change struct {
-	seats  []seat  // chairs of those who came are nobody
+	seats  []seat  // chairs of those who came are nobody; the ones before, once it is applied
 	came   []int32 // indices in seats
 	went   []int32 // chairs
 	quotas quotas
@@ -113,36 +127,40 @@ type change struct {
 // compare says what changed. It returns nil when that is so much that it is
 // quicker to begin anew.
 func (p *plan) compare(in Input) *change {
-	n := len(in.Members)
-	c := &change{seats: slices.Grow(p.spare[:0], n)[:n], quotas: newQuotas(in.Members, len(p.pairs))}
-	weights := pointWeights(in.Members)
-	gained, lost := 0, 0 // partitions, at least
-	old := p.seats
+	c := &p.change
+	*c = change{c.seats[:0], c.came[:0], c.went[:0], sharesOf(in.Members, len(p.pairs))}
+	halved := halvings(in.Members)
+	gained, lost := 0, 0    // partitions, at least
+	old, kept := p.seats, 0 // of old, which follow those in c.seats
+	leave := func() {
+		c.went = append(c.went, old[kept].chair)
+		c.seats = append(c.seats, old[:kept]...)
+		old, kept = old[kept+1:], 0
+	}
 	for i := range in.Members {
 		m := &in.Members[i]
-		for len(old) > 0 && old[0].name != m.Name && old[0].name < m.Name {
-			c.went = append(c.went, old[0].chair)
-			old = old[1:]
+		for kept < len(old) && old[kept].name != m.Name && old[kept].name < m.Name {
+			leave()
 		}
-		c.seats[i] = seat{m.Name, weights[i], nobody}
+		weight := pointWeight(m.Weight, halved)
 		base, pooled := c.quotas.of(i)
-		if len(old) > 0 && old[0].name == m.Name {
-			if old[0].weight == weights[i] {
-				c.seats[i].chair = old[0].chair
-				was := &p.chairs[old[0].chair]
-				gained += max(0, int(base-was.base-one(was.pooled)))
-				lost += max(0, int(was.base-base-one(pooled)))
-			} else {
-				c.went = append(c.went, old[0].chair)
+		if kept < len(old) && old[kept].name == m.Name {
+			if old[kept].weight == weight {
+				was := &p.chairs[old[kept].chair]
+				gained += int(max(0, base-was.base-one(was.pooled)))
+				lost += int(max(0, was.base-base-one(pooled)))
+				kept++
+				continue
 			}
-			old = old[1:]
+			leave()
 		}
-		if c.seats[i].chair == nobody {
-			c.came = append(c.came, int32(i))
-			gained += int(base)
-		}
+		c.seats = append(append(c.seats, old[:kept]...), seat{m.Name, weight, nobody})
+		old, kept = old[kept:], 0
+		c.came = append(c.came, int32(i))
+		gained += int(base)
 	}
-	for _, s := range old {
+	c.seats = append(c.seats, old[:kept]...)
+	for _, s := range old[kept:] {
 		c.went = append(c.went, s.chair)
 	}
 	for _, m := range c.went {
@@ -161,16 +179,19 @@ func one(b bool) int32 {
 	return 0
 }
 
-// placesOf returns the places of a member's points, in order.
-func placesOf(s seat) []int64 {
-	points := appendPoints(nil, 0, hashName(s.name), s.weight)
-	slices.Sort(points)
-	return points
+// places returns the places of a member's points. It may reuse a circle.
+func (s *seat) places(c circle) circle {
+	c = slices.Grow(c[:0], s.weight*pointSize+2)
+	c = appendPoints(c[:1], 0, hashName(s.name), s.weight)
+	slices.Sort(c[1:])
+	c = c[:len(c)+1]
+	c.bound()
+	return c
 }
 
 // appendPoints appends the points of a chair as a ring has them.
 func (c *chair) appendPoints(points []int64, number int32) []int64 {
-	for _, x := range c.points {
+	for _, x := range c.points[1 : len(c.points)-1] {
 		points = append(points, x|int64(number))
 	}
 	return points
@@ -185,7 +206,7 @@ func (p *plan) prepare() {
 	var points []int64
 	for _, s := range p.seats {
 		c := &p.chairs[s.chair]
-		c.points = placesOf(s)
+		c.points = s.places(nil)
 		points = c.appendPoints(points, s.chair)
 	}
 	p.circle = newCircle(points)
@@ -217,10 +238,12 @@ func (p *plan) prepare() {
 	}
 	p.bounds, p.reach = make([]key, len(p.chairs)), make([]int64, len(p.chairs))
 	p.poolFrom, p.pooling = never, never
-	p.count()
 	for m := range p.chairs {
+		p.count(int32(m))
 		p.bind(int32(m))
 	}
+	p.extras.order()
+	p.drained()
 }
 
 // apply makes the change, and the events that settle it: partitions that lost
@@ -229,61 +252,58 @@ func (p *plan) apply(c *change) {
 	p.events, p.poolers = p.events[:0], p.poolers[:0]
 	p.poolFrom, p.pooling = never, never
 	drained := p.drain
-	var out, in []int64 // of the ring
+	out, in := p.out[:0], p.in[:0]
 	for _, m := range c.went {
 		chair := &p.chairs[m]
 		for _, k := range chair.held {
 			p.pairs[k.partition()] |= waits
 			p.events.push(turnOf(k))
 		}
-		chair.held = nil
-		chair.place, chair.base, chair.pooled = nobody, 0, false
-		p.bounds[m], p.reach[m] = 0, 0
+		chair.held = chair.held[:0]
+		p.places[m], p.bounds[m], p.reach[m] = nobody, 0, 0
 		out = chair.appendPoints(out, m)
 	}
 	for _, i := range c.came {
 		m := p.newChair()
 		c.seats[i].chair = m
-		p.chairs[m].points = placesOf(c.seats[i])
+		p.chairs[m].points = c.seats[i].places(p.chairs[m].points)
 		in = p.chairs[m].appendPoints(in, m)
 	}
-	p.seats, p.spare = c.seats, p.seats
+	p.seats, c.seats = c.seats, p.seats
 	if len(c.came)+len(c.went) > 0 {
 		slices.Sort(out)
 		slices.Sort(in)
 		p.circle = p.circle.replace(out, in)
+		p.out, p.in = out, in
 	}
 	p.free = append(p.free, c.went...)
 
+	p.used, p.extras = 0, p.extras[:0]
 	changed := false
 	for i, s := range p.seats {
 		chair := &p.chairs[s.chair]
-		chair.place = int32(i)
 		base, pooled := c.quotas.of(i)
-		came := chair.held == nil
+		came := p.places[s.chair] == nobody
 		from := key(0)
 		if !came {
 			from = p.closing(s.chair)
 			changed = changed || base != chair.base || pooled != chair.pooled
 		}
+		p.places[s.chair] = int32(i)
 		chair.base, chair.pooled = base, pooled
-		if came {
-			chair.held = make([]key, 0, base+1)
-		}
 		for len(chair.held) > int(base+one(pooled)) {
 			p.refuseLast(s.chair)
 		}
 		if came || len(chair.held) < int(base) {
 			p.events.push(lookOf(from, s.chair))
 		}
+		p.count(s.chair)
+		p.bind(s.chair)
 	}
+	p.extras.order()
 	p.pool = c.quotas.pool
-	p.count()
 	for p.used > p.pool {
 		p.refuseExtra()
-	}
-	for _, s := range p.seats {
-		p.bind(s.chair)
 	}
 	p.drained()
 	if changed {
@@ -298,24 +318,20 @@ func (p *plan) newChair() int32 {
 	if last := len(p.free) - 1; last >= 0 {
 		m := p.free[last]
 		p.free = p.free[:last]
-		p.chairs[m] = chair{}
+		c := &p.chairs[m]
+		*c = chair{held: c.held, points: c.points, near: vicinity{keys: c.near.keys[:0]}}
 		return m
 	}
 	p.chairs = append(p.chairs, chair{})
-	p.bounds, p.reach = append(p.bounds, 0), append(p.reach, 0)
+	p.places, p.bounds, p.reach = append(p.places, nobody), append(p.bounds, 0), append(p.reach, 0)
 	return int32(len(p.chairs) - 1)
 }
 
-// count finds who has one of the pool.
-func (p *plan) count() {
-	p.used = 0
-	p.extras = p.extras[:0]
-	for m := range p.chairs {
-		c := &p.chairs[m]
-		if c.pooled && len(c.held) == int(c.base)+1 {
-			p.used++
-			p.extras.push(^uint64(c.held[c.base]))
-		}
+// count counts a member that has one of the pool.
+func (p *plan) count(m int32) {
+	c := &p.chairs[m]
+	if c.pooled && len(c.held) == int(c.base)+1 {
+		p.used++
+		p.extras = append(p.extras, ^uint64(c.held[c.base]))
 	}
-	p.drained()
 }

@@ -76,9 +76,12 @@ func (p *plan) next() (event uint64, pooler, ok bool) {
 		p.poolers = p.poolers[:0]
 		for _, s := range p.seats {
 			if b := p.bounds[s.chair]; b&atBase != 0 {
-				p.poolers.push(lookOf(max(b&^atBase, p.pooling), s.chair))
+				if k := max(b&^atBase, p.pooling); k <= p.drain {
+					p.poolers = append(p.poolers, lookOf(k, s.chair))
+				}
 			}
 		}
+		p.poolers.order()
 	}
 	if len(p.poolers) == 0 || key(p.poolers[0]>>whoBits) > p.drain {
 		p.poolers, p.pooling = p.poolers[:0], never
@@ -125,9 +128,16 @@ func pairOf(k key, chair int32) proposal {
 
 // look lets m take the partition of this key, if that pair blocks, and returns
 // the next key of one that does, or never.
+//
+// Where looking begins may be the key of no pair of m. What search found is the
+// key of a pair, or a later one, of a probe that is not the nearest; that does
+// not block: the pair itself would, at its own key, and m would look from there
+// on now, as events are taken in order.
 func (p *plan) look(k key, m int32) key {
 	i := k.partition()
-	if p.accepts(m, k) && p.prefers(i, m, k) && code(p.score(i, m)) == k.code() {
+	c := &p.chairs[m]
+	found := k > 0 && k == c.found
+	if p.accepts(m, k) && p.prefers(i, m, k) && (found || code(p.score(i, m)) == k.code()) {
 		if pair := p.pairs[i]; pair&waits == 0 {
 			p.withdraw(pair.key(i), pair.member())
 		}
@@ -140,7 +150,8 @@ func (p *plan) look(k key, m int32) key {
 	if k >= until {
 		return never
 	}
-	return p.search(m, k, until)
+	c.found = p.search(m, k, until)
+	return c.found
 }
 
 // accepts reports whether m takes a partition that has its turn with it at k:

@@ -22,12 +22,13 @@ func (p *plan) nearest(partition int32) score {
 			return // hardly any gets beyond this
 		}
 		if p.accepts(chair, keyOf(codeOf(d), partition)) {
-			best = min(best, score(d<<32|int64(uint32(p.chairs[chair].place^turned))))
+			best = min(best, score(d<<32|int64(uint32(p.places[chair]^turned))))
 		}
 	}
 	var after, before [probeSize]path
-	for v, z := range probe(p.keys[partition]) {
-		after[v], before[v] = p.circle.paths(z)
+	zs := probe(p.keys[partition])
+	for v, i := range p.circle.firsts(&zs) {
+		after[v], before[v] = path{i, zs[v]}, path{i - 1, zs[v] | math.MaxUint32}
 	}
 	limit := max(leastDistance(p.pairs[partition].code()), 1<<10)
 	for int64(best>>32) > limit {
@@ -56,22 +57,12 @@ const atBase32 = 1 << 32
 func (p *plan) score(partition, chair int32) score {
 	c := &p.chairs[chair]
 	after, before := int64(math.MaxInt64), int64(math.MaxInt64)
-	for _, z := range probe(p.keys[partition]) {
-		for _, x := range c.points {
-			after = min(after, (x-z)&(ringSize-1))
-			before = min(before, (z-x)&(ringSize-1))
-		}
+	zs := probe(p.keys[partition])
+	for v, i := range c.points.firsts(&zs) {
+		after = min(after, c.points[i]-zs[v])
+		before = min(before, zs[v]-c.points[i-1])
 	}
-	return min(score(after|int64(c.place)), score(before|int64(uint32(^c.place))))
-}
-
-// distance returns how far the nearest probe of a partition is from a point.
-func (p *plan) distance(partition int32, x int64) int64 {
-	d := int64(math.MaxInt64)
-	for _, z := range probe(p.keys[partition]) {
-		d = min(d, (x-z)&(ringSize-1), (z-x)&(ringSize-1))
-	}
-	return d >> 32
+	return min(score(after|int64(p.places[chair])), score(before|int64(uint32(^p.places[chair]))))
 }
 
 // prefers reports whether a partition prefers m, by a pair of key k, to the
@@ -103,23 +94,26 @@ func leastDistance(code int) int64 {
 // whose pair comes before does not prefer m.
 func (p *plan) search(m int32, after, until key) key {
 	until = min(until, keyOf(p.latest+1, 0))
-	s := search{plan: p, m: m, after: after, best: until, from: leastDistance(after.code()), to: reachOf(until)}
-	from := after.code()
-	for l := 0; l <= len(p.late); l++ {
+	from, to := after.code(), codes
+	if len(p.late) > 0 {
+		to = p.late[0].from
+	}
+	if from < to {
+		if k := p.nearby(m, after, until, to); k < never {
+			return k
+		}
+		from = to
+	}
+	s := search{plan: p, m: m, after: after, best: until, to: reachOf(until)}
+	for l, x := range p.late {
 		to := codes
-		if l < len(p.late) {
-			to = p.late[l].from
+		if l+1 < len(p.late) {
+			to = p.late[l+1].from
 		}
 		if from >= to {
 			continue
 		}
-		if l == 0 {
-			p.index.build(p.keys)
-			s.walk(p.index.shift, from, to)
-		} else {
-			s.late = p.late[l-1]
-			s.walk(s.late.shift, from, to)
-		}
+		s.walk(x, from, to)
 		from = to
 	}
 	if s.best == until {
@@ -132,117 +126,59 @@ func (p *plan) search(m int32, after, until key) key {
 type search struct {
 	plan  *plan
 	m     int32
-	late  *lateIndex
 	after key
 	best  key
-	from  int64    // distances before have keys before after, and
-	to    int64    // these, keys after best
-	least proposal // pairs below need not be looked at
+	to    int64 // distances from here on have keys after best
 }
 
-// walk visits the parts of the ring, of the size that shift says, in which there
-// may be probes whose distance from a point of m has a code from one on and
-// below another. It goes outward, and ends when nothing better can come.
-func (s *search) walk(shift uint, from, to int) {
-	parts, unit := ringSize>>shift, shift-32
+// walk visits the parts of a late index in which there may be probes whose
+// distance from a point of m has a code from one on and below another. It goes
+// outward, and ends when nothing better can come.
+func (s *search) walk(x *lateIndex, from, to int) {
+	last, unit := int64(len(x.heads)-1), x.shift-32
 	points := s.plan.chairs[s.m].points
-	// Beyond half the way to the next point, the steps[i+1]-th from point i and
-	// the steps[i]-th the other way, all is nearer to that.
-	steps := append(s.plan.steps[:0], (points[0]+ringSize-points[len(points)-1])/2>>shift+1)
-	for i, point := range points[1:] {
-		steps = append(steps, (point-points[i])/2>>shift+1)
-	}
-	steps = append(steps, steps[0])
-	s.plan.steps = steps
-	last := slices.Max(steps)
-	for step := leastDistance(from) >> unit; step <= last; step++ {
+	points = points[1 : len(points)-1]
+	found := slices.Grow(s.plan.found[:0], 2*len(points))[:2*len(points)]
+	s.plan.found = found
+	for step := leastDistance(from) >> unit; step <= last/2+1; step++ {
 		near := max(from, codeOf(max(0, step-1)<<unit)) // no probe that comes now is nearer, of those that matter
 		if near >= to || keyOf(near, 0) >= s.best {
 			return
 		}
-		s.least = proposal(max(near, s.after.code())) << memberBits
-		s.plan.spans = s.plan.spans[:0]
-		for i, point := range points {
-			if step <= steps[i+1] {
-				s.add((point>>shift+step)&(parts-1), point)
-			}
-			if 0 < step && step <= steps[i] {
-				s.add((point>>shift-step)&(parts-1), point)
+		least := proposal(max(near, s.after.code())) << memberBits // pairs below prefer what they have
+		// All parts of a step are looked up before the first is visited: they are
+		// anywhere in the memory, and so are waited for at once.
+		n := 0
+		for _, point := range points {
+			part, place := point>>x.shift, uint32(point>>32)
+			after, before := x.heads[(part+step)&last], x.heads[(part-step)&last]
+			found[n] = finding{after, place}
+			n += 1 + int(after>>31) // kept unless negative; no jump, which would be guessed wrongly
+			found[n] = finding{before, place}
+			n += 1 + int(before>>31)
+		}
+		for _, f := range found[:n] {
+			for e := f.entry; e >= 0; {
+				entry := &x.entries[e]
+				e = entry.next
+				d := int64(min((entry.place-f.place)&ringMask, (f.place-entry.place)&ringMask))
+				if d < s.to && s.plan.pairs[entry.partition]&^waits >= least {
+					s.try(entry.partition, d)
+				}
 			}
 		}
-		s.visit()
 	}
+}
+
+// finding is the first entry of a part that is near a point.
+type finding struct {
+	entry int32
+	place uint32 // of the point
 }
 
 func codeOf(distance int64) int { return code(score(distance << 32)) }
 
-// span is what the index, or a late one, has in one part, to be looked at from a
-// point.
-type span struct {
-	point int64
-	start int32 // in partitions of the index, or the first entry of the late one
-	end   int32 // in partitions
-}
-
-// add notes a part. All parts of a step are looked up before the first is visited:
-// they are anywhere in the memory, and so are waited for at once.
-func (s *search) add(part, point int64) {
-	p := s.plan
-	if s.late != nil {
-		if head := s.late.heads[part]; head >= 0 {
-			p.spans = append(p.spans, span{point, head, 0})
-		}
-		return
-	}
-	if start, end := p.index.starts[part], p.index.starts[part+1]; start < end {
-		p.spans = append(p.spans, span{point, int32(start), int32(end)})
-	}
-}
-
-// visit sees to all that was noted.
-func (s *search) visit() {
-	p := s.plan
-	if s.late != nil {
-		for _, x := range p.spans {
-			s.visitLate(x)
-		}
-		return
-	}
-	found := p.found[:0]
-	for _, x := range p.spans {
-		for _, i := range p.index.partitions[x.start:x.end] {
-			found = append(found, finding{x.point, i})
-		}
-	}
-	p.found = found
-	for _, f := range found {
-		if p.pairs[f.partition]&^waits >= s.least {
-			if d := p.distance(f.partition, f.point); s.from <= d && d < s.to {
-				s.try(f.partition, d)
-			}
-		}
-	}
-}
-
-// finding is a partition that has a probe near a point.
-type finding struct {
-	point     int64
-	partition int32
-}
-
-func (s *search) visitLate(x span) {
-	at := uint32(x.point >> 32)
-	for e := x.start; e >= 0; {
-		entry := &s.late.entries[e]
-		e = entry.next
-		d := int64(min((entry.place-at)&ringMask, (at-entry.place)&ringMask))
-		if s.from <= d && d < s.to && s.plan.pairs[entry.partition]&^waits >= s.least {
-			s.try(entry.partition, d)
-		}
-	}
-}
-
-// try sees to a partition that has a probe at this distance, within from and to.
+// try sees to a partition that has a probe at this distance.
 func (s *search) try(partition int32, distance int64) {
 	k := keyOf(codeOf(distance), partition)
 	if k > s.after && k < s.best && s.plan.prefers(partition, s.m, k) {

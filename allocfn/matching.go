@@ -160,13 +160,28 @@ func (h *heap) push(x uint64) {
 	*h = s
 }
 
+// order makes a heap of what was appended.
+func (h *heap) order() {
+	for i := len(*h)/2 - 1; i >= 0; i-- {
+		h.sink(i, (*h)[i])
+	}
+}
+
 func (h *heap) pop() uint64 {
 	s := *h
 	top, x := s[0], s[len(s)-1]
 	s = s[:len(s)-1]
 	*h = s
-	i := 0
-	for c := 1; c < len(s); c = 2*i + 1 {
+	if len(s) > 0 {
+		h.sink(0, x)
+	}
+	return top
+}
+
+// sink puts x at i, or further down.
+func (h *heap) sink(i int, x uint64) {
+	s := *h
+	for c := 2*i + 1; c < len(s); c = 2*i + 1 {
 		if c+1 < len(s) && s[c+1] < s[c] {
 			c++
 		}
@@ -176,8 +191,5 @@ func (h *heap) pop() uint64 {
 		s[i] = s[c]
 		i = c
 	}
-	if len(s) > 0 {
-		s[i] = x
-	}
-	return top
+	s[i] = x
 }

@@ -147,18 +147,27 @@ const (
 // members, moves many partitions.
 func pointWeights(members []Member) []int {
 	weights := make([]int, len(members))
-	largest := uint64(0)
+	halved := halvings(members)
 	for i := range members {
-		largest = max(largest, shareOf(members[i].Weight))
+		weights[i] = pointWeight(members[i].Weight, halved)
 	}
+	return weights
+}
+
+// pointWeight returns a weight that was halved so often.
+func pointWeight(weight, halved int) int { return int(max(1, shareOf(weight)>>halved)) }
+
+// halvings returns how often weights are halved for points, see pointWeights.
+func halvings(members []Member) int {
 	for halved := 0; ; halved++ {
-		sum := 0
+		sum, largest := 0, 0
 		for i := range members {
-			weights[i] = int(max(1, shareOf(members[i].Weight)>>halved))
-			sum += min(weights[i], maxPointWeight) // no overflow
+			w := pointWeight(members[i].Weight, halved)
+			largest = max(largest, w)
+			sum += min(w, maxPointWeight) // no overflow
 		}
-		if largest>>halved <= maxPointWeight && sum <= max(maxPointSum, len(members)) {
-			return weights
+		if largest <= maxPointWeight && sum <= max(maxPointSum, len(members)) {
+			return halved
 		}
 	}
 }
