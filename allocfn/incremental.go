@@ -24,17 +24,17 @@ import (
 //	10,000 × 1,000,000      2.8 ms       3.4 ms        82 ms
 //
 // It begins anew, which takes as long as Balanced, when partitions are others,
-// when there are zones, when more than a 64th of the partitions must move (as
-// many as 20 always may), and when settling what moves takes more steps than
-// 1,000 and an eighth of the partitions. Other weights are repaired like other
-// changes; but where they change how many points members have, these count as
-// new members.
+// when there are zones or more than 2^28 partitions, when more than a 64th of
+// the partitions must move (as many as 20 always may), and when settling what
+// moves takes more steps than 1,000 and an eighth of the partitions. Other
+// weights are repaired like other changes; but where they change how many points
+// members have, these count as new members.
 //
 // The first repair of a set of partitions makes an index of it, which takes two
 // to four times as long as Balanced and, meanwhile, 64 bytes per partition. It
 // keeps 12 bytes per partition before, then 80 to 95, and 400 per member of
-// weight 1. What it remembers of each member, once that was of use, comes to
-// another 60 bytes per partition by and by.
+// weight 1. What it remembers of the vicinity of members, once that was of use,
+// comes to another 50 bytes per partition by and by, and 100 at most.
 //
 // The zero Evaluator is ready for use. It is not safe for concurrent use.
 type Evaluator struct {
@@ -67,6 +67,10 @@ func (e *Evaluator) Assign(in Input) (Assignment, error) {
 	return e.begin(in)
 }
 
+// maxIndexed is the most partitions whose probes can be counted, with what waits
+// for its turn in an index of them.
+const maxIndexed = 1 << 28
+
 // begin does all the work. It keeps what repairs start from, and the index of
 // probes if there is one, for that is of the partitions alone.
 func (e *Evaluator) begin(in Input) (Assignment, error) {
@@ -79,7 +83,7 @@ func (e *Evaluator) begin(in Input) (Assignment, error) {
 	b.choose()
 	b.settle(b.sureCut())
 	e.partitions = in.Partitions
-	if b.zones.home == nil {
+	if b.zones.home == nil && len(in.Partitions) <= maxIndexed {
 		e.plan = newPlan(in, b)
 	}
 	e.plan.index = index

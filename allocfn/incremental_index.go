@@ -13,7 +13,8 @@ type probeIndex struct {
 // placed is the probe of a partition in a part: partition<<low | place, where
 // the place is counted from the start of the part, which has 1<<low places.
 //
-// Both have room, as there are four parts and more for each partition.
+// Both have room, for there are four parts and more for each partition, or else
+// parts of one place.
 type placed uint32
 
 // build makes the index of partitions of these keys, if there is none. It
@@ -149,9 +150,7 @@ func (p *plan) indexLate() {
 	for p.latest = codes - 1; counts[p.latest] == 0; {
 		p.latest--
 	}
-	for m := range p.chairs {
-		p.chairs[m].near = vicinity{} // reached as far as codes were not late
-	}
+	p.forgetAll() // vicinities reached as far as codes were not late
 	p.late = p.late[:0]
 	for want := len(p.pairs) / firstLate; want > 0; want /= lateRatio {
 		n, from := 0, codes

@@ -124,3 +124,40 @@ func TestVicinityHasAllPairs(t *testing.T) {
 		}
 	}
 }
+
+// TestVicinitiesAreBounded lets a group shrink and grow again, so that members
+// know the vicinity of a member of a small group.
+func TestVicinitiesAreBounded(t *testing.T) {
+	in := Input{}
+	for id := range int32(5_000) {
+		in.Partitions = append(in.Partitions, Partition{Topic: "t", ID: 10_000 + id})
+	}
+	var members []Member
+	for i := range 600 {
+		members = append(members, Member{Name: fmt.Sprintf("m%03d", i)})
+	}
+	var e Evaluator
+	most := 0
+	for _, step := range []int{-1, 1, -1, 1} {
+		for n := range 530 {
+			in.Members = members[:70+n]
+			if step < 0 {
+				in.Members = members[:600-n]
+			}
+			if _, err := e.Assign(in); err != nil {
+				t.Fatal(err)
+			}
+			room := 0
+			for _, c := range e.plan.chairs {
+				room += cap(c.near.keys)
+			}
+			if room != e.plan.near {
+				t.Fatalf("%d members: room for %d keys, counted %d", len(in.Members), room, e.plan.near)
+			}
+			most = max(most, room)
+		}
+	}
+	if most > (maxNear+3)*len(in.Partitions) {
+		t.Errorf("room for %d keys of %d partitions", most, len(in.Partitions))
+	}
+}

@@ -22,6 +22,7 @@ type plan struct {
 	bounds []key   // of each chair, see accepts
 	reach  []int64 // of each chair: from this distance on its bound accepts nothing. atBase32 is added if its bound has atBase
 	circle circle  // of chairs; nil until something is repaired
+	near   int     // how many keys the vicinities of all chairs have room for
 
 	pool   int  // how many may have one more than their base, and
 	used   int  // how many have
@@ -259,7 +260,8 @@ func (p *plan) apply(c *change) {
 			p.pairs[k.partition()] |= waits
 			p.events.push(turnOf(k))
 		}
-		chair.held = chair.held[:0]
+		chair.held = nil
+		p.forget(m)
 		p.places[m], p.bounds[m], p.reach[m] = nobody, 0, 0
 		out = chair.appendPoints(out, m)
 	}
@@ -291,6 +293,9 @@ func (p *plan) apply(c *change) {
 		}
 		p.places[s.chair] = int32(i)
 		chair.base, chair.pooled = base, pooled
+		if came {
+			chair.held = make([]key, 0, base+1)
+		}
 		for len(chair.held) > int(base+one(pooled)) {
 			p.refuseLast(s.chair)
 		}
@@ -318,8 +323,7 @@ func (p *plan) newChair() int32 {
 	if last := len(p.free) - 1; last >= 0 {
 		m := p.free[last]
 		p.free = p.free[:last]
-		c := &p.chairs[m]
-		*c = chair{held: c.held, points: c.points, near: vicinity{keys: c.near.keys[:0]}}
+		p.chairs[m] = chair{points: p.chairs[m].points}
 		return m
 	}
 	p.chairs = append(p.chairs, chair{})

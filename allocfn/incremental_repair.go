@@ -36,8 +36,9 @@ func lookOf(k key, chair int32) uint64 { return uint64(k)<<whoBits | uint64(chai
 //     up to where it began to refuse blocks, so it looks from there on.
 //
 // Each partition that is given one comes earlier than all that are taken for
-// it, so there is an end. Taking events in order has no part in this, but
-// hardly anything is moved twice: what an event causes comes later than it.
+// it, so there is an end. In which order events are taken has no part in this.
+// The first of all that wait is, so that hardly anything is moved twice, for
+// what an event causes comes later than it; and look relies on it.
 func (p *plan) settle(events int) bool {
 	for ; ; events-- {
 		event, pooler, ok := p.next()
@@ -130,9 +131,9 @@ func pairOf(k key, chair int32) proposal {
 // the next key of one that does, or never.
 //
 // Where looking begins may be the key of no pair of m. What search found is the
-// key of a pair, or a later one, of a probe that is not the nearest; that does
-// not block: the pair itself would, at its own key, and m would look from there
-// on now, as events are taken in order.
+// key of a pair, or a later one, of a probe that is not the nearest. Were that
+// taken to block, the pair itself would, at its own key, and an event that lets m
+// look from there on would have come first.
 func (p *plan) look(k key, m int32) key {
 	i := k.partition()
 	c := &p.chairs[m]

@@ -3,19 +3,40 @@ package allocfn
 import "slices"
 
 // vicinity holds the keys of the pairs of a member that have codes from one on
-// and below another, in order. It depends on the names alone, so that it stays
-// as it is, and grows, while others come and go.
+// and below another, in order. Others have no part in it, so that it stays as it
+// is, and grows, while they come and go.
 //
 // Of a partition that has several probes near points of the member there may be
-// a later key than that of the pair, too.
+// later keys than that of the pair, too, or the same once more.
 type vicinity struct {
 	from, to int
 	keys     []key
 }
 
+// maxNear is for how many keys all vicinities together may have room, for each
+// partition. Some 7 are of use; members that were in a far smaller group before
+// have more.
+const maxNear = 10
+
+// forget makes the vicinity of a chair empty.
+func (p *plan) forget(m int32) {
+	p.near -= cap(p.chairs[m].near.keys)
+	p.chairs[m].near = vicinity{}
+}
+
+func (p *plan) forgetAll() {
+	for m := range p.chairs {
+		p.forget(int32(m))
+	}
+}
+
 // nearby returns the first key after one, before until and of a code below
-// limit, of a pair of m with a partition that prefers m, or never.
+// limit, of a pair of m with a partition that prefers m, or never. Nothing up to
+// after is such a pair.
 func (p *plan) nearby(m int32, after, until key, limit int) key {
+	if p.near > maxNear*len(p.pairs)+1_000 {
+		p.forgetAll()
+	}
 	near := &p.chairs[m].near
 	if c := after.code(); c < near.from || c > near.to {
 		*near = vicinity{c, c, near.keys[:0]}
@@ -43,14 +64,15 @@ func (p *plan) nearby(m int32, after, until key, limit int) key {
 // extend adds the keys of codes below to to the vicinity of m.
 func (p *plan) extend(m int32, to int) {
 	near := &p.chairs[m].near
-	had := len(near.keys)
+	had, room := len(near.keys), cap(near.keys)
 	near.keys = p.appendKeys(near.keys, m, leastDistance(near.to), leastDistance(to))
+	p.near += cap(near.keys) - room
 	slices.Sort(near.keys[had:])
 	near.to = to
 }
 
-// appendKeys appends the keys of the pairs of m that have a distance of least or
-// more, and less than end.
+// appendKeys appends the keys of probes that have a distance of least or more,
+// and less than end, from a point of m.
 func (p *plan) appendKeys(keys []key, m int32, least, end int64) []key {
 	p.index.build(p.keys)
 	x := &p.index
