@@ -150,7 +150,7 @@ func (p *plan) indexLate() {
 	for p.latest = codes - 1; counts[p.latest] == 0; {
 		p.latest--
 	}
-	p.forgetAll() // vicinities reached as far as codes were not late
+	p.forget() // vicinities reached as far as codes were not late
 	p.late = p.late[:0]
 	for want := len(p.pairs) / firstLate; want > 0; want /= lateRatio {
 		n, from := 0, codes

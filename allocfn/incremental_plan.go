@@ -261,7 +261,6 @@ func (p *plan) apply(c *change) {
 			p.events.push(turnOf(k))
 		}
 		chair.held = nil
-		p.forget(m)
 		p.places[m], p.bounds[m], p.reach[m] = nobody, 0, 0
 		out = chair.appendPoints(out, m)
 	}
@@ -323,7 +322,8 @@ func (p *plan) newChair() int32 {
 	if last := len(p.free) - 1; last >= 0 {
 		m := p.free[last]
 		p.free = p.free[:last]
-		p.chairs[m] = chair{points: p.chairs[m].points}
+		c := &p.chairs[m]
+		*c = chair{points: c.points, near: vicinity{keys: c.near.keys[:0]}}
 		return m
 	}
 	p.chairs = append(p.chairs, chair{})

@@ -18,16 +18,12 @@ type vicinity struct {
 // have more.
 const maxNear = 10
 
-// forget makes the vicinity of a chair empty.
-func (p *plan) forget(m int32) {
-	p.near -= cap(p.chairs[m].near.keys)
-	p.chairs[m].near = vicinity{}
-}
-
-func (p *plan) forgetAll() {
+// forget makes all vicinities empty.
+func (p *plan) forget() {
 	for m := range p.chairs {
-		p.forget(int32(m))
+		p.chairs[m].near = vicinity{}
 	}
+	p.near = 0
 }
 
 // nearby returns the first key after one, before until and of a code below
@@ -35,7 +31,7 @@ func (p *plan) forgetAll() {
 // after is such a pair.
 func (p *plan) nearby(m int32, after, until key, limit int) key {
 	if p.near > maxNear*len(p.pairs)+1_000 {
-		p.forgetAll()
+		p.forget()
 	}
 	near := &p.chairs[m].near
 	if c := after.code(); c < near.from || c > near.to {
