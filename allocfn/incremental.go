@@ -67,8 +67,8 @@ func (e *Evaluator) Assign(in Input) (Assignment, error) {
 	return e.begin(in)
 }
 
-// maxIndexed is the most partitions whose probes can be counted, with what waits
-// for its turn in an index of them.
+// maxIndexed is the most partitions that are repaired: the index counts their
+// probes, eight of each, in 32 bits.
 const maxIndexed = 1 << 28
 
 // begin does all the work. It keeps what repairs start from, and the index of

@@ -1,8 +1,6 @@
 package allocfn
 
-import (
-	"slices"
-)
+import "slices"
 
 // circle holds the points of the ring in order, each place<<32 | chair, from
 // index 1 on. Before them is the last one round earlier, behind them the first

@@ -6,22 +6,33 @@ import (
 	"testing"
 )
 
-// TestExtrasAreOfNow checks that who has one of the pool, and the last of these,
-// is seen as it is, whatever was before.
-func TestExtrasAreOfNow(t *testing.T) {
+// group returns a group of members m000, m001 and so on.
+func group(members, partitions int) Input {
 	in := Input{}
-	for i := range 20 {
-		in.Members = append(in.Members, Member{Name: fmt.Sprintf("m%02d", i)})
+	for i := range members {
+		in.Members = append(in.Members, Member{Name: fmt.Sprintf("m%03d", i)})
 	}
-	for id := range int32(110) {
-		in.Partitions = append(in.Partitions, Partition{Topic: "t", ID: 1_000 + id})
+	for i := range partitions {
+		in.Partitions = append(in.Partitions, Partition{Topic: "t", ID: 10_000 + int32(i)})
 	}
+	return in
+}
+
+// planOf returns a plan of in that is ready to be repaired.
+func planOf(t *testing.T, in Input) *plan {
+	t.Helper()
 	var e Evaluator
 	if _, err := e.Assign(in); err != nil {
 		t.Fatal(err)
 	}
-	p := &e.plan
-	p.prepare()
+	e.plan.prepare()
+	return &e.plan
+}
+
+// TestExtrasAreOfNow checks that who has one of the pool, and the last of these,
+// is seen as it is, whatever was before.
+func TestExtrasAreOfNow(t *testing.T) {
+	p := planOf(t, group(20, 110))
 	was := p.drain
 	if p.pool != 10 || p.used != 10 || was == never {
 		t.Fatalf("%d of %d used, drain %x", p.used, p.pool, was)
@@ -40,21 +51,16 @@ func TestExtrasAreOfNow(t *testing.T) {
 // TestLateIndicesKeepUp lets a group grow, so that pairs come earlier and earlier
 // and none would be late any more.
 func TestLateIndicesKeepUp(t *testing.T) {
-	in := Input{}
-	for id := range int32(20_000) {
-		in.Partitions = append(in.Partitions, Partition{Topic: "t", ID: 10_000 + id})
-	}
+	in := group(1_000, 20_000)
+	members := in.Members
 	var e Evaluator
-	for i := range 1_000 {
-		in.Members = append(in.Members, Member{Name: fmt.Sprintf("m%03d", i)})
-		if i < 100 {
-			continue
-		}
+	for n := 101; n <= len(members); n++ {
+		in.Members = members[:n]
 		if _, err := e.Assign(in); err != nil {
 			t.Fatal(err)
 		}
-		if i > 100 && !e.Repaired() {
-			t.Fatalf("%d members: began anew", i)
+		if n > 101 && !e.Repaired() {
+			t.Fatalf("%d members: began anew", n)
 		}
 	}
 	p := &e.plan
@@ -74,19 +80,11 @@ func TestLateIndicesKeepUp(t *testing.T) {
 // TestVicinityHasAllPairs compares vicinities, made in two steps, with all
 // probes and points.
 func TestVicinityHasAllPairs(t *testing.T) {
-	in := Input{}
-	for i := range 40 {
-		in.Members = append(in.Members, Member{Name: fmt.Sprintf("m%02d", i), Weight: i % 4})
+	in := group(40, 300)
+	for i := range in.Members {
+		in.Members[i].Weight = i % 4
 	}
-	for id := range int32(300) {
-		in.Partitions = append(in.Partitions, Partition{Topic: "t", ID: 1_000 + id})
-	}
-	var e Evaluator
-	if _, err := e.Assign(in); err != nil {
-		t.Fatal(err)
-	}
-	p := &e.plan
-	p.prepare()
+	p := planOf(t, in)
 	for m := range int32(40) {
 		for _, from := range []int{0, 100, 140, 170, codes - 20} {
 			near := &p.chairs[m].near
@@ -128,14 +126,8 @@ func TestVicinityHasAllPairs(t *testing.T) {
 // TestVicinitiesAreBounded lets a group shrink and grow again, so that members
 // know the vicinity of a member of a small group.
 func TestVicinitiesAreBounded(t *testing.T) {
-	in := Input{}
-	for id := range int32(5_000) {
-		in.Partitions = append(in.Partitions, Partition{Topic: "t", ID: 10_000 + id})
-	}
-	var members []Member
-	for i := range 600 {
-		members = append(members, Member{Name: fmt.Sprintf("m%03d", i)})
-	}
+	in := group(600, 5_000)
+	members := in.Members
 	var e Evaluator
 	most := 0
 	for _, step := range []int{-1, 1, -1, 1} {
@@ -151,8 +143,8 @@ func TestVicinitiesAreBounded(t *testing.T) {
 			for _, c := range e.plan.chairs {
 				room += cap(c.near.keys)
 			}
-			if room != e.plan.near {
-				t.Fatalf("%d members: room for %d keys, counted %d", len(in.Members), room, e.plan.near)
+			if room != e.plan.nearRoom {
+				t.Fatalf("%d members: room for %d keys, counted %d", len(in.Members), room, e.plan.nearRoom)
 			}
 			most = max(most, room)
 		}

@@ -14,15 +14,15 @@ type plan struct {
 	late   []*lateIndex // of those that come late, and later
 	latest int          // no pair has a code after this
 
-	seats  []seat  // the members, in order
-	change change  // from the members before
-	free   []int32 // chairs that nobody has
-	chairs []chair
-	places []int32 // of each chair, the index of its member in the input, nobody when it went
-	bounds []key   // of each chair, see accepts
-	reach  []int64 // of each chair: from this distance on its bound accepts nothing. atBase32 is added if its bound has atBase
-	circle circle  // of chairs; nil until something is repaired
-	near   int     // how many keys the vicinities of all chairs have room for
+	seats    []seat  // the members, in order
+	change   change  // from the members before
+	free     []int32 // chairs that nobody has
+	chairs   []chair
+	places   []int32 // of each chair, the index of its member in the input, nobody when it went
+	bounds   []key   // of each chair, see accepts
+	reach    []int64 // of each chair: from this distance on its bound accepts nothing. atBase32 is added if its bound has atBase
+	circle   circle  // of chairs; nil until something is repaired
+	nearRoom int     // how many keys the vicinities of all chairs have room for
 
 	pool   int  // how many may have one more than their base, and
 	used   int  // how many have

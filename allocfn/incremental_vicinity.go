@@ -23,14 +23,14 @@ func (p *plan) forget() {
 	for m := range p.chairs {
 		p.chairs[m].near = vicinity{}
 	}
-	p.near = 0
+	p.nearRoom = 0
 }
 
 // nearby returns the first key after one, before until and of a code below
 // limit, of a pair of m with a partition that prefers m, or never. Nothing up to
 // after is such a pair.
 func (p *plan) nearby(m int32, after, until key, limit int) key {
-	if p.near > maxNear*len(p.pairs)+1_000 {
+	if p.nearRoom > maxNear*len(p.pairs)+1_000 {
 		p.forget()
 	}
 	near := &p.chairs[m].near
@@ -62,7 +62,7 @@ func (p *plan) extend(m int32, to int) {
 	near := &p.chairs[m].near
 	had, room := len(near.keys), cap(near.keys)
 	near.keys = p.appendKeys(near.keys, m, leastDistance(near.to), leastDistance(to))
-	p.near += cap(near.keys) - room
+	p.nearRoom += cap(near.keys) - room
 	slices.Sort(near.keys[had:])
 	near.to = to
 }
