@@ -1,6 +1,9 @@
 package allocfn
 
-import "slices"
+import (
+	"math/bits"
+	"slices"
+)
 
 // matching gives units, which are partitions or several that belong together,
 // to members that suit them: of all pairs that are allowed it takes the one of
@@ -182,9 +185,8 @@ func (h *heap) pop() uint64 {
 func (h *heap) sink(i int, x uint64) {
 	s := *h
 	for c := 2*i + 1; c < len(s); c = 2*i + 1 {
-		if c+1 < len(s) && s[c+1] < s[c] {
-			c++
-		}
+		_, less := bits.Sub64(s[min(c+1, len(s)-1)], s[c], 0)
+		c += int(less) // no jump, which would be guessed wrongly
 		if x <= s[c] {
 			break
 		}
