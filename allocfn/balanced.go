@@ -102,11 +102,12 @@ func newBalance(in Input) (*balance, error) {
 			return nil, fmt.Errorf("allocfn: %w: member %s has weight %d", ErrInput, quote(m.Name), m.Weight)
 		}
 	}
+	t := totalOf(in.Members)
 	b := &balance{
 		keys:    hashPartitions(in.Partitions),
-		weights: pointWeights(in.Members),
+		weights: pointWeights(in.Members, t),
 		choices: make([]proposal, len(in.Partitions)),
-		quotas:  newQuotas(in.Members, len(in.Partitions)),
+		quotas:  newQuotas(in.Members, t, len(in.Partitions)),
 		owner:   make(Assignment, len(in.Partitions)),
 	}
 	total := 0

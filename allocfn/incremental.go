@@ -52,6 +52,8 @@ func (e *Evaluator) Assign(in Input) (Assignment, error) {
 	if same && in.Places == nil {
 		checked.Partitions = nil
 	}
+	first, last := e.plan.agree(in.Members)
+	checked.Members = in.Members[max(0, first-1):min(len(in.Members), len(in.Members)-last+1)]
 	if err := checked.Validate(); err != nil {
 		return nil, err
 	}
@@ -60,8 +62,7 @@ func (e *Evaluator) Assign(in Input) (Assignment, error) {
 	}
 	if !same {
 		*e = Evaluator{}
-	}
-	if a := e.repair(in, len(in.Partitions)/8+1_000); a != nil {
+	} else if a := e.repair(in, first, last, len(in.Partitions)/8+1_000); a != nil {
 		return a, nil
 	}
 	return e.begin(in)
@@ -90,14 +91,14 @@ func (e *Evaluator) begin(in Input) (Assignment, error) {
 	return b.owner, nil
 }
 
-// repair works from what is kept. It returns nil when too much has changed, or
-// when settling that takes more than so many events.
-func (e *Evaluator) repair(in Input, events int) Assignment {
+// repair works from what is kept, see compare. It returns nil when too much has
+// changed, or when settling that takes more than so many events.
+func (e *Evaluator) repair(in Input, first, last, events int) Assignment {
 	p := &e.plan
 	if p.pairs == nil || len(in.Zones) > 0 {
 		return nil
 	}
-	c := p.compare(in)
+	c := p.compare(in.Members, first, last)
 	if c == nil {
 		return nil
 	}

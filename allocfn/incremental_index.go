@@ -17,14 +17,11 @@ type probeIndex struct {
 // parts of one place.
 type placed uint32
 
-// build makes the index of partitions of these keys, if there is none. It
-// sorts probes by their first bits before, which takes another 64 bytes per
-// partition meanwhile: parts are counted and filled one near the other then,
-// and not all over the memory, which would take several times as long.
+// build makes the index of partitions of these keys. It sorts probes by their
+// first bits before, which takes another 64 bytes per partition meanwhile: parts
+// are counted and filled one near the other then, and not all over the memory,
+// which would take several times as long.
 func (x *probeIndex) build(keys []uint64) {
-	if x.starts != nil {
-		return
-	}
 	const lotShift = 32 + ringBits - 8
 	var ends [1 << 8]uint32
 	for _, key := range keys {
@@ -69,60 +66,45 @@ func (x *probeIndex) build(keys []uint64) {
 	}
 }
 
-// lateIndex finds those of the partitions whose pairs have a code from some on.
+// lateIndex finds partitions whose pairs have a code from some on, and others
+// that had one since it was made.
 type lateIndex struct {
-	from    int // the code
-	shift   uint
-	heads   []int32 // of the parts, in entries, -1 for none
-	entries []entry
-	free    int32 // the first entry without use, or -1
-	made    int   // how many entries there were at first, and
-	used    int   // how many there are
+	from       int        // the code
+	partitions []int32    // in the order in which they came
+	first      probeIndex // of those it was made of, by their place in that order
+	made       int        // how many these are
+	late       int        // how many have such a pair
+
+	// The probes of those that came since, in lists for the parts of first; what
+	// comes next after a list is 0.
+	heads []int32
+	since []listed
 }
 
-type entry struct {
+// listed is a probe in a list.
+type listed struct {
 	partition int32
-	place     uint32 // of a probe of it
-	next      int32  // entry of the part, or without use
+	place     uint32
+	next      int32
 }
 
-func newLateIndex(from, partitions int) *lateIndex {
-	parts := min(bits.Len(uint(partitions))+4, ringBits)
-	x := &lateIndex{from: from, shift: uint(32 + ringBits - parts), heads: make([]int32, 1<<parts), free: -1}
-	for i := range x.heads {
-		x.heads[i] = -1
+// build makes the index of the partitions that came until now.
+func (x *lateIndex) build(keys []uint64) {
+	own := make([]uint64, len(x.partitions))
+	for i, p := range x.partitions {
+		own[i] = keys[p]
 	}
-	x.made = probeSize * partitions
-	x.entries = make([]entry, 0, x.made)
-	return x
+	x.first.build(own)
+	x.made, x.late = len(own), len(own)
+	x.heads, x.since = make([]int32, len(x.first.starts)), make([]listed, 1)
 }
 
 func (x *lateIndex) add(partition int32, key uint64) {
-	x.used += probeSize
+	x.partitions = append(x.partitions, partition)
 	for _, z := range probe(key) {
-		e := x.free
-		if e < 0 {
-			e = int32(len(x.entries))
-			x.entries = append(x.entries, entry{})
-		} else {
-			x.free = x.entries[e].next
-		}
-		head := &x.heads[z>>x.shift]
-		x.entries[e] = entry{partition, uint32(z >> 32), *head}
-		*head = e
-	}
-}
-
-// remove is for who was added.
-func (x *lateIndex) remove(partition int32, key uint64) {
-	x.used -= probeSize
-	for _, z := range probe(key) {
-		link := &x.heads[z>>x.shift]
-		for x.entries[*link].partition != partition {
-			link = &x.entries[*link].next
-		}
-		e := *link
-		*link, x.entries[e].next, x.free = x.entries[e].next, x.free, e
+		head := &x.heads[z>>x.first.shift]
+		x.since = append(x.since, listed{partition, uint32(z >> 32), *head})
+		*head = int32(len(x.since) - 1)
 	}
 }
 
@@ -131,14 +113,15 @@ func (x *lateIndex) remove(partition int32, key uint64) {
 const (
 	firstLate = 24
 	lateRatio = 16
+	maxLate   = 4 // times as many partitions as at first may be in one
 )
 
-// indexLate makes the late indices, if there are none, one has far more
-// partitions than at first, or the first, which is the largest, far fewer.
+// indexLate makes the late indices, if there are none, too many partitions came
+// to one, or far fewer than at first are late in the first, which is the largest.
 func (p *plan) indexLate() {
-	useless := len(p.late) == 0 && len(p.pairs) >= firstLate || len(p.late) > 0 && p.late[0].used < p.late[0].made/4
+	useless := len(p.late) == 0 && len(p.pairs) >= firstLate || len(p.late) > 0 && p.late[0].late < p.late[0].made/4
 	for _, x := range p.late {
-		useless = useless || x.used > 2*x.made+64
+		useless = useless || len(x.partitions) > maxLate*x.made+16
 	}
 	if !useless {
 		return
@@ -157,12 +140,20 @@ func (p *plan) indexLate() {
 		for ; n+counts[from-1] <= want; from-- {
 			n += counts[from-1]
 		}
-		p.late = append(p.late, newLateIndex(from, n))
+		p.late = append(p.late, &lateIndex{from: from, partitions: make([]int32, 0, n+n/4)})
 	}
+	p.lateness = make([]uint8, len(p.pairs))
 	for i, pair := range p.pairs {
-		if pair.code() >= p.late[0].from {
-			p.relate(int32(i), 0, pair.code())
+		for _, x := range p.late {
+			if pair.code() < x.from {
+				break
+			}
+			x.partitions = append(x.partitions, int32(i))
+			p.lateness[i]++
 		}
+	}
+	for _, x := range p.late {
+		x.build(p.keys)
 	}
 }
 
@@ -170,14 +161,19 @@ func (p *plan) indexLate() {
 // another now.
 func (p *plan) relate(partition int32, was, is int) {
 	p.latest = max(p.latest, is)
-	for _, x := range p.late {
-		switch {
-		case was < x.from && is < x.from:
+	for l, x := range p.late {
+		if was < x.from && is < x.from {
 			return
-		case was < x.from:
-			x.add(partition, p.keys[partition])
-		case is < x.from:
-			x.remove(partition, p.keys[partition])
+		}
+		if was >= x.from {
+			x.late--
+		}
+		if is >= x.from {
+			x.late++
+			if l == int(p.lateness[partition]) {
+				x.add(partition, p.keys[partition])
+				p.lateness[partition]++
+			}
 		}
 	}
 }

@@ -8,11 +8,12 @@ import "slices"
 // when a pair has its turn in the order in which Balanced takes pairs; pairs of
 // one partition that have the same are told apart by their scores.
 type plan struct {
-	keys   []uint64     // of the partitions, see hashPartitions
-	pairs  []proposal   // of each partition: the code, a chair, and perhaps waits
-	index  probeIndex   // of all partitions; made when it is needed
-	late   []*lateIndex // of those that come late, and later
-	latest int          // no pair has a code after this
+	keys     []uint64     // of the partitions, see hashPartitions
+	pairs    []proposal   // of each partition: the code, a chair, and perhaps waits
+	index    probeIndex   // of all partitions; made when it is needed
+	late     []*lateIndex // of those that come late, and later
+	latest   int          // no pair has a code after this
+	lateness []uint8      // of each partition, in how many of the late indices it is
 
 	seats    []seat  // the members, in order
 	change   change  // from the members before
@@ -21,25 +22,24 @@ type plan struct {
 	places   []int32 // of each chair, the index of its member in the input, nobody when it went
 	bounds   []key   // of each chair, see accepts
 	reach    []int64 // of each chair: from this distance on its bound accepts nothing. atBase32 is added if its bound has atBase
-	circle   circle  // of chairs; nil until something is repaired
+	circle   circle  // of chairs; empty until something is repaired
 	nearRoom int     // how many keys the vicinities of all chairs have room for
 
-	pool   int  // how many may have one more than their base, and
-	used   int  // how many have
-	extras heap // the last keys of those, turned so that the greatest is on top
-	drain  key  // that greatest key; never while some of the pool are left
+	halved int    // how often the weights are, see pointWeights
+	quotas quotas // for use with of alone, and pool:
+	used   int    // how many have one of that
+	extras heap   // the last keys of those, turned so that the greatest is on top
+	drain  key    // that greatest key; never while some of the pool are left
 
 	events   heap // see settle
 	poolers  heap // those of members that look for what is left of the pool,
 	pooling  key  // nothing before which blocks, nor
 	poolFrom key  // this, when they have to look anew from here on
 
-	// Scratch: of apply, and of walk.
-	out, in []int64
-	found   []finding
+	out, in []int64 // scratch of apply
 }
 
-// seat is a member, with what decides on its points.
+// seat is a member of the last input.
 type seat struct {
 	name   string
 	weight int
@@ -48,12 +48,14 @@ type seat struct {
 
 // chair is what is kept of a member.
 type chair struct {
-	held   []key    // of its partitions, in order
-	points circle   // its own, as of chair 0
-	near   vicinity // what is near to them
-	found  key      // what search found last
-	base   int32    // how many it has at least
-	pooled bool     // may have one more, of the pool
+	name   string
+	weight int        // of its points, see pointWeight
+	held   []key      // of its partitions, in order
+	points circle     // its own, as of chair 0
+	near   []vicinity // what is near to them: of all partitions, then of each late index
+	found  key        // what search found last
+	base   int32      // how many it has at least
+	pooled bool       // may have one more, of the pool
 }
 
 const nobody = -1
@@ -83,26 +85,26 @@ func (p proposal) code() int { return int(p &^ waits >> memberBits) }
 // newPlan keeps a result.
 func newPlan(in Input, b *balance) plan {
 	n := len(in.Members)
+	t := totalOf(in.Members)
 	p := plan{
 		keys: b.keys, pairs: b.choices, latest: codes - 1,
 		seats: make([]seat, n), places: make([]int32, n), chairs: make([]chair, n),
+		halved: t.halvings(in.Members), quotas: sharesOf(in.Members, t, len(in.Partitions)),
 	}
-	q := sharesOf(in.Members, len(in.Partitions))
-	p.pool = q.pool
 	for i, m := range in.Members {
-		p.seats[i] = seat{m.Name, b.weights[i], int32(i)}
+		p.seats[i] = seat{m.Name, m.Weight, int32(i)}
 		p.places[i] = int32(i)
-		p.chairs[i].base, p.chairs[i].pooled = q.of(i)
+		p.chairs[i].base, p.chairs[i].pooled = p.quotas.of(i)
 	}
 	return p
 }
 
 // sharesOf returns quotas for use with of alone.
-func sharesOf(members []Member, partitions int) quotas {
-	if _, equal := sumOfWeights(members); equal {
+func sharesOf(members []Member, t total, partitions int) quotas {
+	if t.equal() {
 		return quotas{least: partitions / len(members), pool: partitions % len(members)}
 	}
-	return newQuotas(members, partitions)
+	return newQuotas(members, t, partitions)
 }
 
 // of returns what a member has at least, and whether it may have one more.
@@ -122,51 +124,78 @@ type change struct {
 	seats  []seat  // chairs of those who came are nobody; the ones before, once it is applied
 	came   []int32 // indices in seats
 	went   []int32 // chairs
+	halved int
 	quotas quotas
 }
 
-// compare says what changed. It returns nil when that is so much that it is
-// quicker to begin anew.
-func (p *plan) compare(in Input) *change {
-	c := &p.change
-	*c = change{c.seats[:0], c.came[:0], c.went[:0], sharesOf(in.Members, len(p.pairs))}
-	halved := halvings(in.Members)
-	gained, lost := 0, 0    // partitions, at least
-	old, kept := p.seats, 0 // of old, which follow those in c.seats
-	leave := func() {
-		c.went = append(c.went, old[kept].chair)
-		c.seats = append(c.seats, old[:kept]...)
-		old, kept = old[kept+1:], 0
+// agree returns how many members, the first ones and the last ones, are as they
+// were. No member is counted twice.
+func (p *plan) agree(members []Member) (first, last int) {
+	n := min(len(members), len(p.seats))
+	for i := range p.seats[:n] {
+		if !p.seats[i].is(&members[i]) {
+			break
+		}
+		first++
 	}
-	for i := range in.Members {
-		m := &in.Members[i]
-		for kept < len(old) && old[kept].name != m.Name && old[kept].name < m.Name {
+	seats, members := p.seats[first:], members[first:]
+	for last < n-first && seats[len(seats)-1-last].is(&members[len(members)-1-last]) {
+		last++
+	}
+	return first, last
+}
+
+func (s *seat) is(m *Member) bool { return s.weight == m.Weight && s.name == m.Name }
+
+// compare says what changed. It returns nil when that is so much that it is
+// quicker to begin anew. The first and the last members are as they were.
+func (p *plan) compare(members []Member, first, last int) *change {
+	t := totalOf(members)
+	c := &p.change
+	*c = change{c.seats[:0], c.came[:0], c.went[:0], t.halvings(members), sharesOf(members, t, len(p.pairs))}
+	if c.halved != p.halved {
+		first, last = 0, 0
+	}
+	gained, lost := 0, 0 // partitions, at least
+	keep := func(from, to, index int) {
+		c.seats = append(c.seats, p.seats[from:to]...)
+		for i := from; i < to; i++ {
+			base, pooled := c.quotas.of(index + i - from)
+			hadBase, hadPooled := p.quotas.of(i)
+			gained += int(max(0, base-hadBase-one(hadPooled)))
+			lost += int(max(0, hadBase-base-one(pooled)))
+		}
+	}
+	keep(0, first, 0)
+	old, end := first, len(p.seats)-last
+	leave := func() {
+		c.went = append(c.went, p.seats[old].chair)
+		lost += int(p.chairs[p.seats[old].chair].base)
+		old++
+	}
+	for i := first; i < len(members)-last; i++ {
+		m := &members[i]
+		for old < end && p.seats[old].name < m.Name {
 			leave()
 		}
-		weight := pointWeight(m.Weight, halved)
-		base, pooled := c.quotas.of(i)
-		if kept < len(old) && old[kept].name == m.Name {
-			if old[kept].weight == weight {
-				was := &p.chairs[old[kept].chair]
-				gained += int(max(0, base-was.base-one(was.pooled)))
-				lost += int(max(0, was.base-base-one(pooled)))
-				kept++
+		if old < end && p.seats[old].name == m.Name {
+			if pointWeight(p.seats[old].weight, p.halved) == pointWeight(m.Weight, c.halved) {
+				keep(old, old+1, i)
+				c.seats[i].weight = m.Weight
+				old++
 				continue
 			}
 			leave()
 		}
-		c.seats = append(append(c.seats, old[:kept]...), seat{m.Name, weight, nobody})
-		old, kept = old[kept:], 0
+		c.seats = append(c.seats, seat{m.Name, m.Weight, nobody})
 		c.came = append(c.came, int32(i))
+		base, _ := c.quotas.of(i)
 		gained += int(base)
 	}
-	c.seats = append(c.seats, old[:kept]...)
-	for _, s := range old[kept:] {
-		c.went = append(c.went, s.chair)
+	for old < end {
+		leave()
 	}
-	for _, m := range c.went {
-		lost += int(p.chairs[m].base)
-	}
+	keep(end, len(p.seats), len(members)-last)
 	if max(gained, lost) > len(p.pairs)/tooMany+20 || len(p.chairs)+len(c.came) > maxMembers {
 		return nil
 	}
@@ -180,19 +209,17 @@ func one(b bool) int32 {
 	return 0
 }
 
-// places returns the places of a member's points. It may reuse a circle.
-func (s *seat) places(c circle) circle {
-	c = slices.Grow(c[:0], s.weight*pointSize+2)
-	c = appendPoints(c[:1], 0, hashName(s.name), s.weight)
-	slices.Sort(c[1:])
-	c = c[:len(c)+1]
-	c.bound()
-	return c
+// setPoints makes the points of a member. It reuses those of another.
+func (c *chair) setPoints() {
+	points := slices.Grow(c.points.points[:0], 1+c.weight*pointSize+behind)
+	c.points.points = appendPoints(points[:1], 0, hashName(c.name), c.weight)
+	slices.Sort(c.points.points[1:])
+	c.points.close()
 }
 
 // appendPoints appends the points of a chair as a ring has them.
 func (c *chair) appendPoints(points []int64, number int32) []int64 {
-	for _, x := range c.points[1 : len(c.points)-1] {
+	for _, x := range c.points.points[1 : c.points.size()+1] {
 		points = append(points, x|int64(number))
 	}
 	return points
@@ -201,13 +228,14 @@ func (c *chair) appendPoints(points []int64, number int32) []int64 {
 // prepare makes what only repairs need.
 func (p *plan) prepare() {
 	p.indexLate()
-	if p.circle != nil {
+	if p.circle.points != nil {
 		return
 	}
 	var points []int64
 	for _, s := range p.seats {
 		c := &p.chairs[s.chair]
-		c.points = s.places(nil)
+		c.name, c.weight = s.name, pointWeight(s.weight, p.halved)
+		c.setPoints()
 		points = c.appendPoints(points, s.chair)
 	}
 	p.circle = newCircle(points)
@@ -265,70 +293,90 @@ func (p *plan) apply(c *change) {
 		out = chair.appendPoints(out, m)
 	}
 	for _, i := range c.came {
-		m := p.newChair()
+		m := p.newChair(&c.seats[i], c.halved)
 		c.seats[i].chair = m
-		p.chairs[m].points = c.seats[i].places(p.chairs[m].points)
 		in = p.chairs[m].appendPoints(in, m)
 	}
 	p.seats, c.seats = c.seats, p.seats
-	if len(c.came)+len(c.went) > 0 {
-		slices.Sort(out)
+	if len(in) > 0 {
 		slices.Sort(in)
-		p.circle = p.circle.replace(out, in)
-		p.out, p.in = out, in
+		p.circle.insert(in) // before others are removed, for no circle is empty
 	}
+	if len(out) > 0 {
+		slices.Sort(out)
+		p.circle.remove(out)
+	}
+	p.out, p.in = out, in
 	p.free = append(p.free, c.went...)
 
 	p.used, p.extras = 0, p.extras[:0]
 	changed := false
-	for i, s := range p.seats {
-		chair := &p.chairs[s.chair]
+	for i := range p.seats {
+		m := p.seats[i].chair
+		chair := &p.chairs[m]
 		base, pooled := c.quotas.of(i)
-		came := p.places[s.chair] == nobody
-		from := key(0)
-		if !came {
-			from = p.closing(s.chair)
-			changed = changed || base != chair.base || pooled != chair.pooled
-		}
-		p.places[s.chair] = int32(i)
-		chair.base, chair.pooled = base, pooled
-		if came {
+		if p.places[m] == nobody {
+			chair.base, chair.pooled = base, pooled
 			chair.held = make([]key, 0, base+1)
+			p.events.push(lookOf(0, m))
+		} else if base != chair.base || pooled != chair.pooled {
+			changed = true
+			chair.base, chair.pooled = base, pooled
+			for len(chair.held) > int(base+one(pooled)) {
+				p.refuseLast(m)
+			}
+			if len(chair.held) < int(base) {
+				p.events.push(lookOf(p.closing(m), m))
+			}
 		}
-		for len(chair.held) > int(base+one(pooled)) {
-			p.refuseLast(s.chair)
-		}
-		if came || len(chair.held) < int(base) {
-			p.events.push(lookOf(from, s.chair))
-		}
-		p.count(s.chair)
-		p.bind(s.chair)
+		p.places[m] = int32(i)
+		p.count(m)
+		p.bind(m)
 	}
 	p.extras.order()
-	p.pool = c.quotas.pool
-	for p.used > p.pool {
+	p.halved, p.quotas = c.halved, c.quotas
+	for p.used > p.quotas.pool {
 		p.refuseExtra()
 	}
 	p.drained()
 	if changed {
 		p.poolFrom = 0 // somebody may have its base who had another one before
-	} else if p.used < p.pool {
+	} else if p.used < p.quotas.pool {
 		p.poolFrom = drained
 	}
 }
 
-// newChair returns a chair that nobody has.
-func (p *plan) newChair() int32 {
-	if last := len(p.free) - 1; last >= 0 {
-		m := p.free[last]
-		p.free = p.free[:last]
-		c := &p.chairs[m]
-		*c = chair{points: c.points, near: vicinity{keys: c.near.keys[:0]}}
-		return m
+// recent is among how many of those who went last one who comes is looked for.
+const recent = 8
+
+// newChair returns a chair that nobody has: if it is one of those who went last,
+// its own, with its points and what it knows of its vicinity.
+func (p *plan) newChair(s *seat, halved int) int32 {
+	weight := pointWeight(s.weight, halved)
+	last := len(p.free) - 1
+	for i := last; i >= max(0, last-recent); i-- {
+		m := p.free[i]
+		if c := &p.chairs[m]; c.name == s.name && c.weight == weight {
+			p.free = slices.Delete(p.free, i, i+1)
+			*c = chair{name: c.name, weight: c.weight, points: c.points, near: c.near}
+			return m
+		}
 	}
-	p.chairs = append(p.chairs, chair{})
-	p.places, p.bounds, p.reach = append(p.places, nobody), append(p.bounds, 0), append(p.reach, 0)
-	return int32(len(p.chairs) - 1)
+	m := int32(len(p.chairs))
+	if last >= 0 {
+		m = p.free[last]
+		p.free = p.free[:last]
+	} else {
+		p.chairs = append(p.chairs, chair{})
+		p.places, p.bounds, p.reach = append(p.places, nobody), append(p.bounds, 0), append(p.reach, 0)
+	}
+	c := &p.chairs[m]
+	*c = chair{name: s.name, weight: weight, points: c.points, near: c.near}
+	for l := range c.near {
+		c.near[l] = vicinity{keys: c.near[l].keys[:0]}
+	}
+	c.setPoints()
+	return m
 }
 
 // count counts a member that has one of the pool.

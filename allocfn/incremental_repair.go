@@ -50,15 +50,15 @@ func (p *plan) settle(events int) bool {
 		}
 		k, who := key(event>>whoBits), int32(event&(1<<whoBits-1))
 		if who == 0 {
-			p.turn(k)
-			continue
-		}
-		if next := p.look(k, who-1); next == never {
-			continue
-		} else if pooler {
-			p.poolers.push(lookOf(next, who-1))
-		} else {
-			p.events.push(lookOf(next, who-1))
+			if next := p.turn(k); next < never {
+				p.events.push(turnOf(next))
+			}
+		} else if next := p.look(k, who-1); next < never {
+			if pooler {
+				p.poolers.push(lookOf(next, who-1))
+			} else {
+				p.events.push(lookOf(next, who-1))
+			}
 		}
 	}
 }
@@ -95,12 +95,13 @@ func (p *plan) next() (event uint64, pooler, ok bool) {
 	return p.events.pop(), false, true
 }
 
-// turn serves a partition that waits for this key.
-func (p *plan) turn(k key) {
+// turn serves a partition that waits for this key. It returns the key that it
+// has its turn at next, or never.
+func (p *plan) turn(k key) key {
 	i := k.partition()
 	pair := p.pairs[i]
 	if pair&waits == 0 || pair.key(i) != k {
-		return // taken, or waits for another key
+		return never // taken, or waits for another key
 	}
 	m := pair.member()
 	if !p.accepts(m, k) {
@@ -109,11 +110,11 @@ func (p *plan) turn(k key) {
 		next := keyOf(code(s), i)
 		if next != k {
 			p.pair(next, pairOf(next, m)|waits)
-			p.events.push(turnOf(next))
-			return
+			return next
 		}
 	}
 	p.give(k, m)
+	return never
 }
 
 // pair changes the pair of k's partition, to one of k.
@@ -182,6 +183,9 @@ func (p *plan) bind(m int32) {
 			b |= atBase
 		}
 	}
+	if b == p.bounds[m] {
+		return
+	}
 	p.bounds[m] = b
 	p.reach[m] = reachOf(b &^ atBase)
 	if b&atBase != 0 {
@@ -214,7 +218,7 @@ func (p *plan) give(k key, m int32) {
 		if over == 1 {
 			p.used++
 		}
-		if p.used > p.pool {
+		if p.used > p.quotas.pool {
 			p.refuseExtra()
 		}
 		p.drained()
@@ -276,9 +280,9 @@ func (p *plan) lastExtra() int32 {
 // drained sets drain.
 func (p *plan) drained() {
 	switch {
-	case p.used < p.pool:
+	case p.used < p.quotas.pool:
 		p.drain = never
-	case p.pool == 0:
+	case p.quotas.pool == 0:
 		p.drain = 0
 	default:
 		p.lastExtra()

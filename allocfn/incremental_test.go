@@ -1,6 +1,7 @@
 package allocfn_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -298,4 +299,48 @@ func TestEvaluatorBreaksTies(t *testing.T) {
 		t.Errorf("found %d ties", ties)
 	}
 	t.Attr("evaluator_ties", fmt.Sprint(ties))
+}
+
+// TestEvaluatorChecksWhatChanged gives it members that are not in order, or
+// twice, or have negative weights, after others of which most are the same.
+func TestEvaluatorChecksWhatChanged(t *testing.T) {
+	in := randomGroup(3, 6, 100)
+	var e allocfn.Evaluator
+	if _, err := e.Assign(in); err != nil {
+		t.Fatal(err)
+	}
+	bad := func(members ...allocfn.Member) {
+		t.Helper()
+		wrong := in
+		wrong.Members = members
+		want := wrong.Validate()
+		if want == nil {
+			t.Fatalf("%v is valid", members)
+		}
+		if _, err := e.Assign(wrong); !errors.Is(err, allocfn.ErrInput) || err.Error() != want.Error() {
+			t.Errorf("%v: %v, want %v", members, err, want)
+		}
+		got, err := e.Assign(in)
+		if err != nil || !slices.Equal(got, assign(t, in)) {
+			t.Errorf("after %v: %v", members, err)
+		}
+	}
+	for i := range in.Members {
+		for k := range len(in.Members) + 1 {
+			if k != i+1 { // not where it is in order
+				bad(slices.Insert(slices.Clone(in.Members), k, in.Members[i])...)
+			}
+		}
+		bad(slices.Insert(slices.Clone(in.Members), i, in.Members[i])...)
+		if i > 0 {
+			swapped := slices.Clone(in.Members)
+			swapped[i-1], swapped[i] = swapped[i], swapped[i-1]
+			bad(swapped...)
+			bad(swapped[i-1 : i+1]...)
+		}
+		negative := slices.Clone(in.Members)
+		negative[i].Weight = -1
+		bad(negative...)
+		bad(negative[i])
+	}
 }

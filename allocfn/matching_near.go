@@ -21,7 +21,7 @@ func newScale(members []Member) scale {
 		w := shareOf(m.Weight)
 		heaviest[bits.Len64(w)] = max(heaviest[bits.Len64(w)], w)
 	}
-	if _, equal := sumOfWeights(members); equal {
+	if t := totalOf(members); t.equal() {
 		return scale{least: []uint64{inverseOf(1)}}
 	}
 	s := scale{inverse: make([]uint64, len(members)), class: make([]uint8, len(members))}

@@ -26,7 +26,7 @@ func newCounter(p Plan) (*counter, error) {
 	c := &counter{
 		in: p.Input, owners: p.Assignment, order: byTopic(p.Input.Partitions), counts: make([]int, len(p.Input.Members)),
 	}
-	c.weights, _ = sumOfWeights(c.in.Members)
+	c.weights = totalOf(c.in.Members).sum
 	for i := range c.in.Members {
 		c.heavy = append(c.heavy, int32(i))
 	}

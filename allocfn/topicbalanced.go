@@ -94,7 +94,7 @@ func topicBalanced(in Input) (Assignment, error) {
 func newTopicMatching(in Input, keys []uint64, points []int64) *matching {
 	g := newMatching(keys)
 	g.topics = newTopicRoom(in, g.owner)
-	room := newQuotas(in.Members, len(keys))
+	room := newQuotas(in.Members, totalOf(in.Members), len(keys))
 	for m, due := range g.topics.due {
 		room.left[m] -= due
 	}

@@ -61,7 +61,7 @@ func newChains(in Input, g *matching, held [][]int32) *chains {
 		load: make([]int32, n), base: make([]int32, n), more: make([]bool, n), from: make([]link, n),
 		shares: make([]int32, len(g.topics.topics)), pools: make([]int32, len(g.topics.topics)),
 	}
-	q := newQuotas(in.Members, len(in.Partitions))
+	q := newQuotas(in.Members, totalOf(in.Members), len(in.Partitions))
 	for m, quota := range q.left {
 		c.load[m], c.base[m] = int32(len(held[m])), quota
 		if q.pooled != nil && q.pooled[m] {
@@ -88,7 +88,7 @@ func (c *chains) link(units []int32) {
 // release lets all whose share has a rest take one more.
 func (c *chains) release() {
 	c.free = true
-	sum, _ := sumOfWeights(c.in.Members)
+	sum := totalOf(c.in.Members).sum
 	for i, m := range c.in.Members {
 		whole, rest := exactShare(len(c.in.Partitions), shareOf(m.Weight), sum)
 		c.base[i], c.more[i] = int32(whole), rest != 0

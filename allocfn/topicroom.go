@@ -86,11 +86,11 @@ func newTopicRoom(in Input, owner []int32) *topicRoom {
 // weigh sets the weights of the members, unless all are equal, and returns the
 // members sorted, the heaviest first.
 func (r *topicRoom) weigh(members []Member) (heaviest []int32) {
-	sum, equal := sumOfWeights(members)
-	if equal {
+	t := totalOf(members)
+	if t.equal() {
 		return nil
 	}
-	r.sum = sum
+	r.sum = t.sum
 	heaviest = make([]int32, len(members))
 	r.weights = make([]uint64, len(members))
 	for i, m := range members {

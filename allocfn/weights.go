@@ -15,11 +15,10 @@ type quotas struct {
 
 // newQuotas divides so many partitions by weight: exact shares rounded down,
 // and the rest to the largest remainders.
-func newQuotas(members []Member, partitions int) quotas {
+func newQuotas(members []Member, t total, partitions int) quotas {
 	n := len(members)
 	q := quotas{left: make([]int32, n)}
-	sum, equal := sumOfWeights(members)
-	if equal {
+	if t.equal() {
 		q.least, q.pool = partitions/n, partitions%n
 		for i := range q.left {
 			q.left[i] = int32(q.least)
@@ -31,7 +30,7 @@ func newQuotas(members []Member, partitions int) quotas {
 	remainders := make([]uint64, n)
 	q.least = partitions
 	for i, m := range members {
-		whole, remainder := exactShare(partitions, shareOf(m.Weight), sum)
+		whole, remainder := exactShare(partitions, shareOf(m.Weight), t.sum)
 		q.left[i], remainders[i] = int32(whole), remainder
 		rest -= whole
 		q.least = min(q.least, whole)
@@ -71,16 +70,24 @@ func shareOf(weight int) uint64 {
 	return uint64(min(max(weight, 1), math.MaxInt32))
 }
 
-// sumOfWeights returns the sum of the members' weights, and whether all are equal.
-func sumOfWeights(members []Member) (sum uint64, equal bool) {
-	equal = true
-	for i := range members {
-		w := shareOf(members[i].Weight)
-		sum += w
-		equal = equal && w == shareOf(members[0].Weight)
-	}
-	return sum, equal
+// total is what the weights of members come to.
+type total struct {
+	members             int
+	sum, least, largest uint64
 }
+
+func totalOf(members []Member) total {
+	t := total{members: len(members), least: math.MaxInt32}
+	for i := range members {
+		share := shareOf(members[i].Weight)
+		t.sum += share
+		t.least, t.largest = min(t.least, share), max(t.largest, share)
+	}
+	return t
+}
+
+// equal reports whether all weights are.
+func (t *total) equal() bool { return t.least >= t.largest }
 
 // exactShare returns the whole part of what a weight has of so many partitions,
 // and what is left over, in units of 1/sum.
@@ -145,9 +152,9 @@ const (
 // often as it takes, for points cost memory; shares remain exact all the same.
 // Where the halving sets in, a change of the largest weight, or of the number of
 // members, moves many partitions.
-func pointWeights(members []Member) []int {
+func pointWeights(members []Member, t total) []int {
 	weights := make([]int, len(members))
-	halved := halvings(members)
+	halved := t.halvings(members)
 	for i := range members {
 		weights[i] = pointWeight(members[i].Weight, halved)
 	}
@@ -158,16 +165,15 @@ func pointWeights(members []Member) []int {
 func pointWeight(weight, halved int) int { return int(max(1, shareOf(weight)>>halved)) }
 
 // halvings returns how often weights are halved for points, see pointWeights.
-func halvings(members []Member) int {
-	for halved := 0; ; halved++ {
-		sum, largest := 0, 0
+func (t *total) halvings(members []Member) int {
+	most := uint64(max(maxPointSum, t.members))
+	sum, halved := t.sum, 0
+	for t.largest>>halved > maxPointWeight || sum > most {
+		halved++
+		sum = 0
 		for i := range members {
-			w := pointWeight(members[i].Weight, halved)
-			largest = max(largest, w)
-			sum += min(w, maxPointWeight) // no overflow
-		}
-		if largest <= maxPointWeight && sum <= max(maxPointSum, len(members)) {
-			return halved
+			sum += uint64(pointWeight(members[i].Weight, halved))
 		}
 	}
+	return halved
 }
