@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/kielgo/kiel/allocfn"
@@ -34,8 +35,9 @@ func ours() []Contestant {
 		{Name: "Balanced, and View", What: "input to lists by member and topic", Prepare: callAndView(balanced)},
 		{Name: "Balanced, from texts", What: "texts topic:id to assignment, as in the allocator", Prepare: fromTexts(balanced)},
 		{Name: "Balanced, from texts to maps", What: "texts topic:id to nested maps", Prepare: textsToMaps(balanced)},
-		{Name: "Evaluator, join", What: "input to assignment, when one has joined", Prepare: evaluator(Group.joined)},
-		{Name: "Evaluator, leave", What: "input to assignment, when one has left", Prepare: evaluator(Group.left)},
+		{Name: "Evaluator, join", What: "input to assignment, when one that left has joined again", Prepare: evaluator(again(Group.joined))},
+		{Name: "Evaluator, newcomer", What: "input to assignment, when another one has joined each time", Prepare: evaluator(Group.newcomer)},
+		{Name: "Evaluator, leave", What: "input to assignment, when one has left", Prepare: evaluator(again(Group.left))},
 	}
 	for _, f := range []struct {
 		name string
@@ -123,23 +125,35 @@ func read(names, texts []string) allocfn.Input {
 	return in
 }
 
-// evaluator times one that goes from one group to another, and has done so before.
-func evaluator(after func(Group) Group) func(Group) (Run, error) {
+// again is a change that is the same each time.
+func again(after func(Group) Group) func(Group, int) Group {
+	return func(g Group, _ int) Group { return after(g) }
+}
+
+// evaluator times one that goes from one group to another, for the nth time, and
+// has gone to others before.
+func evaluator(after func(g Group, n int) Group) func(Group) (Run, error) {
 	return func(g Group) (Run, error) {
-		from, to := g.Input(), after(g).Input()
+		from := g.Input()
 		e := new(allocfn.Evaluator)
+		var to allocfn.Input
 		var a allocfn.Assignment
-		assign := func(in allocfn.Input) (err error) { a, err = e.Assign(in); return err }
+		n := 0
+		before := func() (err error) {
+			n++
+			to = after(g, n).Input()
+			_, err = e.Assign(from)
+			return err
+		}
+		plan := func() (err error) { a, err = e.Assign(to); return err }
 		for range 2 {
-			for _, in := range []allocfn.Input{from, to} {
-				if err := assign(in); err != nil {
-					return Run{}, err
-				}
+			if err := errors.Join(before(), plan()); err != nil {
+				return Run{}, err
 			}
 		}
 		return Run{
-			Before: func() error { return assign(from) },
-			Plan:   func() error { return assign(to) },
+			Before: before,
+			Plan:   plan,
 			Check: func() error {
 				want, err := allocfn.Call(allocfn.Balanced(), to)
 				if err != nil {
