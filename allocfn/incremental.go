@@ -39,6 +39,7 @@ import (
 // The zero Evaluator is ready for use. It is not safe for concurrent use.
 type Evaluator struct {
 	partitions []Partition // of the last input, which the caller leaves alone
+	placed     bool        // they were valid with places, and may not be without
 	plan       plan
 }
 
@@ -49,7 +50,7 @@ func (e *Evaluator) Assign(in Input) (Assignment, error) {
 	same := len(in.Partitions) > 0 && len(in.Partitions) == len(e.partitions) &&
 		(&in.Partitions[0] == &e.partitions[0] || slices.Equal(in.Partitions, e.partitions))
 	checked := in
-	if same && in.Places == nil {
+	if same && in.Places == nil && !e.placed {
 		checked.Partitions = nil
 	}
 	first, last := e.plan.agree(in.Members)
@@ -83,7 +84,7 @@ func (e *Evaluator) begin(in Input) (Assignment, error) {
 	}
 	b.choose()
 	b.settle(b.sureCut())
-	e.partitions = in.Partitions
+	e.partitions, e.placed = in.Partitions, in.Places != nil
 	if b.zones.home == nil && len(in.Partitions) <= maxIndexed {
 		e.plan = newPlan(in, b)
 	}

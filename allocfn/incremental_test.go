@@ -344,3 +344,21 @@ func TestEvaluatorChecksWhatChanged(t *testing.T) {
 		bad(negative[i])
 	}
 }
+
+// TestEvaluatorChecksOrder gives it partitions in an order that is right with
+// their places in the set only, and then the same without.
+func TestEvaluatorChecksOrder(t *testing.T) {
+	in := randomGroup(1, 3, 10)
+	in.Partitions, in.Places, _ = allocfn.ParseAll([]string{"t:+5", "t:1", "t:2"})
+	var e allocfn.Evaluator
+	for range 2 {
+		if got, err := e.Assign(in); err != nil || !slices.Equal(got, assign(t, in)) {
+			t.Fatalf("with places: %v", err)
+		}
+		without := in
+		without.Places = nil
+		if _, err := e.Assign(without); !errors.Is(err, allocfn.ErrInput) {
+			t.Errorf("without places: %v", err)
+		}
+	}
+}
