@@ -10,8 +10,8 @@ import (
 //
 // They are in points from index 1 on. Before them is the last one round earlier,
 // behind them the first one round later, some times. The round is cut into equal
-// cells, a power of two of them, about as many as points; starts has the index
-// of the first point at or after the start of each.
+// cells, a power of two of them, with one to two points each, or up to four for
+// a while; starts has the index of the first point at or after the start of each.
 type circle struct {
 	points []int64
 	shift  uint
@@ -49,7 +49,7 @@ func (c *circle) bound() {
 // cut makes the cells.
 func (c *circle) cut() {
 	n := c.size()
-	parts := max(0, min(bits.Len(uint(n))-2, ringBits))
+	parts := min(bits.Len(uint(n))-1, ringBits)
 	c.shift = uint(32 + ringBits - parts)
 	c.starts = slices.Grow(c.starts[:0], 1<<parts)[:1<<parts]
 	i := 1
@@ -96,7 +96,7 @@ func (c *circle) insert(points []int64) {
 // moved is called when points, which are in order, were put in or taken out.
 func (c *circle) moved(points []int64, by int) {
 	c.bound()
-	if n, cells := c.size(), len(c.starts); n > 8*cells || n < cells {
+	if n, cells := c.size(), len(c.starts); n > 4*cells || n < cells/2 {
 		c.cut()
 		return
 	}
@@ -118,7 +118,7 @@ func (c *circle) firsts(zs *[probeSize]int64, at *[probeSize]int) {
 	for v, z := range zs {
 		i := int(starts[z>>shift])
 		// Points before the place are counted without jumps, which would be
-		// guessed wrongly. There are hardly ever more than three.
+		// guessed wrongly. There are hardly ever more than four.
 		near := (*[4]int64)(points[i:])
 		i += int(uint64(near[0]-z)>>63) + int(uint64(near[1]-z)>>63) + int(uint64(near[2]-z)>>63) + int(uint64(near[3]-z)>>63)
 		for points[i] < z {

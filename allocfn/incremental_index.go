@@ -133,7 +133,7 @@ func (p *plan) indexLate() {
 	for p.latest = codes - 1; counts[p.latest] == 0; {
 		p.latest--
 	}
-	p.forget() // vicinities reached as far as codes were not late
+	p.forget() // vicinities belong to the late indices that there were
 	p.late = p.late[:0]
 	for want := len(p.pairs) / firstLate; want > 0; want /= lateRatio {
 		n, from := 0, codes

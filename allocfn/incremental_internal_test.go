@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -122,6 +123,9 @@ func TestVicinityHasAllPairs(t *testing.T) {
 					next = (next + 1) % 300
 				}
 				near := p.vicinity(m, level, from)
+				if n := len(near.keys); len(p.vicinity(m, level, from).keys) != n {
+					t.Fatalf("member %d, level %d: told of the same partitions twice", m, level)
+				}
 				p.extend(near, m, level, to)
 				if near.to != to || !slices.IsSorted(near.keys) {
 					t.Fatalf("member %d, level %d, codes %d to %d: %d, sorted %v", m, level, from, to, near.to, slices.IsSorted(near.keys))
@@ -167,15 +171,15 @@ func checkVicinity(t *testing.T, p *plan, m int32, level int, near *vicinity) {
 // TestVicinitiesAreBounded lets a group shrink and grow again, so that members
 // know the vicinity of a member of a small group.
 func TestVicinitiesAreBounded(t *testing.T) {
-	in := group(600, 5_000)
+	in := group(400, 1_000)
 	members := in.Members
 	var e Evaluator
 	most := 0
 	for _, step := range []int{-1, 1, -1, 1} {
-		for n := range 530 {
-			in.Members = members[:70+n]
+		for n := range 353 {
+			in.Members = members[:47+n]
 			if step < 0 {
-				in.Members = members[:600-n]
+				in.Members = members[:400-n]
 			}
 			if _, err := e.Assign(in); err != nil {
 				t.Fatal(err)
@@ -285,14 +289,23 @@ func checkCircle(t *rapid.T, c *circle, model []int64, place *rapid.Generator[in
 }
 
 // TestChairsWait lets a member come back, as in a restart: it finds its chair as
-// it was, unless its weight is another or many went after it.
+// it was, whoever came and went meanwhile, unless its weight is another or many
+// went after it.
 func TestChairsWait(t *testing.T) {
-	in := group(30, 300)
+	in := group(40, 200)
 	all := in.Members
 	var e Evaluator
-	assign := func(members ...[]Member) {
+	began := false
+	here := make(map[int]Member)
+	chairs := make(map[int]int32)
+	assign := func() {
 		t.Helper()
-		in.Members = slices.Concat(members...)
+		in.Members = nil
+		for i := range all {
+			if m, ok := here[i]; ok {
+				in.Members = append(in.Members, m)
+			}
+		}
 		want, err := Call(Balanced(), in)
 		if err != nil {
 			t.Fatal(err)
@@ -300,42 +313,88 @@ func TestChairsWait(t *testing.T) {
 		if got, err := e.Assign(in); err != nil || !slices.Equal(got, want) {
 			t.Fatalf("%v, or another result than Balanced's", err)
 		}
-	}
-	chairOf7 := func() int32 {
-		for _, s := range e.plan.seats {
-			if s.name == all[7].Name {
-				return s.chair
-			}
+		if began && !e.Repaired() {
+			t.Fatal("began anew")
 		}
-		t.Fatal("it is not there")
-		return nobody
+		began = true
+		for i := range here {
+			at, _ := slices.BinarySearchFunc(in.Members, all[i], func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
+			chairs[i] = e.plan.seats[at].chair
+		}
 	}
-	assign(all)
-	assign(all[:7], all[8:])
-	assign(all)
-	m := chairOf7()
-	known := e.plan.chairs[m].near[0].keys
+	come := func(m Member, i int) { here[i] = m; assign() }
+	leave := func(i int) { delete(here, i); assign() }
+	for i := range 30 {
+		here[i] = all[i]
+	}
+	assign()
+	leave(7)
+	come(all[7], 7)
+	was := chairs[7]
+	known := e.plan.chairs[was].near[0].keys
 	if len(known) == 0 {
 		t.Fatal("it knows nothing of its vicinity")
 	}
-	assign(all[:7], all[8:])
-	assign(all)
-	if n, keys := chairOf7(), e.plan.chairs[m].near[0].keys; n != m || len(keys) == 0 || &keys[0] != &known[0] {
-		t.Errorf("it has chair %d, had %d; of its vicinity it knows %d keys, knew %d", n, m, len(keys), len(known))
+	leave(7)
+	leave(20)
+	come(all[35], 35)
+	come(all[7], 7)
+	if keys := e.plan.chairs[was].near[0].keys; chairs[7] != was || len(keys) == 0 || &keys[0] != &known[0] {
+		t.Errorf("it has chair %d, had %d; of its vicinity it knows %d keys, knew %d", chairs[7], was, len(keys), len(known))
 	}
-	assign(all[:7], all[8:])
+
+	leave(7)
 	heavier := all[7]
 	heavier.Weight = 2
-	assign(all[:7], []Member{heavier}, all[8:])
-	m = chairOf7()
-	if n := e.plan.chairs[m].points.size(); n != 2*pointSize {
+	come(heavier, 7)
+	if n := e.plan.chairs[chairs[7]].points.size(); n != 2*pointSize {
 		t.Errorf("it has %d points", n)
 	}
-	for n := 30; n > 30-recent-2; n-- {
-		assign(all[:7], all[8:n])
+
+	leave(7)
+	was = chairs[7]
+	for i := 8; i < 8+recent; i++ {
+		leave(i)
 	}
-	assign(all[:30-recent-2])
-	if n := e.plan.chairs[chairOf7()].points.size(); n != pointSize {
-		t.Errorf("it has %d points", n)
+	come(heavier, 7)
+	if chairs[7] == was {
+		t.Error("it has its chair after many have left")
+	}
+	for i := 30; i < 30+recent/2; i++ {
+		come(all[i], i) // the chairs of who went first
+	}
+	last := 8 + recent - 1
+	was = chairs[last]
+	come(all[last], last)
+	if chairs[last] != was {
+		t.Errorf("it has chair %d, had %d", chairs[last], was)
+	}
+}
+
+// TestWeightsAreKept goes to and fro over the largest weight that is not halved
+// for points, in a group in which few partitions move by that.
+func TestWeightsAreKept(t *testing.T) {
+	in := group(999, 300)
+	for i := range in.Members {
+		in.Members[i].Weight = 1
+	}
+	var e Evaluator
+	repaired := 0
+	for _, step := range [][2]int{{66, 4}, {66, 5}, {64, 2}, {64, 4}, {66, 4}, {66, 8}, {64, 4}, {64, 8}, {66, 9}, {65, 9}, {64, 9}, {64, 4}, {65, 5}} {
+		in.Members = slices.Clone(in.Members)
+		in.Members[3].Weight, in.Members[7].Weight = step[0], step[1]
+		want, err := Call(Balanced(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := e.Assign(in); err != nil || !slices.Equal(got, want) {
+			t.Fatalf("weights %d: %v, or another result than Balanced's", step, err)
+		}
+		if e.Repaired() {
+			repaired++
+		}
+	}
+	if repaired < 6 {
+		t.Errorf("repaired %d times", repaired)
 	}
 }

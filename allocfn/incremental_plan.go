@@ -26,8 +26,8 @@ type plan struct {
 	nearRoom int     // how many keys the vicinities of all chairs have room for
 
 	halved int    // how often the weights are, see pointWeights
-	quotas quotas // for use with of alone, and pool:
-	used   int    // how many have one of that
+	quotas quotas // the members' shares, for of
+	used   int    // how many have one of the pool of these
 	extras heap   // the last keys of those, turned so that the greatest is on top
 	drain  key    // that greatest key; never while some of the pool are left
 
@@ -350,11 +350,11 @@ func (p *plan) apply(c *change) {
 const recent = 8
 
 // newChair returns a chair that nobody has: if it is one of those who went last,
-// its own, with its points and what it knows of its vicinity.
+// its own, with its points and what it knows of its vicinity; otherwise a new one,
+// or that of who has been away longest.
 func (p *plan) newChair(s *seat, halved int) int32 {
 	weight := pointWeight(s.weight, halved)
-	last := len(p.free) - 1
-	for i := last; i >= max(0, last-recent); i-- {
+	for i := len(p.free) - 1; i >= max(0, len(p.free)-recent); i-- {
 		m := p.free[i]
 		if c := &p.chairs[m]; c.name == s.name && c.weight == weight {
 			p.free = slices.Delete(p.free, i, i+1)
@@ -363,9 +363,9 @@ func (p *plan) newChair(s *seat, halved int) int32 {
 		}
 	}
 	m := int32(len(p.chairs))
-	if last >= 0 {
-		m = p.free[last]
-		p.free = p.free[:last]
+	if len(p.free) > recent {
+		m = p.free[0]
+		p.free = slices.Delete(p.free, 0, 1)
 	} else {
 		p.chairs = append(p.chairs, chair{})
 		p.places, p.bounds, p.reach = append(p.places, nobody), append(p.bounds, 0), append(p.reach, 0)

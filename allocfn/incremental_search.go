@@ -43,7 +43,7 @@ func (p *plan) nearest(partition int32) score {
 	return best
 }
 
-// usual returns a distance as first choices have it.
+// usual returns about the mean distance of a first choice.
 func (p *plan) usual() int64 { return max(1, 1<<ringBits/int64(2*probeSize*p.circle.size())) }
 
 // reachOf returns the distance from which on no pair comes before a key, nor at it.

@@ -41,7 +41,7 @@ func (p *plan) nearby(m int32, level int, after, until key, limit int) key {
 			if k >= until {
 				return never
 			}
-			// Most have something better, as prefers would say, too.
+			// Most have a pair of a lower code. So prefers would say, too, but slower.
 			if p.pairs[k.partition()].code() >= k.code() && p.prefers(k.partition(), m, k) {
 				return k
 			}
