@@ -44,6 +44,10 @@ const (
 	roundTime = 20 * time.Millisecond
 	// Who has taken so long at one size takes part in no more rounds.
 	sizeTime = 30 * time.Second
+	// Where there is more than one round, there are more as long as a size took
+	// no longer than this: a machine that is slow for some seconds would be
+	// slow in all of a few short ones.
+	leastTime = time.Minute
 )
 
 // runner is a contestant at one size.
@@ -55,7 +59,7 @@ type runner struct {
 	spent  time.Duration
 }
 
-// TimeAll times the contestants at one size, in turn, round by round.
+// TimeAll times the contestants at one size, in turn, in so many rounds or more.
 func TimeAll(all []Contestant, s Size, rounds int) ([]Time, error) {
 	g := NumberedGroup(s.Members, s.Partitions, s.TopicSize)
 	var runners []*runner
@@ -69,7 +73,8 @@ func TimeAll(all []Contestant, s Size, rounds int) ([]Time, error) {
 		}
 		runners = append(runners, r)
 	}
-	for round := range rounds {
+	begin := time.Now()
+	for round := 0; round < rounds || rounds > 1 && time.Since(begin) < leastTime; round++ {
 		for _, r := range runners {
 			if round > 0 && r.spent > sizeTime {
 				continue

@@ -220,11 +220,15 @@ func timesTable(all []functions.Time) string {
 }
 
 func machine(t functions.Times) string {
-	rounds := 0
+	most := make(map[functions.Size]int)
 	for _, one := range t.Times {
-		rounds = max(rounds, one.Rounds)
+		most[one.Size()] = max(most[one.Size()], one.Rounds)
+	}
+	var rounds []string
+	for _, size := range functions.Sizes() {
+		rounds = append(rounds, fmt.Sprint(most[size]))
 	}
 	m := t.Machine
-	return fmt.Sprintf("Times: %s, %d cores, %s, %s, franz-go %s, sarama %s, on %s, in %d rounds.\n",
-		m.CPU, m.Cores, m.System, m.Go, m.Versions["franz-go"], m.Versions["sarama"], m.Date, rounds)
+	return fmt.Sprintf("Times: %s, %d cores, %s, %s, franz-go %s, sarama %s, on %s, in %s rounds.\n",
+		m.CPU, m.Cores, m.System, m.Go, m.Versions["franz-go"], m.Versions["sarama"], m.Date, strings.Join(rounds, ", "))
 }
