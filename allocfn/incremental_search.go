@@ -26,7 +26,7 @@ func (p *plan) nearest(partition int32) score {
 	if least > 16*usual {
 		p.circle.depart(&zs, least, &after, &before)
 	} else {
-		p.circle.depart(&zs, 0, &after, &before) // as quick as to leave out some
+		p.circle.depart(&zs, 0, &after, &before) // to visit these few is quicker than to leave them out
 	}
 	points := p.circle.points
 	for limit := max(least, 2*usual); int64(best>>32) > limit; {
