@@ -70,6 +70,7 @@
 //	accepted, never answered          Server.SilentHandshakes
 //	reply lost after the commit       Server.LoseReply
 //	crash, restart, data lost         Server.Down, Server.Restart
+//	restored from a backup            Server.Backup, Server.Restore
 //	deposed leader, cut-off follower  Server.Isolate, Server.Rejoin
 //	any of these for one request      Server.SetHook
 //

@@ -227,14 +227,21 @@ func (s *Server) Down() {
 func (s *Server) Restart(empty bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.restart(func() {
+		if empty {
+			s.tree, s.zxid = newTree(), 0
+			clear(s.sessions)
+			clear(s.containers)
+		}
+	})
+}
+
+// restart crashes the server, lets load replace its data, and starts it. Called with the lock held.
+func (s *Server) restart(load func()) {
 	s.cutAll()
 	s.disarm()
 	s.faults.down = false
-	if empty {
-		s.tree, s.zxid = newTree(), 0
-		clear(s.sessions)
-		clear(s.containers)
-	}
+	load()
 	if s.faults.gate != nil {
 		close(s.faults.gate)
 		s.faults.gate = nil

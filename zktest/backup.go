@@ -1,0 +1,61 @@
+package zktest
+
+import "maps"
+
+// Backup is a copy of what a server held at one moment: its znodes, its sessions and its newest zxid. It never changes, and
+// may be restored any number of times.
+type Backup struct {
+	tree       tree
+	zxid       int64
+	sessions   []session
+	containers map[string]struct{}
+}
+
+// RestoreOptions say what a server is like that starts from a backup. The zero value is a single server whose backup has
+// the sessions of its time, as copies of a real server's data directory do.
+type RestoreOptions struct {
+	// ForgetSessions ends the sessions of the backup, and removes their ephemeral znodes, before anybody can connect, as if
+	// they had expired in the meantime.
+	ForgetSessions bool
+
+	// Elect begins the next epoch of zxids, as an ensemble does that elects a leader. Its zxids may be higher than all that
+	// clients saw before; then the server does not turn them away.
+	Elect bool
+}
+
+// Backup returns a copy of what the server holds.
+func (s *Server) Backup() *Backup {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := &Backup{tree: s.tree.clone(), zxid: s.zxid, containers: maps.Clone(s.containers)}
+	for _, ses := range s.sessions {
+		same := *ses
+		same.conn, same.ephemerals = nil, maps.Clone(ses.ephemerals)
+		b.sessions = append(b.sessions, same)
+	}
+	return b
+}
+
+// Restore is a crash and a start from a backup, or the start after Down: all connections are reset. What was written after
+// the backup is lost. Sessions that began after it are gone. Those of the backup live again, even if they have ended since, for at least their
+// timeout. Like Restart, it ends Freeze; the other faults stay.
+func (s *Server) Restore(b *Backup, opts RestoreOptions) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.restart(func() {
+		s.tree, s.zxid, s.containers = b.tree.clone(), b.zxid, maps.Clone(b.containers)
+		if opts.Elect {
+			s.zxid = (b.zxid>>32 + 1) << 32
+		}
+		clear(s.sessions)
+		for _, ses := range b.sessions {
+			ses.ephemerals = maps.Clone(ses.ephemerals)
+			s.sessions[ses.id] = &ses
+		}
+		if opts.ForgetSessions {
+			for _, ses := range maps.Clone(s.sessions) {
+				s.endSession(ses, nil)
+			}
+		}
+	})
+}
