@@ -1,7 +1,9 @@
 // Package zktest is an in-memory ZooKeeper server for tests. It speaks ZooKeeper's wire protocol, so that the real client
 // library is tested along: go-zookeeper, kazoo, or any other. It needs no Java and starts in microseconds.
 //
-//	srv, address := zktest.Start(t, zktest.Options{}) // TCP, in real time
+//	srv, address := zktest.Start(t, zktest.Options{}) // TCP, in real time, until the test ends
+//
+//	srv, address, err := zktest.StartTCP(ctx, "127.0.0.1:2181", zktest.Options{}) // the same without a test, until Close
 //
 //	synctest.Test(t, func(t *testing.T) { // or in virtual time
 //		srv, nw := zktest.StartVirtual(t, zktest.Options{})
@@ -10,6 +12,9 @@
 //		nw.Client("a").BlackHole(zktest.Both)
 //		time.Sleep(12 * time.Second) // takes no time: its session expires, its ephemerals are gone
 //	})
+//
+// [Start] and [StartVirtual] are for tests. [StartTCP] is for everything else: a program, a TestMain, an example, a harness
+// in another language. [NewServer] and [Server.Serve] take listeners of your own.
 //
 // # What it does
 //

@@ -3,6 +3,7 @@ package zktest_test
 import (
 	"context"
 	"fmt"
+	"log"
 	"net"
 	"time"
 
@@ -10,6 +11,29 @@ import (
 
 	"github.com/kielgo/kiel/zktest"
 )
+
+// A program of its own starts a server without a test, and a client connects to it.
+func ExampleStartTCP() {
+	srv, address, err := zktest.StartTCP(context.Background(), "127.0.0.1:0", zktest.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+
+	client, _, err := zk.Connect([]string{address}, 10*time.Second, zk.WithLogInfo(false))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := client.Create("/job", []byte("mine"), 0, zk.WorldACL(zk.PermAll)); err != nil {
+		log.Fatal(err)
+	}
+
+	data, _, _ := srv.Get("/job") // what the server holds, without a client
+	fmt.Printf("/job is %q\n", data)
+	// Output:
+	// /job is "mine"
+}
 
 // A client on a virtual network loses its connection in the middle of a request: it can't know what became of it. In a test,
 // StartVirtual does the first lines, and testing/synctest makes time virtual.

@@ -1,7 +1,10 @@
 package zktest
 
 import (
+	"cmp"
+	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -28,6 +31,7 @@ type Server struct {
 	clock        clock
 	faults       faults
 	stats        Stats
+	failed       error // why the listener of StartTCP failed
 }
 
 // NewServer returns a server that holds an empty tree. It starts no goroutine.
@@ -89,7 +93,8 @@ func (s *Server) accept(nc net.Conn, listener string) {
 }
 
 // Close stops the server: it closes its listeners and connections and waits until its goroutines have ended. The
-// sessions are not closed: to clients it looks like a crash. More calls do nothing.
+// sessions are not closed: to clients it looks like a crash. More calls do nothing. Close returns nil, unless the listener
+// of [StartTCP] failed before: then it returns why.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -102,13 +107,45 @@ func (s *Server) Close() error {
 	}
 	s.mu.Unlock()
 	s.wg.Wait()
-	return nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
+}
+
+// StartTCP starts a server that listens on a TCP address, "host:port", and returns the address where it listens. Port 0 is
+// any free port; "" is 127.0.0.1:0. The server serves until [Server.Close]; ctx bounds the start alone. The error is that
+// of listening, such as a port that is taken; then nothing has been started. A listener that fails later is logged to
+// [Options].Logger and reported by Close.
+//
+// In a test [Start] is shorter. For a listener of another kind, or more than one, use [NewServer] and [Server.Serve].
+func StartTCP(ctx context.Context, address string, opts Options) (srv *Server, listening string, err error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", cmp.Or(address, anyPort))
+	if err != nil {
+		return nil, "", fmt.Errorf("zktest: %w", err)
+	}
+	s := NewServer(opts)
+	s.wg.Go(func() { s.serveOrReport(l) })
+	return s, l.Addr().String(), nil
+}
+
+const anyPort = "127.0.0.1:0"
+
+// serveOrReport serves l until Close. When l fails before, it logs the error and keeps it for Close.
+func (s *Server) serveOrReport(l net.Listener) {
+	err := s.Serve(l)
+	if err == nil {
+		return
+	}
+	s.set.log.Error("listener failed", "address", l.Addr().String(), "error", err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed = fmt.Errorf("zktest: serve %s: %w", l.Addr(), err)
 }
 
 // Start runs a server on a free TCP port of 127.0.0.1 until the test ends and returns its address.
 func Start(tb TB, opts Options) (*Server, string) {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // returns at once
+	l, err := net.Listen("tcp", anyPort) //nolint:noctx // returns at once
 	if err != nil {
 		tb.Fatalf("zktest: listen: %v", err)
 	}

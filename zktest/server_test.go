@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"net/http/httptest"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +39,42 @@ func TestStart(t *testing.T) {
 	<-gone
 	if c.SessionID() != id {
 		t.Errorf("session %#x became %#x", id, c.SessionID())
+	}
+}
+
+// TestStartTCP: a server without a test serves until Close, on any free port or the one it was given.
+func TestStartTCP(t *testing.T) {
+	t.Parallel()
+	srv, address, err := zktest.StartTCP(t.Context(), "", zktest.Options{})
+	must(t, err)
+	if host, _, err := net.SplitHostPort(address); err != nil || host != "127.0.0.1" {
+		t.Errorf("listens at %q: %v", address, err)
+	}
+	c := connect(t, address, new(net.Dialer).DialContext, time.Second)
+	create(t, c, "/x", 0)
+	if _, _, ok := srv.Get("/x"); !ok {
+		t.Error("nothing was created")
+	}
+
+	if other, _, err := zktest.StartTCP(t.Context(), address, zktest.Options{}); other != nil || !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("on a port that is taken: %v", err)
+	}
+	must(t, srv.Close())
+	must(t, srv.Close())
+	again, same, err := zktest.StartTCP(t.Context(), address, zktest.Options{})
+	must(t, err)
+	if same != address {
+		t.Errorf("asked for %s, got %s", address, same)
+	}
+	must(t, again.Close())
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if srv, _, err := zktest.StartTCP(ended, "localhost:0", zktest.Options{}); srv != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that has ended: %v", err)
+	}
+	if srv, _, err := zktest.StartTCP(t.Context(), "nonsense", zktest.Options{}); srv != nil || err == nil {
+		t.Errorf("at an address without a port: %v", err)
 	}
 }
 
