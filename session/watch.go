@@ -28,6 +28,14 @@ func (w *Watch) Deleted() bool {
 	return w.wait.deleted
 }
 
+// Changed reports, when C is closed, whether that is because the server said that something has changed. Otherwise what was
+// read with the watch may be as it was: its metadata tell.
+func (w *Watch) Changed() bool {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	return w.wait.changed
+}
+
 // Stop says that nobody waits for this watch any more, and frees at once what otherwise the next hint frees. C may then
 // never be closed. It may be called any number of times.
 func (w *Watch) Stop() { w.once.Do(func() { w.hub.leave(w.wait) }) }
@@ -44,7 +52,8 @@ type wait struct {
 	c       chan struct{}
 	users   int
 	timer   *time.Timer
-	deleted bool // it ended because the znode was deleted
+	changed bool // it ended because the server told of a change
+	deleted bool // … and the change is that the znode was deleted
 }
 
 // hub holds what somebody waits for, on one client. As long as there is a wait, every read of the same kind and path
@@ -112,7 +121,7 @@ func (h *hub) event(kind zk.EventType, path string) {
 	defer h.mu.Unlock()
 	for _, op := range ops {
 		if w := h.waits[watchKey{op: op, path: path}]; w != nil {
-			w.deleted = kind == zk.EventNodeDeleted
+			w.changed, w.deleted = true, kind == zk.EventNodeDeleted
 			h.wake(w)
 		}
 	}

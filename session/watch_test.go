@@ -50,8 +50,8 @@ func TestWatchWakesOnChange(t *testing.T) {
 				t.Errorf("%s: data, children and exists watch woke: %v", name, got)
 			}
 			for _, watch := range []*session.Watch{data, children, exists} {
-				if watch.Deleted() != (name == "delete") {
-					t.Errorf("%s: deleted: %v", name, watch.Deleted())
+				if woken := !open(watch.C()); watch.Deleted() != (name == "delete") || watch.Changed() != woken {
+					t.Errorf("%s: woken: %v, changed: %v, deleted: %v", name, woken, watch.Changed(), watch.Deleted())
 				}
 			}
 			_ = w.srv.Delete("/a")
@@ -96,8 +96,8 @@ func TestWatchWakesOnDisconnect(t *testing.T) {
 			if took := elapsed(t, "watch", watch.C(), time.Second); took > 0 {
 				t.Errorf("woken after %v", took)
 			}
-			if watch.Deleted() {
-				t.Error("a cut connection counts as a deletion")
+			if watch.Deleted() || watch.Changed() {
+				t.Error("a cut connection counts as a change")
 			}
 		}
 		if !inc.Trusted() {
