@@ -27,7 +27,8 @@
 //     is not written ([ErrTooLarge]).
 //   - A change that changes nothing takes no lock and writes nothing.
 //   - The watch looks again on each hint, on each new incarnation, and at least once per
-//     session timeout. It never misses the latest state, though it may skip some.
+//     session timeout. It never misses the latest state, though it may skip some. While the
+//     znode does not change it reads the znode's metadata only.
 //   - Data that can't be read leaves the last good items in force, with View.Err set, until
 //     a readable write comes.
 //

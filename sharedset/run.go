@@ -26,19 +26,39 @@ func (s *Set) View() *View { return s.reader.View() }
 // when ctx does or the caller breaks off. Any number may run at once.
 func (s *Set) Updates(ctx context.Context) iter.Seq[*View] { return s.reader.Updates(ctx) }
 
-// look reads the set and watches the znode, or its absence.
-func (s *Set) look(ctx context.Context, inc *session.Incarnation) (*View, *session.Watch, error) {
+// look reads the set and watches the znode, or its absence. Unless a watch has told of a change it asks for the metadata
+// first, and reads no data when they are those of the data that were read last.
+func (s *Set) look(ctx context.Context, inc *session.Incarnation, changed bool) (*View, *session.Watch, error) {
+	old := s.View()
+	if old != nil && old.Incarnation.History() != inc.History() {
+		old = nil // the same numbers may come again, and name something else
+	}
+	if old != nil && !changed {
+		exists, stat, watch, err := inc.ExistsW(ctx, s.path)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case !exists:
+			return &View{}, watch, nil
+		case old.source == sourceOf(stat):
+			return old.again(), watch, nil
+		}
+		watch.Stop()
+	}
+	return s.readW(ctx, inc, old)
+}
+
+// readW reads the set's data and watches the znode, or its absence. It decodes no data that old was made of.
+func (s *Set) readW(ctx context.Context, inc *session.Incarnation, old *View) (*View, *session.Watch, error) {
 	for {
 		data, stat, watch, err := inc.GetW(ctx, s.path)
 		if err == nil {
-			view := &View{Exists: true, Czxid: stat.Czxid, Ctime: stat.Ctime, Mzxid: stat.Mzxid}
-			if old := s.View(); old != nil && old.Err == nil && old.Mzxid == stat.Mzxid &&
-				old.Incarnation.History() == inc.History() {
-				view.Items = old.Items // decoded before
-			} else {
-				view.Items, view.Err = s.read(inc, data)
+			if old != nil && old.source == sourceOf(stat) {
+				return old.again(), watch, nil
 			}
-			return view, watch, nil
+			v := &View{Exists: true, Czxid: stat.Czxid, Ctime: stat.Ctime, Mzxid: stat.Mzxid, source: sourceOf(stat)}
+			v.Items, v.Err = s.read(inc, data)
+			return v, watch, nil
 		}
 		if !errors.Is(err, session.ErrNoNode) {
 			return nil, nil, err

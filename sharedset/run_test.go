@@ -317,8 +317,8 @@ func TestRefresh(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.srv.SetHook(nil)
-		if !slices.Equal(ops, []zktest.Op{zktest.OpSync, zktest.OpGetData}) {
-			t.Errorf("sent %v, want a sync and a read", ops)
+		if !slices.Equal(ops, []zktest.Op{zktest.OpSync, zktest.OpExists}) {
+			t.Errorf("sent %v, want a sync and a look at the metadata", ops)
 		}
 		if v := s.View(); v.At.Equal(first.At) || v.Version != first.Version {
 			t.Errorf("%+v, before %+v", v, first)

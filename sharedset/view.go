@@ -22,7 +22,23 @@ type View struct {
 	Err    error    // why Items are not the present ones: ErrUnreadable, or a read that was refused
 
 	Incarnation *session.Incarnation // under which it was read
-	At          time.Time            // when it was read
+	At          time.Time            // when it was read, or found to be as it was read
+
+	source source // of the data that were read for this view; zero when there were none
+}
+
+// source tells the data of a znode from what was there before and after, as long as servers lose none of it.
+type source struct{ czxid, mzxid, ctime, mtime int64 }
+
+func sourceOf(stat session.Stat) source {
+	return source{stat.Czxid, stat.Mzxid, stat.Ctime, stat.Mtime}
+}
+
+// again returns a view of the same data, without what Set.complete fills in.
+func (v *View) again() *View {
+	return &View{
+		Items: v.Items, Exists: v.Exists, Czxid: v.Czxid, Ctime: v.Ctime, Mzxid: v.Mzxid, Err: v.Err, source: v.source,
+	}
 }
 
 // SameZnode reports whether two views are of the same znode: it was not deleted in

@@ -3,6 +3,8 @@ package recipetest_test
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,4 +123,28 @@ func (n *noting) Errorf(string, ...any) { n.failed = true }
 func (n *noting) Fatal(...any) {
 	n.failed = true
 	panic("failed")
+}
+
+// Traffic counts what arrives, not what is sent.
+func TestTraffic(t *testing.T) {
+	here, there := net.Pipe()
+	traffic := &recipetest.Traffic{Connect: func(context.Context, string, string) (net.Conn, error) { return here, nil }}
+	c, err := traffic.Dial(t.Context(), "tcp", "zk:2181")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_, _ = there.Write([]byte("hello"))
+		_, _ = io.ReadFull(there, make([]byte, 3))
+		_ = there.Close()
+	}()
+	if data, err := io.ReadAll(io.LimitReader(c, 5)); err != nil || string(data) != "hello" {
+		t.Errorf("%q, %v", data, err)
+	}
+	if _, err := c.Write([]byte("bye")); err != nil {
+		t.Error(err)
+	}
+	if n := traffic.Received(); n != 5 {
+		t.Errorf("%d bytes received, want 5", n)
+	}
 }

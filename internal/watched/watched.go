@@ -21,8 +21,9 @@ type Options[V any] struct {
 	Path    string // of the znode
 	Package string // whose reader this is, for errors
 
-	// Look reads the znode, or its absence, and watches it. It creates nothing.
-	Look func(ctx context.Context, inc *session.Incarnation) (*V, *session.Watch, error)
+	// Look reads the znode, or its absence, and watches it. It creates nothing. changed says that a watch has told of a
+	// change. Otherwise the znode may be as it was read last, which its metadata tell without its data.
+	Look func(ctx context.Context, inc *session.Incarnation, changed bool) (*V, *session.Watch, error)
 
 	// Refused is the view of a read that failed though the session is well, by an ACL for instance.
 	Refused func(err error) *V
@@ -98,8 +99,9 @@ func (r *Reader[V]) Run(ctx context.Context) error {
 
 // watch reads again whenever there is reason to, as long as the incarnation lasts.
 func (r *Reader[V]) watch(ctx context.Context, inc *session.Incarnation) {
+	changed := false
 	for ctx.Err() == nil && inc.Context().Err() == nil {
-		view, watch, err := r.look(ctx, inc)
+		view, watch, err := r.look(ctx, inc, changed)
 		switch {
 		case ctx.Err() != nil, errors.Is(err, session.ErrClosed), session.Retryable(err):
 			return // Run asks for the next incarnation
@@ -112,18 +114,18 @@ func (r *Reader[V]) watch(ctx context.Context, inc *session.Incarnation) {
 		r.current.Store(&publication[V]{view: view, next: make(chan struct{})})
 		close(old.next)
 		r.answer()
-		r.pause(ctx, inc, watch)
+		changed = r.pause(ctx, inc, watch)
 	}
 }
 
 // look is Options.Look, after a Sync if somebody waits for what is there now.
-func (r *Reader[V]) look(ctx context.Context, inc *session.Incarnation) (*V, *session.Watch, error) {
+func (r *Reader[V]) look(ctx context.Context, inc *session.Incarnation, changed bool) (*V, *session.Watch, error) {
 	if len(r.refreshing) > 0 {
 		if err := inc.Sync(ctx, r.opts.Path); err != nil {
 			return nil, nil, err
 		}
 	}
-	return r.opts.Look(ctx, inc)
+	return r.opts.Look(ctx, inc, changed)
 }
 
 // Refresh makes Run read again, after a Sync, and waits until the view is published. It returns an error when ctx ends
@@ -151,8 +153,8 @@ func (r *Reader[V]) answer() {
 	r.refreshing = nil
 }
 
-// pause waits for a hint of the watch. Without a watch it waits one session timeout.
-func (r *Reader[V]) pause(ctx context.Context, inc *session.Incarnation, watch *session.Watch) {
+// pause waits for a hint of the watch, and returns whether it told of a change. Without a watch it waits one session timeout.
+func (r *Reader[V]) pause(ctx context.Context, inc *session.Incarnation, watch *session.Watch) (changed bool) {
 	if watch != nil {
 		defer watch.Stop()
 		select {
@@ -161,7 +163,7 @@ func (r *Reader[V]) pause(ctx context.Context, inc *session.Incarnation, watch *
 			r.refreshing = append(r.refreshing, done)
 		case <-ctx.Done():
 		}
-		return
+		return watch.Changed()
 	}
 	timer := time.NewTimer(inc.Timeout())
 	defer timer.Stop()
@@ -172,4 +174,5 @@ func (r *Reader[V]) pause(ctx context.Context, inc *session.Incarnation, watch *
 	case <-inc.Context().Done():
 	case <-ctx.Done():
 	}
+	return false
 }

@@ -94,7 +94,7 @@ func (w *world) put(text string) {
 func reader(s *session.Session) *watched.Reader[view] {
 	return watched.New(watched.Options[view]{
 		Session: s, Path: path, Package: "test",
-		Look: func(ctx context.Context, inc *session.Incarnation) (*view, *session.Watch, error) {
+		Look: func(ctx context.Context, inc *session.Incarnation, _ bool) (*view, *session.Watch, error) {
 			data, _, watch, err := inc.GetW(ctx, path)
 			if !errors.Is(err, session.ErrNoNode) {
 				return &view{text: string(data)}, watch, err

@@ -32,7 +32,7 @@ func newer(before, v *View) bool {
 
 // look reads the znode and watches it, or its absence. Data that were read before are not read again, and too much of it is
 // not read at all.
-func (z *Zones) look(ctx context.Context, inc *session.Incarnation) (*View, *session.Watch, error) {
+func (z *Zones) look(ctx context.Context, inc *session.Incarnation, _ bool) (*View, *session.Watch, error) {
 	exists, stat, watch, err := inc.ExistsW(ctx, z.path)
 	if err != nil {
 		return nil, nil, err

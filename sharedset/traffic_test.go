@@ -1,0 +1,193 @@
+package sharedset_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/sharedset"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// reads returns the requests for the set's znode that were made since it was called last.
+func (w *world) reads() (take func() []zktest.Op) {
+	var mu sync.Mutex
+	var ops []zktest.Op
+	w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Path == path {
+			ops = append(ops, r.Op)
+		}
+		return zktest.Action{}
+	})
+	return func() []zktest.Op {
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		taken := ops
+		ops = nil
+		return taken
+	}
+}
+
+// A set that does not change is not read again: 24 s of calm cost a member no more than a few requests.
+func TestCalmCostsNoData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		items := make([]string, 100_000)
+		for i := range items {
+			items[i] = fmt.Sprintf("topic-%04d:%d", i/64, i%64)
+		}
+		slices.Sort(items)
+		w.write(string(sharedset.Encode(items)))
+		traffic := &recipetest.Traffic{Connect: w.nw.Client("a").Dial}
+		// The largest answer that is accepted follows from MaxPacket.
+		ses, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: traffic.Dial, MaxPacket: 4 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		recipetest.Run(w, ses)
+		s, err := sharedset.New(ses, path, sharedset.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		recipetest.Run(w, s)
+		first := w.waitItems(s, items...)
+		before := traffic.Received()
+		time.Sleep(24 * time.Second)
+		received := traffic.Received() - before
+		t.Attr("received_in_24s_of_100000_items", fmt.Sprint(received))
+		if received > 20_000 {
+			t.Errorf("%d bytes received in 24 s without a change", received)
+		}
+		if v := s.View(); time.Since(v.At) > first.Incarnation.Timeout() || v.Version != first.Version {
+			t.Errorf("version %d, looked at %v ago", v.Version, time.Since(v.At))
+		}
+	})
+}
+
+// A change that a watch tells of is read at once; the metadata are asked for first only when nothing says that there is one.
+func TestOneReadForAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(`["t:0"]`)
+		s := w.running()
+		v := w.waitItems(s, "t:0")
+		take := w.reads()
+		w.write(`["t:1"]`)
+		w.waitItems(s, "t:1")
+		if ops := take(); !slices.Equal(ops, []zktest.Op{zktest.OpGetData}) {
+			t.Errorf("for a change %v", ops)
+		}
+		time.Sleep(v.Incarnation.Timeout())
+		if ops := take(); !slices.Equal(ops, []zktest.Op{zktest.OpExists}) {
+			t.Errorf("without a change %v", ops)
+		}
+		w.write(`["t:2"]`)
+		w.waitItems(s, "t:2")
+		if ops := take(); !slices.Equal(ops, []zktest.Op{zktest.OpGetData}) {
+			t.Errorf("for a change after calm %v", ops)
+		}
+	})
+}
+
+// A set that can't be parsed is not read again and again either; its error stays, and it is mended at once.
+func TestGarbageIsReadOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(`["t:0"]`)
+		s := w.running()
+		w.waitItems(s, "t:0")
+		w.write("garbage")
+		v := w.wait(s, "with an error", func(v *sharedset.View) bool { return v.Err != nil })
+		take := w.reads()
+		time.Sleep(time.Minute)
+		if ops := take(); len(ops) == 0 || slices.Contains(ops, zktest.OpGetData) {
+			t.Errorf("requests %v", ops)
+		}
+		if now := s.View(); now.Version != v.Version || now.Err == nil || !slices.Equal(now.Items, []string{"t:0"}) {
+			t.Errorf("%+v, before %+v", now, v)
+		}
+		w.write(`["t:1"]`)
+		w.waitItems(s, "t:1")
+	})
+}
+
+// What changed while no watch stood, because the connection was gone, is found by the metadata.
+func TestChangeWithoutAWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(`["t:0"]`)
+		s := w.running()
+		first := w.waitItems(s, "t:0")
+		take := w.reads()
+		client := w.nw.Client("a")
+		for _, c := range []struct {
+			change func()
+			want   string
+			ops    []zktest.Op
+		}{
+			{func() {}, "t:0", []zktest.Op{zktest.OpExists}},
+			{func() { w.write(`["t:1"]`) }, "t:1", []zktest.Op{zktest.OpExists, zktest.OpGetData}},
+		} {
+			client.Refuse()
+			client.Cut()
+			time.Sleep(time.Second)
+			c.change()
+			client.Heal()
+			time.Sleep(2 * time.Second)
+			if v := s.View(); !slices.Equal(v.Items, []string{c.want}) || v.Incarnation != first.Incarnation {
+				t.Errorf("%+v, want %s", v, c.want)
+			}
+			if ops := take(); !slices.Equal(ops, c.ops) {
+				t.Errorf("requests %v, want %v", ops, c.ops)
+			}
+		}
+	})
+}
+
+// Servers that lost what they held give other data the same numbers, and the same times: data that were read before say nothing
+// about them.
+func TestOtherServersSameMetadata(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		other := zktest.NewServer(zktest.Options{})
+		t.Cleanup(func() { _ = other.Close() })
+		if err := other.Create(path, nil); err != nil {
+			t.Fatal(err)
+		}
+		w.write(`["t:0"]`)
+		if err := other.Set(path, []byte(`["t:1"]`)); err != nil {
+			t.Fatal(err)
+		}
+		_, was, _ := w.srv.Get(path)
+		if _, is, _ := other.Get(path); is != was {
+			t.Fatalf("%+v, on the other server %+v", was, is)
+		}
+		const address = "other:2181"
+		ses, err := session.New([]string{zktest.VirtualAddress, address}, session.Options{Dial: w.nw.Client("a").Dial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		recipetest.Run(w, ses)
+		s, err := sharedset.New(ses, path, sharedset.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		recipetest.Run(w, s)
+		w.waitItems(s, "t:0")
+		w.srv.Down()
+		l, err := w.nw.Listen(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = other.Serve(l) }()
+		w.waitItems(s, "t:1")
+	})
+}
