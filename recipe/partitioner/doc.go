@@ -37,7 +37,8 @@
 // While ALLOCATING nothing happens until the members have not changed for the time boundary.
 // Then each member sorts items and members, the function picks its share, and it waits for
 // the locks of these. If the members change meanwhile it gives back what it has and starts
-// again.
+// again. Locks that nobody has are acquired many at once. A lock that somebody has is waited for as in
+// kazoo: while waiting, the member holds only locks of items that come earlier in its share.
 //
 // # Guarantees
 //
@@ -50,6 +51,9 @@
 //   - With all members running, with the same set, function and boundary, and different
 //     identifiers, each item belongs to exactly one after the time boundary of quiet, as soon
 //     as those who had it have given it up.
+//   - Members that disagree about who has what, for a moment or because they were given different sets,
+//     do not wait for each other in a circle, if their functions pick items in one order: one acquires
+//     its whole share before the other.
 //   - The same identifier twice is an error, not items that nobody has: [ErrDuplicate] goes to
 //     the member that came later, once the other has outlived what a dead member's znode
 //     could. Until then both count, as in kazoo.
@@ -91,8 +95,8 @@
 //
 // All methods may be called from any goroutine. One goroutine, from Start to Finish or while
 // Run goes on, takes all decisions; it calls the partition function, which must not block.
-// Others wait for what it is to hear of: one looks at the members, one keeps our znode
-// among them, one watches each lock that we have, and in RELEASE one waits for the end of the
+// Others work for it: one looks at the members, one keeps our znode
+// among them, up to 64 acquire locks, one watches each lock that we have, and in RELEASE one waits for the end of the
 // session. All end with FAILURE, or when what we had is given up; until then they keep the session
 // open ([session.Session.Hold]). Run calls its function on the goroutine that has called Run; a panic
 // goes up from there, after the items were given up.

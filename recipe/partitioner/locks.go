@@ -2,11 +2,18 @@ package partitioner
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 )
+
+// maxAtOnce is how many locks are acquired at once. A server in the next room is busy with 16 of them; more hide the round
+// trips of a slow network. Proofs of life queue up behind their requests, so there is a limit.
+const maxAtOnce = 64
 
 // try divides the set once. When it returns an error, some locks may be held.
 func (m *machine) try(ctx context.Context) error {
@@ -41,15 +48,18 @@ func (m *machine) try(ctx context.Context) error {
 	return nil
 }
 
-// lockAll acquires the locks of the share one after the other.
+// lockAll acquires the locks of the share: many at once while nobody else has them, and then one by one, in the share's
+// order. While it waits for a lock it holds none behind that one, as kazoo. So members that disagree about their shares
+// never wait for each other.
 func (m *machine) lockAll(ctx, stable context.Context, share []string) error {
 	both, cancel := context.WithCancelCause(stable)
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
-	for _, item := range share {
-		h, err := m.p.locks[item].Acquire(both)
-		if err == nil {
-			m.held[item] = h
+	for many := maxAtOnce; len(share) > 0; many = min(2*many, maxAtOnce) {
+		n, err := m.lockFree(both, share[:min(many, len(share))])
+		if err == nil && n < min(many, len(share)) {
+			err = m.lockNext(both, share[n])
+			n, many = n+1, 1
 		}
 		if both.Err() != nil {
 			return context.Cause(both)
@@ -57,6 +67,7 @@ func (m *machine) lockAll(ctx, stable context.Context, share []string) error {
 		if err != nil {
 			return err
 		}
+		share = share[n:]
 	}
 	for _, h := range m.held {
 		if h.Context().Err() != nil {
@@ -69,25 +80,63 @@ func (m *machine) lockAll(ctx, stable context.Context, share []string) error {
 	return nil
 }
 
+// lockNext waits for the lock of one item.
+func (m *machine) lockNext(ctx context.Context, item string) error {
+	h, err := m.p.locks[item].Acquire(ctx)
+	if err == nil {
+		m.held[item] = h
+	}
+	return err
+}
+
+// lockFree tries to acquire the locks of the items, all at once, and returns how many from the front it holds then. Those
+// behind the first one that somebody else has are released.
+func (m *machine) lockFree(ctx context.Context, items []string) (int, error) {
+	held, errs := make([]*lock.Held, len(items)), make([]error, len(items))
+	var trying sync.WaitGroup
+	for i, item := range items {
+		trying.Go(func() { held[i], errs[i] = m.p.locks[item].TryAcquire(ctx) })
+	}
+	trying.Wait()
+	free := len(items)
+	for i, item := range items {
+		switch {
+		case errors.Is(errs[i], lock.ErrNotAcquired):
+			free = min(free, i)
+		case errs[i] == nil:
+			m.held[item] = held[i]
+		}
+	}
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, lock.ErrNotAcquired) {
+			return 0, err
+		}
+	}
+	m.unlock(ctx, items[free:])
+	return free, nil
+}
+
 // giveBack releases all locks, and waits until they are gone or ctx ends.
 func (m *machine) giveBack(ctx context.Context) {
 	m.endAllocation(ErrReleased)
-	var (
-		waiting sync.WaitGroup
-		mu      sync.Mutex
-		left    = make(map[string]*lock.Held)
-	)
-	for item, h := range m.held {
-		waiting.Go(func() {
-			if h.Release(ctx) != nil { // it goes on in the background
-				mu.Lock()
-				defer mu.Unlock()
-				left[item] = h
-			}
-		})
+	m.unlock(ctx, slices.Collect(maps.Keys(m.held)))
+}
+
+// unlock releases the locks of those items that are held, and waits until they are gone or ctx ends.
+func (m *machine) unlock(ctx context.Context, items []string) {
+	released := make([]bool, len(items))
+	var waiting sync.WaitGroup
+	for i, item := range items {
+		if h := m.held[item]; h != nil {
+			waiting.Go(func() { released[i] = h.Release(ctx) == nil }) // or it goes on in the background
+		}
 	}
 	waiting.Wait()
-	m.held = left
+	for i, item := range items {
+		if released[i] {
+			delete(m.held, item)
+		}
+	}
 }
 
 // endAllocation ends what was handed out. Its locks stay.
