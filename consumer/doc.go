@@ -4,8 +4,8 @@
 //
 // # Overview
 //
-//	zk, err := session.New(zookeeper, session.Options{})
-//	go zk.Run(ctx)
+//	zk, err := session.Start(ctx, zookeeper, session.Options{})
+//	defer zk.Close(context.Background())
 //	group, err := consumer.New(zk, brokers, "billing", consumer.Options{})
 //	defer group.Close()
 //	err = group.Consume(ctx, []string{"orders"}, handler)

@@ -2,14 +2,15 @@
 //
 // # Overview
 //
-// A [Session] is made with [New] and lives in [Session.Run]. It hands out incarnations: an [Incarnation] is one unbroken
+// [Start] makes a [Session], which runs until [Session.Close]; with [New] it is the caller who runs it, in [Session.Run].
+// It hands out incarnations: an [Incarnation] is one unbroken
 // stretch of trust in one ZooKeeper session. Whatever is true only because of the session (membership, claims, locks)
 // is to be held under [Incarnation.Context], and each effect that relies on it is to be preceded by
 // [Incarnation.Trusted]:
 //
-//	s, err := session.New([]string{"zk1", "zk2", "zk3"}, session.Options{})
+//	s, err := session.Start(ctx, []string{"zk1", "zk2", "zk3"}, session.Options{})
 //	…
-//	go s.Run(ctx)
+//	defer s.Close(context.Background())
 //	inc, err := s.Incarnation(ctx)
 //	…
 //	path, err := inc.Create(inc.Context(), "/members/me", nil, session.Ephemeral)
@@ -58,7 +59,7 @@
 //     second to accept the connection and another to answer the handshake, longer where the path is slow or all servers
 //     were too slow, but never more than T/4 each, or 2/3 T while there is no incarnation. Only what answers a read of
 //     data, of children or of an ACL may be large, up to 16 MiB of what was really sent.
-//   - Run leaves no goroutine behind. (The exception is a dialer given by the user that does not end with its context.)
+//   - Run, Close and a Start that fails leave no goroutine behind. (The exception is a dialer given by the user that does not end with its context.)
 //
 // # Not guaranteed
 //
@@ -70,7 +71,8 @@
 // # Concurrency
 //
 // Every method of Session, Incarnation and Watch may be called from any goroutine. Blocking calls end with their context,
-// with the ZooKeeper session, and with Run. A context that ends after a write was sent ends the waiting only: the error
+// with the ZooKeeper session, and with Run; Close ends only when the session has, and its context ends the waiting for
+// holders. A context that ends after a write was sent ends the waiting only: the error
 // is then ErrUncertain. At most 512 requests are in flight; more wait. The session calls nobody's code but
 // [Options].Dial and [Options].Logger.
 package session

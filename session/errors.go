@@ -45,7 +45,7 @@ var (
 	ErrServer = errors.New("session: server error")
 	// ErrRolledBack is the error of an operation in a Multi of which another operation was refused. ClassFatal.
 	ErrRolledBack = errors.New("session: rolled back with its multi")
-	// ErrClosed says that Run has ended, or is about to. ClassFatal.
+	// ErrClosed says that the Session is closed, by Close or the end of Run's context, or is about to be. ClassFatal.
 	ErrClosed = errors.New("session: closed")
 	// ErrTooLarge says that a request is larger than Options.MaxPacket; nothing was sent. ClassFatal.
 	ErrTooLarge = errors.New("session: request too large")

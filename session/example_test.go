@@ -13,15 +13,12 @@ import (
 func Example() {
 	zk := exampletest.StartZooKeeper() // in memory
 	defer zk.Stop()
-	s, err := session.New(zk.Addrs, session.Options{Chroot: "/app"})
+	ctx := context.Background()
+	s, err := session.Start(ctx, zk.Addrs, session.Options{Chroot: "/app"})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
-	done := make(chan error)
-	go func() { done <- s.Run(ctx) }()
 
 	inc, err := s.Incarnation(ctx)
 	if err != nil {
@@ -34,8 +31,7 @@ func Example() {
 	fmt.Println(err, errors.Is(err, session.ErrNodeExists))
 	fmt.Println("trusted:", inc.Trusted())
 
-	stop()
-	fmt.Println("Run:", <-done)
+	fmt.Println("Close:", s.Close(ctx))
 	<-inc.Context().Done()
 	fmt.Println("ended because of", context.Cause(inc.Context()))
 	fmt.Println("trusted:", inc.Trusted())
@@ -43,7 +39,7 @@ func Example() {
 	// /me <nil>
 	// session: create /me: session: znode exists true
 	// trusted: true
-	// Run: <nil>
+	// Close: <nil>
 	// ended because of session: closed
 	// trusted: false
 }
@@ -52,15 +48,13 @@ func Example() {
 func ExampleWatch() {
 	zk := exampletest.StartZooKeeper() // in memory
 	defer zk.Stop()
-	s, err := session.New(zk.Addrs, session.Options{})
+	ctx := context.Background()
+	s, err := session.Start(ctx, zk.Addrs, session.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
-	done := make(chan error)
-	go func() { done <- s.Run(ctx) }()
+	defer s.Close(ctx)
 	inc, err := s.Incarnation(ctx)
 	if err != nil {
 		fmt.Println(err)
@@ -77,8 +71,6 @@ func ExampleWatch() {
 		_ = zk.Create(fmt.Sprint("/n", i), nil) // somebody else
 		<-watch.C()
 	}
-	stop()
-	<-done
 	// Output:
 	// [zookeeper]
 	// [n0 zookeeper]

@@ -98,7 +98,7 @@ type Options struct {
 	// EphemeralBudget limits the bytes that the paths of one ZooKeeper session's ephemeral znodes take, with 4 more for
 	// each: servers end a session in one transaction, and one too large bricks them. 0 means 512 KiB.
 	EphemeralBudget int
-	// StopTimeout is how long Run waits for holders (Hold) when its context has ended. 0 means 30 s.
+	// StopTimeout is how long Close, and Run when its context has ended, wait for holders (Hold). 0 means 30 s.
 	StopTimeout time.Duration
 	// Logger receives the log; nil discards it.
 	Logger *slog.Logger

@@ -18,18 +18,20 @@ const (
 	closePatience = time.Second
 )
 
-// errClosing is why serve returns when Run's context has ended and nobody holds the session.
+// errClosing is why serve returns when Run is to return and nobody holds the session.
 var errClosing = errors.New("session: closing")
 
 // Run connects and holds the session, makes a new one whenever the servers end it, and proves it alive. When ctx ends
-// it waits until nobody holds the session (Hold), for at most Options.StopTimeout, closes the ZooKeeper session and
-// returns nil. It returns an error when going on is of no use: credentials refused. It can be called once, and leaves
-// no goroutine behind.
+// or Close is called it waits until nobody holds the session (Hold), for at most Options.StopTimeout, closes the
+// ZooKeeper session and returns nil. A ctx that never ends, such as context.Background, leaves that to Close. Run returns
+// an error when going on is of no use: credentials refused. It can be called once, and leaves no goroutine behind.
 func (s *Session) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
 		return errors.New("session: Run was called before")
 	}
-	defer s.wg.Wait()
+	if s.begun.Swap(true) {
+		return nil // Close came first
+	}
 	if told := clocks.Of(ctx); told != nil { // before there is anything that asks for the time
 		s.now = clock(func() instant {
 			mono, wall := told()
@@ -42,7 +44,16 @@ func (s *Session) Run(ctx context.Context) error {
 	if len(s.opts.Auth) > 0 && s.opts.TLS == nil {
 		s.log.WarnContext(ctx, "credentials are sent in clear, since there is no tls")
 	}
-	r := &runner{s: s, life: context.WithoutCancel(ctx), stop: ctx.Done()}
+	r := &runner{s: s, life: context.WithoutCancel(ctx), end: ctx.Done(), closing: s.closing}
+	s.failure = r.run()
+	s.wg.Wait()
+	close(s.ended)
+	return s.failure
+}
+
+// run makes one client after the other, until Run is to return.
+func (r *runner) run() error {
+	s := r.s
 	for short := 0; ; {
 		r.rest(backoff(short))
 		c, err := newClient(r.life, s, r.doubted)
@@ -94,14 +105,16 @@ func (r *runner) part(c *client, verdict error) {
 
 // runner is the state of Run's goroutine.
 type runner struct {
-	s      *Session
-	life   context.Context //nolint:containedctx // Run's own, without its end
-	stop   <-chan struct{} // nil once it was seen
-	until  instant         // when stopping: how long to wait for holders
-	number uint64
-	inc    *Incarnation // the live one
-	proven bool         // a proof was answered, in this Session
-	past   past         // of the newest incarnation
+	s        *Session
+	life     context.Context //nolint:containedctx // Run's own, without its end
+	end      <-chan struct{} // closed when Run's context ends; nil if it never does, and once stopping
+	closing  <-chan struct{} // closed by Close; nil once stopping
+	stopping bool            // Run is to return
+	until    instant         // when stopping: how long to wait for holders
+	number   uint64
+	inc      *Incarnation // the live one
+	proven   bool         // a proof was answered, in this Session
+	past     past         // of the newest incarnation
 
 	doubted int64 // what the last client had seen, if it ended with doubts whether the servers still have it
 }
@@ -147,15 +160,18 @@ func (r *runner) serve(c *client) error {
 			if err := r.rooted(n, err); err != nil {
 				return err
 			}
-		case <-r.stop:
-			r.stopping()
+		case <-r.end:
+			r.stop()
+		case <-r.closing:
+			r.stop()
 		}
 	}
 }
 
-// stopping notes that Run's context has ended.
-func (r *runner) stopping() {
-	r.stop = nil
+// stop notes that Run is to return, because its context has ended or Close was called.
+func (r *runner) stop() {
+	r.end, r.closing = nil, nil
+	r.stopping = true
 	r.until = r.s.now().add(r.s.opts.StopTimeout)
 }
 
@@ -163,13 +179,15 @@ func (r *runner) stopping() {
 func (r *runner) rest(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	for r.stop != nil || r.s.held() {
+	for !r.stopping || r.s.held() && !r.s.hurry.Load() {
 		select {
 		case <-timer.C:
 			return
 		case <-r.s.wake:
-		case <-r.stop:
-			r.stopping()
+		case <-r.end:
+			r.stop()
+		case <-r.closing:
+			r.stop()
 		}
 	}
 }
@@ -187,11 +205,12 @@ func (r *runner) look(n *round) (time.Duration, error) {
 	c.mu.Unlock()
 
 	next := hopeless
-	if r.stop == nil {
+	if r.stopping {
 		if !r.s.held() {
 			return 0, errClosing
 		}
-		if r.until.reached(now) {
+		if r.s.hurry.Load() || r.until.reached(now) {
+			r.s.cutShort.Store(true)
 			r.s.log.Error("session closed though it is still in use", keyTimeout, c.opts.StopTimeout)
 			return 0, errClosing
 		}

@@ -17,21 +17,29 @@ const (
 	keyPath        = "path"
 	keyReason      = "reason"
 	keyServer      = "server"
+	keyServers     = "servers"
 	keySession     = "session_id"
 	keyText        = "text"
 	keyTimeout     = "timeout"
 	keyWas         = "was"
 )
 
-// Session keeps one ZooKeeper session after another and hands out incarnations. Make one with New, start it with Run.
+// Session keeps one ZooKeeper session after another and hands out incarnations. Start makes one that runs until Close;
+// New makes one that does nothing before Run is called.
 type Session struct {
 	servers []string
 	opts    Options
 	log     *slog.Logger
 	now     clock
 
-	open    bool // what we create is open to the world, because nothing else was said
-	running atomic.Bool
+	open    bool          // what we create is open to the world, because nothing else was said
+	running atomic.Bool   // Run was called
+	begun   atomic.Bool   // Run has begun its work, or Close was called before Run
+	closing chan struct{} // closed by the first Close
+	toClose func()        // closes closing
+	hurry   atomic.Bool   // no more waiting for holders: the context of a Close has ended
+	ended   chan struct{} // closed when Run has ended, or Close was called before Run
+	failure error         // what Run returns; to be read when ended is closed
 	wake    chan struct{} // something happened that Run's loop must look at
 	wg      sync.WaitGroup
 	state   atomic.Pointer[state]
@@ -46,6 +54,8 @@ type Session struct {
 	timeoutChanges atomic.Uint64
 	badFrames      atomic.Uint64
 	abandoned      atomic.Uint64
+	cutShort       atomic.Bool // closed though it was still held
+	warned         atomic.Bool // the warning that Run was not called was logged
 
 	mu      sync.Mutex
 	holders int
@@ -74,14 +84,18 @@ func New(servers []string, opts Options) (*Session, error) {
 		open:    open,
 		log:     opts.Logger.With("component", "session"),
 		now:     newClock().steady(),
+		closing: make(chan struct{}),
+		ended:   make(chan struct{}),
 		wake:    make(chan struct{}, 1),
 	}
+	s.toClose = sync.OnceFunc(func() { close(s.closing) })
 	s.state.Store(&state{changed: make(chan struct{})})
 	return s, nil
 }
 
-// Hold says that a part of the program still needs the session: when Run's context ends, Run keeps the session until
-// all that was held is released, or Options.StopTimeout has passed. release may be called any number of times.
+// Hold says that a part of the program still needs the session: when Run's context ends or Close is called, the session
+// is kept until all that was held is released, Options.StopTimeout has passed, or the context of a Close has ended.
+// release may be called any number of times.
 func (s *Session) Hold() (release func()) {
 	s.mu.Lock()
 	s.holders++
@@ -101,8 +115,12 @@ func (s *Session) held() bool {
 }
 
 // Incarnation waits for an incarnation that is trusted, and returns the newest. It returns ErrClosed, or the error that
-// Run returned, when there will be none, and an error with ctx's cause when ctx ends first.
+// Run returned, when there will be none, and an error with ctx's cause when ctx ends first; that error says so if Run was
+// never called, and otherwise names the last connection error. Once in the life of a Session, a caller that has waited for
+// 5 s for a Run that nobody called logs a warning.
 func (s *Session) Incarnation(ctx context.Context) (*Incarnation, error) {
+	var patience *time.Timer
+	var idle <-chan time.Time
 	for {
 		st := s.state.Load()
 		switch {
@@ -110,16 +128,37 @@ func (s *Session) Incarnation(ctx context.Context) (*Incarnation, error) {
 			return nil, st.final
 		case st.inc != nil && st.inc.Trusted():
 			return st.inc, nil
+		case patience == nil && !s.running.Load():
+			patience = time.NewTimer(runPatience)
+			defer patience.Stop()
+			idle = patience.C
 		}
 		select {
 		case <-st.changed:
+		case <-idle:
+			s.warnIdle(ctx)
 		case <-ctx.Done():
-			err := fmt.Errorf("session: wait for zookeeper at %v: %w", s.servers, context.Cause(ctx))
-			if last := s.lastError.Load(); last != nil {
-				err = fmt.Errorf("%w (last connection error: %v)", err, *last) //nolint:errorlint // not this call's error
-			}
-			return nil, err
+			return nil, s.waited(context.Cause(ctx))
 		}
+	}
+}
+
+// waited is the error of who waited for an incarnation in vain.
+func (s *Session) waited(cause error) error {
+	if !s.running.Load() {
+		return fmt.Errorf("session: wait for zookeeper at %v: Run was not called: %w", s.servers, cause)
+	}
+	err := fmt.Errorf("session: wait for zookeeper at %v: %w", s.servers, cause)
+	if last := s.lastError.Load(); last != nil {
+		err = fmt.Errorf("%w (last connection error: %v)", err, *last) //nolint:errorlint // not this call's error
+	}
+	return err
+}
+
+// warnIdle logs, once in the life of a Session, that somebody waits for a session that nobody runs.
+func (s *Session) warnIdle(ctx context.Context) {
+	if !s.running.Load() && !s.warned.Swap(true) {
+		s.log.WarnContext(ctx, "session is waited for, but its Run was not called", keyServers, s.servers)
 	}
 }
 

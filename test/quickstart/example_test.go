@@ -14,11 +14,11 @@ import (
 // quickstart:begin
 
 func consume(ctx context.Context, zookeeper, kafka []string) error {
-	zk, err := session.New(zookeeper, session.Options{Logger: slog.Default()})
+	zk, err := session.Start(ctx, zookeeper, session.Options{Logger: slog.Default()})
 	if err != nil {
 		return err
 	}
-	go zk.Run(ctx)
+	defer zk.Close(context.Background())
 	group, err := consumer.New(zk, kafka, "billing", consumer.Options{Logger: slog.Default()})
 	if err != nil {
 		return err
