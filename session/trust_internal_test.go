@@ -2,7 +2,10 @@ package session
 
 import (
 	"math/rand/v2"
+	"reflect"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -253,6 +256,18 @@ func TestSteadyClock(t *testing.T) {
 	elapsed("2 s read badly", pass(0, 0), 2*time.Minute+5*time.Second)
 	elapsed("set to the right time", pass(0, 2*time.Hour), 2*time.Hour+2*time.Minute+5*time.Second)
 	elapsed("and back", pass(time.Second, -2*time.Hour), 2*time.Hour+2*time.Minute+6*time.Second)
+}
+
+// New's clock is a steady one. No test can set back the clocks that it reads, so this one looks at which function it is.
+func TestNewTakesASteadyClock(t *testing.T) {
+	s, err := New([]string{"zk"}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := func(c clock) string { return runtime.FuncForPC(reflect.ValueOf(c).Pointer()).Name() }
+	if got := name(s.now); !strings.Contains(got, "steady") || strings.Contains(name(newClock()), "steady") {
+		t.Errorf("the clock is %s", got)
+	}
 }
 
 func BenchmarkClock(b *testing.B) {

@@ -363,3 +363,34 @@ func TestClockOfTheContext(t *testing.T) {
 		wantErr(t, "Run", <-done, nil)
 	})
 }
+
+// The clock of the context is made steady too: a wall clock that was set back does not hide a suspension that comes after.
+func TestSuspendedAfterTheClockWasSetBack(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		start, jump := time.Now(), atomic.Int64{}
+		s, err := session.New([]string{"zk:2181"}, session.Options{Timeout: timeout, Dial: w.net.Client("a").Dial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(clocks.With(t.Context(), func() (mono, wall time.Duration) {
+			passed := time.Since(start)
+			return passed, passed + time.Duration(jump.Load())
+		}))
+		done := make(chan error, 1)
+		go func() { done <- s.Run(ctx) }()
+		inc, err := s.Incarnation(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		jump.Add(int64(-time.Hour))
+		if !inc.Trusted() {
+			t.Error("not trusted after the clock was set back")
+		}
+		jump.Add(int64(timeout)) // the monotonic clock stands still meanwhile
+		if inc.Trusted() {
+			t.Error("trusted after a suspension of T")
+		}
+		stop()
+		wantErr(t, "Run", <-done, nil)
+	})
+}
