@@ -17,15 +17,16 @@ import (
 func Example() {
 	zk := exampletest.StartZooKeeper() // in memory
 	defer zk.Stop()
+	s, err := session.Start(context.Background(), zk.Addrs, session.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close(context.Background())
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
 
-	s, err := session.New(zk.Addrs, session.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
 	started := make(chan struct{})
 	a, err := allocator.New(s, "billing", "host-1", allocator.Options{
 		Seed: map[string][]int32{"orders": {0, 1, 2}},
@@ -42,7 +43,6 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	running.Go(func() { _ = s.Run(ctx) })
 	running.Go(func() { _ = a.Run(ctx) })
 
 	<-started
@@ -61,20 +61,20 @@ func Example() {
 func ExamplePartitionAllocator_Updates() {
 	zk := exampletest.StartZooKeeper() // in memory
 	defer zk.Stop()
+	s, err := session.Start(context.Background(), zk.Addrs, session.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close(context.Background())
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
 
-	s, err := session.New(zk.Addrs, session.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
 	a, err := allocator.New(s, "billing", "host-1", allocator.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	running.Go(func() { _ = s.Run(ctx) })
 	running.Go(func() { _ = a.Run(ctx) })
 
 	if err := a.AddPartitions(ctx, map[string][]int32{"orders": {7}}); err != nil {

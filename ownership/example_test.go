@@ -17,13 +17,11 @@ import (
 func Example() {
 	zk := exampletest.StartZooKeeper() // in memory
 	defer zk.Stop()
-	s, err := session.New(zk.Addrs, session.Options{})
+	s, err := session.Start(context.Background(), zk.Addrs, session.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	running, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go s.Run(running)
+	defer s.Close(context.Background())
 
 	alloc, err := allocator.New(s, "billing", "host-1", allocator.Options{
 		Seed: map[string][]int32{"orders": {0}},
@@ -31,7 +29,8 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ctx, leave := context.WithCancel(running)
+	ctx, leave := context.WithCancel(context.Background())
+	defer leave()
 	work := make(chan string, 2)
 	work <- "first"
 	work <- "second"
@@ -76,13 +75,11 @@ func Example() {
 func ExampleClaim_EpochVersion() {
 	zk := exampletest.StartZooKeeper() // in memory
 	defer zk.Stop()
-	s, err := session.New(zk.Addrs, session.Options{})
+	s, err := session.Start(context.Background(), zk.Addrs, session.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	running, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go s.Run(running)
+	defer s.Close(context.Background())
 
 	alloc, err := allocator.New(s, "billing", "host-1", allocator.Options{
 		Seed: map[string][]int32{"orders": {0}},
@@ -90,7 +87,8 @@ func ExampleClaim_EpochVersion() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ctx, leave := context.WithCancel(running)
+	ctx, leave := context.WithCancel(context.Background())
+	defer leave()
 	owner, err := ownership.New(alloc, func(ctx context.Context, c *ownership.Claim) error {
 		defer leave()
 		zk := c.Incarnation()

@@ -14,13 +14,14 @@ import (
 func Example() {
 	zk := exampletest.StartZooKeeper() // in memory
 	defer zk.Stop()
-	s, err := session.New(zk.Addrs, session.Options{})
+	s, err := session.Start(context.Background(), zk.Addrs, session.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer s.Close(context.Background())
 	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 3)
-	go func() { ended <- s.Run(ctx) }()
+	defer stop()
+	ended := make(chan error, 2)
 
 	member := func(name string) *party.Party {
 		p, err := party.New(s, "/kiel/groups/orders/members", party.Options{Name: name, Data: []byte("hello from " + name)})
@@ -43,7 +44,7 @@ func Example() {
 	}
 
 	stop()
-	for range 3 {
+	for range 2 {
 		if err := <-ended; err != nil {
 			log.Fatal(err)
 		}

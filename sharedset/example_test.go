@@ -13,19 +13,18 @@ import (
 func Example() {
 	zk := exampletest.StartZooKeeper() // in memory
 	defer zk.Stop()
-	s, err := session.New(zk.Addrs, session.Options{})
+	s, err := session.Start(context.Background(), zk.Addrs, session.Options{})
 	if err != nil {
 		panic(err)
 	}
-	running, stop := context.WithCancel(context.Background())
-	defer stop()
-	go s.Run(running)
+	defer s.Close(context.Background())
 
 	set, err := sharedset.New(s, "/kiel/groups/demo/partitions", sharedset.Options{})
 	if err != nil {
 		panic(err)
 	}
-	ctx, cancel := context.WithCancel(running)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- set.Run(ctx) }()
 

@@ -14,13 +14,12 @@ import (
 func ExampleBarrier_Wait() {
 	zk := exampletest.StartZooKeeper() // in memory
 	defer zk.Stop()
-	s, err := session.New(zk.Addrs, session.Options{})
+	ctx := context.Background()
+	s, err := session.Start(ctx, zk.Addrs, session.Options{})
 	if err != nil {
 		panic(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go s.Run(ctx)
+	defer s.Close(ctx)
 
 	b, err := barrier.New(s, "/app/barrier", barrier.Options{})
 	if err != nil {
@@ -47,13 +46,12 @@ func ExampleBarrier_Wait() {
 func ExampleDoubleBarrier_Enter() {
 	zk := exampletest.StartZooKeeper() // in memory
 	defer zk.Stop()
-	s, err := session.New(zk.Addrs, session.Options{})
+	ctx := context.Background()
+	s, err := session.Start(ctx, zk.Addrs, session.Options{})
 	if err != nil {
 		panic(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go s.Run(ctx)
+	defer s.Close(ctx)
 
 	var wg, work sync.WaitGroup
 	work.Add(2)

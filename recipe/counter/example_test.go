@@ -14,13 +14,12 @@ import (
 func ExampleNew() {
 	zk := exampletest.StartZooKeeper() // in memory
 	defer zk.Stop()
-	s, err := session.New(zk.Addrs, session.Options{})
+	ctx := context.Background()
+	s, err := session.Start(ctx, zk.Addrs, session.Options{})
 	if err != nil {
 		panic(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go s.Run(ctx)
+	defer s.Close(ctx)
 
 	c, err := counter.New(s, "/int", counter.Options[int64]{})
 	if err != nil {
@@ -42,13 +41,12 @@ func ExampleNew() {
 func ExampleNewFloat() {
 	zk := exampletest.StartZooKeeper() // in memory
 	defer zk.Stop()
-	s, err := session.New(zk.Addrs, session.Options{})
+	ctx := context.Background()
+	s, err := session.Start(ctx, zk.Addrs, session.Options{})
 	if err != nil {
 		panic(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go s.Run(ctx)
+	defer s.Close(ctx)
 
 	c, err := counter.NewFloat(s, "/float", counter.Options[float64]{Default: 1.0})
 	if err != nil {
@@ -67,13 +65,12 @@ func ExampleNewFloat() {
 func ExampleNewCurator() {
 	zk := exampletest.StartZooKeeper() // in memory
 	defer zk.Stop()
-	s, err := session.New(zk.Addrs, session.Options{})
+	ctx := context.Background()
+	s, err := session.Start(ctx, zk.Addrs, session.Options{})
 	if err != nil {
 		panic(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go s.Run(ctx)
+	defer s.Close(ctx)
 
 	c, err := counter.NewCurator(s, "/curator", counter.Options[int32]{})
 	if err != nil {
@@ -95,13 +92,12 @@ func ExampleNewCurator() {
 func ExampleCounter_Add() {
 	zk := exampletest.StartZooKeeper() // in memory
 	defer zk.Stop()
-	s, err := session.New(zk.Addrs, session.Options{})
+	ctx := context.Background()
+	s, err := session.Start(ctx, zk.Addrs, session.Options{})
 	if err != nil {
 		panic(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go s.Run(ctx)
+	defer s.Close(ctx)
 
 	c, err := counter.New(s, "/visits", counter.Options[int64]{})
 	if err != nil {

@@ -15,13 +15,12 @@ import (
 func ExampleNonBlockingLease_Obtain() {
 	zk := exampletest.StartZooKeeper() // in memory
 	defer zk.Stop()
-	s, err := session.New(zk.Addrs, session.Options{})
+	ctx := context.Background()
+	s, err := session.Start(ctx, zk.Addrs, session.Options{})
 	if err != nil {
 		panic(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go s.Run(ctx)
+	defer s.Close(ctx)
 
 	for _, host := range []string{"host-1", "host-2", "host-1"} {
 		l, err := lease.New(s, "/db_leases/hourly_cleanup", lease.Options{
@@ -53,13 +52,12 @@ func ExampleNonBlockingLease_Obtain() {
 func ExampleMultiNonBlockingLease_ObtainAny() {
 	zk := exampletest.StartZooKeeper() // in memory
 	defer zk.Stop()
-	s, err := session.New(zk.Addrs, session.Options{})
+	ctx := context.Background()
+	s, err := session.Start(ctx, zk.Addrs, session.Options{})
 	if err != nil {
 		panic(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go s.Run(ctx)
+	defer s.Close(ctx)
 
 	for _, host := range []string{"host-1", "host-2", "host-3"} {
 		m, err := lease.NewMulti(s, "/leases/job", 2, lease.Options{Identifier: host, Duration: time.Minute})

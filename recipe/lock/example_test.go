@@ -15,13 +15,12 @@ import (
 func ExampleLock_Acquire() {
 	zk := exampletest.StartZooKeeper() // in memory
 	defer zk.Stop()
-	s, err := session.New(zk.Addrs, session.Options{})
+	ctx := context.Background()
+	s, err := session.Start(ctx, zk.Addrs, session.Options{})
 	if err != nil {
 		panic(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go s.Run(ctx)
+	defer s.Close(ctx)
 
 	l, err := lock.New(s, "/app/lock", lock.Options{Identifier: "worker-1"})
 	if err != nil {
@@ -49,13 +48,12 @@ func ExampleLock_Acquire() {
 func ExampleLock_TryAcquire() {
 	zk := exampletest.StartZooKeeper() // in memory
 	defer zk.Stop()
-	s, err := session.New(zk.Addrs, session.Options{})
+	ctx := context.Background()
+	s, err := session.Start(ctx, zk.Addrs, session.Options{})
 	if err != nil {
 		panic(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go s.Run(ctx)
+	defer s.Close(ctx)
 
 	one, err := lock.New(s, "/app/lock", lock.Options{Identifier: "worker-1"})
 	if err != nil {
@@ -84,13 +82,12 @@ func ExampleLock_TryAcquire() {
 func ExampleNewRead() {
 	zk := exampletest.StartZooKeeper() // in memory
 	defer zk.Stop()
-	s, err := session.New(zk.Addrs, session.Options{})
+	ctx := context.Background()
+	s, err := session.Start(ctx, zk.Addrs, session.Options{})
 	if err != nil {
 		panic(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go s.Run(ctx)
+	defer s.Close(ctx)
 
 	read, err := lock.NewRead(s, "/app/rwlock", lock.Options{Identifier: "reader"})
 	if err != nil {
@@ -133,13 +130,12 @@ func ExampleNewRead() {
 func ExampleNewWrite() {
 	zk := exampletest.StartZooKeeper() // in memory
 	defer zk.Stop()
-	s, err := session.New(zk.Addrs, session.Options{})
+	ctx := context.Background()
+	s, err := session.Start(ctx, zk.Addrs, session.Options{})
 	if err != nil {
 		panic(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go s.Run(ctx)
+	defer s.Close(ctx)
 
 	l, err := lock.NewWrite(s, "/lockpath", lock.Options{Identifier: "my-identifier"})
 	if err != nil {

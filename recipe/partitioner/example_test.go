@@ -15,13 +15,12 @@ import (
 func ExampleSetPartitioner_Run() {
 	zk := exampletest.StartZooKeeper() // in memory
 	defer zk.Stop()
-	s, err := session.New(zk.Addrs, session.Options{})
+	ctx := context.Background()
+	s, err := session.Start(ctx, zk.Addrs, session.Options{})
 	if err != nil {
 		panic(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go s.Run(ctx)
+	defer s.Close(ctx)
 
 	p, err := partitioner.New(s, "/work_queues", []string{"queue-1", "queue-2", "queue-3"}, partitioner.Options{
 		TimeBoundary: 10 * time.Millisecond, // 30 s by default
@@ -46,13 +45,12 @@ func ExampleSetPartitioner_Run() {
 func ExampleSetPartitioner_Start() {
 	zk := exampletest.StartZooKeeper() // in memory
 	defer zk.Stop()
-	s, err := session.New(zk.Addrs, session.Options{})
+	ctx := context.Background()
+	s, err := session.Start(ctx, zk.Addrs, session.Options{})
 	if err != nil {
 		panic(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go s.Run(ctx)
+	defer s.Close(ctx)
 
 	qp, err := partitioner.New(s, "/work_queues", []string{"queue-1", "queue-2", "queue-3"}, partitioner.Options{
 		TimeBoundary: 10 * time.Millisecond, // 30 s by default
