@@ -249,6 +249,15 @@ func TestEphemeralBudget(t *testing.T) {
 			t.Fatal(err)
 		}
 		use(36)
+		for path, mode := range map[string]session.Mode{"/1234567": session.Ephemeral, "/s": session.EphemeralSequential} {
+			want := 16 // 4 + 8 + 4
+			if mode == session.EphemeralSequential {
+				want = 21 // 4 + 2 + 11 + 4
+			}
+			if size := m.EphemeralSize(path, mode); size != want || m.EphemeralBudget() != 100 {
+				t.Errorf("size of %s is %d, want %d; the budget is %d", path, size, want, m.EphemeralBudget())
+			}
+		}
 		long := "/" + strings.Repeat("x", 80)
 		err := create(long, session.Ephemeral)
 		wantErr(t, "too much", err, session.ErrEphemeralBudget)

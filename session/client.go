@@ -407,14 +407,17 @@ func (c *client) end(cause error) (done <-chan struct{}) {
 }
 
 // full returns the path as the servers know it.
-func (c *client) full(path string) string {
+func (c *client) full(path string) string { return fullPath(c.opts.Chroot, path) }
+
+// fullPath returns path below a chroot.
+func fullPath(chroot, path string) string {
 	switch {
-	case c.opts.Chroot == "":
+	case chroot == "":
 		return path
 	case path == "/":
-		return c.opts.Chroot
+		return chroot
 	default:
-		return c.opts.Chroot + path
+		return chroot + path
 	}
 }
 

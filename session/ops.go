@@ -257,6 +257,14 @@ func (i *Incarnation) EphemeralBytes() (used, budget int) {
 	return i.c.ephemerals.bytes(), i.c.ephemerals.budget
 }
 
+// EphemeralBudget is how many path bytes the ephemeral znodes of one ZooKeeper session may take: Options.EphemeralBudget.
+func (s *Session) EphemeralBudget() int { return s.opts.EphemeralBudget }
+
+// EphemeralSize is how many bytes of the budget an ephemeral znode takes that is created with that path and mode, at most.
+func (s *Session) EphemeralSize(path string, mode Mode) int {
+	return ephemeral{path: fullPath(s.opts.Chroot, path), sequential: mode.sequential()}.cost()
+}
+
 // MaxPacket is the size of the largest request that is sent, in bytes: Options.MaxPacket.
 func (i *Incarnation) MaxPacket() int { return i.c.opts.MaxPacket }
 
