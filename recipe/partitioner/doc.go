@@ -78,6 +78,13 @@
 //   - Items are not escaped unless [Options].Escape says so: a/b makes two levels, as in kazoo.
 //     kazoo does not escape. Items that are one path after kazoo's normalisation, empty ones,
 //     and those that look like a lock's contender are refused.
+//   - A share of any size. The paths of a session's ephemeral znodes must not take more than its budget
+//     ([session.Options].EphemeralBudget, 512 KiB), which is enough for about 5,000 locks with paths of
+//     50 bytes. A member whose share takes more, because others have left, ends with an error that says how
+//     many items it can hold, and wraps [session.ErrEphemeralBudget]. If that happens to the last member,
+//     nobody has any item. [New] logs a warning if one member can't hold the whole set. Run more members
+//     than are needed, or give items shorter paths. Raise the budget only together with the servers'
+//     jute.maxbuffer, which is 1 MiB by default.
 //   - Directories of locks are never deleted.
 //   - A context ends a moment after the hold has: [Allocation.Valid] knows at once. A process that asks it and
 //     is stopped before its next step can still act after another has the item. A sink that must

@@ -26,6 +26,10 @@ func (m *machine) try(ctx context.Context) error {
 		v.watch.Stop()
 		return err
 	}
+	if err := m.p.fits(share); err != nil {
+		v.watch.Stop()
+		return err
+	}
 	// What has to stay as it is. It lasts longer than the try.
 	stable, change := context.WithCancelCause(m.ctx)
 	hurry, calm := context.WithCancel(stable)

@@ -23,6 +23,9 @@ const (
 	defaultAcquireTime  = 30 * time.Second
 )
 
+// lockWord is the word of a lock's contenders.
+const lockWord = "__lock__"
+
 // Order is how the default partition function sorts items. All members must sort alike.
 type Order int
 
@@ -179,7 +182,7 @@ func lockPaths(dir string, items []string, escape bool, off sabotage.Rules) (map
 			continue
 		}
 		for part := range strings.SplitSeq(path[len(dir):], "/") {
-			if _, ok := seqnode.Parse(part, "__lock__"); ok && !off.Off(sabotage.ItemsNoContenders) {
+			if _, ok := seqnode.Parse(part, lockWord); ok && !off.Off(sabotage.ItemsNoContenders) {
 				bad(item, "%q is named like a lock's contender", part)
 			}
 		}

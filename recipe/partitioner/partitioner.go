@@ -54,6 +54,7 @@ type SetPartitioner struct {
 	opts  Options
 	items []string // in their order
 	locks map[string]*lock.Lock
+	room  int // how many bytes of the session's budget of ephemeral znodes there are for locks, at most
 
 	latest  atomic.Pointer[Snapshot]
 	machine atomic.Pointer[machine] // of the newest Start or Run
@@ -81,7 +82,8 @@ func (s *Snapshot) Changed() <-chan struct{} { return s.next }
 func (s *Snapshot) Allocation() *Allocation { return s.alloc }
 
 // New returns a member of those who divide items at path. It checks its arguments and does
-// no I/O; Start or Run begins.
+// no I/O; Start or Run begins. Options.Logger gets a warning if the session's budget of ephemeral znodes
+// is too small for the locks of all items, with how many it is enough for.
 func New(s *session.Session, path string, items []string, opts Options) (*SetPartitioner, error) {
 	return newPartitioner(s, path, items, opts, sabotage.Rules{})
 }
@@ -105,13 +107,19 @@ func newPartitioner(s *session.Session, path string, items []string, opts Option
 	if err != nil {
 		return nil, err
 	}
-	if _, err := p.newParty(); err != nil { // checks the identifier
+	crowd, err := p.newParty() // checks the identifier
+	if err != nil {
 		return nil, fmt.Errorf("partitioner: %w", err)
 	}
 	for _, item := range slices.Sorted(maps.Keys(paths)) {
 		if p.locks[item], err = lock.New(s, paths[item], lock.Options{Logger: opts.Logger}); err != nil {
 			return nil, fmt.Errorf("partitioner: item %q: %w", item, err)
 		}
+	}
+	p.room = s.EphemeralBudget() - s.EphemeralSize(crowd.Node(), session.Ephemeral)
+	if most := p.mostItems(); most < len(p.locks) {
+		opts.Logger.Warn("one member can't hold all items, its session's budget of ephemeral znodes is too small",
+			"path", path, "items", len(p.locks), "most", most, "budget", s.EphemeralBudget())
 	}
 	p.latest.Store(&Snapshot{next: make(chan struct{})})
 	return p, nil
