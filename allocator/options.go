@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/defaultlog"
 	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/session"
 )
@@ -71,7 +72,9 @@ type Options struct {
 	// StopTimeout bounds the end of Run. 0 is 30 s.
 	StopTimeout time.Duration
 
-	// Logger, nil logs nothing.
+	// Logger receives the log. With nil, warnings and errors go to
+	// slog.Default() and the rest is dropped; a Logger with
+	// slog.DiscardHandler drops all.
 	Logger *slog.Logger
 
 	// Registerer takes the metrics, with the label group put on. nil registers
@@ -109,9 +112,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.QuietPeriod = cmp.Or(o.QuietPeriod, defaultQuietPeriod)
 	o.MaxDelay = cmp.Or(o.MaxDelay, defaultMaxDelay)
 	o.StopTimeout = cmp.Or(o.StopTimeout, defaultStopTimeout)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = defaultlog.Or(o.Logger)
 	id, err := allocfn.ParseID(cmp.Or(o.PythonFunc, defaultPythonFunc))
 	if err != nil {
 		err = fmt.Errorf("field PythonFunc: %w", err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/defaultlog"
 	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/session"
 )
@@ -113,7 +114,10 @@ type Options struct {
 	// and the interceptors it is only said.
 	Observer func(Event)
 
-	// Logger; nil discards.
+	// Logger receives the log of the group, those of allocator and ownership
+	// included. With nil, warnings and errors go to slog.Default() and the rest is
+	// dropped; a Logger with slog.DiscardHandler drops all. The session has a Logger
+	// of its own.
 	Logger *slog.Logger
 
 	// Registerer receives the metrics of the group, those of allocator and
@@ -206,9 +210,7 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 	opts.RebalanceTimeout = cmp.Or(opts.RebalanceTimeout, config.Consumer.Group.Rebalance.Timeout)
 	opts.StopTimeout = cmp.Or(opts.StopTimeout, 30*time.Second)
 	opts.CommitInterval = cmp.Or(opts.CommitInterval, config.Consumer.Offsets.AutoCommit.Interval)
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Logger = defaultlog.Or(opts.Logger)
 	return settings{
 		Options: opts, config: config, autoCommit: config.Consumer.Offsets.AutoCommit.Enable,
 		log: opts.Logger.With("component", "consumer", "group", group, "member", name),

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/defaultlog"
 )
 
 const (
@@ -50,7 +51,9 @@ type Options struct {
 	// than 64 that wait behind a slow call the oldest are dropped and counted
 	// by kiel_errors_dropped_total. Nil drops all; they are logged anyway.
 	OnError func(error)
-	// Logger receives what the owner does. Nil means nothing is logged.
+	// Logger receives what the owner does. With nil, warnings and errors go
+	// to slog.Default() and the rest is dropped; a Logger with
+	// slog.DiscardHandler drops all.
 	Logger *slog.Logger
 	// Registerer registers the metrics, with the label group. Nil means they
 	// are not registered.
@@ -80,8 +83,6 @@ func (o Options) withDefaults() (Options, error) {
 	if o.OnError == nil {
 		o.OnError = func(error) {}
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = defaultlog.Or(o.Logger)
 	return o, nil
 }

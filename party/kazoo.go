@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/kielgo/kiel/internal/defaultlog"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
@@ -23,7 +24,8 @@ type KazooOptions struct {
 	Identifier string
 
 	// Logger gets what happens, and, as "still waiting", for which znode a Join waits for
-	// long: after about half a minute, and then whenever the time has doubled. nil discards it.
+	// long: after about half a minute, and then whenever the time has doubled.
+	// With nil, warnings and errors go to slog.Default() and the rest is dropped; a Logger with slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }
 
@@ -198,9 +200,7 @@ func (m *membership) init(s *session.Session, path string, opts KazooOptions, na
 	if err := session.CheckPath(node); err != nil {
 		return fmt.Errorf("party: Identifier: %w", err)
 	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Logger = defaultlog.Or(opts.Logger)
 	m.sess, m.path, m.node, m.data = s, path, node, []byte(opts.Identifier)
 	m.log = opts.Logger.With("component", "party", "node", node)
 	return nil

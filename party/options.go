@@ -18,7 +18,9 @@ type Options struct {
 	// Data is the member's record, up to 64 KiB; nil is an empty one, like
 	// that of Python members. It needs a Name.
 	Data []byte
-	// Logger gets what happens; nil discards it.
+	// Logger receives what happens. With nil, warnings and errors go to
+	// slog.Default() and the rest is dropped; a Logger with
+	// slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/kielgo/kiel/internal/defaultlog"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -39,16 +40,12 @@ func New(s *session.Session, path string, opts Options) (*Party, error) {
 	if err := opts.validate(path); err != nil {
 		return nil, fmt.Errorf("party: %w", err)
 	}
-	log := opts.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
 	p := &Party{
 		sess:    s,
 		path:    path,
 		name:    opts.Name,
 		data:    slices.Clone(opts.Data),
-		log:     log.With("component", "party", "path", path, "member", opts.Name),
+		log:     defaultlog.Or(opts.Logger).With("component", "party", "path", path, "member", opts.Name),
 		wake:    make(chan struct{}, 1),
 		refresh: make(chan chan struct{}),
 		left:    make(chan struct{}),

@@ -5,9 +5,12 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 )
 
 func TestMain(m *testing.M) {
+	logtest.Silence()
 	runtime.MemProfileRate = 64 << 10 // so that no allocation of a megabyte is missed
 	goleak.VerifyTestMain(m)
 }

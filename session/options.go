@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/kielgo/kiel/internal/defaultlog"
 )
 
 // Stat is a znode's metadata.
@@ -100,7 +102,8 @@ type Options struct {
 	EphemeralBudget int
 	// StopTimeout is how long Close, and Run when its context has ended, wait for holders (Hold). 0 means 30 s.
 	StopTimeout time.Duration
-	// Logger receives the log; nil discards it.
+	// Logger receives the log. With nil, warnings and errors go to slog.Default() and the rest is dropped; a Logger with
+	// slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }
 
@@ -145,9 +148,7 @@ func (o Options) withDefaults() Options {
 		o.TLS = o.TLS.Clone()
 		o.TLS.MinVersion = max(o.TLS.MinVersion, tls.VersionTLS12)
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = defaultlog.Or(o.Logger)
 	return o
 }
 

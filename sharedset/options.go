@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kielgo/kiel/internal/defaultlog"
 )
 
 // Options of a [Set]. The zero value works.
@@ -20,7 +22,8 @@ type Options struct {
 	Identifier string
 
 	// Logger is told of unreadable data and of what can't be returned as an error.
-	// Default: nothing is logged.
+	// With nil, warnings and errors go to slog.Default(); a Logger with
+	// slog.DiscardHandler drops all.
 	Logger *slog.Logger
 
 	// Registerer registers kiel_sharedset_updates_total. Sets with the same Registerer
@@ -34,8 +37,6 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("sharedset: LockTimeout is negative: " + fmt.Sprint(o.LockTimeout))
 	}
 	o.LockTimeout = cmp.Or(o.LockTimeout, 30*time.Second)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = defaultlog.Or(o.Logger)
 	return o, nil
 }

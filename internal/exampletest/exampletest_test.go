@@ -6,11 +6,15 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 	"github.com/kielgo/kiel/internal/exampletest"
 	"github.com/kielgo/kiel/session"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	logtest.Silence()
+	goleak.VerifyTestMain(m)
+}
 
 // A session that was told to end is closed before its server ends, not left to expire.
 func TestStop(t *testing.T) {

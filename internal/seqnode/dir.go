@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kielgo/kiel/internal/defaultlog"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
@@ -20,7 +21,7 @@ type Options struct {
 	Rivals     []string     // the words of those that a contender waits for; Word need not be one of them
 	Data       []byte       // the data of the contenders made here; nil is empty
 	Persistent bool         // the contenders made here outlive their session
-	Logger     *slog.Logger // nil discards
+	Logger     *slog.Logger // nil: warnings and errors go to slog.Default()
 }
 
 // Dir makes contenders in one directory. It may be used by several goroutines.
@@ -36,9 +37,7 @@ type Dir struct {
 // NewDir returns a maker of contenders in the directory path. It does no I/O. Path
 // and options are checked by the caller.
 func NewDir(s *session.Session, path string, opts Options) *Dir {
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Logger = defaultlog.Or(opts.Logger)
 	opts.Data = bytes.Clone(opts.Data)
 	return &Dir{session: s, path: path, opts: opts}
 }

@@ -5,13 +5,17 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	logtest.Silence()
+	goleak.VerifyTestMain(m)
+}
 
 // world is a server on a virtual network and the sessions of a test.
 type world struct {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/kielgo/kiel/internal/defaultlog"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
@@ -22,7 +23,8 @@ type Barrier struct {
 // Options of a [Barrier]. The zero value works.
 type Options struct {
 	// Logger is told, by a Wait that lasts for long, for which znode it waits: after about half a minute, and again and
-	// again after twice the time. nil is silent.
+	// again after twice the time.
+	// With nil, warnings and errors go to slog.Default(); a Logger with slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }
 
@@ -32,9 +34,7 @@ func New(s *session.Session, path string, opts Options) (*Barrier, error) {
 	if err := check(s, path); err != nil {
 		return nil, err
 	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Logger = defaultlog.Or(opts.Logger)
 	return &Barrier{session: s, path: path, log: opts.Logger}, nil
 }
 

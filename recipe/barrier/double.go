@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/kielgo/kiel/internal/defaultlog"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
@@ -29,7 +30,8 @@ type DoubleOptions struct {
 	Unique bool
 
 	// Logger is told what can't be returned as an error, and for whom Leave, or for what that is in our way Enter, waits for
-	// long: after about half a minute, and then whenever the time has doubled. Default: nothing is logged.
+	// long: after about half a minute, and then whenever the time has doubled.
+	// With nil, warnings and errors go to slog.Default(); a Logger with slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }
 
@@ -69,9 +71,7 @@ func NewDouble(s *session.Session, path string, clients int, opts DoubleOptions)
 		host, _ := os.Hostname() // kazoo has the fully qualified name
 		opts.Identifier = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Logger = defaultlog.Or(opts.Logger)
 	return &DoubleBarrier{
 		session: s,
 		path:    path,

@@ -17,7 +17,7 @@ type Options struct {
 	Identifier string
 
 	// Logger is told what can't be returned as an error, and who is in front of a candidate that waits
-	// for long. Default: nothing is logged.
+	// for long. With nil, warnings and errors go to slog.Default(); a Logger with slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/kielgo/kiel/internal/defaultlog"
 	"github.com/kielgo/kiel/internal/sabotage"
 )
 
@@ -35,7 +36,8 @@ type Options struct {
 
 	// Logger is told what can't be returned as an error, and, as "still waiting", who has the inner lock
 	// when a call waits for that for long: after about half a minute, and then whenever the time has
-	// doubled. Default: nothing is logged.
+	// doubled.
+	// With nil, warnings and errors go to slog.Default(); a Logger with slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }
 
@@ -44,9 +46,7 @@ func (o Options) withDefaults(off sabotage.Rules) Options {
 		o.Identifier = kazooIdentifier()
 	}
 	o.Skew = cmp.Or(o.Skew, defaultSkew)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = defaultlog.Or(o.Logger)
 	return o
 }
 

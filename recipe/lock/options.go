@@ -35,7 +35,8 @@ type Options struct {
 	Persistent bool
 
 	// Logger is told what can't be returned as an error, and who is in front of one that waits for
-	// long: after about half a minute, and then whenever the time has doubled. Default: nothing is logged.
+	// long: after about half a minute, and then whenever the time has doubled.
+	// With nil, warnings and errors go to slog.Default(); a Logger with slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }
 

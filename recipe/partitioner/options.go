@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kielgo/kiel/internal/defaultlog"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
@@ -82,7 +83,8 @@ type Options struct {
 
 	// Logger is told what can't be returned as an error, and, as "still waiting", for which znode we wait
 	// for long, such as who has the lock of an item: after about half a minute, and then whenever the
-	// time has doubled. Transitions it is told as debug messages. Default: nothing is logged.
+	// time has doubled. Transitions it is told as debug messages.
+	// With nil, warnings and errors go to slog.Default() and the rest is dropped; a Logger with slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }
 
@@ -112,9 +114,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.TimeBoundary = cmp.Or(o.TimeBoundary, defaultTimeBoundary)
 	o.MaxReactionTime = cmp.Or(o.MaxReactionTime, defaultReactionTime)
 	o.AcquireTimeout = cmp.Or(o.AcquireTimeout, defaultAcquireTime)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = defaultlog.Or(o.Logger)
 	return o, errors.Join(errs...)
 }
 

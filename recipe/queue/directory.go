@@ -29,7 +29,8 @@ const (
 // Options of a queue. The zero value works.
 type Options struct {
 	// Logger is told what can't be returned as an error, and who has the first entry of a LockingQueue when all are held
-	// while Get waits, and that one for long: after about half a minute, and then whenever the time has doubled. Default: nothing is logged.
+	// while Get waits, and that one for long: after about half a minute, and then whenever the time has doubled.
+	// With nil, warnings and errors go to slog.Default(); a Logger with slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }
 
@@ -41,13 +42,6 @@ type directory struct {
 	exhausted atomic.Bool
 	odd       oddities
 	log       *slog.Logger
-}
-
-func (o Options) logger() *slog.Logger {
-	if o.Logger == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return o.Logger
 }
 
 func check(s *session.Session, path string) error {

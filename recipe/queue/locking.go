@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/kielgo/kiel/internal/defaultlog"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
@@ -25,7 +26,7 @@ func NewLocking(s *session.Session, path string, opts Options) (*LockingQueue, e
 	if err := check(s, path); err != nil {
 		return nil, err
 	}
-	log := opts.logger()
+	log := defaultlog.Or(opts.Logger)
 	return &LockingQueue{
 		dir:   directory{session: s, path: path, entries: session.Join(path, "entries"), log: log},
 		taken: session.Join(path, "taken"),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kielgo/kiel/internal/defaultlog"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
@@ -20,7 +21,7 @@ func New(s *session.Session, path string, opts Options) (*Queue, error) {
 	if err := check(s, path); err != nil {
 		return nil, err
 	}
-	return &Queue{dir: directory{session: s, path: path, entries: path, log: opts.logger()}}, nil
+	return &Queue{dir: directory{session: s, path: path, entries: path, log: defaultlog.Or(opts.Logger)}}, nil
 }
 
 // Put puts a value at the end of those with the same priority, which is between 0 and 999;

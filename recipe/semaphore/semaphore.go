@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kielgo/kiel/internal/defaultlog"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/recipe/lock"
@@ -59,9 +60,7 @@ func newSemaphore(s *session.Session, path string, opts Options, off sabotage.Ru
 	if err != nil {
 		return nil, fmt.Errorf("semaphore: inner lock: %w", err)
 	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Logger = defaultlog.Or(opts.Logger)
 	return &Semaphore{
 		session: s,
 		path:    path,

@@ -9,10 +9,12 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 	"github.com/kielgo/kiel/internal/sabotage"
 )
 
 func TestMain(m *testing.M) {
+	logtest.Silence()
 	if config := os.Getenv(childEnv); config != "" {
 		if err := beChild(config); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -48,6 +48,7 @@ import (
 	"github.com/IBM/sarama"
 	"go.uber.org/goleak"
 
+	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 	"github.com/kielgo/kiel/test/members"
 	"github.com/kielgo/kiel/test/servers"
 )
@@ -66,6 +67,7 @@ var demo, checker string
 var world = &packageTB{ctx: context.Background()}
 
 func TestMain(m *testing.M) {
+	logtest.Silence()
 	flag.Parse()
 	parallel() // tests wait most of the time
 	dir, err := os.MkdirTemp("", "kiel-chaos-")

@@ -8,9 +8,12 @@ import (
 
 	gometrics "github.com/rcrowley/go-metrics"
 	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 )
 
 func TestMain(m *testing.M) {
+	logtest.Silence()
 	// sarama's meters share a goroutine that never ends, inside of a bubble too.
 	gometrics.UseNilMetrics = true
 	code := m.Run()

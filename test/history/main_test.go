@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 )
 
 var (
@@ -15,6 +17,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	logtest.Silence()
 	flag.Parse()
 	// A bubble's garbage is small and comes fast.
 	debug.SetGCPercent(800)

@@ -19,6 +19,7 @@ import (
 	"github.com/IBM/sarama"
 	"go.uber.org/goleak"
 
+	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 	"github.com/kielgo/kiel/internal/eventlog"
 	"github.com/kielgo/kiel/test/members"
 	"github.com/kielgo/kiel/test/servers"
@@ -27,6 +28,7 @@ import (
 var demo string // the built binary
 
 func TestMain(m *testing.M) {
+	logtest.Silence()
 	dir, err := os.MkdirTemp("", "kiel-integration-")
 	if err == nil {
 		demo, err = members.Build(context.Background(), dir)

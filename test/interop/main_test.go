@@ -6,12 +6,15 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 )
 
 // goMember makes this test binary one member of a group instead of a test: see member.py, which does the same for Python.
 const goMember = "KIEL_TEST_MEMBER"
 
 func TestMain(m *testing.M) {
+	logtest.Silence()
 	if os.Getenv(goMember) != "" {
 		os.Exit(beMember(os.Args[1:]))
 	}

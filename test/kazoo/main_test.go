@@ -14,10 +14,12 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 	"github.com/kielgo/kiel/test/servers"
 )
 
 func TestMain(m *testing.M) {
+	logtest.Silence()
 	flag.Parse()
 	parallel()
 	goleak.VerifyTestMain(suite{m})

@@ -7,9 +7,12 @@ import (
 
 	gometrics "github.com/rcrowley/go-metrics"
 	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 )
 
 func TestMain(m *testing.M) {
+	logtest.Silence()
 	// A bubble's garbage is small and comes fast.
 	debug.SetGCPercent(800)
 	debug.SetMemoryLimit(1 << 30)

@@ -9,11 +9,16 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 )
 
 var replayed = flag.Uint64("seed", 0, "replay random tests with this seed alone; 0 draws new ones")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	logtest.Silence()
+	goleak.VerifyTestMain(m)
+}
 
 // drawSeed returns the seed to be replayed, or a new one, and prints it.
 func drawSeed(t *testing.T) uint64 {

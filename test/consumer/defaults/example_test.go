@@ -15,12 +15,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
 
 func TestMain(m *testing.M) {
+	logtest.Silence()
 	goleak.VerifyTestMain(m,
 		// sarama counts fetches by topic in go-metrics' own registry, whatever its
 		// configuration says; all its meters share one goroutine that never ends.

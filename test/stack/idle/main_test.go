@@ -8,9 +8,12 @@ import (
 
 	gometrics "github.com/rcrowley/go-metrics"
 	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 )
 
 func TestMain(m *testing.M) {
+	logtest.Silence()
 	if os.Getenv(serverEnv) != "" {
 		serve()
 		return
