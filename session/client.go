@@ -81,7 +81,7 @@ type proof struct {
 func newClient(ctx context.Context, s *Session, doubted int64) (*client, error) {
 	c := &client{
 		s:       s,
-		opts:    &s.opts,
+		opts:    s.opts,
 		log:     s.log,
 		drained: make(chan struct{}),
 		calls:   make(chan struct{}, maxCalls),

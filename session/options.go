@@ -53,9 +53,6 @@ type Auth struct {
 // String returns the scheme and, for digest, the user.
 func (a Auth) String() string { return a.Scheme + ":" + a.user() + ":***" }
 
-// GoString returns String, so that %#v keeps the secret too.
-func (a Auth) GoString() string { return a.String() }
-
 // LogValue returns String.
 func (a Auth) LogValue() slog.Value { return slog.StringValue(a.String()) }
 
@@ -73,7 +70,7 @@ func (a Auth) user() string {
 	return user
 }
 
-// Options of a Session. The zero value works.
+// Options of a Session. The zero value works. Printing or logging an Options shows no secret.
 type Options struct {
 	// Timeout is the ZooKeeper session timeout to ask for; the servers may grant another. At least three ticks of the
 	// servers. 0 means 10 s.

@@ -83,26 +83,87 @@ func TestDefaultACL(t *testing.T) {
 	}
 }
 
+// Nothing that prints or logs an Auth, an Options or a Session shows a secret.
 func TestSecretsAreNotPrinted(t *testing.T) {
-	opts := session.Options{Auth: []session.Auth{
-		{Scheme: "digest", Credential: []byte("ann:geheim")},
-		{Scheme: "token", Credential: []byte("geheim")},
-	}}
-	var log strings.Builder
-	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "auth", opts.Auth[0], "auths", opts.Auth)
-	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "auth", opts.Auth[0], "auths", opts.Auth)
+	secret := "geheim"
+	acl := session.DigestACL(session.PermAll, "ann", secret)
+	opts := session.Options{
+		Timeout: 7 * time.Second,
+		Chroot:  "/app",
+		Auth: []session.Auth{
+			{Scheme: "digest", Credential: []byte("ann:" + secret)},
+			{Scheme: "token", Credential: []byte(secret)},
+			{Scheme: "digest", Credential: []byte(secret + secret)},
+		},
+		ACL: acl,
+		TLS: &tls.Config{Certificates: []tls.Certificate{{PrivateKey: secret}}, MinVersion: tls.VersionTLS13},
+	}
+	_, hash, _ := strings.Cut(acl[0].ID, ":")
+	s := must[*session.Session](t)(session.New([]string{"zk1", "zk2"}, session.Options{Chroot: "/app", Auth: opts.Auth[:2], ACL: acl}))
+	holder := struct {
+		Session *session.Session
+		Options session.Options
+		Auth    []session.Auth
+	}{s, opts, opts.Auth}
+	for name, values := range map[string]struct {
+		values []any
+		shown  []string // by every verb for text, and in both logs
+	}{
+		"auth":    {[]any{opts.Auth[0], &opts.Auth[0]}, []string{"digest", "ann"}},
+		"auths":   {[]any{opts.Auth}, []string{"digest", "ann", "token"}},
+		"options": {[]any{opts, &opts}, []string{"timeout", "/app", "ann", "token"}},
+		"session": {[]any{s}, []string{"zk1:2181", "zk2:2181", "connecting"}},
+		"holder":  {[]any{holder, &holder}, nil},
+	} {
+		for _, value := range values.values {
+			texts := map[string]string{}
+			for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
+				texts[verb] = fmt.Sprintf(verb, value)
+			}
+			var asJSON, asText strings.Builder
+			slog.New(slog.NewJSONHandler(&asJSON, nil)).Info("x", "value", value)
+			slog.New(slog.NewTextHandler(&asText, nil)).Info("x", "value", value)
+			texts["json log"], texts["text log"] = asJSON.String(), asText.String()
+			for how, text := range texts {
+				for _, hidden := range []string{secret, hash, "103 101 104 101", "0x67, 0x65, 0x68", "67656865"} {
+					if strings.Contains(text, hidden) {
+						t.Errorf("%s by %s: the secret is in %s", name, how, text)
+					}
+				}
+				for _, shown := range values.shown {
+					if how != "%d" && how != "%x" && !strings.Contains(text, shown) {
+						t.Errorf("%s by %s: no %q in %s", name, how, shown, text)
+					}
+				}
+			}
+		}
+	}
 	encoded, err := json.Marshal(opts.Auth)
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || strings.Contains(string(encoded), secret) {
+		t.Errorf("%s, %v", encoded, err)
 	}
-	text := fmt.Sprintf("%v %+v %#v %s %v %s %s", opts, opts, opts, opts.Auth[0], &opts.Auth[0], encoded, log.String())
-	if strings.Contains(text, "geheim") || strings.Contains(text, "103 101 104 101") ||
-		strings.Contains(text, "0x67, 0x65, 0x68") {
-		t.Errorf("the password is in %s", text)
-	}
-	if !strings.Contains(text, "ann") {
-		t.Errorf("the user is not in %s", text)
-	}
+}
+
+// A Session that is printed or logged shows its state.
+func TestSessionIsPrinted(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		s := w.started(t.Context())
+		id := fmt.Sprintf("0x%x", uint64(s.Current().SessionID()))
+		if got, want := fmt.Sprint(s), "zookeeper session "+id+" (connected) at [zk:2181]"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		var log strings.Builder
+		slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "zk", s)
+		if want := `"zk":{"servers":["zk:2181"],"state":"connected","session_id":"` + id + `"}`; !strings.Contains(log.String(), want) {
+			t.Errorf("%s, want %s in it", &log, want)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got, want := fmt.Sprint(s), "zookeeper session (closed) at [zk:2181]"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	})
 }
 
 func TestClassify(t *testing.T) {

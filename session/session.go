@@ -25,10 +25,11 @@ const (
 )
 
 // Session keeps one ZooKeeper session after another and hands out incarnations. Start makes one that runs until Close;
-// New makes one that does nothing before Run is called.
+// New makes one that does nothing before Run is called. Printing or logging a Session shows its servers, its state and the
+// ZooKeeper session's id, no secret.
 type Session struct {
 	servers []string
-	opts    Options
+	opts    *Options // behind a pointer, so that printing a copy of the Session shows no secret
 	log     *slog.Logger
 	now     clock
 
@@ -80,7 +81,7 @@ func New(servers []string, opts Options) (*Session, error) {
 	}
 	s := &Session{
 		servers: parsed,
-		opts:    opts,
+		opts:    &opts,
 		open:    open,
 		log:     opts.Logger.With("component", "session"),
 		now:     newClock().steady(),
