@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kielgo/kiel/allocfn"
@@ -48,6 +49,8 @@ type keeper struct {
 
 	mu     sync.Mutex
 	epochs map[string]bool // epoch znodes that exist; their znodes are never deleted
+
+	listed atomic.Pointer[listing] // what list found last
 }
 
 func newKeeper(o *Owner, off sabotage.Rules) *keeper {

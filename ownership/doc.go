@@ -38,7 +38,8 @@
 //
 // A request without an answer goes to "look" too: the claim is possibly ours until
 // a read after a Sync has shown it. Besides, once per session timeout the group's
-// claims are listed and compared with what this member thinks it holds.
+// claims are compared with what this member thinks it holds. They are listed for that
+// when the metadata of their parent show that some were created or deleted.
 //
 // # Guarantees
 //

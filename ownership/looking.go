@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/internal/watched"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -70,20 +72,42 @@ func (k *keeper) ours(inc *session.Incarnation, data []byte, owner session.Stat)
 	return owner.EphemeralOwner == inc.SessionID() && decode(data).ID == k.id
 }
 
-// list returns, after a Sync, the names of all claims of the group.
-func (k *keeper) list(ctx context.Context, inc *session.Incarnation) (map[string]bool, error) {
+// claimNames are the names of claims, sorted bytewise.
+type claimNames []string
+
+func (n claimNames) has(id allocfn.Partition) bool {
+	_, found := slices.BinarySearch(n, id.String())
+	return found
+}
+
+// listing is what list found.
+type listing struct {
+	names   claimNames   // never changed
+	stat    session.Stat // of their parent
+	history uint64       // of the incarnation
+}
+
+// list returns, after a Sync, the names of all claims of the group, which must not be changed. It lists them again only if their
+// parent's metadata tell that some were created or deleted.
+func (k *keeper) list(ctx context.Context, inc *session.Incarnation) (claimNames, error) {
 	if err := inc.Sync(ctx, k.paths.owners); err != nil {
 		return nil, fmt.Errorf("ownership: sync %s: %w", k.paths.owners, err)
 	}
-	names, _, err := inc.Children(ctx, k.paths.owners)
+	if last := k.listed.Load(); last != nil && last.history == inc.History() {
+		exists, stat, err := inc.Exists(ctx, k.paths.owners)
+		if err != nil {
+			return nil, fmt.Errorf("ownership: list %s: %w", k.paths.owners, err)
+		}
+		if exists && watched.SameChildren(stat, last.stat) {
+			return last.names, nil
+		}
+	}
+	names, stat, err := inc.Children(ctx, k.paths.owners)
 	if err != nil && !errors.Is(err, session.ErrNoNode) {
 		return nil, fmt.Errorf("ownership: list %s: %w", k.paths.owners, err)
 	}
-	set := make(map[string]bool, len(names))
-	for _, name := range names {
-		set[name] = true
-	}
-	return set, nil
+	k.listed.Store(&listing{names, stat, inc.History()})
+	return names, nil
 }
 
 // await waits until the claim of id is free or ours (fateGone, fateUnsure), and

@@ -289,9 +289,9 @@ func (l *loop) scheduleSweep(inc *session.Incarnation) {
 var errUnlisted = errors.New("the claim is not among the group's")
 
 // sweep compares the claims that stand with what we think we hold.
-func (l *loop) sweep(names map[string]bool, began time.Time) {
+func (l *loop) sweep(names claimNames, began time.Time) {
 	for _, p := range l.parts {
-		if p.busy != idle || names[p.id.String()] {
+		if p.busy != idle || names.has(p.id) {
 			continue
 		}
 		switch {
@@ -306,7 +306,7 @@ func (l *loop) sweep(names map[string]bool, began time.Time) {
 		p := l.parts[id]
 		switch {
 		case p != nil && (p.busy != idle || p.held != heldNot):
-		case names[id.String()]:
+		case names.has(id):
 			p = l.part(id)
 			p.held = heldUnsure // another's, or ours without our knowing
 			l.step(p)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -104,8 +105,9 @@ type member struct {
 type memberOptions struct {
 	ownership.Options
 	session session.Options
-	share   *member           // whose session is used too
-	handler ownership.Handler // nil waits for its context, then drains
+	share   *member             // whose session is used too
+	traffic *recipetest.Traffic // counts what arrives; its Connect is set by join
+	handler ownership.Handler   // nil waits for its context, then drains
 	drain   time.Duration
 }
 
@@ -119,6 +121,10 @@ func (w *world) join(name string, opts memberOptions) *member {
 		opts.session.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
 	opts.session.Dial = m.client.Dial
+	if opts.traffic != nil {
+		opts.traffic.Connect = m.client.Dial
+		opts.session.Dial = opts.traffic.Dial
+	}
 	var err error
 	life, endSession := context.WithCancel(context.Background())
 	m.endSession = endSession

@@ -47,7 +47,7 @@ func TestCalmCostsNoData(t *testing.T) {
 		slices.Sort(items)
 		w.write(string(sharedset.Encode(items)))
 		traffic := &recipetest.Traffic{Connect: w.nw.Client("a").Dial}
-		// The largest answer that is accepted follows from MaxPacket.
+		// The set is larger than what fits the default MaxPacket.
 		ses, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: traffic.Dial, MaxPacket: 4 << 20})
 		if err != nil {
 			t.Fatal(err)

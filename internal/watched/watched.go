@@ -1,5 +1,5 @@
 // Package watched keeps what a znode says in immutable views, of which the newest is at hand at any time: the part that the
-// readers of single znodes have in common. It reads again on each hint of a watch, on each new incarnation of the session
+// readers of single znodes have in common. A Reader reads again on each hint of a watch, on each new incarnation of the session
 // and at least once per session timeout; so it never misses the latest state, though it may skip some.
 package watched
 

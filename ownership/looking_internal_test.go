@@ -1,0 +1,53 @@
+package ownership
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// Servers that lost what they held give other claims the same metadata: the list of claims from before says nothing about them.
+func TestListOfAnotherHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, nw := zktest.StartVirtual(t, zktest.Options{})
+		other := zktest.NewServer(zktest.Options{})
+		t.Cleanup(func() { _ = other.Close() })
+		const owners, address = "/g/owners", "other:2181"
+		must := func(err error) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		must(srv.Create(owners+"/t:0", nil))
+		must(other.Create(owners+"/t:1", nil))
+		_, was, _ := srv.Get(owners)
+		if _, is, _ := other.Get(owners); is != was {
+			t.Fatalf("%+v, on the other server %+v", was, is)
+		}
+		ses, err := session.New([]string{zktest.VirtualAddress, address}, session.Options{Dial: nw.Client("a").Dial})
+		must(err)
+		recipetest.Run(t, ses)
+		k := newKeeper(&Owner{paths: paths{owners: owners}}, sabotage.Rules{})
+		want := func(names ...string) *session.Incarnation {
+			inc, err := ses.Incarnation(t.Context())
+			must(err)
+			if got, err := k.list(t.Context(), inc); err != nil || !slices.Equal(got, names) {
+				t.Errorf("listed %q, %v, want %q", got, err, names)
+			}
+			return inc
+		}
+		want("t:0")
+		inc := want("t:0")
+		srv.Down()
+		l, err := nw.Listen(address)
+		must(err)
+		go func() { _ = other.Serve(l) }()
+		<-inc.Context().Done()
+		want("t:1")
+	})
+}
