@@ -92,7 +92,9 @@ type Options struct {
 	TLS *tls.Config
 	// Dial makes the connections, in place of a net.Dialer. Addresses are then passed on as they were given, unresolved.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// MaxPacket is the largest request to send, in bytes: the servers' jute.maxbuffer less 1 KiB. 0 means 1,047,551.
+	// MaxPacket is the largest request to send, in bytes: the servers' jute.maxbuffer less 1 KiB. 0 means 1,047,551. The
+	// session keeps a buffer of that size, and 4 KiB more, to send from for as long as it lives, however small its requests
+	// are. (What it receives goes through another buffer, of 1.5 MiB, or of the largest answer on the connection so far.)
 	MaxPacket int
 	// EphemeralBudget limits the bytes that the paths of one ZooKeeper session's ephemeral znodes take, with 4 more for
 	// each: servers end a session in one transaction, and one too large bricks them. 0 means 512 KiB.
