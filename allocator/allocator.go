@@ -282,7 +282,8 @@ func (a *PartitionAllocator) Allocation() map[string][]int32 {
 // needs the session to run, not the allocator. Names and ids are checked before
 // anything is sent, and all faults are joined. Adding what is in the set is no
 // error. What was added belongs to the seed from then on: while this member runs
-// it is added again when the set is deleted. Errors are sharedset's.
+// it is added again when the set is deleted or restored from a backup without it.
+// Errors are sharedset's.
 func (a *PartitionAllocator) AddPartitions(ctx context.Context, partitions map[string][]int32) error {
 	all, err := items(partitions)
 	if err == nil && len(all) > 0 {
@@ -297,8 +298,8 @@ func (a *PartitionAllocator) AddPartitions(ctx context.Context, partitions map[s
 
 // RemovePartitions is the reverse of [PartitionAllocator.AddPartitions].
 // Removing what is not in the set is no error. What was removed is no part of
-// this member's seed any more; one that starts later with
-// such a partition in its seed adds it again.
+// the seeds of the members that run any more. One that starts later with such a
+// partition in its seed adds it again.
 func (a *PartitionAllocator) RemovePartitions(ctx context.Context, partitions map[string][]int32) error {
 	all, err := items(partitions)
 	if err == nil && len(all) > 0 {

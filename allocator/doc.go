@@ -63,9 +63,12 @@
 //     It runs on a goroutine of its own; however long it takes, the loss of the
 //     session, leaving and stopping take their course.
 //   - A set item that is not name:number is reported and allocated to nobody.
-//   - The seed is added when the member joins for the first time, and whenever
-//     the set's znode is missing; an empty set is not a missing one. A set that
-//     can't be read is not written.
+//   - The seed is added when the member joins for the first time, whenever the
+//     set's znode is missing or was made anew, and when the servers were restored
+//     from a backup that lacks part of it. An empty set is not a missing one. A set
+//     that can't be read is not written.
+//   - A partition that somebody removes from the set is no part of the seed of the
+//     members that run, even if they had no session at the time.
 //   - Snapshots have growing versions. The last one, when Run has ended for
 //     whatever reason, is not joined. With [ErrNameTaken] it is published before
 //     Run returns.
@@ -84,6 +87,9 @@
 //     then what the others' mapping gives to this member has no owner.
 //   - That a partition removed from the set stays removed when a member starts
 //     later that has it in its seed.
+//   - That the seed is added to a set from a backup that was written more often
+//     since than the backup lost, before this member read it: what it lacks looks
+//     as if it had been removed.
 //
 // # Concurrency
 //

@@ -106,8 +106,10 @@ type loop struct {
 
 	// Seeding.
 	seeding  bool
-	seedIn   *sharedset.View // the last set that was seen to have the seed
-	seedView uint64          // the version of the set's view when the seed was added last: its effect shows in a later one
+	known    *sharedset.View // the last set that could be read
+	seedIn   *sharedset.View // the last set that was seen to have the seed; nil when it may have lost it since
+	seeded   bool            // a set was seen to have the seed
+	seedView uint64          // the version of the set's view for which the seed was added last: the effect shows in a later one
 
 	// Calls of Rebalance, on their way.
 	asked     []chan error // new
@@ -300,8 +302,8 @@ func (l *loop) onSet(v *sharedset.View) {
 		return
 	}
 	l.set = v
-	if v.Err == nil && containsAll(v.Items, l.seed.all()) {
-		l.seedIn = v
+	if v.Err == nil {
+		l.judgeSeed(v)
 	}
 	switch {
 	case old == nil || old.Incarnation != v.Incarnation:

@@ -21,8 +21,10 @@ import (
 // partitions of its own to add, that runs [allocfn.RoundRobin].
 type Options struct {
 	// Seed holds the partitions, as topic and ids, that Run adds to the set when
-	// the member joins, and whenever the set's znode is missing. nil adds none.
-	// The map is not used after New returned.
+	// the member joins, and whenever the set has lost them: its znode is missing or
+	// was made anew, or the servers were restored from a backup. What somebody
+	// removes from the set meanwhile is not added again. nil adds none. The map is
+	// not used after New returned.
 	Seed map[string][]int32
 
 	// Func is the allocation function this member prefers. The zero value is

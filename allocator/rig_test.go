@@ -104,6 +104,7 @@ type rig struct {
 	lose    context.CancelCauseFunc
 	version uint64
 	czxid   int64 // of the set
+	writes  int32 // of the set
 	ran     chan error
 	base    context.Context // of Run
 	late    bool            // zones come when the test shows them
@@ -215,10 +216,17 @@ func (r *rig) show(v *party.View) {
 	synctest.Wait()
 }
 
-// partitions shows a set.
+// partitions shows a set that was written once more.
 func (r *rig) partitions(items ...string) {
+	r.writes++
+	r.restored(r.writes, items...)
+}
+
+// restored shows a set that was written so often.
+func (r *rig) restored(writes int32, items ...string) {
 	slices.Sort(items)
-	r.showSet(&sharedset.View{Items: items, Exists: true, Czxid: r.czxid})
+	r.writes = writes
+	r.showSet(&sharedset.View{Items: items, Exists: true, Czxid: r.czxid, DataVersion: writes})
 }
 
 func (r *rig) showSet(v *sharedset.View) {

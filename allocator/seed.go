@@ -17,8 +17,8 @@ const (
 	seedRetryMax = 10 * time.Second
 )
 
-// seed is what this member adds to a set that is missing: Options.Seed, with what
-// it has added and without what it has removed since.
+// seed is what this member adds to a set that lacks it: Options.Seed, with what the member has added since, and without
+// what was removed since, by the member itself or, as it saw, by somebody else.
 type seed struct {
 	mu    sync.Mutex
 	items []string // sorted; never changed, only replaced
@@ -52,9 +52,8 @@ func (s *seed) remove(items []string) {
 // and is repeated, nil when it is done.
 type seeding struct{ err error }
 
-// seedWhenNeeded starts adding the seed to the set when we have joined, and
-// whenever its znode is missing or another one than that which had the seed. The
-// loop hears of its progress.
+// seedWhenNeeded starts adding the seed to the set when we have joined, and again whenever the set may have lost it: the
+// znode is missing or another one, or the servers were restored from a backup. The loop hears of its progress.
 func (l *loop) seedWhenNeeded(ctx context.Context) {
 	if len(l.seed.all()) == 0 || l.seeding || !l.paired() || !l.members.Joined || l.set.Err != nil {
 		return // what can't be read is not written over; it is tried again when it can be read
@@ -62,10 +61,14 @@ func (l *loop) seedWhenNeeded(ctx context.Context) {
 	if l.seededIn(l.set) || l.set.Version <= l.seedView {
 		return
 	}
-	l.seeding = true
+	l.seeding, l.seedView = true, l.set.Version
+	again := l.seeded // the set had the seed before
 	l.running.Go("seeding", func() {
 		for retry := seedRetryMin; ; retry = min(2*retry, seedRetryMax) {
-			_, err := l.src.set.Add(ctx, l.seed.all()...)
+			added, err := l.src.set.Add(ctx, l.seed.all()...)
+			if again && added > 0 {
+				l.log.WarnContext(ctx, "the set had lost partitions of the seed, added them again", "partitions", added)
+			}
 			send(ctx, l.seedings, seeding{err})
 			if err == nil || !pause(ctx, retry/2+rand.N(retry)/2) {
 				return
@@ -80,7 +83,7 @@ func (l *loop) onSeeding(s seeding) {
 		return
 	}
 	l.report("seed", nil)
-	l.seeding, l.seedView = false, l.set.Version
+	l.seeding = false
 }
 
 // hasSeed says whether the set has our seed, or had it: then who removed it has
@@ -94,14 +97,37 @@ func (l *loop) seededIn(v *sharedset.View) bool {
 	return v.Exists && l.seedIn != nil && v.SameZnode(l.seedIn)
 }
 
-// containsAll says whether all parts are in the sorted items.
-func containsAll(items, parts []string) bool {
-	for _, p := range parts {
-		if _, ok := slices.BinarySearch(items, p); !ok {
-			return false
+// judgeSeed compares a set that could be read with the one read before. It strikes from the seed what somebody has removed
+// in between, and notes whether the set has the seed.
+//
+// An item was removed if the same znode was written since and has it no more. A znode that has other items though it was
+// not written more often than before comes from a backup: what it lacks was lost, not removed.
+func (l *loop) judgeSeed(v *sharedset.View) {
+	before := l.known
+	l.known = v
+	if before != nil && before.Exists && v.SameZnode(before) {
+		if v.DataVersion > before.DataVersion {
+			l.seed.remove(missing(before.Items, v.Items))
+		} else if !slices.Equal(v.Items, before.Items) {
+			l.seedIn = nil
 		}
 	}
-	return true
+	if len(missing(l.seed.all(), v.Items)) == 0 {
+		l.seedIn, l.seeded = v, true
+	}
+}
+
+// missing returns the items of before that are not in now. Both are sorted.
+func missing(before, now []string) (gone []string) {
+	for _, item := range before {
+		for len(now) > 0 && now[0] < item {
+			now = now[1:]
+		}
+		if len(now) == 0 || now[0] != item {
+			gone = append(gone, item)
+		}
+	}
+	return gone
 }
 
 // pause waits for d, and says whether ctx still lives.

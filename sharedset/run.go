@@ -21,8 +21,8 @@ func (s *Set) Refresh(ctx context.Context) error { return s.reader.Refresh(ctx) 
 // View returns the newest view, or nil before the first read. It never blocks.
 func (s *Set) View() *View { return s.reader.View() }
 
-// Updates yields the newest view, and then each newer one that differs in content
-// or incarnation. A slow caller misses some, but always gets to the latest. It ends
+// Updates yields the newest view, and then each newer one that differs in content, in
+// DataVersion or in incarnation. A slow caller misses some, but always gets to the latest. It ends
 // when ctx does or the caller breaks off. Any number may run at once.
 func (s *Set) Updates(ctx context.Context) iter.Seq[*View] { return s.reader.Updates(ctx) }
 
@@ -56,7 +56,9 @@ func (s *Set) readW(ctx context.Context, inc *session.Incarnation, old *View) (*
 			if old != nil && old.source == sourceOf(stat) {
 				return old.again(), watch, nil
 			}
-			v := &View{Exists: true, Czxid: stat.Czxid, Ctime: stat.Ctime, Mzxid: stat.Mzxid, source: sourceOf(stat)}
+			v := &View{
+				Exists: true, Czxid: stat.Czxid, Ctime: stat.Ctime, Mzxid: stat.Mzxid, DataVersion: stat.Version, source: sourceOf(stat),
+			}
 			v.Items, v.Err = s.read(inc, data)
 			return v, watch, nil
 		}
@@ -99,6 +101,7 @@ func (s *Set) keepLastGood(ctx context.Context, old, view *View) {
 	view.Items = old.Items
 	if !errors.Is(view.Err, ErrUnreadable) {
 		view.Exists, view.Czxid, view.Ctime, view.Mzxid = old.Exists, old.Czxid, old.Ctime, old.Mzxid
+		view.DataVersion = old.DataVersion
 	}
 	if errText(old.Err) != errText(view.Err) {
 		s.logger.ErrorContext(ctx, "set not read, last good items stay", "error", view.Err, "items", len(view.Items))

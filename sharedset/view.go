@@ -11,7 +11,7 @@ import (
 // Items either.
 type View struct {
 	// Version grows by one when Exists, Items, Czxid, Ctime or Err changed. Views with the same
-	// version differ only in when, and under which incarnation, they were read.
+	// version differ only in when, after how many writes, and under which incarnation, they were read.
 	Version uint64
 
 	Items  []string // sorted bytewise, unique; the last good ones when Err is set
@@ -19,7 +19,12 @@ type View struct {
 	Czxid  int64    // of the znode's creation; 0 when it does not exist
 	Ctime  int64    // when it was created, by the servers' clock, in ms since 1970; 0 when it does not exist
 	Mzxid  int64    // of the znode's last change; 0 when it does not exist
-	Err    error    // why Items are not the present ones: ErrUnreadable, or a read that was refused
+
+	// DataVersion is how often the znode's data was written since its creation. It never falls
+	// while the znode lives, unless the servers were restored from a backup.
+	DataVersion int32
+
+	Err error // why Items are not the present ones: ErrUnreadable, or a read that was refused
 
 	Incarnation *session.Incarnation // under which it was read
 	At          time.Time            // when it was read, or found to be as it was read
@@ -37,7 +42,8 @@ func sourceOf(stat session.Stat) source {
 // again returns a view of the same data, without what Set.complete fills in.
 func (v *View) again() *View {
 	return &View{
-		Items: v.Items, Exists: v.Exists, Czxid: v.Czxid, Ctime: v.Ctime, Mzxid: v.Mzxid, Err: v.Err, source: v.source,
+		Items: v.Items, Exists: v.Exists, Czxid: v.Czxid, Ctime: v.Ctime, Mzxid: v.Mzxid, DataVersion: v.DataVersion,
+		Err: v.Err, source: v.source,
 	}
 }
 
@@ -60,7 +66,7 @@ func errText(err error) string {
 	return err.Error()
 }
 
-// newer reports whether v differs from the view before in content or incarnation.
+// newer reports whether v differs from the view before in content, in how often the znode was written, or in incarnation.
 func newer(before, v *View) bool {
-	return v.Version != before.Version || v.Incarnation != before.Incarnation
+	return v.Version != before.Version || v.DataVersion != before.DataVersion || v.Incarnation != before.Incarnation
 }

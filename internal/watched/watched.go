@@ -42,6 +42,7 @@ type Reader[V any] struct {
 
 	refresh    chan chan struct{} // to Run: read again, and close it when that is published
 	refreshing []chan struct{}    // of Run
+	synced     uint64             // of Run: the history that was looked at after a Sync; 0 before the first
 }
 
 // publication is a view and the signal that there is a newer one.
@@ -118,12 +119,14 @@ func (r *Reader[V]) watch(ctx context.Context, inc *session.Incarnation) {
 	}
 }
 
-// look is Options.Look, after a Sync if somebody waits for what is there now.
+// look is Options.Look, after a Sync if somebody waits for what is there now. A Sync also comes before the first look of a
+// history. A server that lags would show that session older data than were read before, as if they were from a backup.
 func (r *Reader[V]) look(ctx context.Context, inc *session.Incarnation, changed bool) (*V, *session.Watch, error) {
-	if len(r.refreshing) > 0 {
+	if len(r.refreshing) > 0 || r.synced != inc.History() {
 		if err := inc.Sync(ctx, r.opts.Path); err != nil {
 			return nil, nil, err
 		}
+		r.synced = inc.History()
 	}
 	return r.opts.Look(ctx, inc, changed)
 }

@@ -343,3 +343,26 @@ func TestRunEnds(t *testing.T) {
 		}
 	})
 }
+
+// TestFirstLookOfASession: what a new session reads is not older than what the one before it read, since a Sync comes first.
+func TestFirstLookOfASession(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.put("one")
+		r := w.running("a")
+		first := []zktest.Op{zktest.OpSync, zktest.OpGetData}
+		if ops := w.requests(); !slices.Equal(ops, first) {
+			t.Error("first session:", ops)
+		}
+		w.srv.CutAll()
+		time.Sleep(time.Second)
+		if ops := w.requests(); len(ops) == 0 || slices.Contains(ops, zktest.OpSync) {
+			t.Error("another connection of the same session:", ops)
+		}
+		old := r.View().inc
+		w.srv.KillSession(old.SessionID())
+		w.until(r, func(v *view) bool { return v.inc != old })
+		if ops := w.requests(); !slices.Equal(ops, first) {
+			t.Error("next session:", ops)
+		}
+	})
+}

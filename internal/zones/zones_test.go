@@ -172,7 +172,7 @@ func TestWhatItCosts(t *testing.T) {
 		recipetest.Run(w, z)
 		synctest.Wait()
 		ops := notes.take()
-		if v := z.View(); !slices.Equal(ops, []zktest.Op{zktest.OpExists}) || v == nil || v.Err != nil || len(v.Zones) != 0 {
+		if v := z.View(); !slices.Equal(ops, []zktest.Op{zktest.OpSync, zktest.OpExists}) || v == nil || v.Err != nil || len(v.Zones) != 0 {
 			t.Errorf("missing: sent %v, view %+v", ops, v)
 		}
 		if n := w.srv.Stats().Watches; n != 1 {
