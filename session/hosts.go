@@ -2,6 +2,8 @@ package session
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"sync/atomic"
@@ -41,10 +43,11 @@ type hosts struct {
 	connected time.Time           // when the newest session was made or resumed, until the next dial
 	timeouts  atomic.Int32        // attempts in a row that ran into their time limit
 	accepted  bool                // some server of this round accepted a connection
+	warnAt    map[string]instant  // by name: when the next failure to resolve it is worth a warning
 }
 
 func newHosts(c *client, servers []string) *hosts {
-	h := &hosts{c: c, servers: servers, known: make(map[string][]string)}
+	h := &hosts{c: c, servers: servers, known: make(map[string][]string), warnAt: make(map[string]instant)}
 	if c.opts.Dial == nil {
 		h.resolve = net.DefaultResolver.LookupHost
 	}
@@ -132,7 +135,11 @@ func (h *hosts) fill(ctx context.Context) {
 // lookUp resolves the names of all servers at a time: when the resolver does not answer, a second for each of them might be all
 // the trust that is left. Where it fails, the last good answer has to do.
 func (h *hosts) lookUp(ctx context.Context) {
-	answers := make(map[string]chan []string)
+	type answer struct {
+		addresses []string
+		err       error
+	}
+	answers := make(map[string]chan answer)
 	for _, server := range h.servers {
 		host, _, err := net.SplitHostPort(server)
 		if err != nil || answers[host] != nil || h.resolve == nil {
@@ -143,29 +150,47 @@ func (h *hosts) lookUp(ctx context.Context) {
 			continue
 		}
 		h.c.trying()
-		answer := make(chan []string, 1)
-		answers[host] = answer
-		go func() { answer <- h.ask(ctx, host) }()
+		c := make(chan answer, 1)
+		answers[host] = c
+		go func() {
+			addresses, err := h.ask(ctx, host)
+			c <- answer{addresses, err}
+		}()
 	}
-	for host, answer := range answers {
-		if addresses := <-answer; len(addresses) > 0 {
-			h.known[host] = addresses
+	for host, c := range answers {
+		a := <-c
+		if a.err != nil {
+			h.notResolved(ctx, host, a.err)
+			continue
 		}
+		h.known[host] = a.addresses
 	}
 }
 
-// ask resolves one name.
-func (h *hosts) ask(ctx context.Context, host string) []string {
+// ask resolves one name. Without an error there is at least one address.
+func (h *hosts) ask(ctx context.Context, host string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, resolveLimit)
 	defer cancel()
 	addresses, err := h.resolve(ctx, host)
 	h.c.trying()
-	if err != nil || len(addresses) == 0 {
-		h.c.log.DebugContext(ctx, "name not resolved", keyHost, host, keyError, err)
-		h.c.s.note(err)
-		return nil
+	if err == nil && len(addresses) == 0 {
+		err = fmt.Errorf("lookup %s: no addresses", host)
 	}
-	return addresses
+	return addresses, err
+}
+
+// notResolved notes why a name could not be resolved. Of each name it warns at once, and then no more often than warnEvery.
+func (h *hosts) notResolved(ctx context.Context, host string, err error) {
+	if ctx.Err() != nil {
+		return // the client has ended
+	}
+	h.c.s.note(err)
+	level, now := slog.LevelDebug, h.c.s.now()
+	if h.warnAt[host].reached(now) {
+		level = slog.LevelWarn
+		h.warnAt[host] = now.add(warnEvery)
+	}
+	h.c.log.Log(ctx, level, "name not resolved", keyHost, host, keyError, err)
 }
 
 // roundPause is how long to wait before the next round after so many rounds in vain: 50 ms for about a second, then more

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -178,5 +179,52 @@ func TestPatience(t *testing.T) {
 		if got := c.handshakeCap(); got != s.want {
 			t.Errorf("%+v: %v", s, got)
 		}
+	}
+}
+
+// A name that does not resolve is a warning, at once and then now and then, like a port that refuses.
+func TestWarnsOfNames(t *testing.T) {
+	known := []string{"10.0.0.1"}
+	for _, s := range []struct {
+		name    string
+		servers []string
+		known   map[string][]string // a name without addresses has none; others fail
+		want    map[string]int      // warnings of each name within 35 s
+	}{
+		{"all fail", []string{"zk1:2181", "zk2:2181", "zk2:2182"}, nil, map[string]int{"zk1": 4, "zk2": 4}},
+		{"one fails", []string{"zk1:2181", "zk2:2181"}, map[string][]string{"zk2": known}, map[string]int{"zk1": 4}},
+		{"one is empty", []string{"zk1:2181", "zk2:2181"}, map[string][]string{"zk1": nil, "zk2": known}, map[string]int{"zk1": 4}},
+		{"none fails", []string{"zk1:2181", "192.0.2.1:2181"}, map[string][]string{"zk1": known}, nil},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				c := &client{s: &Session{now: newClock()}, opts: &Options{}, log: slog.New(slog.NewTextHandler(&log, nil))}
+				h := newHosts(c, s.servers)
+				h.resolve = func(_ context.Context, host string) ([]string, error) {
+					addresses, ok := s.known[host]
+					if !ok {
+						return nil, errors.New("no such host")
+					}
+					return addresses, nil
+				}
+				check := func(when string, want func(host string) int) {
+					for _, host := range []string{"zk1", "zk2", "192.0.2.1"} {
+						if n := strings.Count(log.String(), `level=WARN msg="name not resolved" host=`+host+" "); n != want(host) {
+							t.Errorf("%s: %d warnings of %s, want %d:\n%s", when, n, host, want(host), &log)
+						}
+					}
+				}
+				_, _ = h.next(t.Context())
+				check("at once", func(host string) int { return min(s.want[host], 1) })
+				for start := time.Now(); time.Since(start) < 35*time.Second; {
+					_, _ = h.next(t.Context())
+				}
+				check("after 35 s", func(host string) int { return s.want[host] })
+				if failed := c.s.lastError.Load(); (failed != nil) != (len(s.want) > 0) {
+					t.Errorf("last error: %v", failed)
+				}
+			})
+		})
 	}
 }
