@@ -287,11 +287,13 @@ func (c *client) linkDown(n *netConn, err error) {
 	c.mu.Unlock()
 	if errors.Is(err, errFrame) {
 		c.s.badFrames.Add(1)
-		c.log.Warn("server sent a bad frame", keyServer, n.address, keyError, err)
+		if n.ready.Load() {
+			c.log.Warn("server sent a bad frame", keyServer, n.address, keyError, err)
+		}
 	}
 	if !wasUp {
 		if !n.ready.Load() {
-			c.attemptFailed(n.address, err)
+			c.attemptFailed(n.address, c.explain(n.address, err))
 		}
 		return
 	}

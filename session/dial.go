@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"syscall"
 	"time"
 
 	"github.com/kielgo/kiel/internal/sabotage"
@@ -70,7 +72,7 @@ func (c *client) dialTarget(ctx context.Context, t target) (net.Conn, error) {
 	secure := tls.Client(raw, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = raw.Close() // the handshake's error is the one that matters
-		return nil, fmt.Errorf("tls to %s: %w", t.address, err)
+		return nil, c.explain(t.address, fmt.Errorf("tls to %s: %w", t.address, err))
 	}
 	return secure, nil
 }
@@ -89,6 +91,26 @@ func (c *client) handshakeCap() time.Duration {
 		most = c.trust.timeout * 2 / 3
 	}
 	return min(c.hosts.patience(max(shortCap, 2*c.rtt)), most)
+}
+
+// explain says what is usually wrong when a server closes the connection in the handshake, or answers in some other
+// protocol: the error alone does not name the server and may be no more than "EOF". Other errors it returns as they are.
+func (c *client) explain(address string, err error) error {
+	var did string
+	_, noTLS := errors.AsType[tls.RecordHeaderError](err)
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		did = "closed the connection during the handshake"
+	case noTLS, errors.Is(err, errFrame):
+		did = "does not answer as a ZooKeeper server"
+	default:
+		return err
+	}
+	ask := "is it a ZooKeeper client port, does it expect TLS, has it a quorum?"
+	if c.opts.TLS != nil {
+		ask = "is it a ZooKeeper client port with TLS, does it accept our certificate, has it a quorum?"
+	}
+	return fmt.Errorf("%s %s: %s (%w)", address, did, ask, err)
 }
 
 // attemptFailed notes why a connection could not be had.
