@@ -99,6 +99,14 @@ func (s *Server) disarm() {
 	s.clock.timer, s.clock.armed = nil, 0
 }
 
+// catchUp does what has fallen due, when the timer is late by a moment. Called with the lock held.
+func (s *Server) catchUp() {
+	if s.clock.armed != 0 && s.clock.armed <= s.clock.now() {
+		s.due()
+		s.arm()
+	}
+}
+
 // due does what has fallen due: it ends the sessions whose time is over and removes empty containers. Called with the
 // lock held.
 func (s *Server) due() {

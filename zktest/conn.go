@@ -2,6 +2,7 @@ package zktest
 
 import (
 	"bufio"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -19,12 +20,13 @@ type conn struct {
 	once sync.Once
 
 	// Guarded by the server's mutex.
-	out     []byte
-	closing bool // nothing more is queued; the connection closes once out is written
-	mute    bool // its handshake is never answered
-	session *session
-	timeout int64 // ms, as negotiated on this connection
-	who     []identity
+	out            []byte
+	closing        bool // nothing more is queued; the connection closes once out is written
+	mute           bool // its handshake is never answered
+	session        *session
+	received, sent int   // packets and four-letter words
+	timeout        int64 // ms, as negotiated on this connection
+	who            []identity
 }
 
 func newConn(s *Server, nc net.Conn, listener string) *conn {
@@ -49,7 +51,15 @@ func (c *conn) send(frame []byte) {
 		return
 	}
 	c.out = append(c.out, frame...)
+	c.sent++
+	c.srv.sent++
 	c.kick()
+}
+
+// countReceived counts a packet or a four-letter word. Called with the lock held.
+func (c *conn) countReceived() {
+	c.received++
+	c.srv.received++
 }
 
 // finish closes the connection once what is queued has been written. Called with the lock held.
@@ -93,7 +103,7 @@ func (c *conn) detach() {
 	delete(s.conns, c)
 }
 
-// readLoop reads packets and executes them, one after the other.
+// readLoop reads packets and executes them, one after the other; or it reads a four-letter word.
 func (c *conn) readLoop() {
 	s := c.srv
 	defer func() {
@@ -102,6 +112,14 @@ func (c *conn) readLoop() {
 		s.mu.Unlock()
 	}()
 	in := bufio.NewReader(c.nc)
+	if first, _ := in.Peek(wordLength); answered(string(first)) || refused(string(first)) {
+		if s.word(c, string(first)) {
+			c.waitWritten()
+		} else {
+			_, _ = io.Copy(io.Discard, in) // until the client hangs up
+		}
+		return
+	}
 	frame, err := readFrame(in, s.set.maxPacket)
 	if err != nil {
 		return

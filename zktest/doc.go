@@ -31,6 +31,9 @@
 //     checkWatches
 //   - ACLs of the schemes world, auth, digest, ip and super, enforced
 //   - jute.maxbuffer: a larger packet drops the connection
+//   - the four-letter words conf, envi, isro, mntr, ruok, srvr and stat, as the first bytes of a connection. The lines have
+//     the form of the real ones; envi, conf and mntr have only those of the real server's keys for which there is a value
+//     here. Latencies are 0. ZooKeeper's other words are refused as by a server whose whitelist does not have them
 //
 // # Guarantees
 //
@@ -56,10 +59,11 @@
 //
 //   - TTL znodes: refused, as by a server without extendedTypesEnabled. Reconfiguration: refused likewise. Quotas: none.
 //   - what makes a real server stumble, and no client sends: null paths, writes in a multiRead, deleteContainer
-//   - TLS and x509 (give Serve a tls.Listener for TLS alone), SASL, four-letter words, the admin server, read-only mode,
-//     local sessions, maxClientCnxns
+//   - TLS and x509 (give Serve a tls.Listener for TLS alone), SASL, the admin server, read-only mode, local sessions,
+//     maxClientCnxns
 //   - ensembles: one server may serve several listeners, which share one state; [Server.Isolate] cuts one of them off, and
-//     the hook of [Server.SetHook] makes a lagging follower. There is no election
+//     the hook of [Server.SetHook] makes a lagging follower. There is no election: four-letter words call the first listener
+//     that is not isolated the leader
 //   - disk: data lives as long as the Server does, over [Server.Restart] too
 //
 // # Faults

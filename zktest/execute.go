@@ -14,6 +14,7 @@ func (s *Server) handle(c *conn, r *Request) bool {
 		r.Session = c.session.id
 	}
 	s.stats.Requests[r.Op]++
+	c.countReceived()
 	hook, loss := s.faults.hook, s.faults.loss
 	s.mu.Unlock()
 
@@ -47,19 +48,16 @@ func (s *Server) handle(c *conn, r *Request) bool {
 
 // execute does a request and queues the reply. Called with the lock held.
 func (s *Server) execute(c *conn, r *Request, act Action) bool {
-	if s.clock.armed != 0 && s.clock.armed <= s.clock.now() {
-		s.due() // the timer may be late by a moment; the session is over all the same
-		s.arm()
-	}
+	s.catchUp()
 	if r.hello {
 		if c.mute = s.faults.silent || act.Err != 0 || c.isolated() != nil; c.mute {
 			return true
 		}
 		return s.connect(c, r)
 	}
-	here, ses := view{tree: s.tree, zxid: s.zxid}, c.session
-	if stale := c.isolated(); stale != nil {
-		if here = *stale; r.Op.Writes() {
+	here, ses := c.view(), c.session
+	if here.stale {
+		if r.Op.Writes() {
 			return true // no quorum, no answer
 		}
 	} else if c.closing || s.sessions[ses.id] != ses {

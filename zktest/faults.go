@@ -40,9 +40,9 @@ type Action struct {
 	LoseReply bool
 }
 
-// SetHook has every request, connect requests and pings included, shown to hook before it is executed; nil ends that. The
-// hook runs on the goroutine of the request's connection: it may change the request, and while it has not returned, the
-// connection's later requests wait. It may call the server's methods except Close.
+// SetHook has every request, connect requests and pings included, shown to hook before it is executed; nil ends that.
+// Four-letter words are no requests. The hook runs on the goroutine of the request's connection: it may change the request,
+// and while it has not returned, the connection's later requests wait. It may call the server's methods except Close.
 func (s *Server) SetHook(hook func(*Request) Action) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,8 +131,8 @@ func (s *Server) RefuseHandshakes(on bool) {
 	s.faults.refuse = on
 }
 
-// SilentHandshakes makes the server accept connections and never answer their connect request. Connections that met this
-// stay silent after it is switched off.
+// SilentHandshakes makes the server accept connections and never answer their connect request or four-letter word.
+// Connections that met this stay silent after it is switched off.
 func (s *Server) SilentHandshakes(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +143,8 @@ func (s *Server) SilentHandshakes(on bool) {
 // deposed leader or a follower without one. Who is connected through it still gets answers to pings, reads and Sync, from
 // the tree as it is now; watches don't fire; writes are not answered and not executed, and neither are new connect
 // requests. Nothing said there counts as a sign of life: sessions expire in their time, for all others to see, without
-// the connection noticing. Serve one Server on several listeners to have the others.
+// the connection noticing. Four-letter words are answered from the same tree. Serve one Server on several listeners to have
+// the others.
 func (s *Server) Isolate(address string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +154,7 @@ func (s *Server) Isolate(address string) {
 	if s.faults.isolated[address] != nil {
 		return
 	}
-	s.faults.isolated[address] = &view{tree: s.tree.clone(), zxid: s.zxid, stale: true}
+	s.faults.isolated[address] = &view{tree: s.tree.clone(), zxid: s.zxid, stale: true, mode: s.mode(address)}
 	for c := range s.conns {
 		if c.listener == address {
 			s.dataWatches.removeConn(c)
@@ -172,6 +173,14 @@ func (s *Server) Rejoin(address string) {
 			c.drop(true)
 		}
 	}
+}
+
+// view returns what the connection reads. Called with the lock held.
+func (c *conn) view() view {
+	if stale := c.isolated(); stale != nil {
+		return *stale
+	}
+	return view{tree: c.srv.tree, zxid: c.srv.zxid}
 }
 
 // isolated returns what the connection sees when its listener is isolated, else nil. Called with the lock held.

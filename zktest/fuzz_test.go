@@ -3,7 +3,9 @@ package zktest_test
 import (
 	"encoding/binary"
 	"net"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/zktest"
@@ -51,13 +53,42 @@ func FuzzServer(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		good := binary.BigEndian.AppendUint32(make([]byte, 15), 10_000)[3:] // version 0, zxid 0 (12 bytes), timeout
-		good = append(good, make([]byte, 8+4)...)                           // no session, no password
-		if n := talk(t, c, binary.BigEndian.AppendUint32(nil, uint32(len(good))), good); n == 0 {
-			t.Error("the server does not serve any more")
-		}
+		checkServes(t, c)
 		_ = srv.Dump()
 	})
+}
+
+// FuzzFirstBytes lets a hostile client begin with anything, in two parts: a four-letter word, a piece of one, or neither. The
+// server must answer a word, close or wait; and it must go on serving others.
+func FuzzFirstBytes(f *testing.F) {
+	for _, word := range []string{"ruok", "envi", "srvr", "stat", "mntr", "conf", "isro", "cons", "zzzz", "RUOK", "ruo", "", "\x00\x00\x00\x00"} {
+		f.Add([]byte(word), []byte("\n"))
+		f.Add([]byte(word[:len(word)/2]), []byte(word[len(word)/2:]))
+	}
+	f.Fuzz(func(t *testing.T, first, rest []byte) {
+		synctest.Test(t, func(t *testing.T) {
+			_, nw := zktest.StartVirtual(t, zktest.Options{JuteMaxBuffer: 1 << 12})
+			c, err := nw.Dial(t.Context(), "tcp", zktest.VirtualAddress)
+			must(t, err)
+			n := talk(t, c, first, rest)
+			if all := string(first) + string(rest); strings.HasPrefix(all, "ruok") && n != len("imok") {
+				t.Errorf("%q: %d bytes came back", all, n)
+			}
+			c, err = nw.Dial(t.Context(), "tcp", zktest.VirtualAddress)
+			must(t, err)
+			checkServes(t, c)
+		})
+	})
+}
+
+// checkServes opens a session.
+func checkServes(t *testing.T, c net.Conn) {
+	t.Helper()
+	good := binary.BigEndian.AppendUint32(make([]byte, 15), 10_000)[3:] // version 0, zxid 0 (12 bytes), timeout
+	good = append(good, make([]byte, 8+4)...)                           // no session, no password
+	if n := talk(t, c, binary.BigEndian.AppendUint32(nil, uint32(len(good))), good); n == 0 {
+		t.Error("the server does not serve any more")
+	}
 }
 
 // talk says something, hangs up, and returns how many bytes came back.

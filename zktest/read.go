@@ -9,7 +9,8 @@ import (
 type view struct {
 	tree  tree
 	zxid  int64
-	stale bool // cut off: no watch set here will ever fire
+	stale bool   // cut off: no watch set here will ever fire
+	mode  string // of a stale view: what the listener was before
 }
 
 // watch sets a watch.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -19,7 +20,7 @@ type Server struct {
 	// mu guards everything below and is never held while anything blocks.
 	mu           sync.Mutex
 	closed       bool
-	listeners    map[net.Listener]struct{}
+	listeners    []net.Listener // in the order in which they were served
 	conns        map[*conn]struct{}
 	tree         tree
 	zxid         int64
@@ -31,6 +32,8 @@ type Server struct {
 	clock        clock
 	faults       faults
 	stats        Stats
+	received     int   // packets and four-letter words, by all connections
+	sent         int   // packets and answers to four-letter words
 	failed       error // why the listener of StartTCP failed
 }
 
@@ -38,7 +41,6 @@ type Server struct {
 func NewServer(opts Options) *Server {
 	return &Server{
 		set:          opts.settings(),
-		listeners:    map[net.Listener]struct{}{},
 		conns:        map[*conn]struct{}{},
 		tree:         newTree(),
 		sessions:     map[int64]*session{},
@@ -57,7 +59,7 @@ func (s *Server) Serve(l net.Listener) error {
 		s.mu.Unlock()
 		return l.Close()
 	}
-	s.listeners[l] = struct{}{}
+	s.listeners = append(s.listeners, l)
 	s.clock.start()
 	s.wg.Add(1)
 	s.mu.Unlock()
@@ -67,7 +69,7 @@ func (s *Server) Serve(l net.Listener) error {
 		if err != nil {
 			s.mu.Lock()
 			closed := s.closed
-			delete(s.listeners, l)
+			s.listeners = slices.DeleteFunc(s.listeners, func(o net.Listener) bool { return o == l })
 			s.mu.Unlock()
 			if closed || errors.Is(err, net.ErrClosed) {
 				return nil
@@ -99,7 +101,7 @@ func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	s.disarm()
-	for l := range s.listeners {
+	for _, l := range s.listeners {
 		_ = l.Close()
 	}
 	for c := range s.conns {
