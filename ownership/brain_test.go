@@ -25,6 +25,7 @@ type brain struct {
 	version uint64
 	left    bool
 	leaveIn chan struct{} // when not nil, Leave waits for it
+	asked   func()        // when not nil, Current calls it first
 	latest  *ownership.Plan
 	newer   chan struct{}
 	changed chan struct{}
@@ -139,6 +140,12 @@ func (b *brain) Name() string              { return b.name }
 func (b *brain) GroupPath() string         { return "/kiel/groups/" + b.group }
 
 func (b *brain) Current() *ownership.Plan {
+	b.mu.Lock()
+	asked := b.asked
+	b.mu.Unlock()
+	if asked != nil {
+		asked()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.latest

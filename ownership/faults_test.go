@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,24 +123,34 @@ func TestReleaseIsGuarded(t *testing.T) {
 	})
 }
 
-// A claim of this session that stands without our knowing is found by the sweep.
+// A claim of this session that stands without our knowing is found by a sweep, be it the first or a later one.
 func TestSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.close()
-		a := w.owning("a", "t:0", memberOptions{})
-		data, _, _ := w.srv.Get(owners + "/t:0")
-		w.assign(map[string]string{})
-		w.within(time.Second, "released", func() bool { return w.holder("t:0") == 0 })
-		time.Sleep(time.Second)
-		if _, err := a.ses.Current().Create(context.Background(), owners+"/t:0", data, session.Ephemeral); err != nil {
-			t.Fatal(err)
-		}
-		took := w.within(11*time.Second, "swept away", func() bool { return w.holder("t:0") == 0 })
-		if took < time.Second {
-			t.Errorf("gone after %v, not by the sweep", took)
+		a, data := w.ownedBefore("t:0")
+		for range 3 {
+			if _, err := a.ses.Current().Create(context.Background(), owners+"/t:0", data, session.Ephemeral); err != nil {
+				t.Fatal(err)
+			}
+			took := w.within(11*time.Second, "swept away", func() bool { return w.holder("t:0") == 0 })
+			if took < time.Second {
+				t.Errorf("gone after %v, not by the sweep", took)
+			}
+			time.Sleep(time.Second)
 		}
 	})
+}
+
+// ownedBefore returns a member that owned a partition and has released it, and what its claim held.
+func (w *world) ownedBefore(item string) (a *member, data []byte) {
+	w.t.Helper()
+	a = w.owning("a", item, memberOptions{})
+	data, _, _ = w.srv.Get(owners + "/" + item)
+	w.assign(map[string]string{})
+	w.within(time.Second, "released", func() bool { return w.holder(item) == 0 })
+	time.Sleep(time.Second)
+	return a, data
 }
 
 func TestSessionKilled(t *testing.T) {
@@ -310,6 +321,30 @@ func TestOperator(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A claim that somebody has removed is looked for, and made again. It is not taken for standing and opened over and over.
+func TestLostClaimIsNotOpenedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		a := w.owning("a", "t:0", memberOptions{})
+		time.Sleep(time.Second)
+		before := a.token("t:0")
+		var reads atomic.Int32
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			read := (r.Op == zktest.OpExists || r.Op == zktest.OpGetData) && r.Path == owners+"/t:0"
+			return zktest.Action{Ignore: read && reads.Add(1) > 20} // or time would stand still
+		})
+		defer w.srv.SetHook(nil)
+		if err := w.srv.Delete(owners + "/t:0"); err != nil {
+			t.Fatal(err)
+		}
+		w.within(time.Second, "claimed again", func() bool { return a.token("t:0") > before })
+		if n := reads.Load(); n > 5 {
+			t.Errorf("the claim was read %d times", n)
+		}
+	})
 }
 
 // All data of the servers is lost: everything is made again.

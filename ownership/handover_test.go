@@ -11,6 +11,7 @@ import (
 
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/ownership"
+	"github.com/kielgo/kiel/zktest"
 )
 
 func TestHandOver(t *testing.T) {
@@ -257,31 +258,68 @@ func TestForeignInTheBatch(t *testing.T) {
 	})
 }
 
-// A partition that the newest plan gives to another is not claimed, even when the
-// loop has not seen that plan yet.
+// A partition that the newest plan gives to another or to nobody is not claimed, even when the loop has not seen that plan
+// yet.
 func TestNewestPlanIsAsked(t *testing.T) {
+	for name, newest := range map[string]map[string]string{
+		"to nobody":  {"a": "t:1"},
+		"to another": {"a": "t:1", "b": "t:0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				defer w.close()
+				if err := w.srv.Create(owners+"/t:0", []byte("another")); err != nil {
+					t.Fatal(err)
+				}
+				w.assign(map[string]string{"a": "t:0"})
+				a := w.join("a", memberOptions{Options: ownership.Options{Accept: func(p allocfn.Partition) error {
+					if p.ID == 1 {
+						time.Sleep(2 * time.Second) // keeps the new plan from the loop
+					}
+					return nil
+				}}})
+				time.Sleep(time.Second)
+				w.assign(newest)
+				time.Sleep(time.Second)
+				if err := w.srv.Delete(owners + "/t:0"); err != nil {
+					t.Fatal(err)
+				}
+				a.owns(5*time.Second, "t:1")
+				if _, stat, _ := w.srv.Get(epochs + "/t:0"); stat.Version != 0 {
+					t.Errorf("t:0 was claimed %d times", stat.Version)
+				}
+			})
+		})
+	}
+}
+
+// A claim whose release has waited for another, and that the plan has given back meanwhile, is not released.
+func TestPlanChangesBackBeforeTheRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.close()
-		if err := w.srv.Create(owners+"/t:0", []byte("another")); err != nil {
-			t.Fatal(err)
-		}
-		w.assign(map[string]string{"a": "t:0"})
-		a := w.join("a", memberOptions{Options: ownership.Options{Accept: func(p allocfn.Partition) error {
-			if p.ID == 1 {
-				time.Sleep(2 * time.Second) // keeps the new plan from the loop
+		a := w.owning("a", "t:0 t:1", memberOptions{})
+		time.Sleep(time.Second)
+		token, gate := a.token("t:1"), make(chan struct{})
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if releases(*r) {
+				<-gate
 			}
-			return nil
-		}}})
-		time.Sleep(time.Second)
+			return zktest.Action{}
+		})
 		w.assign(map[string]string{"a": "t:1"})
-		time.Sleep(time.Second)
-		if err := w.srv.Delete(owners + "/t:0"); err != nil {
-			t.Fatal(err)
-		}
-		a.owns(5*time.Second, "t:1")
-		if _, stat, _ := w.srv.Get(epochs + "/t:0"); stat.Version != 0 {
-			t.Errorf("t:0 was claimed %d times", stat.Version)
+		time.Sleep(100 * time.Millisecond) // t:0 is being released
+		w.assign(map[string]string{})
+		time.Sleep(100 * time.Millisecond) // t:1 comes next
+		w.assign(map[string]string{"a": "t:1"})
+		time.Sleep(100 * time.Millisecond)
+		close(gate)
+		w.within(time.Second, "t:0 is released", func() bool { return w.holder("t:0") == 0 })
+		a.owns(time.Second, "t:1")
+		w.wantEvents("a", "t:1", "joined claimed revoking released claimed")
+		if _, epoch, _ := w.srv.Get(epochs + "/t:1"); a.token("t:1") != token || epoch.Version != 1 {
+			t.Errorf("t:1 was released: token %d after %d, claimed %d times", a.token("t:1"), token, epoch.Version)
 		}
 	})
 }

@@ -1,0 +1,95 @@
+package ownership_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// lag makes a member read from a server that is behind the others: it knows of no claims, until a Sync of this member's has
+// made it catch up.
+func (w *world) lag(m *member) {
+	var synced atomic.Bool
+	w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		read := r.Op == zktest.OpGetData || r.Op == zktest.OpExists || r.Op == zktest.OpGetChildren2
+		switch {
+		case r.Client != m.name:
+		case r.Op == zktest.OpSync:
+			synced.Store(true)
+		case read && !synced.Load() && strings.HasPrefix(r.Path, owners):
+			r.Path = "/behind" + r.Path
+		}
+		return zktest.Action{}
+	})
+}
+
+// A claim was made, its answer is lost, and the plan gives the partition to another. The claim is looked for on a server
+// that has not heard of it yet, and found all the same: nobody waits for a sweep.
+func TestLookOnAServerThatIsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		a, b := w.join("a", memberOptions{}), w.join("b", memberOptions{})
+		time.Sleep(time.Second)
+		w.srv.LoseReply(1, claims)
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action { // the answer is lost, and a can't come back yet
+			if claims(*r) {
+				a.client.Refuse()
+			}
+			return zktest.Action{}
+		})
+		a.brain.assign(map[allocfn.Partition]string{part("t:0"): "a"})
+		time.Sleep(100 * time.Millisecond)
+		if w.holder("t:0") == 0 {
+			t.Fatal("the claim was not made")
+		}
+		w.lag(a)
+		w.assign(map[string]string{"b": "t:0"})
+		time.Sleep(100 * time.Millisecond)
+		a.client.Heal()
+		b.owns(3*time.Second, "t:0")
+	})
+}
+
+// A claim of this session that stands without our knowing is found by the sweep, though it lists the claims on a server that
+// has not heard of this one yet.
+func TestSweepOnAServerThatIsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		a, data := w.ownedBefore("t:0")
+		if _, err := a.ses.Current().Create(context.Background(), owners+"/t:0", data, session.Ephemeral); err != nil {
+			t.Fatal(err)
+		}
+		w.lag(a)
+		w.within(11*time.Second, "swept away", func() bool { return w.holder("t:0") == 0 })
+	})
+}
+
+// A claim of this session that stands without our knowing is in the way when the plan gives the partition to us. It is not
+// waited for as if it were another's, but opened.
+func TestStrayClaimInTheWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		a, data := w.ownedBefore("t:0")
+		if _, err := a.ses.Current().Multi(context.Background(),
+			session.SetOp(epochs+"/t:0", data, -1), session.CreateOp(owners+"/t:0", data, session.Ephemeral),
+		); err != nil {
+			t.Fatal(err)
+		}
+		_, stray, _ := w.srv.Get(owners + "/t:0")
+		w.assign(map[string]string{"a": "t:0"})
+		a.owns(time.Second, "t:0")
+		if a.token("t:0") != stray.Czxid {
+			t.Errorf("token %d, the claim that stood is %d", a.token("t:0"), stray.Czxid)
+		}
+	})
+}
