@@ -60,6 +60,8 @@
 //   - Observer hears of Claimed after the claim was acknowledged and verified, and
 //     of Released before the release is sent.
 //   - A release is never a delete alone, so it can't remove another's claim.
+//   - When the servers go back to a backup, claims that were released since stand again. A member
+//     whose session lives on releases those of its session within a session timeout.
 //
 // # Not guaranteed
 //
@@ -67,8 +69,8 @@
 // effect has the effect later. The token is for that. Exclusivity towards members
 // of the Python library, which know no claims; in the moments after an operator
 // removes a claim or kills a session, until the watch on it fires (at worst until
-// trust ends); and when all servers lose their data. Tokens start again when
-// ZooKeeper's data is lost. What a session holds is limited (about 7,900 claims):
+// trust ends); and when all servers lose their data or go back to a backup. Tokens
+// start again when ZooKeeper's data is lost, and some come again after a backup. What a session holds is limited (about 7,900 claims):
 // what does not fit stays unclaimed and is reported.
 //
 // # Concurrency

@@ -278,6 +278,7 @@ func (l *loop) scheduleSweep(inc *session.Incarnation) {
 				if err != nil {
 					l.o.log.Warn("claims could not be listed", "err", err)
 				} else if l.inc == inc {
+					l.revisit()
 					l.sweep(names, began)
 				}
 				l.scheduleSweep(inc)
@@ -302,16 +303,43 @@ func (l *loop) sweep(names claimNames, began time.Time) {
 			l.step(p)
 		}
 	}
-	for id := range l.sent {
+	for id, open := range l.sent {
 		p := l.parts[id]
 		switch {
+		case !open:
 		case p != nil && (p.busy != idle || p.held != heldNot):
 		case names.has(id):
-			p = l.part(id)
-			p.held = heldUnsure // another's, or ours without our knowing
-			l.step(p)
+			l.doubt(id) // another's, or ours without our knowing
 		default:
-			delete(l.sent, id)
+			l.sent[id] = false
 		}
 	}
+}
+
+// serversAge changes whenever the servers may have gone back to a backup.
+type serversAge struct {
+	history uint64
+	epoch   int64
+}
+
+// revisit looks once at all claims that were sent in this ZooKeeper session, if the servers may have gone back to a backup:
+// a claim that was released since stands again, and another member waits for it.
+func (l *loop) revisit() {
+	now := serversAge{history: l.inc.History(), epoch: l.inc.LeaderEpoch()}
+	if l.servers == now {
+		return
+	}
+	l.servers = now
+	for id := range l.sent {
+		if p := l.parts[id]; p == nil || p.busy == idle && p.held == heldNot {
+			l.doubt(id)
+		}
+	}
+}
+
+// doubt has the claim of a partition looked at, of which we hold none as far as we know.
+func (l *loop) doubt(id allocfn.Partition) {
+	p := l.part(id)
+	p.held = heldUnsure
+	l.step(p)
 }

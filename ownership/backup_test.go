@@ -1,0 +1,42 @@
+package ownership_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/zktest"
+)
+
+// TestClaimsFromABackup: a claim that was released after the backup stands again, in a session that lives on. Its member
+// releases it again, so that the partition's owner need not wait for the end of that session.
+func TestClaimsFromABackup(t *testing.T) {
+	for _, opts := range []zktest.RestoreOptions{{}, {Elect: true}} {
+		for _, down := range []time.Duration{0, 2 * time.Second, time.Minute} {
+			t.Run(fmt.Sprintf("%+v/%v", opts, down), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t)
+					defer w.close()
+					a := w.owning("a", "t:0 t:1 t:2", memberOptions{})
+					backup := w.srv.Backup()
+					b := w.join("b", memberOptions{})
+					w.assign(map[string]string{"a": "t:0"})
+					a.owns(5*time.Second, "t:0")
+					time.Sleep(time.Minute) // until no sweep looks for the claims any more
+
+					w.srv.Down()
+					time.Sleep(down)
+					session := a.sessionID()
+					w.srv.Restore(backup, opts)
+					w.assign(map[string]string{"a": "t:0", "b": "t:1 t:2"})
+					b.owns(90*time.Second, "t:1 t:2") // servers may turn members away, until they ask anew whether their session lives
+					a.owns(0, "t:0")
+					if session != 0 && a.sessionID() != session {
+						t.Error("a lost its session, and its claims with it")
+					}
+				})
+			})
+		}
+	}
+}
