@@ -115,7 +115,7 @@ func (n *netConn) register(b []byte) []byte {
 	}
 	p := parser{rest: b[12:]}
 	path := p.bytes()
-	if p.failed || len(p.rest) != 1 || !n.c.watches.wanted(watchKey{op: op, path: string(path)}) {
+	if p.failed || len(p.rest) != 1 || !n.c.watches.wanted(op, string(path)) {
 		return b
 	}
 	b = slices.Clone(b)

@@ -53,7 +53,8 @@
 //   - A write that returns anything but [ErrUncertain] was done, or was not and never will be. Reads are repeated until
 //     answered.
 //   - A watch wakes on a change, when the connection drops, when the incarnation ends, and after 4/5 T to T without any of
-//     these, at random, so that members do not all read at once. There is one on the server for each path and kind,
+//     these, at random, so that members do not all read at once. The watch of [Incarnation.ChildrenLasting] waits for a
+//     change, or the end of the connection or the incarnation, however long that takes. There is one on the server for each path and kind,
 //     however often it is asked for.
 //   - A server that sends garbage, or nothing, costs a connection and some time; never a panic or much memory. It has a
 //     second to accept the connection and another to answer the handshake, longer where the path is slow or all servers

@@ -27,18 +27,27 @@ func (m Mode) sequential() bool { return m == PersistentSequential || m == Ephem
 // Reads and Sync are repeated inside until they are answered, ctx ends, or the ZooKeeper session does. Writes are
 // repeated only as long as nothing was sent.
 
+// watching is the kind of watch that a read asks for.
+type watching int
+
+const (
+	unwatched watching = iota
+	timed              // it ends when the session's timeout has passed
+	lasting            // it does not
+)
+
 // Get returns a znode's data and metadata.
 func (i *Incarnation) Get(ctx context.Context, path string) ([]byte, Stat, error) {
-	data, stat, _, err := i.get(ctx, path, false)
+	data, stat, _, err := i.get(ctx, path, unwatched)
 	return data, stat, err
 }
 
 // GetW is Get with a watch for changes of the data and for the znode's deletion.
 func (i *Incarnation) GetW(ctx context.Context, path string) ([]byte, Stat, *Watch, error) {
-	return i.get(ctx, path, true)
+	return i.get(ctx, path, timed)
 }
 
-func (i *Incarnation) get(ctx context.Context, path string, watch bool) ([]byte, Stat, *Watch, error) {
+func (i *Incarnation) get(ctx context.Context, path string, watch watching) ([]byte, Stat, *Watch, error) {
 	type reply struct {
 		data []byte
 		stat *Stat
@@ -55,16 +64,23 @@ func (i *Incarnation) get(ctx context.Context, path string, watch bool) ([]byte,
 
 // Children returns the names of a znode's children, sorted bytewise, and its metadata.
 func (i *Incarnation) Children(ctx context.Context, path string) ([]string, Stat, error) {
-	names, stat, _, err := i.children(ctx, path, false)
+	names, stat, _, err := i.children(ctx, path, unwatched)
 	return names, stat, err
 }
 
 // ChildrenW is Children with a watch for children that come and go, and for the znode's own deletion.
 func (i *Incarnation) ChildrenW(ctx context.Context, path string) ([]string, Stat, *Watch, error) {
-	return i.children(ctx, path, true)
+	return i.children(ctx, path, timed)
 }
 
-func (i *Incarnation) children(ctx context.Context, path string, watch bool) ([]string, Stat, *Watch, error) {
+// ChildrenLasting is ChildrenW with a watch that is not closed because time has passed. Who keeps it looks again by a timer, at
+// least once per session timeout, because a watch may get lost; and need not list the children again while the znode's metadata
+// show that they are the same.
+func (i *Incarnation) ChildrenLasting(ctx context.Context, path string) ([]string, Stat, *Watch, error) {
+	return i.children(ctx, path, lasting)
+}
+
+func (i *Incarnation) children(ctx context.Context, path string, watch watching) ([]string, Stat, *Watch, error) {
 	type reply struct {
 		names []string
 		stat  *Stat
@@ -82,16 +98,16 @@ func (i *Incarnation) children(ctx context.Context, path string, watch bool) ([]
 
 // Exists reports whether there is such a znode, and its metadata.
 func (i *Incarnation) Exists(ctx context.Context, path string) (bool, Stat, error) {
-	found, stat, _, err := i.exists(ctx, path, false)
+	found, stat, _, err := i.exists(ctx, path, unwatched)
 	return found, stat, err
 }
 
 // ExistsW is Exists with a watch for the znode's creation, deletion, and changes of its data.
 func (i *Incarnation) ExistsW(ctx context.Context, path string) (bool, Stat, *Watch, error) {
-	return i.exists(ctx, path, true)
+	return i.exists(ctx, path, timed)
 }
 
-func (i *Incarnation) exists(ctx context.Context, path string, watch bool) (bool, Stat, *Watch, error) {
+func (i *Incarnation) exists(ctx context.Context, path string, watch watching) (bool, Stat, *Watch, error) {
 	type reply struct {
 		found bool
 		stat  *Stat
@@ -111,7 +127,7 @@ func (i *Incarnation) exists(ctx context.Context, path string, watch bool) (bool
 }
 
 // read makes a read, with a watch or without.
-func read[T any](ctx context.Context, i *Incarnation, name string, op int32, path string, watch bool,
+func read[T any](ctx context.Context, i *Incarnation, name string, op int32, path string, watch watching,
 	f func(conn *zk.Conn, full string) (T, error),
 ) (T, *Watch, error) {
 	var none T
@@ -120,8 +136,8 @@ func read[T any](ctx context.Context, i *Incarnation, name string, op int32, pat
 	}
 	full := i.c.full(path)
 	var w *Watch
-	if watch {
-		w = i.join(watchKey{op: op, path: full})
+	if watch != unwatched {
+		w = i.join(watchKey{op: op, path: full, lasting: watch == lasting})
 	}
 	value, err := call(ctx, i.c, false, func(conn *zk.Conn) (T, error) { return f(conn, full) })
 	if err != nil {
@@ -159,7 +175,7 @@ func (i *Incarnation) GetACL(ctx context.Context, path string) ([]ACL, Stat, err
 		acl  []ACL
 		stat *Stat
 	}
-	r, _, err := read(ctx, i, "acl of", opGetACL, path, false, func(conn *zk.Conn, full string) (reply, error) {
+	r, _, err := read(ctx, i, "acl of", opGetACL, path, unwatched, func(conn *zk.Conn, full string) (reply, error) {
 		acl, stat, err := conn.GetACL(full)
 		return reply{acl, stat}, err
 	})
@@ -172,7 +188,7 @@ func (i *Incarnation) GetACL(ctx context.Context, path string) ([]ACL, Stat, err
 // Sync makes the server that we are connected to catch up with the leader, so that the next read shows whatever was
 // written before Sync was called. It proves nothing about the session.
 func (i *Incarnation) Sync(ctx context.Context, path string) error {
-	_, _, err := read(ctx, i, "sync", opSync, path, false, func(conn *zk.Conn, full string) (string, error) {
+	_, _, err := read(ctx, i, "sync", opSync, path, unwatched, func(conn *zk.Conn, full string) (string, error) {
 		return conn.Sync(full)
 	})
 	return err

@@ -17,7 +17,7 @@ type Watch struct {
 
 // C is closed when to look again: what was read has changed, the connection was dropped, the incarnation has ended, or
 // the session's timeout has passed, or nearly, without any of these. The watch of an incarnation that has ended is closed from
-// the start.
+// the start. The watch of ChildrenLasting is not closed because time has passed.
 func (w *Watch) C() <-chan struct{} { return w.wait.c }
 
 // Deleted reports, when C is closed, whether that is because the server said that the znode was deleted. It may have been
@@ -42,8 +42,9 @@ func (w *Watch) Stop() { w.once.Do(func() { w.hub.leave(w.wait) }) }
 
 // watchKey is what a server watch is registered for; the operation tells the kind.
 type watchKey struct {
-	op   int32
-	path string
+	op      int32
+	path    string
+	lasting bool // it does not end because time has passed
 }
 
 // wait is what all who wait for the same thing share. It ends with the first hint.
@@ -51,9 +52,9 @@ type wait struct {
 	key     watchKey
 	c       chan struct{}
 	users   int
-	timer   *time.Timer
-	changed bool // it ended because the server told of a change
-	deleted bool // … and the change is that the znode was deleted
+	timer   *time.Timer // nil when the wait is lasting
+	changed bool        // it ended because the server told of a change
+	deleted bool        // … and the change is that the znode was deleted
 }
 
 // hub holds what somebody waits for, on one client. As long as there is a wait, every read of the same kind and path
@@ -65,7 +66,8 @@ type hub struct {
 	closed bool
 }
 
-// join returns a Watch for key, which wakes after 4/5 of limit at the earliest and limit at the latest. It must be called before the read is sent, so that no change is missed in between.
+// join returns a Watch for key, which wakes after 4/5 of limit at the earliest and limit at the latest, unless it is lasting. It must
+// be called before the read is sent, so that no change is missed in between.
 func (h *hub) join(key watchKey, limit time.Duration) *Watch {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,7 +82,9 @@ func (h *hub) join(key watchKey, limit time.Duration) *Watch {
 			h.waits = make(map[watchKey]*wait)
 		}
 		h.waits[key] = w
-		w.timer = time.AfterFunc(limit-rand.N(limit/5), func() { h.end(w) }) // those who came together do not come again together
+		if !key.lasting {
+			w.timer = time.AfterFunc(limit-rand.N(limit/5), func() { h.end(w) }) // those who came together do not come again together
+		}
 	}
 	w.users++
 	return &Watch{hub: h, wait: w}
@@ -91,16 +95,23 @@ func (h *hub) leave(w *wait) {
 	defer h.mu.Unlock()
 	w.users--
 	if w.users == 0 && h.waits[w.key] == w {
-		delete(h.waits, w.key)
+		h.remove(w)
+	}
+}
+
+// remove needs mu.
+func (h *hub) remove(w *wait) {
+	delete(h.waits, w.key)
+	if w.timer != nil {
 		w.timer.Stop()
 	}
 }
 
-// wanted reports whether somebody waits for key.
-func (h *hub) wanted(key watchKey) bool {
+// wanted reports whether somebody waits for what a read of that kind tells.
+func (h *hub) wanted(op int32, path string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.waits[key] != nil
+	return h.waits[watchKey{op: op, path: path}] != nil || h.waits[watchKey{op: op, path: path, lasting: true}] != nil
 }
 
 // event wakes whom an event from the server concerns. It is called from go-zookeeper's receiving loop, before a reply
@@ -120,9 +131,11 @@ func (h *hub) event(kind zk.EventType, path string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, op := range ops {
-		if w := h.waits[watchKey{op: op, path: path}]; w != nil {
-			w.changed, w.deleted = true, kind == zk.EventNodeDeleted
-			h.wake(w)
+		for _, lasting := range []bool{false, true} {
+			if w := h.waits[watchKey{op, path, lasting}]; w != nil {
+				w.changed, w.deleted = true, kind == zk.EventNodeDeleted
+				h.wake(w)
+			}
 		}
 	}
 }
@@ -155,8 +168,7 @@ func (h *hub) end(w *wait) {
 
 // wake needs mu.
 func (h *hub) wake(w *wait) {
-	delete(h.waits, w.key)
-	w.timer.Stop()
+	h.remove(w)
 	close(w.c)
 }
 

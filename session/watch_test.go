@@ -248,3 +248,64 @@ func TestWatchesDoNotPileUp(t *testing.T) {
 		elapsed(t, "watch", watch.C(), time.Second)
 	})
 }
+
+// A lasting watch waits for a change however long it takes, beside one that does not last.
+func TestLastingWatch(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		m := w.start("a", nil)
+		inc := m.incarnation()
+		children := func() *session.Watch {
+			t.Helper()
+			_, _, watch, err := inc.ChildrenLasting(t.Context(), "/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return watch
+		}
+		lasting := children()
+		_, _, short, err := inc.ChildrenW(t.Context(), "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := w.srv.Stats().Watches; n != 1 {
+			t.Errorf("%d watches on the server", n)
+		}
+		elapsed(t, "short watch", short.C(), timeout)
+		time.Sleep(10 * timeout)
+		if !open(lasting.C()) || lasting.Changed() {
+			t.Error("ended without a reason")
+		}
+		again := children()
+		if err := w.srv.Create("/b", nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, watch := range []*session.Watch{lasting, again} {
+			if took := elapsed(t, "lasting watch", watch.C(), time.Second); took > 0 || !watch.Changed() || watch.Deleted() {
+				t.Errorf("woken after %v, changed: %v, deleted: %v", took, watch.Changed(), watch.Deleted())
+			}
+		}
+		lasting = children()
+		_, _, short, err = inc.ChildrenW(t.Context(), "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.srv.Create("/c", nil); err != nil {
+			t.Fatal(err)
+		}
+		elapsed(t, "lasting watch", lasting.C(), time.Second)
+		elapsed(t, "short watch", short.C(), time.Second)
+
+		lasting = children()
+		m.link.Cut()
+		if took := elapsed(t, "lasting watch", lasting.C(), time.Second); took > 0 || lasting.Changed() {
+			t.Errorf("woken after %v by a cut connection, changed: %v", took, lasting.Changed())
+		}
+		lasting, again = children(), children()
+		again.Stop()
+		w.srv.KillSession(inc.SessionID())
+		elapsed(t, "lasting watch", lasting.C(), timeout)
+		if n := session.Waits(inc); n != 0 {
+			t.Errorf("%d waits left", n)
+		}
+	})
+}
