@@ -28,8 +28,9 @@
 //     our own joining: a session sees its own writes.
 //   - Each change of the members ends in a new view, also that of a member who
 //     went and came back under the same name, by a lost watch and a broken
-//     connection too: the directory is read again at least once per session
-//     timeout. Changes that follow each other closely may end in one view.
+//     connection too: the directory's metadata are looked at at least once per
+//     session timeout, and the members are listed again when they differ. Changes
+//     that follow each other closely may end in one view.
 //   - What is remembered of members is forgotten when servers may have lost
 //     data, also when they were restored from a backup that still has our
 //     session ([session.Incarnation.History]): numbers come again there.
@@ -54,7 +55,7 @@
 //     Party writes one a second time, so names and the directory's cversion
 //     tell all changes, and records need no watch: one watch a member instead
 //     of one for each pair of them. Records are looked at in turn, 16 each
-//     time that the directory is read and nothing is new, which is at least
+//     time that the directory is looked at and nothing is new, which is at least
 //     once per session timeout, so others may go by the changed one for as
 //     many session timeouts as there are members divided by 16. Its owner
 //     looks at its own each time, and joins anew with the right one.

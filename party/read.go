@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/internal/watched"
 	"github.com/kielgo/kiel/session"
 )
 
 const (
 	// readers is how many members are read at a time.
 	readers = 16
-	// auditSize is how many members are looked at, in turn, when the directory
-	// is read without anything new.
+	// auditSize is how many members are looked at, in turn, when nothing is new
+	// in the directory.
 	auditSize = 16
 )
 
@@ -24,6 +25,41 @@ const (
 type record struct {
 	Member
 	version int32
+}
+
+// list returns the names of the members and the directory's metadata. While the watch of the last listing stands, and the
+// metadata are those of the last reading, the names are those of the last reading, too.
+func (l *loop) list(ctx context.Context) ([]string, session.Stat, error) {
+	if l.watch != nil && open(l.watch) {
+		exists, now, err := l.inc.Exists(ctx, l.path)
+		if err != nil {
+			return nil, session.Stat{}, err
+		}
+		if exists && watched.SameChildren(now, l.directory) {
+			return l.names, now, nil
+		}
+	}
+	l.unwatch()
+	names, directory, watch, err := l.inc.ChildrenLasting(ctx, l.path)
+	l.watch = watch
+	return names, directory, err
+}
+
+func open(watch *session.Watch) bool {
+	select {
+	case <-watch.C():
+		return false
+	default:
+		return true
+	}
+}
+
+// unwatch lets go of the watch of the last listing.
+func (l *loop) unwatch() {
+	if l.watch != nil {
+		l.watch.Stop()
+		l.watch = nil
+	}
 }
 
 // read reads the members that are new or may have changed.

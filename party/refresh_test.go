@@ -33,7 +33,7 @@ func TestRefresh(t *testing.T) {
 		if !a.View().At.After(start) {
 			t.Error("returned before the view was read")
 		}
-		if want := []zktest.Op{zktest.OpSync, zktest.OpGetChildren2}; len(requests) < 2 || !slices.Equal(requests[:2], want) {
+		if want := []zktest.Op{zktest.OpSync, zktest.OpExists}; len(requests) < 2 || !slices.Equal(requests[:2], want) {
 			t.Errorf("requests %v", requests)
 		}
 		c.net.Client("a").Freeze()

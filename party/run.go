@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -52,8 +53,9 @@ type loop struct {
 	takenSince time.Time // since when another session is known to hold our name; zero = it does not
 	takenConn  uint64    // how often our session had reconnected then
 
-	directory session.Stat // of the last reading
-	names     []string     // of the last reading
+	watch     *session.Watch // of the last listing under inc, nil before; it stands until something changes
+	directory session.Stat   // of the last reading
+	names     []string       // of the last reading
 	members   map[string]record
 	audited   string // the name after which to go on auditing
 	readAt    time.Time
@@ -120,14 +122,14 @@ func (l *loop) serve(ctx context.Context, inc *session.Incarnation) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(inc.Context(), func() { cancel(context.Cause(inc.Context())) })()
+	defer l.unwatch()
 
 	for ctx.Err() == nil {
-		watch, err := l.step(ctx)
+		err := l.step(ctx)
 		switch {
 		case err == nil:
 			l.answer()
-			l.wait(ctx, watch)
-			watch.Stop()
+			l.wait(ctx)
 		case ctx.Err() != nil:
 		case session.Retryable(err), session.Classify(err) == session.ClassUncertain:
 			l.log.DebugContext(ctx, "trying again", "error", err)
@@ -139,22 +141,25 @@ func (l *loop) serve(ctx context.Context, inc *session.Incarnation) error {
 	return nil
 }
 
-func (l *loop) step(ctx context.Context) (*session.Watch, error) {
+func (l *loop) step(ctx context.Context) error {
 	if l.leaving.Load() {
 		if err := l.leave(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if len(l.refreshing) > 0 {
 		if err := l.inc.Sync(ctx, l.path); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	return l.look(ctx)
 }
 
 // wait returns when to look again.
-func (l *loop) wait(ctx context.Context, watch *session.Watch) {
+func (l *loop) wait(ctx context.Context) {
+	limit := l.inc.Timeout()
+	calm := time.NewTimer(limit - rand.N(limit/5)) // members that came together do not look together
+	defer calm.Stop()
 	var taken <-chan time.Time
 	if !l.takenSince.IsZero() {
 		timer := time.NewTimer(time.Until(l.takenSince.Add(l.patience())))
@@ -168,10 +173,12 @@ func (l *loop) wait(ctx context.Context, watch *session.Watch) {
 		return
 	case <-taken:
 		return
+	case <-calm.C:
+		return
 	case done := <-l.refresh:
 		l.refreshing = append(l.refreshing, done)
 		return
-	case <-watch.C():
+	case <-l.watch.C():
 	}
 	pace := min(maxPace, time.Duration(len(l.members))*pacePerMember)
 	timer := time.NewTimer(time.Until(l.readAt.Add(pace)))
@@ -204,25 +211,25 @@ func (l *loop) patience() time.Duration {
 
 // look reads the directory and publishes the view. It joins first when our
 // znode does not stand.
-func (l *loop) look(ctx context.Context) (*session.Watch, error) {
+func (l *loop) look(ctx context.Context) error {
 	for {
 		if l.wanted() && l.absent {
 			if err := l.create(ctx); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		// No Sync is needed: a session sees its own writes, and what was
 		// there when it began, for that was a write too.
-		names, directory, watch, err := l.inc.ChildrenW(ctx, l.path)
+		names, directory, err := l.list(ctx)
 		if errors.Is(err, session.ErrNoNode) {
 			if err := l.inc.EnsurePath(ctx, l.path); err != nil {
-				return nil, err
+				return err
 			}
 			l.absent = true
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		view, err := l.read(ctx, names, directory)
 		if err == nil {
@@ -230,14 +237,13 @@ func (l *loop) look(ctx context.Context) (*session.Watch, error) {
 		}
 		if err == nil && (!l.wanted() || !l.absent) {
 			l.publish(view)
-			return watch, nil
+			return nil
 		}
-		watch.Stop()
+		if errors.Is(err, ErrNameTaken) {
+			l.publish(view)
+		}
 		if err != nil {
-			if errors.Is(err, ErrNameTaken) {
-				l.publish(view)
-			}
-			return nil, err
+			return err
 		}
 	}
 }
