@@ -2,6 +2,9 @@ package consumer
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"maps"
 	"net"
 	"slices"
@@ -17,6 +20,7 @@ import (
 type dialer struct {
 	life context.Context //nolint:containedctx // the lifetime of every connection
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
+	tls  bool // sarama puts TLS on the connections
 
 	mu     sync.Mutex
 	conns  map[*conn]struct{}
@@ -36,7 +40,7 @@ type guard struct{ allowed func() error }
 // written data is not acknowledged for userTimeout is dead, where the system
 // can do that; 0 leaves it to the system.
 func newDialer(life context.Context, config *sarama.Config, userTimeout time.Duration) *dialer {
-	d := &dialer{life: life, conns: map[*conn]struct{}{}, guards: map[*guard]struct{}{}}
+	d := &dialer{life: life, tls: config.Net.TLS.Enable, conns: map[*conn]struct{}{}, guards: map[*guard]struct{}{}}
 	if config.Net.Proxy.Enable {
 		d.dial = func(_ context.Context, network, address string) (net.Conn, error) {
 			return config.Net.Proxy.Dialer.Dial(network, address)
@@ -64,7 +68,7 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: nc, of: d}
+	c := &conn{Conn: nc, of: d, address: address}
 	d.mu.Lock()
 	d.conns[c] = struct{}{}
 	d.mu.Unlock()
@@ -127,8 +131,45 @@ func (d *dialer) abort() {
 
 type conn struct {
 	net.Conn
-	of     *dialer
-	closed chan struct{} // closed when Close is done; nil before; of.mu is held
+	of      *dialer
+	address string
+	closed  chan struct{} // closed when Close is done; nil before; of.mu is held
+
+	answered bool  // something was read
+	wrong    error // why what the other side speaks is of no use
+}
+
+// Read explains why a connection is of no use before anything was read from it: the errors that sarama would make of that are
+// "EOF", or name no address. It is called by one goroutine at a time, as sarama does.
+func (c *conn) Read(b []byte) (int, error) {
+	if c.wrong != nil {
+		return 0, c.wrong
+	}
+	n, err := c.Conn.Read(b)
+	if c.answered || n == 0 && err == nil {
+		return n, err
+	}
+	if n > 0 {
+		c.answered = true
+		if isTLS := b[0] >= 0x14 && b[0] <= 0x17; isTLS != c.of.tls { // the types of records; as a length it would be over 300 MB
+			c.wrong = c.explain("does not answer as a Kafka broker", errProtocol)
+			return 0, c.wrong
+		}
+		return n, err
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+		err = c.explain("closed the connection before it answered", err)
+	}
+	return 0, err
+}
+
+// explain says what is usually wrong with an address that did so.
+func (c *conn) explain(did string, err error) error {
+	ask := "is it a Kafka listener, does it expect TLS?"
+	if c.of.tls {
+		ask = "is it a Kafka listener with TLS?"
+	}
+	return fmt.Errorf("%.100q %s: %s (%w)", c.address, did, ask, err)
 }
 
 // Write asks the dialer's guards first: here is the effect.

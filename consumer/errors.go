@@ -40,6 +40,8 @@ var (
 	errWithdrawn = errors.New("consumer: not sent, a claim in the request has ended")
 	// errLate is why a partition is given up without its last commit.
 	errLate = fmt.Errorf("consumer: not settled within %v", settleTimeout)
+	// errProtocol is why a connection ends whose other side speaks TLS alone, or does not.
+	errProtocol = errors.New("TLS on one side alone")
 	// errEnded answers what comes after Consume has ended.
 	errEnded = errors.New("consumer: consuming has ended")
 )

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -86,6 +87,9 @@ func (k *kafka) edge(ctx context.Context, p allocfn.Partition, from From) (int64
 // describe asks for topics, and makes both clients know their leaders.
 func (k *kafka) describe(topics []string) (map[string]topicInfo, error) {
 	known := k.client.RefreshMetadata(topics...)
+	if errors.Is(known, sarama.ErrOutOfBrokers) {
+		return nil, known // a broker that is asked below would say why it alone can't be reached
+	}
 	broker := k.client.LeastLoadedBroker()
 	if broker == nil {
 		if known == nil {
