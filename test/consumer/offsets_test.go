@@ -14,6 +14,7 @@ import (
 
 	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/ownership"
+	"github.com/kielgo/kiel/zktest"
 )
 
 func eventPartition(p int32) string { return fmt.Sprintf("%s:%d", topic, p) }
@@ -188,6 +189,28 @@ func TestNewPartitionsAreFound(t *testing.T) {
 		a.close()
 		r.check(false)
 	})
+}
+
+// TestNewPartitionsSurviveABackup: partitions that the topic got after ZooKeeper's backup are consumed again after a restore.
+func TestNewPartitionsSurviveABackup(t *testing.T) {
+	for _, opts := range []zktest.RestoreOptions{{}, {Elect: true}, {ForgetSessions: true}} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, 1)
+			r.produce(10, 0)
+			a := r.member("a", nil).start()
+			until(t, "10 messages", func() bool { return total(a) == 10 })
+			backup := r.zk.Backup()
+			r.grow(3)
+			r.produce(10, 1, 2)
+			until(t, "30 messages", func() bool { return total(a) == 30 })
+			r.zk.Restore(backup, opts)
+			time.Sleep(2 * time.Minute) // the member finds out, and its session may have to be made anew
+			r.produce(10, 1, 2)
+			until(t, "50 messages", func() bool { return total(a) >= 50 })
+			a.leave()
+			a.close() // without a check: tokens come again after a restore
+		})
+	}
 }
 
 func TestPartitionsOfOtherTopicsAreRefused(t *testing.T) {
