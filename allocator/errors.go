@@ -14,6 +14,11 @@ var (
 	// the other process. It is party's error.
 	ErrNameTaken = party.ErrNameTaken
 
+	// ErrNameHeld says that another session, of our process before a crash maybe,
+	// holds our member name, and until when we wait for it to go before Run ends
+	// with ErrNameTaken. It is party's error.
+	ErrNameHeld = party.ErrNameHeld
+
 	// ErrFuncMismatch says that the members have no allocation function in
 	// common, or that the group runs one that this member does not have. The
 	// text names who runs what. The last good mapping stays in force.

@@ -127,7 +127,12 @@ func TestSecondOfAName(t *testing.T) {
 		first := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(2)}})
 		first.ready()
 		delete(w.nodes, "a")
-		second := w.start("a", allocator.Options{})
+		var told []error
+		second := w.start("a", allocator.Options{OnError: func(err error) { told = append(told, err) }})
+		sleep(time.Second)
+		if s := second.Snapshot(); s == nil || s.Joined || !errors.Is(s.Err, allocator.ErrNameHeld) {
+			t.Errorf("after a second: %v", s)
+		}
 		if err := <-second.ran; !errors.Is(err, allocator.ErrNameTaken) {
 			t.Error(err)
 		}
@@ -136,6 +141,9 @@ func TestSecondOfAName(t *testing.T) {
 			t.Error(s)
 		}
 		second.end()
+		if len(told) != 1 || !errors.Is(told[0], allocator.ErrNameHeld) {
+			t.Errorf("OnError was told %v", told)
+		}
 		w.nodes["a"] = first
 		w.agree(allocfn.RoundRobin(), []string{"a"}, items("t", 2))
 	})

@@ -284,6 +284,8 @@ func (l *loop) onMembers(v *party.View) {
 		l.change(TriggerMembers, true)
 	case !slices.EqualFunc(old.Members, v.Members, l.sameMember):
 		l.change(TriggerMembers, false)
+	case text(old.NameHeld) != text(v.NameHeld):
+		l.republish(TriggerMembers, true)
 	}
 }
 

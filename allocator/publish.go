@@ -29,6 +29,10 @@ func (l *loop) finish(t Trigger, inc *session.Incarnation, joined, applied bool,
 	errs := []error{end, l.computeErr, l.itemsErr}
 	l.report("compute", l.computeErr)
 	l.report("items", l.itemsErr)
+	if l.members != nil && end == nil {
+		errs = append(errs, l.members.NameHeld)
+		l.report("name", l.members.NameHeld)
+	}
 	if l.set != nil {
 		errs = append(errs, l.set.Err)
 		l.report("set", l.set.Err)

@@ -66,7 +66,7 @@ type Snapshot struct {
 	// Err is what is wrong, nil when nothing is: [ErrFuncFailed],
 	// [ErrFuncMismatch], sharedset's errors, items that are not name:number
 	// ([allocfn.ErrItem]), [ErrZonesUnreadable], the cause for which the session is not trusted,
-	// [ErrNameTaken]. Several are joined.
+	// [ErrNameHeld], [ErrNameTaken]. Several are joined.
 	Err error
 
 	mapping *mapping // never nil

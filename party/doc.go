@@ -35,10 +35,11 @@
 //     data, also when they were restored from a backup that still has our
 //     session ([session.Incarnation.History]): numbers come again there.
 //   - A znode that another session owns is never deleted. Where one bears our
-//     name we wait for it to go for as long as a dead session's can stay (the
-//     session timeout and one tick, taken for a third of it), anew after each
-//     reconnect, because a new leader gives it that time again; and end with
-//     [ErrNameTaken] if it does not. If our own znode was replaced by another
+//     name we wait for it to go for as long as a dead session's can stay
+//     ([session.Session.MaxExpiry], some 45 s: its timeout may have been longer than
+//     ours), anew after each reconnect, because a new leader gives it that time
+//     again; and end with [ErrNameTaken] if it does not. Meanwhile [View].NameHeld
+//     and a warning tell which session holds the name. If our own znode was replaced by another
 //     session's, which is what a Python member of our name does, that is
 //     ErrNameTaken at once.
 //   - While the connection is gone but the session lives, the znode stands and
@@ -48,6 +49,9 @@
 //
 // # Not guaranteed
 //
+//   - That a member joins after a crash if the servers had granted its old session
+//     more than [session.Options].MaxSessionTimeout, 40 s, and more than its new one:
+//     it ends with [ErrNameTaken] then, before the old session has expired.
 //   - That a view is up to date. Whether it may be acted on is for its
 //     [session.Incarnation] to say.
 //   - That members see the same views at the same time, or all of them.

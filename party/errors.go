@@ -9,6 +9,12 @@ var (
 	// name, or stop the other process.
 	ErrNameTaken = errors.New("name is taken")
 
+	// ErrNameHeld says that another session holds a znode of our name, which may
+	// be that of our process before a crash. We wait until it has gone, or end
+	// with ErrNameTaken. The error names the znode, the session, and until when
+	// we wait.
+	ErrNameHeld = errors.New("name is held by another session")
+
 	// ErrRecordTooLarge is the Err of a member whose record has more than
 	// 64 KiB, and the error of New for one of our own.
 	ErrRecordTooLarge = errors.New("record is larger than 64 KiB")

@@ -1,6 +1,7 @@
 package party_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +59,7 @@ func (c *cluster) session(client string) (*session.Session, func()) {
 
 func (c *cluster) sessionWith(client string, opts session.Options) (*session.Session, func()) {
 	c.Helper()
-	opts.Timeout, opts.Dial = timeout, c.net.Client(client).Dial
+	opts.Timeout, opts.Dial = cmp.Or(opts.Timeout, timeout), c.net.Client(client).Dial
 	s, err := session.New([]string{zktest.VirtualAddress}, opts)
 	if err != nil {
 		c.Fatalf("session: %v", err)

@@ -19,6 +19,17 @@ func TestNameTaken(t *testing.T) {
 		s, _ := c.session("second")
 		b := c.run(s, party.Options{Name: "x", Logger: logger(t)})
 		start := time.Now()
+		const longest = 40 * time.Second // that servers grant
+		says := func(err error, parts ...string) {
+			for _, part := range append(parts, node("x"), fmt.Sprintf("0x%x", c.sessionOf("x"))) {
+				if err == nil || !strings.Contains(err.Error(), part) {
+					t.Errorf("%v does not say %s", err, part)
+				}
+			}
+		}
+		first, _ := b.await(time.Second, "x", func(v *party.View) bool { return len(v.Members) == 1 })
+		wantErr(t, first.NameHeld, party.ErrNameHeld)
+		says(first.NameHeld, start.Add(longest+tick).UTC().Format(time.RFC3339))
 		for view := range b.Updates(t.Context()) {
 			if view.Joined {
 				t.Errorf("joined under a name that is taken: %s", show(view))
@@ -26,14 +37,10 @@ func TestNameTaken(t *testing.T) {
 		}
 		<-b.done
 		wantErr(t, b.err, party.ErrNameTaken)
-		if took := time.Since(start); took < timeout+tick || took > timeout+tick+time.Second {
+		if took := time.Since(start); took < longest+tick || took > longest+tick+time.Second {
 			t.Errorf("took %v", took)
 		}
-		for _, part := range []string{node("x"), fmt.Sprintf("0x%x", c.sessionOf("x"))} {
-			if !strings.Contains(b.err.Error(), part) {
-				t.Errorf("%q does not say %s", b.err, part)
-			}
-		}
+		says(b.err)
 		if stat, ok := c.stands("x"); !ok || stat.Czxid != czxid {
 			t.Error("the first was disturbed")
 		}
@@ -169,4 +176,32 @@ func TestPythonNamesakeReplacesUs(t *testing.T) {
 		stop()
 		watcher.awaitNames(time.Second, "w")
 	})
+}
+
+// TestRestartWithALowerTimeout waits for as long as the session from before the crash was granted.
+func TestRestartWithALowerTimeout(t *testing.T) {
+	for _, before := range []time.Duration{30 * time.Second, 40 * time.Second} { // the latter is the most that servers grant
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			s, _ := c.sessionWith("x", session.Options{Timeout: before})
+			old := c.run(s, party.Options{Name: "x"}).joined()
+			time.Sleep(time.Minute)
+			c.net.Client("x").Freeze()
+			start := time.Now()
+			s, _ = c.sessionWith("restarted", session.Options{Timeout: 5 * time.Second})
+			b := c.run(s, party.Options{Name: "x"})
+			select {
+			case <-time.After(before + 2*tick):
+			case <-b.done:
+				t.Fatalf("ended after %v: %v", time.Since(start), b.err)
+			}
+			if b.View().NameHeld != nil {
+				t.Errorf("its view still says %v", b.View().NameHeld)
+			}
+			if stat, _ := c.stands("x"); stat.Czxid <= old || stat.EphemeralOwner != c.sessionOf("restarted") || !b.View().Joined {
+				t.Errorf("not joined %v after a crash with a timeout of %v: %s", time.Since(start), before, show(b.View()))
+			}
+			c.net.Client("x").Heal()
+		})
+	}
 }

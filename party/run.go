@@ -50,8 +50,9 @@ type loop struct {
 	absent  bool  // no znode of our name stands, as far as we know: create one
 	hasLeft bool
 
-	takenSince time.Time // since when another session is known to hold our name; zero = it does not
-	takenConn  uint64    // how often our session had reconnected then
+	takenUntil time.Time // until when we wait for another session that holds our name; zero = none does
+	takenConn  uint64    // how often our session had reconnected when that was set
+	held       error     // that it holds our name; nil = none does
 
 	watch     *session.Watch // of the last listing under inc, nil before; it stands until something changes
 	directory session.Stat   // of the last reading
@@ -117,7 +118,7 @@ func (l *loop) serve(ctx context.Context, inc *session.Incarnation) error {
 	}
 	l.inc = inc
 	l.absent = true // or so we assume
-	l.takenSince = time.Time{}
+	l.takenUntil, l.held = time.Time{}, nil
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -161,8 +162,8 @@ func (l *loop) wait(ctx context.Context) {
 	calm := time.NewTimer(limit - rand.N(limit/5)) // members that came together do not look together
 	defer calm.Stop()
 	var taken <-chan time.Time
-	if !l.takenSince.IsZero() {
-		timer := time.NewTimer(time.Until(l.takenSince.Add(l.patience())))
+	if !l.takenUntil.IsZero() {
+		timer := time.NewTimer(time.Until(l.takenUntil))
 		defer timer.Stop()
 		taken = timer.C
 	}
@@ -199,14 +200,6 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-timer.C:
 	}
-}
-
-// patience is how long a dead session's znode may stand: its timeout, which we
-// take to be like ours, and one tick of the servers, which is at most a third
-// of it, and a little for the news to arrive.
-func (l *loop) patience() time.Duration {
-	t := l.inc.Timeout()
-	return t + t/3 + 500*time.Millisecond
 }
 
 // look reads the directory and publishes the view. It joins first when our
@@ -269,8 +262,8 @@ func (l *loop) judge(ctx context.Context, view *View) error {
 	if l.name == "" {
 		return nil
 	}
-	own, since := l.own, l.takenSince
-	l.own, l.absent, l.takenSince = 0, false, time.Time{}
+	own, until, held := l.own, l.takenUntil, l.held
+	l.own, l.absent, l.takenUntil, l.held = 0, false, time.Time{}, nil
 	r, stands := l.members[l.name]
 	switch {
 	case !stands:
@@ -301,17 +294,20 @@ func (l *loop) judge(ctx context.Context, view *View) error {
 		return nil
 	case own != 0:
 		return fmt.Errorf("%w: our znode %s was replaced by one of %s", ErrNameTaken, l.node, owner(r.Session))
-	case since.IsZero(), l.takenConn != l.sess.Stats().Reconnects:
+	case until.IsZero(), l.takenConn != l.sess.Stats().Reconnects:
 		// Anew after a reconnect: it may be due to a new leader, who gives all sessions their time again.
-		l.takenSince, l.takenConn = time.Now(), l.sess.Stats().Reconnects
-		l.log.InfoContext(ctx, "name is held by another session, waiting for it to go", "holder", hex(r.Session), "patience", l.patience())
-		return nil
-	case time.Since(since) >= l.patience():
+		patience := l.sess.MaxExpiry()
+		l.takenUntil, l.takenConn = time.Now().Add(patience), l.sess.Stats().Reconnects
+		l.held = fmt.Errorf("%w: waiting until %s for %s to go, of %s",
+			ErrNameHeld, l.takenUntil.UTC().Format(time.RFC3339), l.node, owner(r.Session))
+		l.log.WarnContext(ctx, "name is held by another session, waiting for it to go", "holder", hex(r.Session), "patience", patience)
+	case !time.Now().Before(until):
 		return fmt.Errorf("%w: %s is held by %s", ErrNameTaken, l.node, owner(r.Session))
 	default:
-		l.takenSince = since
-		return nil
+		l.takenUntil, l.held = until, held
 	}
+	view.NameHeld = l.held
+	return nil
 }
 
 // altered says whether r, a znode of ours, holds another record than ours.

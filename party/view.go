@@ -28,13 +28,16 @@ type Member struct {
 
 // View is who is in the directory. It never changes; don't change it either.
 type View struct {
-	// Version grows by one with each change: of the members, of Joined, of the
-	// Incarnation, or of a record that somebody changed in place.
+	// Version grows by one with each change: of the members, of Joined, of
+	// NameHeld, of the Incarnation, or of a record that somebody changed in place.
 	Version uint64
 	// Members, sorted by name byte by byte.
 	Members []Member
 	// Joined says whether our own znode is among them.
 	Joined bool
+	// NameHeld wraps ErrNameHeld while another session holds our name and we wait
+	// for it to go; otherwise it is nil.
+	NameHeld error
 	// Incarnation is the one under which the members were read.
 	Incarnation *session.Incarnation
 	// At is when the members were last read from ZooKeeper. [Party.View] may
@@ -54,7 +57,7 @@ func (v *View) Member(name string) (Member, bool) {
 // same says whether v tells nothing new after old. Mzxids differ when czxids
 // do, and who has joined when the members differ.
 func (v *View) same(old *View) bool {
-	return old != nil && v.Incarnation == old.Incarnation &&
+	return old != nil && v.Incarnation == old.Incarnation && v.NameHeld == old.NameHeld && //nolint:errorlint // the same value
 		slices.EqualFunc(v.Members, old.Members, func(a, b Member) bool {
 			return a.Name == b.Name && a.Mzxid == b.Mzxid && (a.Err == nil) == (b.Err == nil)
 		})

@@ -78,6 +78,10 @@ type Options struct {
 	// MinSessionTimeout is the smallest timeout that any of the servers may grant (their minSessionTimeout): while a
 	// connect request is unanswered, trust ends no later than two thirds of it after the request. 0 means 6 s.
 	MinSessionTimeout time.Duration
+	// MaxSessionTimeout is the largest timeout that any of the servers grants (their maxSessionTimeout), or, if no process
+	// asks for so much, the largest that any asks for. Packages party and recipe/partitioner wait that long for the znodes
+	// of a dead namesake to go (see MaxExpiry), and only then report a living one. 0 means 40 s, the servers' default.
+	MaxSessionTimeout time.Duration
 	// Chroot is put before every path; the znode is created when missing. "" means none.
 	Chroot string
 	// CheckPath is the znode, inside the chroot, that the proof of life checks. We must be allowed to read it: that is
@@ -109,6 +113,7 @@ type Options struct {
 const (
 	defaultTimeout     = 10 * time.Second
 	defaultMinTimeout  = 6 * time.Second
+	defaultMaxTimeout  = 40 * time.Second
 	defaultStopTimeout = 30 * time.Second
 	defaultMaxPacket   = 0xfffff - 1024 // the servers' default jute.maxbuffer, and room for what they add
 	defaultBudget      = 512 << 10
@@ -124,6 +129,7 @@ const (
 func (o Options) withDefaults() Options {
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	o.MinSessionTimeout = cmp.Or(o.MinSessionTimeout, defaultMinTimeout)
+	o.MaxSessionTimeout = cmp.Or(o.MaxSessionTimeout, defaultMaxTimeout)
 	o.CheckPath = cmp.Or(o.CheckPath, "/")
 	if o.Chroot == "/" {
 		o.Chroot = ""
@@ -165,6 +171,9 @@ func (o Options) validate() error {
 	}
 	if o.MinSessionTimeout < minTimeout || o.MinSessionTimeout > maxTimeout {
 		fault("Options.MinSessionTimeout %v: must be from %v to %v", o.MinSessionTimeout, minTimeout, maxTimeout)
+	}
+	if o.MaxSessionTimeout < minTimeout || o.MaxSessionTimeout > maxTimeout {
+		fault("Options.MaxSessionTimeout %v: must be from %v to %v", o.MaxSessionTimeout, minTimeout, maxTimeout)
 	}
 	if o.Chroot != "" {
 		if err := CheckPath(o.Chroot); err != nil {

@@ -37,6 +37,8 @@ func TestNewValidates(t *testing.T) {
 		"tiny timeout":         {[]string{"zk"}, session.Options{Timeout: time.Millisecond}, "Options.Timeout"},
 		"huge timeout":         {[]string{"zk"}, session.Options{Timeout: 2 * time.Hour}, "Options.Timeout"},
 		"smallest timeout":     {[]string{"zk"}, session.Options{MinSessionTimeout: -1}, "Options.MinSessionTimeout"},
+		"negative largest":     {[]string{"zk"}, session.Options{MaxSessionTimeout: -1}, "Options.MaxSessionTimeout"},
+		"huge largest":         {[]string{"zk"}, session.Options{MaxSessionTimeout: 2 * time.Hour}, "Options.MaxSessionTimeout"},
 		"chroot":               {[]string{"zk"}, session.Options{Chroot: "a"}, "Options.Chroot"},
 		"check path":           {[]string{"zk"}, session.Options{CheckPath: "/a/"}, "Options.CheckPath"},
 		"auth without scheme":  {[]string{"zk"}, session.Options{Auth: []session.Auth{{}}}, "Options.Auth[0]"},

@@ -197,6 +197,14 @@ func (s *Session) Timeout() time.Duration {
 	return s.opts.Timeout
 }
 
+// MaxExpiry returns how long the ephemeral znodes of a process that has died stand at most, if the servers do not elect
+// another leader meanwhile. That is the greater of Options.MaxSessionTimeout and Timeout, one tick of the servers, taken for
+// a third of Timeout, and half a second for the news to arrive.
+func (s *Session) MaxExpiry() time.Duration {
+	granted := s.Timeout()
+	return max(granted, s.opts.MaxSessionTimeout) + granted/3 + 500*time.Millisecond
+}
+
 // ACL returns the access control list that what we create is given. It must not be changed.
 func (s *Session) ACL() []ACL { return s.opts.ACL }
 

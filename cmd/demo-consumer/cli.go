@@ -69,6 +69,7 @@ type consumeCmd struct {
 	Weight         int           `default:"1" env:"KIEL_WEIGHT" help:"This member's share of the partitions compared with others' (${default}), if the function goes by weights: balanced and topicbalanced do."`
 	Zone           string        `env:"KIEL_ZONE" help:"Where this member runs: it prefers partitions led by brokers with this broker.rack, and fetches from replicas there if Kafka is set up for it."`
 	SessionTimeout time.Duration `default:"10s" env:"KIEL_SESSION_TIMEOUT" help:"ZooKeeper session timeout to ask for (${default}): a crashed member's partitions are free after it."`
+	MaxTimeout     time.Duration `default:"40s" name:"max-session-timeout" env:"KIEL_MAX_SESSION_TIMEOUT" help:"The longest session timeout that the servers grant, or that any member of the group asks for (${default}): a member waits that long for a dead one of its name."`
 	From           string        `default:"earliest" enum:"earliest,latest" env:"KIEL_FROM" help:"Where a partition without a committed offset starts: ${enum} (${default})."`
 	Print          string        `default:"none" enum:"none,value,json" env:"KIEL_PRINT" help:"What to print of each message: ${enum} (${default})."`
 	Metrics        string        `env:"KIEL_METRICS" placeholder:"HOST:PORT" help:"Serve Prometheus metrics at this address under /metrics."`

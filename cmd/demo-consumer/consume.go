@@ -46,7 +46,7 @@ func (c *consumeCmd) Run(rc *runContext) error {
 	}
 	defer stopMetrics()
 
-	zk, err := session.New(servers, session.Options{Timeout: c.SessionTimeout, Chroot: root, Logger: logger})
+	zk, err := session.New(servers, session.Options{Timeout: c.SessionTimeout, MaxSessionTimeout: c.MaxTimeout, Chroot: root, Logger: logger})
 	if err != nil {
 		return &usageError{err}
 	}

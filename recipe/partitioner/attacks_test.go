@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/sabotage/attack"
 	"github.com/kielgo/kiel/recipe/lock"
@@ -38,7 +39,8 @@ func (m *member) startUnder(ctx context.Context) {
 func TestRestartBesideItsOldSelf(t *testing.T) {
 	attack.Run(t, failsByItself, func(a *attack.Attack) {
 		w := newWorld(a.T)
-		old, err := w.session("old").Incarnation(w.Context())
+		s, _ := recipetest.Stoppable(w, w.nw, "old", session.Options{Timeout: 30 * time.Second}) // longer than that of its new self
+		old, err := s.Incarnation(w.Context())
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -63,7 +65,7 @@ func TestRestartBesideItsOldSelf(t *testing.T) {
 		if err := held.Release(w.Context()); err != nil {
 			w.Fatal(err)
 		}
-		for i := 0; i < 30 && len(m.Items()) != 2 && !m.Failed(); i++ {
+		for i := 0; i < 60 && len(m.Items()) != 2 && !m.Failed(); i++ {
 			time.Sleep(time.Second)
 			if m.MustRelease() {
 				m.releaseSet()
@@ -110,13 +112,13 @@ func namesakes(ctx context.Context, w *world, after time.Duration) (first, secon
 	time.Sleep(after)
 	start := time.Now()
 	second.startUnder(ctx)
-	for time.Since(start) < 30*time.Second {
+	for time.Since(start) < time.Minute {
 		for _, m := range []*member{first, second} {
 			if m.MustRelease() {
 				m.releaseSet()
 			}
 		}
-		if d := time.Since(start); second.Failed() && d < 10*time.Second {
+		if d := time.Since(start); second.Failed() && d < 40*time.Second {
 			w.Fatalf("failed after %v", d)
 		}
 		time.Sleep(10 * time.Millisecond)

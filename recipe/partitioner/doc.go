@@ -56,7 +56,8 @@
 //     its whole share before the other.
 //   - The same identifier twice is an error, not items that nobody has: [ErrDuplicate] goes to
 //     the member that came later, once the other has outlived what a dead member's znode
-//     could. Until then both count, as in kazoo.
+//     could, which takes some 45 s ([session.Session.MaxExpiry]). A warning in the log comes at once.
+//     Until then both count, as in kazoo.
 //   - When Finish or Run has returned without an error, our member and all our contenders, of
 //     locks that we had or waited for, are gone, or went with their session. [ErrUnfinished]
 //     says that they may still stand: Run returns it when they were not deleted within a session

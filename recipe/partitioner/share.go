@@ -52,9 +52,8 @@ func (m *machine) pick(members []string) (share []string, err error) {
 }
 
 // double looks whether we are in the party, and alone under our identifier. Another may be
-// what is left of one that died, us before a restart for instance, and goes within its
-// session's timeout and a tick of the servers, which we take for a third of ours. If it does
-// not, whoever came later has to go. Double returns when that will be known, zero if nothing
+// what is left of one that died, us before a restart for instance, and goes within the session's
+// MaxExpiry. If it does not, whoever came later has to go. Double returns when that will be known, zero if nothing
 // is to come.
 func (m *machine) double(ctx context.Context, v view) (time.Time, error) {
 	own := session.Join(m.p.path, "party") + "/"
@@ -93,8 +92,10 @@ func (m *machine) double(ctx context.Context, v view) (time.Time, error) {
 		}
 		if m.p.doubles[name].IsZero() {
 			m.p.doubles[name] = time.Now()
+			m.p.opts.Logger.WarnContext(ctx, "an older member has our identifier, waiting for it to go",
+				"identifier", m.p.opts.Identifier, "znode", own+name, "patience", m.p.sess.MaxExpiry())
 		}
-		due := m.p.doubles[name].Add(v.inc.Timeout() + v.inc.Timeout()/3 + 500*time.Millisecond)
+		due := m.p.doubles[name].Add(m.p.sess.MaxExpiry())
 		if !time.Now().Before(due) || off.Off(sabotage.GhostsGo) {
 			return time.Time{}, fmt.Errorf("%w: %q, in %s", ErrDuplicate, m.p.opts.Identifier, own+name)
 		}

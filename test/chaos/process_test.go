@@ -58,7 +58,7 @@ func (f *fleet) start(name string, hows ...how) *member {
 	s := f.how(hows)
 	args := append([]string{
 		"--zookeeper", s.zookeeper, "--kafka", strings.Join(f.kafka.Brokers(), ","), "--group", f.topic, "--topic", f.topic,
-		"--session-timeout", f.opts.timeout.String(),
+		"--session-timeout", f.opts.timeout.String(), "--max-session-timeout", f.opts.timeout.String(),
 	}, f.opts.flags...)
 	return f.enlist(members.Start(f.t, demo, name, f.log(name), append(args, s.flags...)...), nil)
 }

@@ -127,7 +127,7 @@ func TestDuplicateIdentifiersOfADoubleBarrier(t *testing.T) {
 // first has outlived what a dead member leaves.
 func TestDuplicateIdentifiersOfASet(t *testing.T) {
 	both(t, func(w *world) {
-		short := func(opts *session.Options) { opts.Timeout = 12 * time.Second } // 4/3 of it is waited for
+		short := func(opts *session.Options) { opts.Timeout, opts.MaxSessionTimeout = 12*time.Second, 12*time.Second } // 4/3 of it is waited for
 		ps := w.partitioners(2, short)
 		ps.start("same")
 		ps.settle([]string{"0", "1"})

@@ -96,7 +96,8 @@ func (w *world) start(slot int, double bool) *process {
 	log := slog.New(counting{p: p})
 	var err error
 	p.ses, err = session.New(w.addresses(), session.Options{
-		Timeout: w.plan.Timeout, MinSessionTimeout: max(2*w.plan.Tick, 2*time.Second), Dial: p.client.Dial, Logger: log,
+		Timeout: w.plan.Timeout, MinSessionTimeout: max(2*w.plan.Tick, 2*time.Second), MaxSessionTimeout: w.plan.Timeout,
+		Dial: p.client.Dial, Logger: log,
 	})
 	if err != nil {
 		panic(err)
