@@ -15,3 +15,13 @@ func Python(tb testing.TB) string {
 	}
 	return python
 }
+
+// KazooTests returns the path of a Python that can run kazoo's own tests.
+func KazooTests(tb testing.TB) string {
+	tb.Helper()
+	python, err := software.KazooTests()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return python
+}

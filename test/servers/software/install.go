@@ -32,7 +32,7 @@ func Install(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer unlock()
-	for _, p := range append(servers(), python()) {
+	for _, p := range append(servers(), pythons()...) {
 		if err := p.install(ctx, out, cache); err != nil {
 			return fmt.Errorf("install %s: %w", p.name, err)
 		}
@@ -46,7 +46,7 @@ func Clean(_ context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range append(servers(), python()) {
+	for _, p := range append(servers(), pythons()...) {
 		if err := os.RemoveAll(filepath.Join(cache, p.name)); err != nil {
 			return fmt.Errorf("clean the cache: %w", err)
 		}
@@ -126,7 +126,7 @@ func (p part) pip(ctx context.Context, dir string) error {
 	if err := run(ctx, pythonIn(dir), "-m", "pip", "install", "-q", "-r", p.recipeIn(dir)); err != nil {
 		return err
 	}
-	return run(ctx, pythonIn(dir), "-c", "import kazoo, kiel.zookeeper.allocator")
+	return run(ctx, pythonIn(dir), "-c", "import "+p.imports)
 }
 
 // run runs a command; its output is part of the error, and shown only then.

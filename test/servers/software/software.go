@@ -24,7 +24,7 @@ const (
 // ErrMissing means that something has not been installed; `make setup` does it.
 var ErrMissing = errors.New("not installed: run `make setup` in the top folder")
 
-//go:embed maven requirements.txt
+//go:embed maven requirements.txt kazoo-tests.txt
 var files embed.FS
 
 // Cache is the folder that holds everything: $KIEL_CACHE, or kiel in the user's cache folder.
@@ -55,8 +55,13 @@ func Java() (string, error) {
 }
 
 // Python returns the interpreter of the environment that holds kiel and kazoo.
-func Python() (string, error) {
-	dir, err := find(python())
+func Python() (string, error) { return findInterpreter(python()) }
+
+// KazooTests returns the interpreter of the environment that holds kazoo and what its own tests need.
+func KazooTests() (string, error) { return findInterpreter(kazooTests()) }
+
+func findInterpreter(p part) (string, error) {
+	dir, err := find(p)
 	if err != nil {
 		return "", err
 	}
@@ -71,6 +76,7 @@ type part struct {
 	recipe  string // in files
 	product string
 	version string
+	imports string // of Python
 }
 
 func jars(product, version string) part {
@@ -91,7 +97,16 @@ func servers() []part {
 	}
 }
 
-func python() part { return part{name: "python", recipe: "requirements.txt"} }
+// pythons are the Python environments.
+func pythons() []part { return []part{python(), kazooTests()} }
+
+func python() part {
+	return part{name: "python", recipe: "requirements.txt", imports: "kazoo, kiel.zookeeper.allocator"}
+}
+
+func kazooTests() part {
+	return part{name: "python-kazoo-tests", recipe: "kazoo-tests.txt", imports: "kazoo.client, pytest, objgraph, gevent, eventlet"}
+}
 
 func find(p part) (string, error) {
 	cache, err := Cache()

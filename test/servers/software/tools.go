@@ -68,7 +68,7 @@ func wanted() []tool {
 	if runtime.GOOS == "linux" && runtime.GOARCH == "amd64" {
 		list = append(list, tool{"qemu-aarch64-static (for tests as on arm64)", []string{"qemu-user-static"}, arm64})
 	}
-	if missing(python()) {
+	if slices.ContainsFunc(pythons(), missing) {
 		list = append(list, tool{"Python 3.11 with its venv module", []string{"python3", "python3-venv"}, python311})
 	}
 	if slices.ContainsFunc(servers(), missing) {
