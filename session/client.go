@@ -182,13 +182,19 @@ func (c *client) saw(zxid int64) {
 // connectAnswered takes over what the server granted.
 func (c *client) connectAnswered(written instant, reply connectReply) error {
 	if id := c.id.Load(); id != 0 && id != reply.id {
-		if !c.off.Off(sabotage.ClientPerSession) {
+		// A handshake that breaks off after the connect reply, at the credentials, leaves a session that go-zookeeper never
+		// learned of and in which no request was sent. If it was the client's first, the next handshake makes another
+		// session, which takes its place.
+		c.mu.Lock()
+		unused := c.links == 0
+		if unused || c.off.Off(sabotage.ClientPerSession) {
+			c.trust, c.renewed = c.newTrust(reply.timeout), !unused
+			c.trust.writing(written)
+		}
+		c.mu.Unlock()
+		if !unused && !c.off.Off(sabotage.ClientPerSession) {
 			return malformed("connect reply for another session")
 		}
-		c.mu.Lock()
-		c.trust, c.renewed = c.newTrust(reply.timeout), true
-		c.trust.writing(written)
-		c.mu.Unlock()
 	}
 	c.id.Store(reply.id)
 	c.granted.Store(int64(reply.timeout))
@@ -297,8 +303,8 @@ func (c *client) linkDown(n *netConn, err error) {
 		}
 		return
 	}
-	c.s.note(err)
-	if c.ctx.Err() == nil {
+	if c.ctx.Err() == nil { // else the end of the connection is nothing new
+		c.s.note(err)
 		c.log.Warn("connection lost", keyServer, n.address, keyError, err)
 	}
 	c.watches.wakeAll()

@@ -399,3 +399,26 @@ func TestSilentServer(t *testing.T) {
 		}
 	})
 }
+
+// A first handshake that breaks off between the connect reply and the answer to the credentials leaves a session that nobody
+// knows. The next one gets another session, and that is no reason to turn its servers away.
+func TestFirstHandshakeBreaksOff(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		var cuts atomic.Int32
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			return zktest.Action{Cut: r.Op == zktest.OpAuth && cuts.Add(1) <= 3}
+		})
+		m := w.start("a", func(o *session.Options) { o.Auth = digest("ann", "x") })
+		inc := m.incarnation()
+		time.Sleep(10 * timeout)
+		if stats := m.Stats(); !inc.Trusted() || stats.SessionID != inc.SessionID() || stats.BadFrames != 0 || cuts.Load() < 4 {
+			t.Errorf("trusted %v, %d handshakes, %+v", inc.Trusted(), cuts.Load(), stats)
+		}
+		if _, err := inc.Create(t.Context(), "/e", nil, session.Ephemeral); err != nil {
+			t.Error(err)
+		}
+		if _, stat, there := w.srv.Get("/e"); !there || stat.EphemeralOwner != inc.SessionID() {
+			t.Errorf("made by session 0x%x, not 0x%x", stat.EphemeralOwner, inc.SessionID())
+		}
+	})
+}
