@@ -26,8 +26,14 @@ type full struct {
 
 func (w *world) joinFull(name string, partitions []int32, opts ownership.Options, change ...func(*allocator.Options)) *full {
 	w.t.Helper()
+	return w.joinFullWith(name, session.Options{}, partitions, opts, change...)
+}
+
+func (w *world) joinFullWith(name string, zk session.Options, partitions []int32, opts ownership.Options, change ...func(*allocator.Options)) *full {
+	w.t.Helper()
 	client := w.nw.Client(name)
-	ses, err := session.New([]string{"zk:2181"}, session.Options{Dial: client.Dial})
+	zk.Dial = client.Dial
+	ses, err := session.New([]string{"zk:2181"}, zk)
 	if err != nil {
 		w.t.Fatalf("session: %v", err)
 	}

@@ -22,7 +22,8 @@ var (
 	// ErrInvalidACL says that the server does not accept the ACL, for instance an auth-scheme ACL on a connection
 	// that has not authenticated. ClassFatal.
 	ErrInvalidACL = errors.New("session: invalid acl")
-	// ErrAuthFailed says that the credentials were refused, or that they do not open Options.CheckPath. ClassFatal.
+	// ErrAuthFailed says that the credentials were refused, or that they do not open Options.CheckPath, before they ever
+	// did. ClassFatal.
 	ErrAuthFailed = errors.New("session: authentication failed")
 	// ErrEphemeralParent says that an ephemeral znode can't have children. ClassFatal.
 	ErrEphemeralParent = errors.New("session: ephemeral znodes have no children")

@@ -135,6 +135,10 @@ type round struct {
 	rooted   bool    // the chroot exists
 	rooting  bool    // it is being made
 	roots    chan error
+
+	refused     bool    // a proof was refused, and none was accepted since
+	refusedAt   instant // when the first of them was refused
+	refusedLast instant // when the last one was
 }
 
 // serve looks after a client until it is of no more use, and says why.
@@ -266,12 +270,12 @@ func (r *runner) look(n *round) (time.Duration, error) {
 		}
 	}
 	// A server may be cut off from the others and go on answering all but proofs. Try another one while trust lasts; and
-	// after that, now and then.
+	// after that, now and then. One that refuses proofs is not cut off.
 	patience := timeout
 	if r.inc != nil {
 		patience = timeout / 3
 	}
-	if proven && now.mono-newest.mono >= timeout/2 && now.mono-upSince.mono >= patience {
+	if proven && now.mono-max(newest.mono, n.refusedLast.mono) >= timeout/2 && now.mono-upSince.mono >= patience {
 		c.drop(errStale)
 	}
 	return min(next, n.due.until(now)), nil
@@ -298,7 +302,7 @@ func (r *runner) answer(n *round, p proof) error {
 	default:
 		n.rooted = true
 	}
-	r.proven = true
+	r.proven, n.refused = true, false
 	end, lasting := c.proved(p.sent)
 	r.checkTrust()
 	// The next answer is due T/6 after this one. After an outage the first proof leaves less time than that, because it
@@ -319,7 +323,11 @@ func (r *runner) checkTrust() {
 	r.retire(ErrTrustLost)
 }
 
-// refuse handles credentials that do not open what they should: fatal, unless they once did.
+// refuse handles credentials that do not open what they should. That is fatal before any proof was accepted. Later an
+// operator may have slipped, or be about to change the credentials everywhere, so it is no reason to end. But pings, and
+// connect requests, keep the session and all that it holds alive: when proofs have been refused for two session timeouts,
+// with none accepted in between, the session is given up, and the next one tries again. A proof without an answer is no
+// refusal.
 func (r *runner) refuse(n *round, err error) error {
 	if !r.proven {
 		return err
@@ -328,7 +336,16 @@ func (r *runner) refuse(n *round, err error) error {
 	n.c.refusal = nil
 	n.c.mu.Unlock()
 	r.s.note(err)
-	r.s.log.Error("no proof of life", keyError, err)
+	now := r.s.now()
+	n.refusedLast = now
+	if !n.refused {
+		n.refused, n.refusedAt = true, now
+		r.s.log.Error("no proof of life", keyError, err)
+	}
+	if limit := 2 * n.c.timeout(); now.mono-n.refusedAt.mono >= limit {
+		// The reason is given as text: it must not make callers take ErrSessionExpired for ErrAuthFailed, which is final.
+		r.s.GiveUp(fmt.Errorf("proofs of life were refused for %v: %v", limit, err)) //nolint:errorlint // see above
+	}
 	return nil
 }
 

@@ -1,0 +1,165 @@
+package session_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// rotated is the ACL of a check path after a rotation that left the credentials of a member out. Anybody may mend it.
+func rotated() []session.ACL {
+	return append(session.WorldACL(session.PermAdmin), session.DigestACL(session.PermAll, "new", "password")...)
+}
+
+// setACL changes an ACL as an operator does.
+func setACL(t *testing.T, inc *session.Incarnation, path string, acl []session.ACL) {
+	t.Helper()
+	if _, err := session.Raw(inc).SetACL(path, acl, -1); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A member whose proofs are refused gives its session up after 2 T, since pings would keep its ephemeral znodes for ever.
+// It goes on trying, and is back when the ACL is mended.
+func TestProofsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		var log bytes.Buffer
+		operator := w.start("operator", nil).incarnation()
+		m := w.start("a", func(o *session.Options) {
+			o.CheckPath = "/check"
+			o.Auth, o.ACL = digest("ann", "geheim"), session.WorldACL(session.PermAll)
+			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		})
+		if _, err := operator.Create(ctx, "/check", nil, session.Persistent); err != nil {
+			t.Fatal(err)
+		}
+		inc := m.incarnation()
+		if _, err := inc.Create(ctx, "/e", nil, session.Ephemeral); err != nil {
+			t.Fatal(err)
+		}
+		created := w.srv.Stats().SessionsCreated
+		time.Sleep(timeout)
+
+		began := time.Now()
+		setACL(t, operator, "/check", rotated())
+		there, _, gone, err := operator.ExistsW(ctx, "/e")
+		for ; there && err == nil && time.Since(began) < 10*timeout; there, _, gone, err = operator.ExistsW(ctx, "/e") {
+			<-gone.C()
+		}
+		if took := time.Since(began); err != nil || there || took < 2*timeout || took > 2*timeout+timeout/3+time.Second {
+			t.Fatalf("the ephemeral znode: there %v, %v, after %v, want about %v", there, err, took, 2*timeout)
+		}
+		wantErr(t, "cause", context.Cause(inc.Context()), session.ErrTrustLost)
+		_, _, err = inc.Get(ctx, "/")
+		wantErr(t, "Get", err, session.ErrSessionExpired)
+		if errors.Is(err, session.ErrAuthFailed) || !session.Retryable(err) || !strings.Contains(err.Error(), "/check can't be read") {
+			t.Errorf("%v: want an error that says why and is worth a retry with the next incarnation", err)
+		}
+		time.Sleep(10 * timeout)
+		if n := w.srv.Stats().SessionsCreated - created; n < 4 || n > 6 {
+			t.Errorf("%d sessions in 12 session timeouts, want one in two", n)
+		}
+		patience, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		_, err = m.Incarnation(patience)
+		wantErr(t, "Incarnation", err, context.DeadlineExceeded)
+		if !strings.Contains(err.Error(), "/check can't be read") {
+			t.Errorf("%v: it does not say why", err)
+		}
+
+		setACL(t, operator, "/check", session.WorldACL(session.PermAll))
+		began = time.Now()
+		again := m.incarnation()
+		if took := time.Since(began); took > timeout/3+time.Second {
+			t.Errorf("back after %v", took)
+		}
+		if _, err := again.Create(ctx, "/e", nil, session.Ephemeral); err != nil {
+			t.Error(err)
+		}
+		if err := m.stop(); err != nil {
+			t.Error(err)
+		}
+		if text := log.String(); !strings.Contains(text, "session given up") || strings.Contains(text, "geheim") ||
+			strings.Count(text, "no proof of life") > 7 {
+			t.Errorf("log:\n%s", text)
+		}
+	})
+}
+
+// Proofs without an answer change nothing, and one that is accepted ends what was refused before.
+func TestProofsRefusedInBetween(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		m := w.start("a", nil)
+		inc := m.incarnation()
+		var answer atomic.Pointer[zktest.Action]
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Op != zktest.OpMulti {
+				return zktest.Action{}
+			}
+			return *answer.Load()
+		})
+		accepted, refused, ignored := &zktest.Action{}, &zktest.Action{Err: zktest.ErrNoAuth}, &zktest.Action{Ignore: true}
+		for _, phase := range []struct {
+			answer *zktest.Action
+			d      time.Duration
+		}{
+			{refused, timeout * 3 / 2},
+			{accepted, timeout / 3},
+			{refused, timeout * 3 / 2},
+			{ignored, 10 * timeout},
+			{accepted, timeout / 3},
+			{refused, timeout * 3 / 2},
+			{accepted, timeout},
+		} {
+			answer.Store(phase.answer)
+			time.Sleep(phase.d)
+		}
+		if again := m.incarnation(); again.SessionID() != inc.SessionID() {
+			t.Error("the session was given up")
+		}
+		answer.Store(refused)
+		time.Sleep(timeout * 5 / 2)
+		answer.Store(accepted)
+		if again := m.incarnation(); again.SessionID() == inc.SessionID() {
+			t.Error("the session was not given up")
+		}
+	})
+}
+
+// Credentials that servers refuse on each new connection count as well: each connect request renews the session.
+func TestCredentialsRefusedLater(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		operator := w.start("operator", nil).incarnation()
+		m := w.start("a", func(o *session.Options) { o.Auth, o.ACL = digest("ann", "x"), session.WorldACL(session.PermAll) })
+		inc := m.incarnation()
+		if _, err := inc.Create(ctx, "/e", nil, session.Ephemeral); err != nil {
+			t.Fatal(err)
+		}
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Op == zktest.OpAuth {
+				return zktest.Action{Err: zktest.ErrAuthFailed}
+			}
+			return zktest.Action{}
+		})
+		m.link.Cut()
+		time.Sleep(3*timeout + 2*tick)
+		if there, _, err := operator.Exists(ctx, "/e"); err != nil || there {
+			t.Errorf("the ephemeral znode of who is refused: there %v, %v", there, err)
+		}
+		time.Sleep(10 * timeout)
+		w.srv.SetHook(nil)
+		if again := m.incarnation(); again.SessionID() == inc.SessionID() {
+			t.Error("the same session")
+		}
+	})
+}
