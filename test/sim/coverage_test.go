@@ -69,7 +69,7 @@ func required() []string {
 		"log: claim without an answer", "log: release without a clear answer", "log: session given up",
 		"lost: a third party removed the claim", "lost: the handler was stuck", "error: stuck", "log: stuck handler returned",
 		"error: callback panicked", "error: handler returned", "event untrusted", "event lost", "event left",
-		"overlap after a third party's deed", "operator deleted a znode", "duplicate name refused",
+		"overlap after a third party's deed", "overlap for longer, in trouble", "operator deleted a znode", "duplicate name refused",
 		"log: name is held by another session, waiting for it to go", "log: own znode was deleted, joining again",
 		"log: own record was changed, joining again", "set changed",
 		"garbage in the set was repaired", "log: set not read, last good items stay",

@@ -37,16 +37,18 @@
 //	process_test.go  a member's process; its handler: handler_test.go; its clock: clock_test.go
 //	group_test.go    the same with package consumer and kfake
 //	monitor_test.go  the invariants, of claims in monitor_claims_test.go and of offsets in monitor_offsets_test.go; what
-//	                 is different for Groups: groupmonitor_test.go
+//	                 is different for Groups: groupmonitor_test.go; who may trust a claim that has gone: excuses_test.go
 //	kafka_test.go    the model of Kafka
 //
 // # Invariants
 //
 // Checked at every event, by a monitor that hears of them in one order:
 //
-//	S1  at most one member has a trusted claim of a partition. Excused, for 5/6 T: sessions that an operator killed,
-//	    claims that he removed, and all that stood when the servers lost their data
-//	S2  tokens grow with every change of owner, as long as the servers keep their data. Excused, for 5/6 T: a claim of
+//	S1  at most one member has a trusted claim of a partition. Excused is only the owner whose session an operator killed
+//	    or whose claim he removed: for 1 s, and for up to 5/6 T while its process stands still or while its link or its
+//	    server is in trouble. Servers that lost their data turn their clients away, so the owners of that time are
+//	    excused for 5/6 T
+//	S2  tokens grow with every change of owner, as long as the servers keep their data. Excused, as in S1: a claim of
 //	    which its owner is told only after an operator removed it and another member claimed
 //	S4  offsets are committed with trust and only of what was processed; the committed offset goes back only where a
 //	    commit arrives late, and is put right again. Groups tell of a commit when it was answered: when it was sent
@@ -64,7 +66,8 @@
 //
 // S3 (a store refuses old tokens) waits for such a store. After each phase, without any faults:
 //
-//	L1  all members have joined and agree, and each partition is owned, within the drill's bound
+//	L1  all members have joined and agree, each partition is owned, and no claim stands that its session's member does
+//	    not know of: within the drill's bound, and from then on until everybody has had the time to notice everything
 //	L2  no member ends by itself, or needs a restart, unless the plan has a double of it, or the session of the process
 //	    before it lives on because the servers stood still or heard of it late
 //	L3  a partition whose handler is stuck goes to another member within RebalanceTimeout

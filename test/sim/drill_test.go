@@ -133,11 +133,7 @@ func (w *world) moving(before, after []string) []int {
 
 // mapping returns the owner of each partition, as the members compute it.
 func (w *world) mapping(names []string) []string {
-	var all []allocfn.Partition
-	for i := range w.plan.Partitions {
-		all = append(all, allocfn.Partition{Topic: topic, ID: int32(i)})
-	}
-	allocfn.Sort(all)
+	all := w.partitions()
 	in := allocfn.Input{Partitions: all}
 	for _, name := range names {
 		in.Members = append(in.Members, allocfn.Member{Name: name})

@@ -89,20 +89,49 @@ func shrinkSet(w *world, s step) (func(), bool) {
 		return nil, false
 	}
 	one := map[string][]int32{topic: {int32(s.Part)}}
-	change := func(f func(ctx context.Context, parts map[string][]int32) error) {
-		w.later(func() {
-			ctx, cancel := context.WithTimeout(w.ctx, 8*time.Second)
-			defer cancel()
-			err := f(ctx, one)
-			w.mon.Note("%s changed the set: %v", p.id, err)
-			if err == nil {
-				w.cov.hit("set changed")
+	removed := make(chan error, 1)
+	w.later(func() { removed <- w.changeSet(p, p.alloc.RemovePartitions, one) })
+	return func() {
+		live := w.live()
+		w.errand(func() {
+			defer free()
+			unsure := <-removed != nil
+			w.putBack(live, one)
+			if unsure { // the removal may still happen, as long as its session lives
+				sleep(w.ctx, 2*w.plan.Timeout)
+				w.putBack(live, one)
 			}
 		})
-	}
-	change(p.alloc.RemovePartitions)
-	return func() {
-		free()
-		change(p.alloc.AddPartitions)
 	}, true
+}
+
+// errand has an operator do something that takes time. The group is not well before it is done.
+func (w *world) errand(f func()) {
+	w.errands.Add(1)
+	w.later(func() {
+		defer w.errands.Add(-1)
+		f()
+	})
+}
+
+// putBack has each of these members add partitions, as an operator does who wants them in all seeds. Members that start
+// later have them.
+func (w *world) putBack(live []*process, parts map[string][]int32) {
+	for _, p := range live {
+		for !p.hasEnded() && !p.isDead() && !p.isLeaving() && w.changeSet(p, p.alloc.AddPartitions, parts) != nil {
+			sleep(w.ctx, time.Second)
+		}
+	}
+}
+
+// changeSet has a member change the set.
+func (w *world) changeSet(p *process, change func(context.Context, map[string][]int32) error, parts map[string][]int32) error {
+	ctx, cancel := context.WithTimeout(w.ctx, 8*time.Second)
+	defer cancel()
+	err := change(ctx, parts)
+	w.mon.Note("%s changed the set: %v", p.id, err)
+	if err == nil {
+		w.cov.hit("set changed")
+	}
+	return err
 }

@@ -122,7 +122,7 @@ func flap(w *world, s step) (func(), bool) {
 
 func killSession(p *process, _ step) bool {
 	id := p.ses.Stats().SessionID
-	if id == 0 {
+	if !slices.ContainsFunc(p.w.srv.Sessions(), func(s zktest.SessionInfo) bool { return s.ID == id }) {
 		return false
 	}
 	p.w.mon.sessionEnds(id)
@@ -154,7 +154,7 @@ func wipe(w *world) {
 
 // isolate cuts one server off from the others: a deposed leader, or a follower without one.
 func isolate(w *world, s step) func() {
-	address := w.addresses()[s.Part%listeners]
+	address := theServer(w, s)
 	w.srv.Isolate(address)
 	return func() { w.srv.Rejoin(address) }
 }
@@ -179,6 +179,7 @@ func lose(match func(zktest.Request) bool) deed {
 			lost := match == nil || match(r)
 			if lost {
 				w.cov.hit("reply lost, or about to be")
+				w.mon.Disturbed(r.Client)
 			}
 			return lost
 		})

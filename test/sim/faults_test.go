@@ -13,7 +13,8 @@ type fault struct {
 	from, to float64 // how long it lasts, in T; 0, 0 = it is over at once
 	delay    float64 // the greatest delay, in T
 	do       deed
-	drill    *drill // alone, with a bound of its own
+	ails     func(w *world, s step) string // who is in trouble while it lasts, as the monitor names them; nil = nobody
+	drill    *drill                        // alone, with a bound of its own
 }
 
 // deed begins a fault. It returns its end, nil when there is none, and whether it was possible.
@@ -33,35 +34,35 @@ func kinds() []string { return allKinds }
 func table() map[string]fault {
 	return map[string]fault{
 		// The network.
-		"cut":        {weight: 3, do: onMember(cut), drill: unnoticed()},
-		"cut all":    {weight: 2, do: at(func(w *world, _ step) { w.nw.Cut() }), drill: unnoticed()},
-		"flap":       {weight: 2, from: .1, to: 1.5, do: flap},
-		"hole":       {weight: 6, from: .1, to: 2.5, do: onLink(hole)},
-		"short hole": {weight: 1, from: .05, to: .32, do: onLink(hole), drill: unnoticed()},
+		"cut":        {weight: 3, ails: theMember, do: onMember(cut), drill: unnoticed()},
+		"cut all":    {weight: 2, ails: all, do: at(func(w *world, _ step) { w.nw.Cut() }), drill: unnoticed()},
+		"flap":       {weight: 2, from: .1, to: 1.5, ails: theMember, do: flap},
+		"hole":       {weight: 6, from: .1, to: 2.5, ails: theMember, do: onLink(hole)},
+		"short hole": {weight: 1, from: .05, to: .32, ails: theMember, do: onLink(hole), drill: unnoticed()},
 		"long hole": {
-			weight: 1, from: 2, to: 3, do: onLink(fullHole),
+			weight: 1, from: 2, to: 3, ails: theMember, do: onLink(fullHole),
 			drill: &drill{bound: rejoin, fromEnd: true},
 		},
-		"hole all": {weight: 2, from: .1, to: 2, do: onNetwork(func(w *world, s step) { w.nw.BlackHole(direction(s)) })},
-		"delay":    {weight: 3, from: .2, to: 3, delay: .4, do: onLink(func(p *process, s step) { p.client.Delay(s.D) })},
+		"hole all": {weight: 2, from: .1, to: 2, ails: all, do: onNetwork(func(w *world, s step) { w.nw.BlackHole(direction(s)) })},
+		"delay":    {weight: 3, from: .2, to: 3, delay: .4, ails: theMember, do: onLink(func(p *process, s step) { p.client.Delay(s.D) })},
 		"slow network": {
-			weight: 1, from: 1, to: 3, delay: .04, do: onNetwork(func(w *world, s step) { w.nw.Delay(s.D) }),
+			weight: 1, from: 1, to: 3, delay: .04, ails: all, do: onNetwork(func(w *world, s step) { w.nw.Delay(s.D) }),
 			drill: &drill{still: true},
 		},
-		"delay all":  {weight: 2, from: .2, to: 2, delay: .3, do: onNetwork(func(w *world, s step) { w.nw.Delay(s.D) })},
-		"refuse":     {weight: 2, from: .1, to: 2, do: onLink(refuse)},
-		"refuse all": {weight: 1, from: .1, to: 1.5, do: onNetwork(func(w *world, _ step) { w.nw.Refuse(); w.nw.Cut() })},
+		"delay all":  {weight: 2, from: .2, to: 2, delay: .3, ails: all, do: onNetwork(func(w *world, s step) { w.nw.Delay(s.D) })},
+		"refuse":     {weight: 2, from: .1, to: 2, ails: theMember, do: onLink(refuse)},
+		"refuse all": {weight: 1, from: .1, to: 1.5, ails: all, do: onNetwork(func(w *world, _ step) { w.nw.Refuse(); w.nw.Cut() })},
 
 		// The servers.
 		"kill session":      {weight: 4, do: tryMember(killSession), drill: within(1).but(outsiders)},
-		"freeze server":     {weight: 2, from: .1, to: 2, do: onServer(freeze, thaw)},
-		"freeze clock":      {weight: 2, from: .1, to: 2.5, do: onServer(freezeClock, thawClock), drill: after(reconnect)},
-		"down":              {weight: 2, from: .1, to: 2.5, do: onServer(down, up), drill: after(reconnect)},
-		"restart":           {weight: 2, do: atServer(restart), drill: unnoticed()},
+		"freeze server":     {weight: 2, from: .1, to: 2, ails: all, do: onServer(freeze, thaw)},
+		"freeze clock":      {weight: 2, from: .1, to: 2.5, ails: all, do: onServer(freezeClock, thawClock), drill: after(reconnect)},
+		"down":              {weight: 2, from: .1, to: 2.5, ails: all, do: onServer(down, up), drill: after(reconnect)},
+		"restart":           {weight: 2, ails: all, do: atServer(restart), drill: unnoticed()},
 		"wipe":              {weight: 1, do: atServer(wipe), drill: &drill{bound: rebuilt}},
-		"refuse handshakes": {weight: 1, from: .1, to: 1.5, do: handshakes((*zktest.Server).RefuseHandshakes)},
-		"silent handshakes": {weight: 2, from: .1, to: 1.5, do: handshakes((*zktest.Server).SilentHandshakes)},
-		"isolate":           {weight: 4, from: .2, to: 3, do: trouble("isolation", isolate), drill: unnoticed()},
+		"refuse handshakes": {weight: 1, from: .1, to: 1.5, ails: all, do: handshakes((*zktest.Server).RefuseHandshakes)},
+		"silent handshakes": {weight: 2, from: .1, to: 1.5, ails: all, do: handshakes((*zktest.Server).SilentHandshakes)},
+		"isolate":           {weight: 4, from: .2, to: 3, ails: theServer, do: trouble("isolation", isolate), drill: unnoticed()},
 		"lose any":          {weight: 3, from: .2, to: 1, do: lose(nil)},
 		"lose claim":        {weight: 3, from: .5, to: 3, do: lose(isClaim)},
 		"lose release":      {weight: 3, from: .5, to: 3, do: lose(isRelease)},
@@ -88,7 +89,7 @@ func table() map[string]fault {
 			weight: 2, do: crash(true), drill: &drill{bound: expiry, rebalances: perGoing, touches: outsiders},
 		},
 		"restart member": {weight: 2, from: .01, to: 1, do: troubleWith(slotOf, restartMember)},
-		"freeze member":  {weight: 5, from: .1, to: 2.5, do: troubleWith(linkOf, freezeMember), drill: after(rejoin)},
+		"freeze member":  {weight: 5, from: .1, to: 2.5, ails: theMember, do: troubleWith(linkOf, freezeMember), drill: after(rejoin)},
 		"slow handler":   {weight: 2, from: .5, to: 3, delay: .5, do: troubleWith(handlersOf, slowHandler)},
 		"stuck handler":  {weight: 2, from: .5, to: 4, do: troubleWith(handlersOf, stuckHandler)},
 		"stuck at join":  {weight: 1, from: 1, to: 3, do: stuckAtJoin, drill: &drill{bound: stuckBound}},
@@ -103,7 +104,7 @@ func table() map[string]fault {
 		"slow clock":   {weight: 3, from: 1, to: 20, do: onClock(.9, .9)},
 		"fast clock":   {weight: 1, from: 1, to: 20, do: onClock(1.1, 1.1)},
 		"lagging wall": {weight: 1, from: 1, to: 20, do: onClock(1, .5)},
-		"suspended":    {weight: 3, from: .2, to: 2.5, do: troubleWith(linkOf, suspended), drill: after(rejoin)},
+		"suspended":    {weight: 3, from: .2, to: 2.5, ails: theMember, do: troubleWith(linkOf, suspended), drill: after(rejoin)},
 
 		// Operators.
 		"delete member":  {weight: 2, do: tryMember(deleteMember), drill: within(1).but(outsiders)},
@@ -181,6 +182,20 @@ func troubleWith(something func(p *process) string, begin func(p *process, s ste
 		return trouble(something(p), func(_ *world, s step) func() { return begin(p, s) })(w, s)
 	}
 }
+
+// all: everybody is in trouble.
+func all(*world, step) string { return everybody }
+
+// theMember: the process that the step is done to.
+func theMember(w *world, s step) string {
+	if p := w.choose(s.Member); p != nil {
+		return p.id
+	}
+	return "nobody"
+}
+
+// theServer: who is connected to the server of the step.
+func theServer(w *world, s step) string { return w.addresses()[s.Part%listeners] }
 
 func slotOf(p *process) string     { return "slot " + p.name }
 func linkOf(p *process) string     { return "link of " + p.id }

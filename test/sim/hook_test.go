@@ -17,6 +17,7 @@ type hook struct {
 	code    zktest.Error
 	ignore  int             // so many begin a silence: neither they nor what follows on their connections is answered
 	mute    map[string]bool // clients whose connection is in such a silence; pings are answered where it is true
+	unheard map[string]bool // clients of which a request was ignored since they connected
 	cut     int             // so many reset their connection
 	slow    time.Duration   // each takes so long
 	touches bool            // touches are told to the leader late
@@ -30,7 +31,7 @@ type window struct {
 }
 
 func newHook(w *world) *hook {
-	return &hook{w: w, windows: map[int64]window{}, mute: map[string]bool{}}
+	return &hook{w: w, windows: map[int64]window{}, mute: map[string]bool{}, unheard: map[string]bool{}}
 }
 
 func (h *hook) on(r *zktest.Request) zktest.Action {
@@ -44,6 +45,10 @@ func (h *hook) on(r *zktest.Request) zktest.Action {
 	ping := r.Op == zktest.OpPing
 	if r.Op == zktest.OpConnect {
 		delete(h.mute, r.Client)
+		if h.unheard[r.Client] {
+			delete(h.unheard, r.Client)
+			h.w.mon.Relieved(r.Client, 0)
+		}
 	}
 	pings, mute := h.mute[r.Client]
 	switch {
@@ -53,10 +58,15 @@ func (h *hook) on(r *zktest.Request) zktest.Action {
 	case h.errors > 0 && !ping && r.Op != zktest.OpConnect:
 		h.errors--
 		act.Err = h.code
+		h.w.mon.Disturbed(r.Client)
 		h.w.cov.hit("hook: answered with an error")
 	case h.ignore > 0 && !ping:
 		h.ignore--
 		act.Ignore = true
+		if !h.unheard[r.Client] {
+			h.unheard[r.Client] = true
+			h.w.mon.Troubled(r.Client)
+		}
 		if r.Op != zktest.OpConnect {
 			h.mute[r.Client] = h.ignore%2 == 0
 		}
@@ -64,6 +74,7 @@ func (h *hook) on(r *zktest.Request) zktest.Action {
 	case h.cut > 0 && !ping:
 		h.cut--
 		act.Cut = true
+		h.w.mon.Disturbed(r.Client)
 		h.w.cov.hit("hook: cut")
 	case h.touches && r.Op != zktest.OpConnect:
 		act.NoTouch = h.untold(r.Session)
@@ -71,7 +82,9 @@ func (h *hook) on(r *zktest.Request) zktest.Action {
 	slow := h.slow
 	h.mu.Unlock()
 	if slow > 0 {
+		h.w.mon.Troubled(r.Client)
 		time.Sleep(slow)
+		h.w.mon.Relieved(r.Client, 0)
 	}
 	return act
 }

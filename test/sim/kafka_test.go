@@ -54,7 +54,9 @@ type commit struct {
 	term  *term // in which it was sent
 	late  bool  // it arrived after its sender was told that it failed
 	sent  time.Time
-	stray bool // stored although it was late, or its term was over
+	stray bool // stored although it was late, or its term was over, or unaware
+	// unaware says that a third party had taken the claim when this was sent, and that its owner could not know yet.
+	unaware bool
 }
 
 var errKafka = errors.New("kafka: no answer")

@@ -11,11 +11,13 @@ import (
 // claimed begins a term.
 func (m *monitor) claimed(p *process, part *partState, e ownership.Event) {
 	again := e.Token == part.token && part.holder == p && part.session == e.Session
+	id := claimID{int(e.Partition), e.Token}
+	old := m.bygone[e.Session] || m.forgot[id] // made before the servers lost their data, and told after
 	switch {
 	case again:
 		m.cov.hit("kept: claimed again with the same token")
-	case m.lostData[e.Session]:
-	case e.Token <= part.token && m.tookAway(claimID{int(e.Partition), e.Token}):
+	case old:
+	case e.Token <= part.token && m.excuses.coversClaim(p, id):
 		m.cov.hit("told of a claim after a third party had removed it and another had claimed")
 	case e.Token <= part.token:
 		m.violate("S2", "%s claimed p%d with token %#x after %#x of %s",
@@ -31,10 +33,14 @@ func (m *monitor) claimed(p *process, part *partState, e ownership.Event) {
 			delete(m.gone, key)
 		}
 	}
-	t := &term{p: p, part: int(e.Partition), token: e.Token, session: e.Session, began: time.Now()}
-	// A claim made before the data was lost, and told after, has a token of the old count. One that a third party removed
-	// before it was told is older than the newest.
-	if !m.lostData[e.Session] && (again || e.Token > part.token) {
+	t := &term{
+		p: p, part: int(e.Partition), token: e.Token, session: e.Session, history: m.history, began: time.Now(),
+	}
+	// The token of an old claim is of the old count. A claim that a third party removed before it was told is older than
+	// the newest.
+	if old {
+		t.history--
+	} else if again || e.Token > part.token {
 		part.token, part.holder, part.session = e.Token, p, e.Session
 	}
 	t.least = part.acked
@@ -44,7 +50,7 @@ func (m *monitor) claimed(p *process, part *partState, e ownership.Event) {
 
 // lost looks at why a claim was lost.
 func (m *monitor) lost(t *term, e ownership.Event) {
-	_, operator := m.removed[claimID{t.part, t.token}]
+	_, operator := m.excuses.claims[claimID{t.part, t.token}]
 	switch {
 	case operator:
 		m.cov.hit("lost: a third party removed the claim")
@@ -70,29 +76,28 @@ func (t *term) trusted() bool {
 	return !t.p.isDead() && inc != nil && inc.SessionID() == t.session && (t.claim == nil || t.claim.Trusted())
 }
 
-// excused says whether a third party is to blame when a term is trusted and somebody else's is too (S1).
-func (m *monitor) excused(t *term) bool {
-	since, ok := m.exempt[t.session]
-	if removed, gone := m.removed[claimID{t.part, t.token}]; gone && removed.After(since) {
-		since, ok = removed, true
+// olderThan says whether a claim was made before another of the same partition.
+func (t *term) olderThan(other *term) bool {
+	if t.history != other.history {
+		return t.history < other.history
 	}
-	return ok && time.Since(since) <= m.bound
-}
-
-// tookAway says whether a third party removed just that claim, not too long ago to be the reason for what is told of it
-// now (S2).
-func (m *monitor) tookAway(c claimID) bool {
-	removed, gone := m.removed[c]
-	return gone && time.Since(removed) <= m.bound
+	return t.token < other.token
 }
 
 // rivals checks that nobody else has a trusted claim of the partition (S1).
 func (m *monitor) rivals(t *term, doing string) {
 	for _, other := range m.parts[t.part].terms {
 		pair := [2]int64{min(t.token, other.token), max(t.token, other.token)}
+		gone := other // the older claim, in whose place the other was made
+		if t.olderThan(other) {
+			gone = t
+		}
 		switch {
 		case other == t || !other.trusted():
-		case m.excused(other) || m.excused(t):
+		case m.excuses.covers(gone):
+			if time.Since(m.excuses.taken(gone)) > soon {
+				m.cov.hit("overlap for longer, in trouble")
+			}
 			if !m.pairs[pair] {
 				m.pairs[pair] = true
 				m.cov.hit("overlap after a third party's deed")
@@ -158,6 +163,18 @@ func (m *monitor) exit(p *process, c claim) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.member(p).running[int(c.Partition())]--
+}
+
+// knows says whether the owner of a claim that stands was told of it, and has it still.
+func (m *monitor) knows(part int, c standing) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, t := range m.parts[part].terms {
+		if t.token == c.token && t.session == c.session {
+			return true
+		}
+	}
+	return false
 }
 
 // holdings tells what a member owns, and whether all of it is open and stays.

@@ -92,6 +92,7 @@ func (m *monitor) sending(c *commit, how asking) bool {
 	default:
 		m.violate("S4", "%s commits %d of p%d without trust", t.p.id, c.off, t.part)
 	}
+	c.unaware = m.excuses.covers(t)
 	if c.off > t.position {
 		m.violate("S4", "%s commits %d of p%d, has processed what is before %d", t.p.id, c.off, t.part, t.position)
 	}
@@ -106,9 +107,7 @@ func (m *monitor) stored(c, last *commit, was int64) {
 	if c.off > part.processed {
 		m.violate("S5", "%s commits %d of p%d, processed is only what is before %d", c.p.id, c.off, c.part, part.processed)
 	}
-	_, killed := m.exempt[c.term.session]
-	_, removed := m.removed[claimID{c.part, c.term.token}]
-	c.stray = c.late || c.term.over || killed || removed // what a third party did to the claim, its owner may not know yet
+	c.stray = c.late || c.term.over || c.unaware || m.excuses.covers(c.term)
 	if c.late || c.term.over {
 		m.cov.hit("commit arrived late")
 	}

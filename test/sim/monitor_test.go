@@ -20,12 +20,12 @@ type monitor struct {
 	began    time.Time
 	parts    []*partState
 	members  map[*process]*memberState
-	mappings map[string]string     // by what they were computed of
-	exempt   map[int64]time.Time   // sessions that a third party ended, since when
-	removed  map[claimID]time.Time // claims that a third party removed
-	lostData map[int64]bool        // sessions that were there when the servers lost their data
-	bound    time.Duration         // how long a third party may be the reason for an overlap
-	tail     [400]string           // what happened last
+	mappings map[string]string // by what they were computed of
+	excuses  excuses
+	history  int              // how often the servers lost data
+	bygone   map[int64]bool   // sessions that the servers lost with their data
+	forgot   map[claimID]bool // claims that they lost so
+	tail     [400]string      // what happened last
 	tails    int
 	faults   []violation
 	failed   chan struct{} // closed at the first violation
@@ -65,6 +65,7 @@ type term struct {
 	part     int
 	token    int64
 	session  int64
+	history  int // of the servers, in which the claim was made
 	began    time.Time
 	claim    claim // once the handler has it
 	revoking bool
@@ -102,7 +103,7 @@ type memberState struct {
 func newMonitor(parts int, bound time.Duration, cov coverage) *monitor {
 	m := &monitor{
 		began: time.Now(), members: map[*process]*memberState{}, mappings: map[string]string{},
-		exempt: map[int64]time.Time{}, removed: map[claimID]time.Time{}, lostData: map[int64]bool{}, bound: bound,
+		excuses: newExcuses(bound), bygone: map[int64]bool{}, forgot: map[claimID]bool{},
 		failed: make(chan struct{}), cov: cov, pairs: map[[2]int64]bool{}, clashes: map[[2]int64]bool{},
 		gone: map[string]bool{},
 	}
@@ -294,27 +295,27 @@ func (m *monitor) mapping(s *allocator.Snapshot) {
 func (m *monitor) sessionEnds(id int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, known := m.exempt[id]; !known {
-		m.exempt[id] = time.Now()
-	}
+	m.excuses.sessions[id] = taking{at: time.Now()}
 }
 
 // claimGoes notes that a third party removes a claim.
 func (m *monitor) claimGoes(part int, token int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.removed[claimID{part, token}] = time.Now()
+	m.excuses.claims[claimID{part, token}] = taking{at: time.Now()}
 }
 
-// dataGoes notes that the servers lose their data: tokens start again.
+// dataGoes notes that the servers lose these sessions with their data: tokens start again. Clients have seen higher
+// numbers, so the servers turn them away.
 func (m *monitor) dataGoes(sessions []int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.history++
 	for _, part := range m.parts {
 		part.token, part.holder = 0, nil
 	}
 	for _, id := range sessions {
-		m.exempt[id], m.lostData[id] = time.Now(), true
+		m.excuses.sessions[id], m.bygone[id] = taking{at: time.Now(), unsaid: true}, true
 	}
 }
 

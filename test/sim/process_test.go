@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -44,6 +45,7 @@ type process struct {
 	dead chan struct{} // it was killed: nothing that it does happens
 
 	mu      sync.Mutex
+	server  string        // the address that it dialed last
 	leaving time.Time     // when it was told to
 	killed  bool          // dead is closed
 	pause   chan struct{} // not nil while the process stands still; closed when it goes on
@@ -52,6 +54,25 @@ type process struct {
 	stuck   chan struct{} // not nil while handlers don't return
 	panics  int           // so many messages make a handler panic
 	returns int           // so many make it return
+}
+
+// dial connects to a server. A process that leaves a server in trouble for another has been in trouble until now.
+func (p *process) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	p.mu.Lock()
+	last := p.server
+	p.server = address
+	p.mu.Unlock()
+	if last != address {
+		p.w.mon.Moved(p, last)
+	}
+	return p.client.Dial(ctx, network, address)
+}
+
+// connected is the address of the server that the process has dialed last.
+func (p *process) connected() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.server
 }
 
 func (p *process) isDead() bool {
@@ -97,7 +118,7 @@ func (w *world) start(slot int, double bool) *process {
 	var err error
 	p.ses, err = session.New(w.addresses(), session.Options{
 		Timeout: w.plan.Timeout, MinSessionTimeout: max(2*w.plan.Tick, 2*time.Second), MaxSessionTimeout: w.plan.Timeout,
-		Dial: p.client.Dial, Logger: log,
+		Dial: p.dial, Logger: log,
 	})
 	if err != nil {
 		panic(err)

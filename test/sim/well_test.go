@@ -1,7 +1,7 @@
 package sim_test
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,60 +43,56 @@ func (w *world) bound() time.Duration {
 	return replaced + 2*(t+w.plan.Tick+time.Second) + rebalanceTimeout + 30*time.Second
 }
 
-// settle waits until the group is well: all members joined and of one mind, each partition owned by whom the mapping
-// says, the set complete, all messages processed.
+// notice is how long it takes until everybody has noticed everything: the servers end the sessions of the dead, and what
+// nobody is told of is read again after T.
+func (w *world) notice() time.Duration { return w.plan.Timeout + w.plan.Tick + soon }
+
+// settle waits until the group has become well by itself and has been so for as long as it takes to notice everything:
+// all members joined and of one mind, each partition owned by whom the mapping says, the set complete, no claim that its
+// session's member does not know of, all messages processed.
 func (w *world) settle(what string, bound time.Duration) bool {
 	began := time.Now()
 	ends := w.broker.ends()
-	owned, repaired := time.Duration(0), time.Duration(0)
-	for {
+	owned, well := time.Time{}, time.Time{} // since when all is owned, and all is well
+	for well.IsZero() || time.Since(well) < w.notice() {
 		w.supervise()
 		why := w.unwell()
-		if why == "" {
-			if owned == 0 {
-				owned = max(1, time.Since(began))
-			}
-			if w.mon.processedAll(ends) {
-				w.due = ends
-				break
-			}
+		switch {
+		case why != "":
+			owned = time.Time{}
+		case owned.IsZero():
+			owned = time.Now()
+		}
+		if why == "" && !w.mon.processedAll(ends) {
 			why = "not all messages were processed"
 		}
-		d := time.Since(began)
-		if d > bound+patience*3 || owned == 0 && d > bound {
-			if owned != 0 {
+		switch {
+		case why != "":
+			well = time.Time{}
+		case well.IsZero():
+			well = time.Now()
+		}
+		d, step := time.Since(began), 100*time.Millisecond
+		switch {
+		case why != "" && (d > bound+patience*3 || owned.IsZero() && d > bound):
+			if !owned.IsZero() {
 				w.due = ends
 			}
 			w.mon.Violate("L1", "not well %v after %s: %s\n%s", d, what, why, w.state())
 			return false
-		}
-		if strings.HasPrefix(why, "the set") && d-repaired > 10*time.Second {
-			repaired = d
-			w.complete()
-		}
-		step := 100 * time.Millisecond
-		if d < time.Second {
+		case why == "":
+			step = w.notice() / 20
+		case d < time.Second:
 			step = 10 * time.Millisecond
 		}
 		if !w.rest(step) {
 			return false
 		}
 	}
-	w.res.figures["all owned after "+what] = append(w.res.figures["all owned after "+what], owned)
-	return w.rest(0)
-}
-
-// complete adds what is missing in the set, as a member.
-func (w *world) complete() {
-	if live := w.live(); len(live) > 0 && live[0].alloc != nil {
-		p := live[0]
-		w.later(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
-			defer cancel()
-			err := p.alloc.AddPartitions(ctx, w.seed())
-			w.mon.Note("%s added partitions: %v", p.id, err)
-		})
-	}
+	w.due = ends
+	figure := "all owned after " + what
+	w.res.figures[figure] = append(w.res.figures[figure], owned.Sub(began))
+	return true
 }
 
 // unwell says what is wrong with the group, "" when nothing is.
@@ -114,18 +110,22 @@ func (w *world) unwell() string {
 			names = append(names, p.name)
 		}
 	}
-	if len(w.doubles) > 0 {
+	switch {
+	case len(w.doubles) > 0:
 		return w.doubles[0].id + " is a double"
+	case w.errands.Load() > 0:
+		return "an operator is at work"
 	}
 	slices.Sort(names)
-	var all []allocfn.Partition
-	for i := range w.plan.Partitions {
-		all = append(all, allocfn.Partition{Topic: topic, ID: int32(i)})
-	}
-	allocfn.Sort(all)
 	if w.plan.Group {
-		return w.groupsUnwell(live, names)
+		return cmp.Or(w.groupsUnwell(live, names), w.strayClaim())
 	}
+	return cmp.Or(w.ownersUnwell(live, names), w.strayClaim())
+}
+
+// ownersUnwell is unwell where the members are Owners.
+func (w *world) ownersUnwell(live []*process, names []string) string {
+	all := w.partitions()
 	for _, p := range live {
 		snap := p.alloc.Snapshot()
 		switch {
@@ -153,6 +153,35 @@ func (w *world) unwell() string {
 		}
 	}
 	return ""
+}
+
+// strayClaim finds a claim that stands though the member whose session it is does not know of it.
+func (w *world) strayClaim() string {
+	standing := w.claims()
+	for part := range w.plan.Partitions {
+		c, ok := standing[part]
+		if !ok {
+			return fmt.Sprintf("p%d has no claim", part)
+		}
+		if !w.mon.knows(part, c) {
+			return fmt.Sprintf("nobody knows of the claim of p%d with token %#x in session %#x", part, c.token, c.session)
+		}
+	}
+	return ""
+}
+
+// standing is a claim as the servers see it.
+type standing struct{ token, session int64 }
+
+// claims returns the claims that stand, by partition.
+func (w *world) claims() map[int]standing {
+	all := map[int]standing{}
+	for part := range w.plan.Partitions {
+		if _, stat, ok := w.srv.Get(ownerPath(part)); ok {
+			all[part] = standing{token: stat.Czxid, session: stat.EphemeralOwner}
+		}
+	}
+	return all
 }
 
 // groupsUnwell is unwell where the members are Groups, who don't show their snapshots: all are members, each

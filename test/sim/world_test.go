@@ -7,10 +7,12 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -75,9 +77,11 @@ type world struct {
 	slots   []*process // by slot: whose member it is; nil when it left
 	wanted  []bool     // by slot: there should be a process
 	doubles []*process
-	busy    map[string]bool
+	busy    sync.Map // what is in trouble
 	serving sync.WaitGroup
 	work    sync.WaitGroup
+	errands atomic.Int32        // of operators, under way
+	sorted  []allocfn.Partition // see partitions
 	woken   chan struct{}
 }
 
@@ -100,7 +104,7 @@ func newWorld(p *plan, lax manners, res *result) *world {
 		plan: p, lax: lax, cov: res.cov, res: res,
 		ctx: sabotage.Off(context.Background(), lax.rules...),
 		srv: zktest.NewServer(zktest.Options{TickTime: p.Tick, MaxSessionTimeout: 2 * p.Timeout}), nw: zktest.NewNetwork(),
-		slots: make([]*process, p.Slots), wanted: make([]bool, p.Slots), busy: map[string]bool{},
+		slots: make([]*process, p.Slots), wanted: make([]bool, p.Slots),
 		woken: make(chan struct{}, 1),
 	}
 	w.mon = newMonitor(p.Partitions, p.Timeout*5/6, res.cov)
@@ -142,6 +146,17 @@ func (w *world) seed() map[string][]int32 {
 	return map[string][]int32{topic: all}
 }
 
+// partitions returns what the set should hold, sorted as members sort it.
+func (w *world) partitions() []allocfn.Partition {
+	if w.sorted == nil {
+		for i := range w.plan.Partitions {
+			w.sorted = append(w.sorted, allocfn.Partition{Topic: topic, ID: int32(i)})
+		}
+		allocfn.Sort(w.sorted)
+	}
+	return w.sorted
+}
+
 func (w *world) partitionsPath() string { return groupPath + "/partitions" }
 
 func ownerPath(part int) string { return fmt.Sprintf("%s/owners/%s:%d", groupPath, topic, part) }
@@ -177,7 +192,7 @@ func (w *world) run() {
 		return
 	}
 	// Phases begin when they would if getting well took as long as it may: at the same times in each run of the seed.
-	calm := began.Add(w.bound())
+	calm := began.Add(w.bound() + w.notice())
 	for i, ph := range w.plan.Phases {
 		w.phase = i
 		begin := calm.Add(w.quiet() + ph.Idle)
@@ -198,7 +213,7 @@ func (w *world) longest(ph phase) time.Duration {
 	for _, s := range ph.Steps {
 		steps = max(steps, s.At+s.For)
 	}
-	return steps + w.bound()
+	return steps + w.bound() + w.notice()
 }
 
 // idle lets the time pass, d of it or more, until something is to begin. Nothing may happen to the group meanwhile.
@@ -279,7 +294,11 @@ func (w *world) faulty(ph phase) bool {
 func (w *world) inject(s step) (end func(), ok bool) {
 	w.mon.Note("--- %v", s)
 	w.res.injected = append(w.res.injected, fmt.Sprintf("%v %v", time.Since(w.mon.began), s))
-	end, ok = faults[s.Kind].do(w, s)
+	f, whose := faults[s.Kind], ""
+	if f.ails != nil {
+		whose = f.ails(w, s)
+	}
+	end, ok = f.do(w, s)
 	w.mon.Sweep()
 	if !ok {
 		w.mon.Note("--- not possible now")
@@ -288,7 +307,19 @@ func (w *world) inject(s step) (end func(), ok bool) {
 	w.res.faults++
 	w.trouble = w.trouble || !slices.Contains(harmless, s.Kind)
 	w.cov.hit("fault: " + s.Kind)
-	return end, true
+	if f.ails == nil {
+		return end, true
+	}
+	w.mon.Troubled(whose)
+	if end == nil {
+		w.mon.Relieved(whose, 0)
+		return nil, true
+	}
+	over := end
+	return func() {
+		over()
+		w.mon.Relieved(whose, s.D) // what was sent before may still be under way for so long
+	}, true
 }
 
 // close ends everything. All faults have ended; if the plan has, too, then all is well and all can leave in order.
@@ -360,9 +391,8 @@ func (w *world) choose(slot int) *process {
 
 // hold marks a target as in trouble; ok is false when it was already.
 func (w *world) hold(target string) (free func(), ok bool) {
-	if w.busy[target] {
+	if _, held := w.busy.LoadOrStore(target, true); held {
 		return nil, false
 	}
-	w.busy[target] = true
-	return func() { delete(w.busy, target) }, true
+	return func() { w.busy.Delete(target) }, true
 }
