@@ -61,8 +61,8 @@
 //   - what makes a real server stumble, and no client sends: null paths, writes in a multiRead, deleteContainer
 //   - TLS and x509 (give Serve a tls.Listener for TLS alone), SASL, the admin server, read-only mode, local sessions,
 //     maxClientCnxns
-//   - ensembles: one server may serve several listeners, which share one state; [Server.Isolate] cuts one of them off, and
-//     the hook of [Server.SetHook] makes a lagging follower. There is no election: four-letter words call the first listener
+//   - ensembles: one server may serve several listeners, which share one state; [Server.Isolate] cuts one of them off,
+//     [Server.Lag] keeps one behind, and the hook of [Server.SetHook] makes one that tells its leader late who lives. There is no election: four-letter words call the first listener
 //     that is not isolated the leader
 //   - disk: data lives as long as the Server does, over [Server.Restart] too
 //
@@ -81,6 +81,7 @@
 //	crash, restart, data lost         Server.Down, Server.Restart
 //	restored from a backup            Server.Backup, Server.Restore
 //	deposed leader, cut-off follower  Server.Isolate, Server.Rejoin
+//	follower that is behind           Server.Lag, Server.CatchUp
 //	any of these for one request      Server.SetHook
 //
 // [Server.Create], [Server.Set] and [Server.Delete] do what an operator would, behind the clients' backs.

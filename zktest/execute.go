@@ -79,6 +79,7 @@ func (s *Server) execute(c *conn, r *Request, act Action) bool {
 	case OpCloseSession:
 		s.endSession(ses, c)
 		s.arm()
+		s.follow(c.listener)
 		s.reply(c, r.Xid, s.zxid, 0)
 		return false
 	case OpReconfig:
@@ -108,7 +109,8 @@ func (s *Server) execute(c *conn, r *Request, act Action) bool {
 	default:
 		code = here.read(s, c, r, e)
 	}
-	if r.Op.Writes() {
+	if (r.Op.Writes() || r.Op == OpSync) && !here.stale {
+		s.follow(c.listener)
 		here.zxid = s.zxid
 	}
 	e.finish(here.zxid, code)

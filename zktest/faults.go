@@ -3,8 +3,9 @@ package zktest
 // faults is the trouble a server is in.
 type faults struct {
 	down, refuse, silent bool
-	isolated             map[string]*view // by listener's address
-	gate                 chan struct{}    // not nil while frozen; closed by Thaw
+	isolated             map[string]*view     // by listener's address
+	lagging              map[string]*follower // by listener's address
+	gate                 chan struct{}        // not nil while frozen; closed by Thaw
 	hook                 func(*Request) Action
 	loss                 *loss
 }
@@ -180,6 +181,9 @@ func (c *conn) view() view {
 	if stale := c.isolated(); stale != nil {
 		return *stale
 	}
+	if f := c.srv.faults.lagging[c.listener]; f != nil {
+		return f.view
+	}
 	return view{tree: c.srv.tree, zxid: c.srv.zxid}
 }
 
@@ -251,6 +255,7 @@ func (s *Server) restart(load func()) {
 	s.disarm()
 	s.faults.down = false
 	load()
+	s.startFollowers()
 	if s.faults.gate != nil {
 		close(s.faults.gate)
 		s.faults.gate = nil

@@ -81,15 +81,16 @@ func (s *Server) endSession(ses *session, asking *conn) {
 
 // connect answers a connect request. Called with the lock held.
 func (s *Server) connect(c *conn, r *Request) bool {
-	if r.Zxid > s.zxid {
+	if zxid := c.view().zxid; r.Zxid > zxid {
 		s.set.log.Info("connect request refused: the client has seen a higher zxid", "client", c.client,
-			"seen", r.Zxid, "zxid", s.zxid)
+			"seen", r.Zxid, "zxid", zxid)
 		return false
 	}
 	c.timeout = min(max(r.Timeout.Milliseconds(), s.set.minTimeout), s.set.maxTimeout)
 	var ses *session
 	if r.Session == 0 {
 		ses = s.openSession(c.timeout)
+		s.follow(c.listener)
 	} else {
 		ses = s.sessions[r.Session]
 		if ses != nil {

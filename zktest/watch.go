@@ -107,10 +107,10 @@ func (t *watchTable) size() int {
 	return n
 }
 
-// trigger returns the connections that watch path, each once, and uses up their one-shot watches. Recursive watches
-// above the path count too.
-func (t *watchTable) trigger(path string) []*conn {
-	hit := slices.Clone(t.byPath[path])
+// trigger returns the connections that watch path, of those that see it, each once, and uses up their one-shot watches.
+// Recursive watches above the path count too.
+func (t *watchTable) trigger(path string, sees func(*conn) bool) []*conn {
+	hit := slices.DeleteFunc(slices.Clone(t.byPath[path]), func(c *conn) bool { return !sees(c) })
 	for _, c := range hit {
 		t.remove(path, c, watchOnce)
 	}
@@ -121,7 +121,7 @@ func (t *watchTable) trigger(path string) []*conn {
 			above = "/"
 		}
 		for _, c := range t.byPath[above] {
-			if t.has(above, c, watchRecursive) && !slices.Contains(hit, c) {
+			if t.has(above, c, watchRecursive) && sees(c) && !slices.Contains(hit, c) {
 				hit = append(hit, c)
 			}
 		}
@@ -129,19 +129,22 @@ func (t *watchTable) trigger(path string) []*conn {
 	return hit
 }
 
-// fire sends the events of a committed transaction to those who watch. Called with the lock held.
-func (s *Server) fire(zxid int64, events []event) {
-	for _, e := range events {
+// fireAt sends the events of a transaction to the connections that watch and see it. Called with the lock held.
+func (s *Server) fireAt(t transaction, sees func(*conn) bool) {
+	zxid := t.zxid
+	for _, e := range t.events {
 		switch e.kind {
 		case eventCreated, eventData:
-			notify(s.dataWatches.trigger(e.path), zxid, e)
+			notify(s.dataWatches.trigger(e.path, sees), zxid, e)
 		case eventDeleted:
-			first := s.dataWatches.trigger(e.path)
-			second := slices.DeleteFunc(s.childWatches.trigger(e.path), func(c *conn) bool { return slices.Contains(first, c) })
+			first := s.dataWatches.trigger(e.path, sees)
+			second := slices.DeleteFunc(s.childWatches.trigger(e.path, sees), func(c *conn) bool {
+				return slices.Contains(first, c)
+			})
 			notify(first, zxid, e)
 			notify(second, zxid, e)
 		case eventChildren:
-			notify(s.childWatches.trigger(e.path), zxid, e)
+			notify(s.childWatches.trigger(e.path, sees), zxid, e)
 		}
 	}
 }
