@@ -323,6 +323,34 @@ func TestOperator(t *testing.T) {
 	}
 }
 
+// Somebody replaces a claim and leaves the epoch alone. By the time the member looks there is a claim again, but not its own.
+func TestReplacedClaimIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		a := w.owning("a", "t:0", memberOptions{})
+		time.Sleep(time.Second)
+		replaced := make(chan struct{})
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Op == zktest.OpExists && r.Path == owners+"/t:0" {
+				<-replaced
+			}
+			return zktest.Action{}
+		})
+		data, _, _ := w.srv.Get(owners + "/t:0")
+		if err := errors.Join(w.srv.Delete(owners+"/t:0"), w.srv.Create(owners+"/t:0", data)); err != nil {
+			t.Fatal(err)
+		}
+		close(replaced)
+		w.within(time.Second, "lost", func() bool { return a.owned() == "" && a.told(ownership.ErrLost) == 1 })
+		if err := w.srv.Delete(owners + "/t:0"); err != nil {
+			t.Fatal(err)
+		}
+		a.owns(time.Second, "t:0")
+		w.wantEvents("a", "t:0", "joined claimed lost claimed")
+	})
+}
+
 // A claim that somebody has removed is looked for, and made again. It is not taken for standing and opened over and over.
 func TestLostClaimIsNotOpenedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
