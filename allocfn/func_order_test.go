@@ -43,8 +43,10 @@ func TestValidateOrder(t *testing.T) {
 // TestOwnFunctionsNeedNoCopy checks that only a function of this package is
 // shown the caller's own slices, also when a Func of this package is changed.
 func TestOwnFunctionsNeedNoCopy(t *testing.T) {
-	if f := Balanced(); f.copies() {
-		t.Error("Balanced is given a copy")
+	for _, f := range []Func{Balanced(), RoundRobin()} {
+		if f.copies() {
+			t.Errorf("%s is given a copy", f.Name)
+		}
 	}
 	f := Balanced()
 	f.Assign = func(in Input) (Assignment, error) {

@@ -5,7 +5,7 @@ package allocfn
 // k is the partition's place. It takes the time of one pass over the
 // partitions, Only that of one over the member's own.
 func RoundRobin() Func {
-	return Func{Name: "roundrobin", Assign: roundRobin, Only: roundRobinOnly}
+	return Func{Name: "roundrobin", Assign: roundRobin, harmless: roundRobin, Only: roundRobinOnly}
 }
 
 func roundRobin(in Input) (Assignment, error) {

@@ -95,10 +95,12 @@ func (v *View) Topic(topic string) []int32 {
 
 // Owner returns the index of the member that has p, and whether there is one.
 func (v *View) Owner(p Partition) (member int, ok bool) {
-	indices := v.Topic(p.Topic)
-	k, ok := slices.BinarySearchFunc(indices, p.ID, func(i, id int32) int { return cmp.Compare(v.in.Partitions[i].ID, id) })
+	k, ok := slices.BinarySearchFunc(v.order, p, func(i int32, p Partition) int {
+		q := v.in.Partitions[i]
+		return cmp.Or(strings.Compare(q.Topic, p.Topic), cmp.Compare(q.ID, p.ID))
+	})
 	if !ok || len(v.owner) == 0 {
 		return -1, false
 	}
-	return int(v.owner[indices[k]]), true
+	return int(v.owner[v.order[k]]), true
 }
