@@ -34,11 +34,32 @@ func BenchmarkCompute(b *testing.B) {
 		}
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {
-				r := computeMapping(ms, set, nil, o, sabotage.Rules{})
+				r := computeMapping(&inputs{}, ms, set, nil, o, sabotage.Rules{})
 				if r.err != nil || len(r.mapping.share("member-000")) == 0 {
 					b.Fatal(r.err)
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkJoin is what a join costs another member of a group of 1,000 members and 100,000 partitions: the mapping, its own share
+// of it, and the owner of each partition of that, which whoever claims them asks for.
+func BenchmarkJoin(b *testing.B) {
+	ms, set, o := groupOf(b, 1001, 100_000)
+	b.ReportAllocs()
+	known := &inputs{}
+	for i := 0; b.Loop(); i++ {
+		r := computeMapping(known, ms[:1000+i%2], set, nil, o, sabotage.Rules{})
+		if r.err != nil {
+			b.Fatal(r.err)
+		}
+		known = r.inputs
+		s := &Snapshot{mapping: r.mapping, mine: r.mapping.share("member-0000")}
+		for _, p := range s.Mine() {
+			if name, ok := s.Owner(p); !ok || name != "member-0000" {
+				b.Fatal(name, ok)
+			}
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package allocator
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,27 +13,47 @@ import (
 // member is a member as the choice of the function sees it.
 type member struct {
 	allocfn.Member
-	runs []string // IDs of functions, the preferred first
+	runs  []string // IDs of functions, the preferred first
+	fault error    // why its record is no good, nil when it is
 }
 
-// readMembers reads the records of the members. A member without a record, or
-// with one that is no good, runs pythonFunc; the second is reported.
-func readMembers(ms []party.Member, pythonFunc string) (members []member, faults []error) {
-	members = make([]member, len(ms))
+// readMembers reads the records of the members. It takes those that known has, and are the same, from there.
+func readMembers(ms []party.Member, pythonFunc string, known *inputs) []member {
+	members := make([]member, len(ms))
+	k := 0
 	for i, m := range ms {
-		members[i] = member{Member: allocfn.Member{Name: m.Name}, runs: []string{pythonFunc}}
-		r, ok, err := parseRecord(m.Data)
-		if m.Err != nil {
-			err = fmt.Errorf("%w: %w", ErrBadRecord, m.Err)
+		for k < len(known.members) && known.members[k].Name < m.Name {
+			k++
 		}
-		if err != nil {
-			faults = append(faults, fmt.Errorf("allocator: member %q: %w", m.Name, err))
-		}
-		if err == nil && ok {
-			members[i] = member{allocfn.Member{Name: m.Name, Weight: r.Weight, Zone: r.Zone, Topics: r.Topics}, r.Functions}
+		if k < len(known.members) && sameRecord(known.members[k], m) {
+			members[i] = known.read[k]
+		} else {
+			members[i] = readMember(m, pythonFunc)
 		}
 	}
-	return members, faults
+	return members
+}
+
+// readMember reads the record of one member. A member without a record, or with one that is no good, runs pythonFunc.
+func readMember(m party.Member, pythonFunc string) member {
+	r, ok, err := parseRecord(m.Data)
+	if m.Err != nil {
+		err = fmt.Errorf("%w: %w", ErrBadRecord, m.Err)
+	}
+	switch {
+	case err != nil:
+		err = fmt.Errorf("allocator: member %q: %w", m.Name, err)
+		fallthrough
+	case !ok:
+		return member{Member: allocfn.Member{Name: m.Name}, runs: []string{pythonFunc}, fault: err}
+	default:
+		return member{Member: allocfn.Member{Name: m.Name, Weight: r.Weight, Zone: r.Zone, Topics: r.Topics}, runs: r.Functions}
+	}
+}
+
+// sameRecord reports whether two members have the same name and the same readable record.
+func sameRecord(a, b party.Member) bool {
+	return a.Name == b.Name && a.Err == nil && b.Err == nil && bytes.Equal(a.Data, b.Data)
 }
 
 // chooseFunc returns the function that the group runs: the first in the list

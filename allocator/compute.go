@@ -29,11 +29,48 @@ type job struct {
 // result is what a job came to: a mapping or an error, and what it found amiss
 // on the way.
 type result struct {
+	inputs  *inputs // nil when the job ended before it had them
 	mapping *mapping
 	err     error
 	records error // about members' records
 	items   error // about items that are allocated to nobody
 	took    time.Duration
+}
+
+// inputs is what a job has read of the members' records and the set's items. The next job parses only what is not the same. It is
+// never changed.
+type inputs struct {
+	members []party.Member
+	read    []member // what members' records say, one for each
+
+	items      []string
+	partitions []allocfn.Partition
+	places     []int32
+	bad        error // about items that are allocated to nobody
+}
+
+// readInputs reads members and items, as far as known does not have them.
+func readInputs(members []party.Member, items []string, pythonFunc string, known *inputs) *inputs {
+	in := &inputs{members: members, read: readMembers(members, pythonFunc, known), items: items}
+	if slices.Equal(items, known.items) {
+		in.partitions, in.places, in.bad = known.partitions, known.places, known.bad
+		return in
+	}
+	var bad []string
+	in.partitions, in.places, bad = allocfn.ParseAll(items)
+	in.bad = badItems(bad)
+	return in
+}
+
+// faults returns what is wrong with members' records.
+func (in *inputs) faults() error {
+	var faults []error
+	for i := range in.read {
+		if err := in.read[i].fault; err != nil {
+			faults = append(faults, err)
+		}
+	}
+	return some(faults)
 }
 
 // compute starts a job for what was read last.
@@ -50,32 +87,27 @@ func (l *loop) compute(ctx context.Context) {
 	l.job, l.overdue, l.changed, l.reread = j, time.After(computeTimeout), "", nil
 	l.metrics.duration.WithLabelValues(stageSettle).Observe(now.Sub(j.since).Seconds())
 
-	members, items, zones := l.members.Members, l.set.Items, l.zones.Zones
+	members, items, zones, known := l.members.Members, l.set.Items, l.zones.Zones, l.inputs
 	l.running.Go("allocation function", func() {
 		r := result{err: fmt.Errorf("%w: it ended its goroutine", ErrFuncFailed)}
 		defer func() { send(ctx, l.results, r) }()
-		r = computeMapping(members, items, zones, l.opts, l.off)
+		r = computeMapping(known, members, items, zones, l.opts, l.off)
 	})
 }
 
-// computeMapping is pure, but for the allocation function that it calls.
+// computeMapping is pure, but for the allocation function that it calls. known is what the job before has read.
 func computeMapping(
-	members []party.Member, items []string, zones map[allocfn.Partition]string, o Options, off sabotage.Rules,
+	known *inputs, members []party.Member, items []string, zones map[allocfn.Partition]string, o Options, off sabotage.Rules,
 ) result {
-	var r result
 	start := time.Now()
-	ms, faults := readMembers(members, o.PythonFunc)
-	r.records = some(faults)
+	read := readInputs(members, items, o.PythonFunc, known)
+	r := result{inputs: read, records: read.faults(), items: read.bad}
 
-	in := allocfn.Input{Members: make([]allocfn.Member, len(ms)), Zones: zones}
-	for i, m := range ms {
-		in.Members[i] = m.Member
+	in := allocfn.Input{Members: make([]allocfn.Member, len(members)), Partitions: read.partitions, Places: read.places, Zones: zones}
+	for i := range read.read {
+		in.Members[i] = read.read[i].Member
 	}
-	var bad []string
-	in.Partitions, in.Places, bad = allocfn.ParseAll(items)
-	r.items = badItems(bad)
-
-	fn, err := chooseFunc(ms, o.funcs())
+	fn, err := chooseFunc(read.read, o.funcs())
 	if off.Off(sabotage.SameFunction) {
 		fn, err = o.Func, nil
 	}
@@ -119,6 +151,9 @@ func some(errs []error) error {
 func (l *loop) onResult(r result) {
 	j := l.job
 	l.job, l.overdue = nil, nil
+	if r.inputs != nil {
+		l.inputs = r.inputs
+	}
 	if l.missed != "" {
 		l.change(l.missed, true)
 		l.missed = ""

@@ -92,6 +92,7 @@ type loop struct {
 
 	// Computing.
 	job     *job
+	inputs  *inputs          // of the last job that had them; never nil
 	overdue <-chan time.Time // of the job
 	missed  Trigger          // of the changes that came and were due behind a late job
 
@@ -127,6 +128,7 @@ func newLoop(name string, opts Options, seed *seed, src sources, m *metrics, log
 		memberViews: make(chan *party.View), setViews: make(chan *sharedset.View), zoneViews: make(chan *zones.View),
 		ended: make(chan error, 3), results: make(chan result), seedings: make(chan seeding), refreshes: make(chan refreshed),
 		coalescer: coalescer{quiet: opts.QuietPeriod, max: opts.MaxDelay},
+		inputs:    &inputs{},
 		good:      newMapping(allocfn.Input{}, "", nil),
 		reported:  make(map[string]string),
 	}

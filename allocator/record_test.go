@@ -145,9 +145,11 @@ func TestChooseFunc(t *testing.T) {
 				}
 				ms = append(ms, m)
 			}
-			members, faults := readMembers(ms, "roundrobin/1")
-			if len(faults) > 0 {
-				t.Fatal(faults)
+			members := readMembers(ms, "roundrobin/1", &inputs{})
+			for _, m := range members {
+				if m.fault != nil {
+					t.Fatal(m.fault)
+				}
 			}
 			f, err := chooseFunc(members, have)
 			if f.Name != test.want || (err == nil) != (test.want != "") || err != nil && !errors.Is(err, ErrFuncMismatch) {
@@ -160,7 +162,7 @@ func TestChooseFunc(t *testing.T) {
 func TestMismatchOfManyIsShort(t *testing.T) {
 	var ms []member
 	for i := range 1000 {
-		ms = append(ms, member{allocfn.Member{Name: fmt.Sprintf("m%03d", i)}, []string{[]string{"range", "roundrobin"}[i%2]}})
+		ms = append(ms, member{Member: allocfn.Member{Name: fmt.Sprintf("m%03d", i)}, runs: []string{[]string{"range", "roundrobin"}[i%2]}})
 	}
 	_, err := chooseFunc(ms, []allocfn.Func{allocfn.Range()})
 	if len(err.Error()) > 300 || !strings.Contains(err.Error(), `"m000"`) || !strings.Contains(err.Error(), "495 more") {

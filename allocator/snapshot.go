@@ -31,6 +31,8 @@ func triggers() []Trigger {
 // Snapshot is one state of the group as this member sees it: the mapping that
 // is in force, and what it was made of. It never changes; its slices and its map
 // must not be changed either. Its methods don't block and may be called from anywhere.
+// The first call of Owner, Share or Mapping makes an index of the mapping, which takes
+// one pass over the partitions; snapshots with the same mapping share it.
 type Snapshot struct {
 	// Version grows by one with each snapshot of this allocator, from 1.
 	Version uint64
@@ -79,8 +81,8 @@ type mapping struct {
 	fn    string
 	owner allocfn.Assignment
 
-	members    []string
-	byPosition func() map[allocfn.Partition]int32 // made when asked for
+	members []string
+	view    func() *allocfn.View // made when first asked for
 }
 
 func newMapping(in allocfn.Input, fn string, owner allocfn.Assignment) *mapping {
@@ -88,14 +90,24 @@ func newMapping(in allocfn.Input, fn string, owner allocfn.Assignment) *mapping 
 	for i := range in.Members {
 		m.members[i] = in.Members[i].Name
 	}
-	m.byPosition = sync.OnceValue(func() map[allocfn.Partition]int32 {
-		at := make(map[allocfn.Partition]int32, len(in.Partitions))
-		for i, p := range in.Partitions {
-			at[p] = int32(i)
-		}
-		return at
+	m.view = sync.OnceValue(func() *allocfn.View {
+		v, _ := allocfn.NewView(in, owner) // allocfn.Call has checked owner
+		return v
 	})
 	return m
+}
+
+// topics returns what a member, by its index, owns, in kiel's shape.
+func (m *mapping) topics(member int) map[string][]int32 {
+	all := make(map[string][]int32)
+	for topic, indices := range m.view().Topics(member) {
+		ids := slices.Grow(all[topic], len(indices))
+		for _, i := range indices {
+			ids = append(ids, m.in.Partitions[i].ID)
+		}
+		all[topic] = ids
+	}
+	return all
 }
 
 // share returns what the named member owns, in kiel's order.
@@ -119,28 +131,35 @@ func (s *Snapshot) Mine() []allocfn.Partition { return slices.Clone(s.mine) }
 
 // Share returns what the mapping gives to the named member, as topic and ids
 // in kiel's order: kiel's shape of an allocation. It is empty, not nil, when
-// that is nothing or there is no such member.
+// that is nothing or there is no such member. The map is the caller's.
 func (s *Snapshot) Share(member string) map[string][]int32 {
-	return topics(s.mapping.share(member))
+	i, ok := slices.BinarySearch(s.mapping.members, member)
+	if !ok {
+		return map[string][]int32{}
+	}
+	return s.mapping.topics(i)
 }
 
 // Owner returns the member to whom the mapping gives p, and false when p is
 // not in the set.
 func (s *Snapshot) Owner(p allocfn.Partition) (string, bool) {
-	if len(s.mapping.owner) == 0 {
-		return "", false
-	}
-	i, ok := s.mapping.byPosition()[p]
+	i, ok := s.mapping.view().Owner(p)
 	if !ok {
 		return "", false
 	}
-	return s.mapping.members[s.mapping.owner[i]], true
+	return s.mapping.members[i], true
 }
 
 // Mapping returns the whole mapping in kiel's shape: member, topic, ids. A
 // member that owns nothing is absent. The maps are the caller's.
 func (s *Snapshot) Mapping() map[string]map[string][]int32 {
-	return allocfn.Mapping(s.mapping.in, s.mapping.owner)
+	all := make(map[string]map[string][]int32)
+	for i, name := range s.mapping.members {
+		if share := s.mapping.topics(i); len(share) > 0 {
+			all[name] = share
+		}
+	}
+	return all
 }
 
 // LogValue gives counts, not lists.
