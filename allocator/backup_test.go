@@ -24,6 +24,7 @@ func TestRestoredFromABackup(t *testing.T) {
 					a, b := w.start("a", seed), w.start("b", seed)
 					a.ready()
 					b.ready()
+					sleep(settle) // both have seen the whole seed in the set
 					remove(t, b, 3)
 					sleep(settle)
 					backup := w.srv.Backup()
