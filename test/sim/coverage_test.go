@@ -81,6 +81,8 @@ func required() []string {
 		"offset that was moved back was repaired", "messages processed again",
 		"hook: answered with an error", "hook: ignored", "hook: cut", "hook: no touch",
 		"drill: not concerned, and kept",
+		"backup: sessions forgotten true", "backup: sessions forgotten false", "backup: elected true", "backup: elected false",
+		"log: the set had lost partitions of the seed, added them again",
 	}
 	for _, kind := range kinds() { // which were possible
 		all = append(all, "fault: "+kind)

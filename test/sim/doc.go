@@ -46,8 +46,8 @@
 //
 //	S1  at most one member has a trusted claim of a partition. Excused is only the owner whose session an operator killed
 //	    or whose claim he removed: for 1 s, and for up to 5/6 T while its process stands still or while its link or its
-//	    server is in trouble. Servers that lost their data turn their clients away, so the owners of that time are
-//	    excused for 5/6 T
+//	    server is in trouble. Servers that lost data, all or what is newer than a backup, turn their clients away, so
+//	    the owners of what was lost are excused for 5/6 T
 //	S2  tokens grow with every change of owner, as long as the servers keep their data. Excused, as in S1: a claim of
 //	    which its owner is told only after an operator removed it and another member claimed
 //	S4  offsets are committed with trust and only of what was processed; the committed offset goes back only where a

@@ -56,6 +56,10 @@ func rebuilt(w *world, _ step) time.Duration {
 	return max(2*w.plan.Timeout, 15*time.Second) + 2*time.Second
 }
 
+// restored is how long it may take until all is well after the servers have gone back to a backup: the sessions of members
+// that have ended since may live once more.
+func restored(w *world, s step) time.Duration { return rebuilt(w, s) + expiry(w, s) }
+
 // stuckBound is how long a partition may be held up by a handler that does not return.
 func stuckBound(*world, step) time.Duration { return rebalanceTimeout + time.Second }
 

@@ -116,12 +116,19 @@ func (p *pacer) each(ctx context.Context, f func()) {
 	}
 }
 
-// produce appends to all partitions until ctx ends.
+// atOnce is how many partitions get a message at a time. Where there are more they take turns, so that many partitions
+// cost no more than few.
+const atOnce = 10
+
+// produce appends to the partitions until ctx ends.
 func (k *kafka) produce(ctx context.Context) {
+	next := 0
 	k.each(ctx, func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		for _, part := range k.parts {
+		for range min(atOnce, len(k.parts)) {
+			part := k.parts[next]
+			next = (next + 1) % len(k.parts)
 			part.end++
 			close(part.wake)
 			part.wake = make(chan struct{})

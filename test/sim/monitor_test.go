@@ -305,17 +305,32 @@ func (m *monitor) claimGoes(part int, token int64) {
 	m.excuses.claims[claimID{part, token}] = taking{at: time.Now()}
 }
 
-// dataGoes notes that the servers lose these sessions with their data: tokens start again. Clients have seen higher
-// numbers, so the servers turn them away.
-func (m *monitor) dataGoes(sessions []int64) {
+// dataGoes has the servers lose data, sessions and claims: tokens start again. The servers turn away clients that have seen
+// higher numbers.
+func (m *monitor) dataGoes(lose func() (before, after serverData)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	before, after := lose()
 	m.history++
 	for _, part := range m.parts {
 		part.token, part.holder = 0, nil
 	}
-	for _, id := range sessions {
-		m.excuses.sessions[id], m.bygone[id] = taking{at: time.Now(), unsaid: true}, true
+	gone := taking{at: time.Now(), unsaid: after.zxid < before.zxid}
+	for id := range after.sessions {
+		delete(m.bygone, id)
+	}
+	for id := range before.sessions {
+		if !after.sessions[id] {
+			m.excuses.sessions[id], m.bygone[id] = gone, true
+		}
+	}
+	for id := range after.claims {
+		delete(m.forgot, id)
+	}
+	for id := range before.claims {
+		if !after.claims[id] {
+			m.excuses.claims[id], m.forgot[id] = gone, true
+		}
 	}
 }
 

@@ -118,7 +118,7 @@ func (p *plan) length() time.Duration {
 
 // newPlan makes the plan of a seed. Two thirds of the seeds are days: hours of calm between the bursts, and long
 // session timeouts, for those make an hour of calm cheap. The others have short timeouts, little calm, and last a
-// quarter of that.
+// quarter of that; one of eight of them has up to 250 partitions.
 func newPlan(seed uint64, length time.Duration, members int) *plan {
 	r := rand.New(rand.NewPCG(seed, 0x6b69656c))
 	p := &plan{Seed: seed, Hours: length.Hours(), Func: []string{"balanced", "roundrobin", "range"}[r.IntN(3)]}
@@ -133,6 +133,9 @@ func newPlan(seed uint64, length time.Duration, members int) *plan {
 	p.Members = max(members, 3)
 	p.Slots = p.Members + 1 + r.IntN(3)
 	p.Partitions = 3 + r.IntN(7)
+	if crowded(seed) {
+		p.Partitions = 10 + r.IntN(241)
+	}
 	var drills []string
 	for len(p.Phases) == 0 || p.length() < length {
 		ph := phase{Idle: between(r, least, most)}
@@ -158,6 +161,9 @@ func newPlan(seed uint64, length time.Duration, members int) *plan {
 	}
 	return p
 }
+
+// crowded says whether the groups of a seed, which has little calm, have many partitions.
+func crowded(seed uint64) bool { return seed%24 == 9 }
 
 // drillKinds returns the kinds of which there are drills, sorted.
 func drillKinds() []string {

@@ -256,8 +256,16 @@ func keys[V any](m map[string]V) func(yield func(string) bool) {
 // groupHours is how long the plans of Groups are; see newPlan.
 const groupHours = 5
 
-// hectic is the next seed with little calm.
-func hectic(seed uint64) uint64 { return seed + (3-seed%3)%3 }
+// hectic returns the next n seeds with little calm and few partitions, since sarama takes long with many.
+func hectic(seed uint64, n int) []uint64 {
+	var list []uint64
+	for ; len(list) < n; seed++ {
+		if seed%3 == 0 && !crowded(seed) {
+			list = append(list, seed)
+		}
+	}
+	return list
+}
 
 // Groups of package consumer, with sarama in them, live through the same on kfake's virtual network. That costs much
 // more, so they live for some hours only.
@@ -267,11 +275,8 @@ func TestGroups(t *testing.T) {
 	random := firstRandom(t)
 	fixed, unknown := max(2, int(*flagDays/10)), int(math.Ceil(*flagRandom/10))
 	plans := []*plan{newDrills(*flagFirst, *flagMembers)}
-	for i := range fixed {
-		plans = append(plans, newPlan(hectic(*flagFirst)+3*uint64(i), groupHours*time.Hour, *flagMembers))
-	}
-	for i := range unknown {
-		plans = append(plans, newPlan(hectic(random)+3*uint64(i), groupHours*time.Hour, *flagMembers))
+	for _, seed := range slices.Concat(hectic(*flagFirst, fixed), hectic(random, unknown)) {
+		plans = append(plans, newPlan(seed, groupHours*time.Hour, *flagMembers))
 	}
 	for _, p := range plans {
 		p.Group = true

@@ -52,7 +52,7 @@ func (w *world) notice() time.Duration { return w.plan.Timeout + w.plan.Tick + s
 // session's member does not know of, all messages processed.
 func (w *world) settle(what string, bound time.Duration) bool {
 	began := time.Now()
-	ends := w.broker.ends()
+	ends := w.broker.ends()[:w.known]
 	owned, well := time.Time{}, time.Time{} // since when all is owned, and all is well
 	for well.IsZero() || time.Since(well) < w.notice() {
 		w.supervise()
@@ -158,7 +158,7 @@ func (w *world) ownersUnwell(live []*process, names []string) string {
 // strayClaim finds a claim that stands though the member whose session it is does not know of it.
 func (w *world) strayClaim() string {
 	standing := w.claims()
-	for part := range w.plan.Partitions {
+	for part := range w.known {
 		c, ok := standing[part]
 		if !ok {
 			return fmt.Sprintf("p%d has no claim", part)

@@ -81,7 +81,9 @@ type world struct {
 	serving sync.WaitGroup
 	work    sync.WaitGroup
 	errands atomic.Int32        // of operators, under way
+	known   int                 // partitions that there are now: the last one comes after the first backup
 	sorted  []allocfn.Partition // see partitions
+	backups []*zktest.Backup    // see backUp
 	woken   chan struct{}
 }
 
@@ -139,7 +141,7 @@ func (w *world) addresses() []string {
 
 // seed is the set.
 func (w *world) seed() map[string][]int32 {
-	all := make([]int32, w.plan.Partitions)
+	all := make([]int32, w.known)
 	for i := range all {
 		all[i] = int32(i)
 	}
@@ -148,8 +150,9 @@ func (w *world) seed() map[string][]int32 {
 
 // partitions returns what the set should hold, sorted as members sort it.
 func (w *world) partitions() []allocfn.Partition {
-	if w.sorted == nil {
-		for i := range w.plan.Partitions {
+	if len(w.sorted) != w.known {
+		w.sorted = nil
+		for i := range w.known {
 			w.sorted = append(w.sorted, allocfn.Partition{Topic: topic, ID: int32(i)})
 		}
 		allocfn.Sort(w.sorted)
@@ -184,17 +187,14 @@ func (w *world) run() {
 		w.close()
 		w.finish()
 	}()
-	for slot := range w.plan.Members {
-		w.wanted[slot] = true
-		w.slots[slot] = w.start(slot, false)
-	}
-	if !w.settle("start", w.bound()) {
+	if !w.begin() {
 		return
 	}
 	// Phases begin when they would if getting well took as long as it may: at the same times in each run of the seed.
-	calm := began.Add(w.bound() + w.notice())
+	calm := began.Add(2 * (w.bound() + w.notice()))
 	for i, ph := range w.plan.Phases {
 		w.phase = i
+		w.backUp()
 		begin := calm.Add(w.quiet() + ph.Idle)
 		if !w.idle(ph.Idle, begin) || !w.faulty(ph) {
 			return
@@ -202,6 +202,31 @@ func (w *world) run() {
 		calm = begin.Add(w.longest(ph))
 	}
 	w.rest(time.Minute)
+}
+
+// begin starts the first members. Once they are well it makes the first backup, and then adds the last partition: that one is
+// in no seed when the members are Groups, who know of all partitions from the beginning.
+func (w *world) begin() bool {
+	w.known = w.plan.Partitions
+	if !w.plan.Group {
+		w.known--
+	}
+	for slot := range w.plan.Members {
+		w.wanted[slot] = true
+		w.slots[slot] = w.start(slot, false)
+	}
+	if !w.settle("start", w.bound()) {
+		return false
+	}
+	w.backUp()
+	if w.known == w.plan.Partitions {
+		return true
+	}
+	last := map[string][]int32{topic: {int32(w.known)}}
+	w.known++
+	live := w.live()
+	w.errand(func() { w.putBack(live, last) })
+	return w.settle("growth", w.bound())
 }
 
 // quiet is how long what coalesced before may still be told, and late commits may arrive.
