@@ -48,7 +48,7 @@ func TestRestoredFromABackup(t *testing.T) {
 					if err := w.srv.Set(partitions, []byte(`["t:0", "t:1"]`)); err != nil {
 						t.Fatal(err)
 					}
-					sleep(time.Hour)
+					sleep(5 * time.Minute)
 					w.agree(allocfn.RoundRobin(), []string{"a", "b"}, []string{"t:0", "t:1"})
 				})
 			})
