@@ -56,7 +56,9 @@
 //   - A handler that does not return holds up its own partition in this member
 //     and nothing else. Every partition that some live member is told to own is
 //     owned again within a bound: the time that handlers take, at most
-//     RebalanceTimeout, or the session timeout and a tick after a crash.
+//     RebalanceTimeout, or the session timeout and a tick after a crash; unless a
+//     persistent znode stands in the place of its claim, which an operator has to
+//     delete ([ErrPersistentClaim]).
 //   - Observer hears of Claimed after the claim was acknowledged and verified, and
 //     of Released before the release is sent.
 //   - A release is never a delete alone, so it can't remove another's claim.

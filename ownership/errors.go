@@ -28,6 +28,13 @@ var (
 	// the session has no room for more claims (then session.ErrEphemeralBudget
 	// is wrapped too).
 	ErrUnclaimed = errors.New("ownership: partition not claimed")
+	// ErrPersistentClaim tells of partitions that this member should own and can't
+	// claim, because in the place of the claim stands a znode that belongs to no
+	// session, a backup's or a mistake's: it does not go by itself, and nobody can
+	// know whether somebody works on the partition. The text names the znodes, or
+	// the first of many: they have to be deleted by hand. Then the partition is
+	// claimed at once. Until then it is told again once per session timeout.
+	ErrPersistentClaim = errors.New("ownership: a persistent znode blocks the partition")
 	// ErrCallback tells of a handler, or a callback of the options, that
 	// panicked, or ended its goroutine; the text names the panic. A handler that
 	// did has returned, a partition for which Accept did is not claimed, and the

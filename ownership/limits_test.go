@@ -18,17 +18,21 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// wantUnclaimed checks the metric that counts partitions that are not claimed, by reason.
-func wantUnclaimed(t *testing.T, reg *prometheus.Registry, budget, name, refused, stuck int) {
+// unclaimed is how many partitions are not claimed, by reason.
+type unclaimed struct{ budget, name, persistent, refused, stuck int }
+
+// wantUnclaimed checks the metric that counts them.
+func wantUnclaimed(t *testing.T, reg *prometheus.Registry, n unclaimed) {
 	t.Helper()
 	want := fmt.Sprintf(`
 # HELP kiel_unclaimed_partitions Partitions that were allocated to this member and that it does not claim, by reason.
 # TYPE kiel_unclaimed_partitions gauge
 kiel_unclaimed_partitions{group="g",reason="budget"} %d
 kiel_unclaimed_partitions{group="g",reason="name"} %d
+kiel_unclaimed_partitions{group="g",reason="persistent"} %d
 kiel_unclaimed_partitions{group="g",reason="refused"} %d
 kiel_unclaimed_partitions{group="g",reason="stuck"} %d
-`, budget, name, refused, stuck)
+`, n.budget, n.name, n.persistent, n.refused, n.stuck)
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "kiel_unclaimed_partitions"); err != nil {
 		t.Error(err)
 	}
@@ -51,7 +55,7 @@ func TestBudget(t *testing.T) {
 		if n := a.told(session.ErrEphemeralBudget); n != 1 || a.told(ownership.ErrUnclaimed) != 1 {
 			t.Errorf("told %d times: %v", n, a.errors())
 		}
-		wantUnclaimed(t, reg, 4, 0, 0, 0)
+		wantUnclaimed(t, reg, unclaimed{budget: 4})
 		owned := strings.Fields(a.owned())
 		rest := owned[:2:2] // and what had no room
 		for item := range strings.FieldsSeq(items(10)) {
@@ -92,7 +96,7 @@ func TestUnclaimed(t *testing.T) {
 		if n := a.told(ownership.ErrUnclaimed); n != 4 || a.told(strange) != 2 {
 			t.Errorf("told %d times: %v", n, a.errors())
 		}
-		wantUnclaimed(t, reg, 0, 2, 2, 0)
+		wantUnclaimed(t, reg, unclaimed{name: 2, refused: 2})
 	})
 }
 
@@ -183,7 +187,7 @@ kiel_rebalances_failed_total{group="g",stage="revoke"} 2
 		}
 		for name, want := range map[string]int{
 			"kiel_claim_wait_seconds": 1, "kiel_rebalance_duration_seconds": 2, "kiel_assignment_divergence_total": 1,
-			"kiel_member_info": 1, "kiel_unclaimed_partitions": 4,
+			"kiel_member_info": 1, "kiel_unclaimed_partitions": 5,
 		} {
 			if n, err := testutil.GatherAndCount(reg, name); err != nil || n != want {
 				t.Errorf("%s: %d series, want %d, error %v", name, n, want, err)

@@ -111,8 +111,8 @@ func (k *keeper) list(ctx context.Context, inc *session.Incarnation) (claimNames
 }
 
 // await waits until the claim of id is free or ours (fateGone, fateUnsure), and
-// tells conflict of each holder in the way. It ends with fateUnsent when ctx does.
-func (k *keeper) await(ctx context.Context, inc *session.Incarnation, id allocfn.Partition, conflict func(holder string)) finding {
+// tells conflict of each znode in the way: its holder, and whether it is persistent. It ends with fateUnsent when ctx does.
+func (k *keeper) await(ctx context.Context, inc *session.Incarnation, id allocfn.Partition, conflict func(holder string, persistent bool)) finding {
 	var seen int64
 	for {
 		data, owner, watch, err := inc.GetW(ctx, k.paths.owner(id))
@@ -130,7 +130,7 @@ func (k *keeper) await(ctx context.Context, inc *session.Incarnation, id allocfn
 		}
 		if owner.Czxid != seen {
 			seen = owner.Czxid
-			conflict(decode(data).Owner)
+			conflict(decode(data).Owner, persistent(owner))
 		}
 		select {
 		case <-watch.C():

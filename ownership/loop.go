@@ -68,6 +68,8 @@ type loop struct {
 	stuck, full                  int  // parts that are stuck, or without room
 	fullTold                     int  // parts of which the lack of room was reported
 	freed                        bool // something was released: there may be room again
+	blocked                      int  // parts that are blocked
+	blockedNews                  bool // … and a report of them is due in a moment
 }
 
 func newLoop(ctx context.Context, o *Owner) *loop {

@@ -11,20 +11,21 @@ import (
 
 // Labels of kiel_unclaimed_partitions.
 const (
-	reasonName     = "name"     // can't be a znode's name
-	reasonRefused  = "refused"  // by the Accept option
-	reasonBudget   = "budget"   // the session's claims take too much room
-	reasonStuck    = "stuck"    // an older handler still runs
-	resultOK       = "ok"       // of kiel_claims_total
-	resultConflict = "conflict" // held by another
-	resultTimeout  = "timeout"  // no answer
-	resultError    = "error"    // refused
-	stageRevoke    = "revoke"
-	stageClaim     = "claim"
-	stageCallback  = "callback"
-	movedAssigned  = "assigned"
-	movedRevoked   = "revoked"
-	movedLost      = "lost"
+	reasonName       = "name"       // can't be a znode's name
+	reasonRefused    = "refused"    // by the Accept option
+	reasonBudget     = "budget"     // the session's claims take too much room
+	reasonStuck      = "stuck"      // an older handler still runs
+	reasonPersistent = "persistent" // a persistent znode stands in the claim's place
+	resultOK         = "ok"         // of kiel_claims_total
+	resultConflict   = "conflict"   // held by another
+	resultTimeout    = "timeout"    // no answer
+	resultError      = "error"      // refused
+	stageRevoke      = "revoke"
+	stageClaim       = "claim"
+	stageCallback    = "callback"
+	movedAssigned    = "assigned"
+	movedRevoked     = "revoked"
+	movedLost        = "lost"
 )
 
 type metrics struct {
@@ -82,7 +83,7 @@ func newMetrics(reg prometheus.Registerer, group string) (*metrics, error) {
 			Name: "kiel_member_info", Help: "The member, 1 while it runs.",
 		}, []string{"member", "version"}),
 	}
-	for _, reason := range []string{reasonName, reasonRefused, reasonBudget, reasonStuck} {
+	for _, reason := range []string{reasonName, reasonRefused, reasonBudget, reasonStuck, reasonPersistent} {
 		m.unclaimed.WithLabelValues(reason)
 	}
 	for _, result := range []string{resultOK, resultConflict, resultTimeout, resultError} {

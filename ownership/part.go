@@ -45,6 +45,7 @@ type part struct {
 	stop     context.CancelFunc // ends waiting
 	outdated bool               // the claim was not sent, because a newer plan or the end of trust is on its way
 	noRoom   bool               // the session has no room for the claim
+	blocked  bool               // a persistent znode stands in the claim's place
 	paused   bool               // no request before the pause is over
 	failures int                // of requests, in a row
 	badSince time.Time          // when releasing it failed first

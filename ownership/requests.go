@@ -162,15 +162,17 @@ func (l *loop) wait(p *part) {
 		}
 	})
 	l.wg.Go(func() {
-		f := l.keeper.await(ctx, inc, p.id, func(holder string) {
+		f := l.keeper.await(ctx, inc, p.id, func(holder string, persistent bool) {
 			l.o.metrics.claims.WithLabelValues(resultConflict).Inc()
-			l.o.log.Debug("partition is held by another", "partition", p.id.String(), "holder", holder)
+			l.o.log.Debug("partition is held by another", "partition", p.id.String(), "holder", holder, "persistent", persistent)
+			l.post(func() { l.setBlocked(p, persistent) })
 		})
 		l.post(func() {
 			ended()
 			stop()
 			late.Stop()
 			p.busy, p.stop = idle, nil
+			l.setBlocked(p, false)
 			if l.zk != nil && l.zk.SessionID() == inc.SessionID() {
 				switch f.fate {
 				case fateUnsure:
@@ -280,6 +282,9 @@ func (l *loop) scheduleSweep(inc *session.Incarnation) {
 				} else if l.inc == inc {
 					l.revisit()
 					l.sweep(names, began)
+				}
+				if l.inc == inc {
+					l.reportBlocked() // again, as long as there are any
 				}
 				l.scheduleSweep(inc)
 			})

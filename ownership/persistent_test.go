@@ -1,0 +1,168 @@
+package ownership_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kielgo/kiel/ownership"
+	"github.com/kielgo/kiel/session"
+)
+
+// A persistent znode in the place of a claim can't go by itself: its member is told of it at once, and again and again, until an
+// operator deletes it. Then the partition is owned at once.
+func TestPersistentClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		for _, item := range []string{"t:1", "t:7"} {
+			if err := w.srv.Create(owners+"/"+item, []byte(`{"owner":"x"}`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		reg := prometheus.NewPedanticRegistry()
+		w.assign(map[string]string{"a": items(3), "b": "t:3"})
+		a := w.join("a", memberOptions{Options: ownership.Options{Registerer: reg}})
+		b := w.join("b", memberOptions{})
+		a.owns(5*time.Second, "t:0 t:2")
+		b.owns(5*time.Second, "t:3")
+		w.within(200*time.Millisecond, "a is told", func() bool { return a.told(ownership.ErrPersistentClaim) > 0 })
+		wantUnclaimed(t, reg, unclaimed{persistent: 1})
+		for _, want := range []string{fmt.Sprintf("%q", owners+"/t:1"), "delete"} {
+			if err := a.errors()[0]; !strings.Contains(err.Error(), want) {
+				t.Errorf("%q says nothing of %s", err, want)
+			}
+		}
+		before := a.told(ownership.ErrPersistentClaim)
+		time.Sleep(5 * time.Minute)
+		if n := a.told(ownership.ErrPersistentClaim) - before; n < 5 || n > 40 {
+			t.Errorf("told %d times in 5 minutes", n)
+		}
+		if len(b.errors()) > 0 {
+			t.Errorf("b, whose partition it is not, is told %v", b.errors())
+		}
+		if err := w.srv.Delete(owners + "/t:1"); err != nil {
+			t.Fatal(err)
+		}
+		a.owns(100*time.Millisecond, items(3))
+		wantUnclaimed(t, reg, unclaimed{})
+		before = len(a.errors())
+		time.Sleep(time.Minute)
+		if errs := a.errors(); len(errs) > before {
+			t.Errorf("told of %v after it is gone", errs[before:])
+		}
+	})
+}
+
+// A persistent znode counts only for the member whose partition it blocks, and only while it does.
+func TestPersistentClaimOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		if err := w.srv.Create(owners+"/t:1", nil); err != nil {
+			t.Fatal(err)
+		}
+		reg := prometheus.NewPedanticRegistry()
+		w.assign(map[string]string{"a": items(2)})
+		a := w.join("a", memberOptions{Options: ownership.Options{Registerer: reg}})
+		a.owns(5*time.Second, "t:0")
+		time.Sleep(time.Second)
+		wantUnclaimed(t, reg, unclaimed{persistent: 1})
+		w.assign(map[string]string{"a": "t:0"})
+		time.Sleep(time.Second)
+		wantUnclaimed(t, reg, unclaimed{})
+		before := len(a.errors())
+		time.Sleep(time.Minute)
+		if errs := a.errors(); len(errs) > before {
+			t.Errorf("told of %v, which is not a's", errs[before:])
+		}
+		// Its session goes, and the next one meets the same znode.
+		w.assign(map[string]string{"a": items(2)})
+		time.Sleep(time.Second)
+		before = a.told(ownership.ErrPersistentClaim)
+		w.kill(a.sessionID())
+		a.owns(10*time.Second, "t:0")
+		time.Sleep(time.Second)
+		wantUnclaimed(t, reg, unclaimed{persistent: 1})
+		if a.told(ownership.ErrPersistentClaim) == before {
+			t.Error("not told in the next session")
+		}
+	})
+}
+
+// Of many znodes that block partitions one error tells, which is not long.
+func TestManyPersistentClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		for i := range 1000 {
+			if err := w.srv.Create(fmt.Sprintf("%s/t:%d", owners, i), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		reg := prometheus.NewPedanticRegistry()
+		w.assign(map[string]string{"a": items(1001)})
+		a := w.join("a", memberOptions{Options: ownership.Options{Registerer: reg}})
+		a.owns(5*time.Second, "t:1000")
+		time.Sleep(timeout + time.Second)
+		wantUnclaimed(t, reg, unclaimed{persistent: 1000})
+		errs := a.errors()
+		if len(errs) > 3 {
+			t.Errorf("told %d times", len(errs))
+		}
+		if last := errs[len(errs)-1].Error(); len(last) > 600 || !strings.Contains(last, "995 more") {
+			t.Errorf("told %q", last)
+		}
+	})
+}
+
+// A claim of another session is waited for without such an error, and one that takes the place of a persistent znode ends it.
+func TestForeignClaimIsNotPersistent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		reg := prometheus.NewPedanticRegistry()
+		other := w.join("other", memberOptions{})
+		w.within(5*time.Second, "a session", func() bool { return other.sessionID() != 0 })
+		inc := other.ses.Current()
+		foreign := func() {
+			if err := inc.EnsurePath(t.Context(), owners); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := inc.Create(t.Context(), owners+"/t:0", nil, session.Ephemeral); err != nil {
+				t.Fatal(err)
+			}
+		}
+		foreign()
+		w.assign(map[string]string{"a": "t:0"})
+		a := w.join("a", memberOptions{Options: ownership.Options{Registerer: reg}})
+		time.Sleep(2 * time.Minute)
+		if len(a.errors()) > 0 || a.owned() != "" {
+			t.Errorf("owns %q, told %v", a.owned(), a.errors())
+		}
+		wantUnclaimed(t, reg, unclaimed{})
+
+		if err := errors.Join(w.srv.Delete(owners+"/t:0"), w.srv.Create(owners+"/t:0", nil)); err != nil {
+			t.Fatal(err)
+		}
+		w.within(time.Second, "told", func() bool { return a.told(ownership.ErrPersistentClaim) > 0 })
+		wantUnclaimed(t, reg, unclaimed{persistent: 1})
+		w.nw.Client("a").Delay(50 * time.Millisecond) // a sees nothing of what is in between
+		if err := w.srv.Delete(owners + "/t:0"); err != nil {
+			t.Fatal(err)
+		}
+		foreign()
+		time.Sleep(time.Second)
+		wantUnclaimed(t, reg, unclaimed{})
+		before := len(a.errors())
+		time.Sleep(time.Minute)
+		if errs := a.errors(); len(errs) > before {
+			t.Errorf("told of %v", errs[before:])
+		}
+	})
+}
