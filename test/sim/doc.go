@@ -30,7 +30,7 @@
 //
 //	plan_test.go     what is done when, from a seed; how to shorten it: shrink_test.go
 //	faults_test.go   the kinds of faults; what they do is in faults_servers_test.go (links, servers, Kafka),
-//	                 faults_member_test.go and faults_data_test.go, to single requests in hook_test.go
+//	                 faults_member_test.go, faults_data_test.go and backup_test.go, to single requests in hook_test.go
 //	drill_test.go    faults that come alone, and their bounds
 //	world_test.go    a run: servers, members, phases; when a group is well: well_test.go; what becomes of processes that
 //	                 end: supervise_test.go

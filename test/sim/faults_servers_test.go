@@ -2,7 +2,6 @@ package sim_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -145,72 +144,6 @@ func down(w *world) { w.srv.Down() }
 func restart(w *world) { w.srv.Restart(false) }
 
 func wipe(w *world) { w.loseData(func() { w.srv.Restart(true) }) }
-
-// loseData has the servers start with other data than they had.
-func (w *world) loseData(start func()) {
-	w.mon.dataGoes(func() (before, after serverData) {
-		before = w.serverData()
-		start()
-		return before, w.serverData()
-	})
-}
-
-// serverData is what the servers hold, as far as the monitor has to know.
-type serverData struct {
-	zxid     int64
-	sessions map[int64]bool
-	claims   map[claimID]bool
-}
-
-func (w *world) serverData() serverData {
-	d := serverData{zxid: w.srv.Stats().Zxid, sessions: map[int64]bool{}, claims: map[claimID]bool{}}
-	for _, info := range w.srv.Sessions() {
-		d.sessions[info.ID] = true
-	}
-	for part, c := range w.claims() {
-		d.claims[claimID{part, c.token}] = true
-	}
-	return d
-}
-
-// backup stops the servers and starts them from a backup: the first one, which lacks a partition, or that of this phase or of
-// the one before. The sessions of the backup live again, or they have expired in the meantime; and zxids go on from the
-// backup, or beyond all that clients have seen. Meanwhile nobody else writes the set: what a set from a backup lacks after
-// more writes than were lost counts as removed.
-func backup(w *world, s step) (func(), bool) {
-	freeSet, ok := w.hold("set")
-	if !ok {
-		return nil, false
-	}
-	freeServer, ok := w.hold("server")
-	if !ok {
-		freeSet()
-		return nil, false
-	}
-	from := w.backups[s.N%len(w.backups)]
-	opts := zktest.RestoreOptions{ForgetSessions: s.N>>4%2 == 1, Elect: s.N>>5%2 == 1}
-	w.srv.Down()
-	return func() {
-		w.loseData(func() { w.srv.Restore(from, opts) })
-		// The sessions of processes that have ended may live again, and the names of their members are taken.
-		w.delivers(time.Time{}, func(*life) bool { return true })
-		w.cov.hit(fmt.Sprintf("backup: sessions forgotten %t", opts.ForgetSessions))
-		w.cov.hit(fmt.Sprintf("backup: elected %t", opts.Elect))
-		freeServer()
-		w.later(func() {
-			defer freeSet()
-			sleep(w.ctx, 3*w.plan.Timeout)
-		})
-	}, true
-}
-
-// backUp makes a backup. The first one and the newest two are kept.
-func (w *world) backUp() {
-	w.backups = append(w.backups, w.srv.Backup())
-	if len(w.backups) > 3 {
-		w.backups = slices.Delete(w.backups, 1, 2)
-	}
-}
 
 // isolate cuts one server off from the others: a deposed leader, or a follower without one.
 func isolate(w *world, s step) func() {

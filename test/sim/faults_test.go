@@ -60,7 +60,7 @@ func table() map[string]fault {
 		"down":              {weight: 2, from: .1, to: 2.5, ails: all, do: onServer(down, up), drill: after(reconnect)},
 		"restart":           {weight: 2, ails: all, do: atServer(restart), drill: unnoticed()},
 		"wipe":              {weight: 1, do: atServer(wipe), drill: &drill{bound: rebuilt}},
-		"backup":            {weight: 2, from: .01, to: 2, ails: all, do: backup, drill: after(restored)},
+		"backup":            {weight: 2, from: .01, to: 3, ails: all, do: backup, drill: after(restored)},
 		"refuse handshakes": {weight: 1, from: .1, to: 1.5, ails: all, do: handshakes((*zktest.Server).RefuseHandshakes)},
 		"silent handshakes": {weight: 2, from: .1, to: 1.5, ails: all, do: handshakes((*zktest.Server).SilentHandshakes)},
 		"isolate":           {weight: 4, from: .2, to: 3, ails: theServer, do: trouble("isolation", isolate), drill: unnoticed()},
