@@ -118,7 +118,8 @@ func (p *plan) length() time.Duration {
 
 // newPlan makes the plan of a seed. Two thirds of the seeds are days: hours of calm between the bursts, and long
 // session timeouts, for those make an hour of calm cheap. The others have short timeouts, little calm, and last a
-// quarter of that; one of eight of them has up to 250 partitions.
+// quarter of that; one of eight of them has up to 250 partitions, and lasts a third as
+// long.
 func newPlan(seed uint64, length time.Duration, members int) *plan {
 	r := rand.New(rand.NewPCG(seed, 0x6b69656c))
 	p := &plan{Seed: seed, Hours: length.Hours(), Func: []string{"balanced", "roundrobin", "range"}[r.IntN(3)]}
@@ -134,6 +135,7 @@ func newPlan(seed uint64, length time.Duration, members int) *plan {
 	p.Slots = p.Members + 1 + r.IntN(3)
 	p.Partitions = 3 + r.IntN(7)
 	if crowded(seed) {
+		length /= 3
 		p.Partitions = 10 + r.IntN(241)
 	}
 	var drills []string
