@@ -4,30 +4,25 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
-	"github.com/kielgo/kiel/internal/exampletest"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
 )
 
 // A process that takes part in a group, and is told whenever its share of the
 // partitions changes.
 func Example() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
-	s, err := session.Start(context.Background(), zk.Addrs, session.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer s.Close(context.Background())
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s, closed := connect(ctx)
+	defer closed()
 
-	started := make(chan struct{})
 	a, err := allocator.New(s, "billing", "host-1", allocator.Options{
 		Seed: map[string][]int32{"orders": {0, 1, 2}},
 		OnRebalance: func(_ context.Context, r allocator.Rebalance) {
@@ -36,36 +31,26 @@ func Example() {
 			}
 			if len(r.Added) > 0 {
 				fmt.Println("start working on", r.Added)
-				close(started)
+				stop() // here; a program works until it is told to end
 			}
 		},
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	running.Go(func() { _ = a.Run(ctx) })
-
-	<-started
-	fmt.Println(a.Allocation())
-	if err := a.Stop(ctx); err != nil {
+	if err := a.Run(ctx); err != nil { // returns when ctx has ended and the member has left the group
 		log.Fatal(err)
 	}
 	// Output:
 	// start working on [orders:0 orders:1 orders:2]
-	// map[orders:[0 1 2]]
 	// stop working on [orders:0 orders:1 orders:2]
 }
 
 // Following the group without callbacks: here until a partition that was added
 // by somebody has an owner.
 func ExamplePartitionAllocator_Updates() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
-	s, err := session.Start(context.Background(), zk.Addrs, session.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer s.Close(context.Background())
+	s, closed := connect(context.Background())
+	defer closed()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -83,33 +68,31 @@ func ExamplePartitionAllocator_Updates() {
 	for snapshot := range a.Updates(ctx) {
 		if owner, ok := snapshot.Owner(allocfn.Partition{Topic: "orders", ID: 7}); ok {
 			fmt.Println("orders:7 belongs to", owner)
+			fmt.Println("host-1 has", a.Allocation())
 			break
 		}
 	}
-	// Output: orders:7 belongs to host-1
+	// Output:
+	// orders:7 belongs to host-1
+	// host-1 has map[orders:[7]]
 }
 
 // Moving a group to another allocation function, one process at a time: first
 // all are restarted with both functions, then with the new one alone. The group
 // changes over when the last member can run the new one.
 func ExampleOptions_alsoFuncs() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
+	s, closed := connect(context.Background()) // one for all members; processes have one each
+	defer closed()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
 
 	start := func(name string, opts allocator.Options) *allocator.PartitionAllocator {
-		s, err := session.New(zk.Addrs, session.Options{})
-		if err != nil {
-			log.Fatal(err)
-		}
 		a, err := allocator.New(s, "billing", name, opts)
 		if err != nil {
 			log.Fatal(err)
 		}
-		running.Go(func() { _ = s.Run(ctx) })
 		running.Go(func() { _ = a.Run(ctx) })
 		if err := a.Ready(ctx); err != nil {
 			log.Fatal(err)
@@ -134,4 +117,21 @@ func ExampleOptions_alsoFuncs() {
 	// Output:
 	// roundrobin/1
 	// range/1
+}
+
+// connect starts a session with a ZooKeeper in memory. A program for real servers calls session.Start with their addresses
+// alone.
+func connect(ctx context.Context) (s *session.Session, closed func()) {
+	zk, address, err := zktest.StartTCP(ctx, "127.0.0.1:0", zktest.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	s, err = session.Start(ctx, []string{address}, session.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return s, func() {
+		s.Close(context.WithoutCancel(ctx))
+		zk.Close()
+	}
 }

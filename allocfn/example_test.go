@@ -57,3 +57,20 @@ func ExampleRange() {
 	// Output:
 	// map[a:map[t0:[0 1] t1:[0 1]] b:map[t0:[2] t1:[2]]] <nil>
 }
+
+func ExampleOrdinal() {
+	var in allocfn.Input
+	for id := range int32(6) {
+		in.Partitions = append(in.Partitions, allocfn.Partition{Topic: "t", ID: id})
+	}
+	for i := range 4 {
+		in.Members = append(in.Members, allocfn.Member{Name: fmt.Sprintf("web-%d", i)})
+		a, err := allocfn.Call(allocfn.Ordinal(), in)
+		fmt.Println(a, err)
+	}
+	// Output:
+	// [0 0 0 0 0 0] <nil>
+	// [1 0 0 1 1 0] <nil>
+	// [1 2 0 1 2 0] <nil>
+	// [1 3 0 1 2 0] <nil>
+}

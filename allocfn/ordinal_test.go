@@ -2,7 +2,6 @@ package allocfn_test
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -68,18 +67,4 @@ func TestOrdinalRefuses(t *testing.T) {
 	if _, err := allocfn.Ordinal().Assign(twice); !errors.Is(err, allocfn.ErrOrdinals) {
 		t.Errorf("twice: got %v", err)
 	}
-}
-
-func ExampleOrdinal() {
-	in := allocfn.Input{Partitions: topicOf("t", 6)}
-	for i := range 4 {
-		in.Members = append(in.Members, allocfn.Member{Name: fmt.Sprintf("web-%d", i)})
-		a, err := allocfn.Call(allocfn.Ordinal(), in)
-		fmt.Println(a, err)
-	}
-	// Output:
-	// [0 0 0 0 0 0] <nil>
-	// [1 0 0 1 1 0] <nil>
-	// [1 2 0 1 2 0] <nil>
-	// [1 3 0 1 2 0] <nil>
 }

@@ -10,6 +10,8 @@
 //	defer group.Close()
 //	err = group.Consume(ctx, []string{"orders"}, handler)
 //
+// The example is this as a whole program, with a handler, errors and signals.
+//
 // Consume adds the partitions of its topics to the group's set (package
 // allocator), claims those that are this member's (package ownership) and runs
 // ConsumeClaim for each. It looks at the topics again every minute, or every

@@ -5,23 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/kielgo/kiel/allocator"
-	"github.com/kielgo/kiel/internal/exampletest"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
 )
 
 // A member that works on its partitions one piece at a time, until it is told to
 // finish.
 func Example() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
-	s, err := session.Start(context.Background(), zk.Addrs, session.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer s.Close(context.Background())
+	s, closed := connect(context.Background())
+	defer closed()
 
 	alloc, err := allocator.New(s, "billing", "host-1", allocator.Options{
 		Seed: map[string][]int32{"orders": {0}},
@@ -29,7 +27,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ctx, leave := context.WithCancel(context.Background())
+	ctx, leave := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer leave()
 	work := make(chan string, 2)
 	work <- "first"
@@ -73,13 +71,8 @@ func Example() {
 // A write to ZooKeeper that is refused once another owns the partition: a check of
 // the epoch, and a set with the version that this owner wrote last.
 func ExampleClaim_EpochVersion() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
-	s, err := session.Start(context.Background(), zk.Addrs, session.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer s.Close(context.Background())
+	s, closed := connect(context.Background())
+	defer closed()
 
 	alloc, err := allocator.New(s, "billing", "host-1", allocator.Options{
 		Seed: map[string][]int32{"orders": {0}},
@@ -116,4 +109,21 @@ func ExampleClaim_EpochVersion() {
 	// Output:
 	// as owner: <nil>
 	// as old owner: true
+}
+
+// connect starts a session with a ZooKeeper in memory. A program for real servers calls session.Start with their addresses
+// alone.
+func connect(ctx context.Context) (s *session.Session, closed func()) {
+	zk, address, err := zktest.StartTCP(ctx, "127.0.0.1:0", zktest.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	s, err = session.Start(ctx, []string{address}, session.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return s, func() {
+		s.Close(context.WithoutCancel(ctx))
+		zk.Close()
+	}
 }

@@ -4,39 +4,34 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 
-	"github.com/kielgo/kiel/internal/exampletest"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
 )
 
 // Members of kazoo's Party, Python ones among them, see each other.
 func ExampleKazooParty() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
-	s, err := session.New(zk.Addrs, session.Options{})
-	if err != nil {
-		panic(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go s.Run(ctx)
+	ctx := context.Background()
+	s, closed := connect(ctx)
+	defer closed()
 
 	one, err := party.NewKazooParty(s, "/app/party", party.KazooOptions{Identifier: "host-1"})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	two, err := party.NewKazooParty(s, "/app/party", party.KazooOptions{Identifier: "host-2"})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	if err := errors.Join(one.Join(ctx), two.Join(ctx)); err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	members, err := one.WaitForMembers(ctx, 2)
 	fmt.Println(members, err)
 	if err := one.Leave(ctx); err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	members, err = two.Members(ctx)
 	fmt.Println(members, err)
@@ -47,22 +42,16 @@ func ExampleKazooParty() {
 
 // In a ShallowParty the identifiers are in the names of the znodes.
 func ExampleShallowParty() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
-	s, err := session.New(zk.Addrs, session.Options{})
-	if err != nil {
-		panic(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go s.Run(ctx)
+	ctx := context.Background()
+	s, closed := connect(ctx)
+	defer closed()
 
 	p, err := party.NewShallowParty(s, "/app/party", party.KazooOptions{Identifier: "host-1"})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	if err := p.Join(ctx); err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	fmt.Println(p.IsMember())
 	members, err := p.Members(ctx)
@@ -70,4 +59,21 @@ func ExampleShallowParty() {
 	// Output:
 	// true
 	// [host-1] <nil>
+}
+
+// connect starts a session with a ZooKeeper in memory. A program for real servers calls session.Start with their addresses
+// alone.
+func connect(ctx context.Context) (s *session.Session, closed func()) {
+	zk, address, err := zktest.StartTCP(ctx, "127.0.0.1:0", zktest.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	s, err = session.Start(ctx, []string{address}, session.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return s, func() {
+		s.Close(context.WithoutCancel(ctx))
+		zk.Close()
+	}
 }

@@ -5,16 +5,19 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/kielgo/kiel/internal/exampletest"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
 )
 
 // Two members of a group see each other.
 func Example() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
-	s, err := session.Start(context.Background(), zk.Addrs, session.Options{})
+	zk, address, err := zktest.StartTCP(context.Background(), "127.0.0.1:0", zktest.Options{}) // instead of real servers
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer zk.Close()
+	s, err := session.Start(context.Background(), []string{address}, session.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -4,26 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 
-	"github.com/kielgo/kiel/internal/exampletest"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
 )
 
 // An ephemeral znode is there for as long as the session; what relies on it runs under the incarnation's context.
 func Example() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
 	ctx := context.Background()
-	s, err := session.Start(ctx, zk.Addrs, session.Options{Chroot: "/app"})
+	zk, address, err := zktest.StartTCP(ctx, "127.0.0.1:0", zktest.Options{}) // instead of real servers
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
+	}
+	defer zk.Close()
+	s, err := session.Start(ctx, []string{address}, session.Options{Chroot: "/app"})
+	if err != nil {
+		log.Fatal(err)
 	}
 
 	inc, err := s.Incarnation(ctx)
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	path, err := inc.Create(ctx, "/me", []byte("here"), session.Ephemeral)
 	fmt.Println(path, err)
@@ -46,26 +48,26 @@ func Example() {
 
 // A watch is a hint to look again.
 func ExampleWatch() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
 	ctx := context.Background()
-	s, err := session.Start(ctx, zk.Addrs, session.Options{})
+	zk, address, err := zktest.StartTCP(ctx, "127.0.0.1:0", zktest.Options{}) // instead of real servers
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
+	}
+	defer zk.Close()
+	s, err := session.Start(ctx, []string{address}, session.Options{})
+	if err != nil {
+		log.Fatal(err)
 	}
 	defer s.Close(ctx)
 	inc, err := s.Incarnation(ctx)
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 
 	for i := range 3 {
 		names, _, watch, err := inc.ChildrenW(ctx, "/")
 		if err != nil {
-			fmt.Println(err)
-			return
+			log.Fatal(err)
 		}
 		fmt.Println(names)
 		_ = zk.Create(fmt.Sprint("/n", i), nil) // somebody else

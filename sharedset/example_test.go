@@ -3,25 +3,29 @@ package sharedset_test
 import (
 	"context"
 	"fmt"
+	"log"
 
-	"github.com/kielgo/kiel/internal/exampletest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/sharedset"
+	"github.com/kielgo/kiel/zktest"
 )
 
 // A set is changed by one member and watched by another.
 func Example() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
-	s, err := session.Start(context.Background(), zk.Addrs, session.Options{})
+	zk, address, err := zktest.StartTCP(context.Background(), "127.0.0.1:0", zktest.Options{}) // instead of real servers
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
+	}
+	defer zk.Close()
+	s, err := session.Start(context.Background(), []string{address}, session.Options{})
+	if err != nil {
+		log.Fatal(err)
 	}
 	defer s.Close(context.Background())
 
 	set, err := sharedset.New(s, "/kiel/groups/demo/partitions", sharedset.Options{})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -30,7 +34,7 @@ func Example() {
 
 	added, err := set.Add(ctx, "orders:1", "orders:0", "orders:1")
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	data, _, _ := zk.Get("/kiel/groups/demo/partitions")
 	fmt.Printf("added %d: %s\n", added, data)

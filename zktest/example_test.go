@@ -3,6 +3,7 @@ package zktest_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log"
 	"net"
 	"time"
@@ -43,16 +44,16 @@ func Example() {
 	nw := zktest.NewNetwork()
 	l, err := nw.Listen("zk:2181")
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	go func() { _ = srv.Serve(l) }()
 
-	client, events, err := zk.Connect([]string{"127.0.0.1:2181"}, 10*time.Second, zk.WithLogger(quiet{}),
+	client, events, err := zk.Connect([]string{"127.0.0.1:2181"}, 10*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)),
 		zk.WithDialer(func(network, _ string, _ time.Duration) (net.Conn, error) {
 			return nw.Client("a").Dial(context.Background(), network, "zk:2181")
 		}))
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	defer func() {
 		client.Close()

@@ -4,33 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 
-	"github.com/kielgo/kiel/internal/exampletest"
 	"github.com/kielgo/kiel/recipe/counter"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
 )
 
 // A counter of integers.
 func ExampleNew() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
 	ctx := context.Background()
-	s, err := session.Start(ctx, zk.Addrs, session.Options{})
-	if err != nil {
-		panic(err)
-	}
-	defer s.Close(ctx)
+	s, closed := connect(ctx)
+	defer closed()
 
 	c, err := counter.New(s, "/int", counter.Options[int64]{})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	if _, err := c.Add(ctx, 2); err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	v, err := c.Subtract(ctx, 1)
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	last, _ := c.Last()
 	fmt.Println(v, last.Pre, last.Post)
@@ -39,22 +35,17 @@ func ExampleNew() {
 
 // A counter of floats, with a default.
 func ExampleNewFloat() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
 	ctx := context.Background()
-	s, err := session.Start(ctx, zk.Addrs, session.Options{})
-	if err != nil {
-		panic(err)
-	}
-	defer s.Close(ctx)
+	s, closed := connect(ctx)
+	defer closed()
 
 	c, err := counter.NewFloat(s, "/float", counter.Options[float64]{Default: 1.0})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	v, err := c.Add(ctx, 2.0)
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	last, _ := c.Last()
 	fmt.Println(v, last.Pre, last.Post)
@@ -63,25 +54,20 @@ func ExampleNewFloat() {
 
 // A counter that Curator's SharedCount uses, too.
 func ExampleNewCurator() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
 	ctx := context.Background()
-	s, err := session.Start(ctx, zk.Addrs, session.Options{})
-	if err != nil {
-		panic(err)
-	}
-	defer s.Close(ctx)
+	s, closed := connect(ctx)
+	defer closed()
 
 	c, err := counter.NewCurator(s, "/curator", counter.Options[int32]{})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	if _, err := c.Add(ctx, 2); err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	v, err := c.Subtract(ctx, 1)
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	last, _ := c.Last()
 	fmt.Println(v, last.Pre, last.Post)
@@ -90,18 +76,13 @@ func ExampleNewCurator() {
 
 // A change whose outcome is not known is not repeated: that is for the caller to decide.
 func ExampleCounter_Add() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
 	ctx := context.Background()
-	s, err := session.Start(ctx, zk.Addrs, session.Options{})
-	if err != nil {
-		panic(err)
-	}
-	defer s.Close(ctx)
+	s, closed := connect(ctx)
+	defer closed()
 
 	c, err := counter.New(s, "/visits", counter.Options[int64]{})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	v, err := c.Add(ctx, 1)
 	switch {
@@ -113,4 +94,21 @@ func ExampleCounter_Add() {
 		fmt.Println("visit", v)
 	}
 	// Output: visit 1
+}
+
+// connect starts a session with a ZooKeeper in memory. A program for real servers calls session.Start with their addresses
+// alone.
+func connect(ctx context.Context) (s *session.Session, closed func()) {
+	zk, address, err := zktest.StartTCP(ctx, "127.0.0.1:0", zktest.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	s, err = session.Start(ctx, []string{address}, session.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return s, func() {
+		s.Close(context.WithoutCancel(ctx))
+		zk.Close()
+	}
 }

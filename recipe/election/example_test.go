@@ -2,53 +2,51 @@ package election_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
 
-	"github.com/kielgo/kiel/internal/exampletest"
 	"github.com/kielgo/kiel/recipe/election"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
 )
 
-// Run blocks until the election is won, leads, and returns what the function returns.
+// Run waits until the election is won, leads, and returns what the function returns. The function's context ends when we may not
+// lead any more, and when the program is told to end.
 func ExampleElection_Run() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
-	ctx := context.Background()
-	s, err := session.Start(ctx, zk.Addrs, session.Options{})
-	if err != nil {
-		panic(err)
-	}
-	defer s.Close(ctx)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s, closed := connect(ctx)
+	defer closed()
 
 	e, err := election.New(s, "/electionpath", election.Options{Identifier: "my-identifier"})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 
 	err = e.Run(ctx, func(ctx context.Context) error {
-		fmt.Println("leading, lost:", ctx.Err() != nil)
-		return nil // when the work is done, or soon after ctx has ended
+		// Hold(ctx).Valid() right before each effect; return when the work is done, or soon after ctx has ended.
+		fmt.Println("leading, may go on:", ctx.Err() == nil && election.Hold(ctx).Valid())
+		return nil
 	})
-	fmt.Println(err)
-	// Output:
-	// leading, lost: false
-	// <nil>
+	if err != nil && !errors.Is(err, context.Canceled) { // Canceled: the signal came while it waited
+		log.Fatal(err)
+	}
+	// Output: leading, may go on: true
 }
 
 // Observe tells who leads, without standing for election.
 func ExampleElection_Observe() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
 	ctx := context.Background()
-	s, err := session.Start(ctx, zk.Addrs, session.Options{})
-	if err != nil {
-		panic(err)
-	}
-	defer s.Close(ctx)
+	s, closed := connect(ctx)
+	defer closed()
 
 	e, err := election.New(s, "/electionpath", election.Options{Identifier: "my-identifier"})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 
 	err = e.Run(ctx, func(ctx context.Context) error {
@@ -62,7 +60,24 @@ func ExampleElection_Observe() {
 		return nil
 	})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	// Output: leader: my-identifier
+}
+
+// connect starts a session with a ZooKeeper in memory. A program for real servers calls session.Start with their addresses
+// alone.
+func connect(ctx context.Context) (s *session.Session, closed func()) {
+	zk, address, err := zktest.StartTCP(ctx, "127.0.0.1:0", zktest.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	s, err = session.Start(ctx, []string{address}, session.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return s, func() {
+		s.Close(context.WithoutCancel(ctx))
+		zk.Close()
+	}
 }

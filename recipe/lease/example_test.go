@@ -4,65 +4,80 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
-	"github.com/kielgo/kiel/internal/exampletest"
 	"github.com/kielgo/kiel/recipe/lease"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
 )
 
 // An hourly job stays on one host, and another takes it over when that dies.
 func ExampleNonBlockingLease_Obtain() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
-	ctx := context.Background()
-	s, err := session.Start(ctx, zk.Addrs, session.Options{})
-	if err != nil {
-		panic(err)
-	}
-	defer s.Close(ctx)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s, closed := connect(ctx)
+	defer closed()
 
 	for _, host := range []string{"host-1", "host-2", "host-1"} {
-		l, err := lease.New(s, "/db_leases/hourly_cleanup", lease.Options{
-			Identifier: "DB hourly cleanup on " + host,
-			Duration:   70 * time.Minute,
-		})
-		if err != nil {
-			panic(err)
+		if err := hourly(ctx, s, host); err != nil && !errors.Is(err, context.Canceled) { // Canceled: the signal came while it waited
+			log.Fatal(err)
 		}
-		held, err := l.Obtain(ctx)
-		if taken, ok := errors.AsType[*lease.TakenError](err); ok {
-			fmt.Println(host, "does nothing:", taken.Record.Holder)
-			continue
-		}
-		if err != nil {
-			panic(err)
-		}
-		hourlyCleanup := func(ctx context.Context) { fmt.Println(host, "works, lost:", ctx.Err() != nil) }
-		hourlyCleanup(held.Context())
-		held.Detach() // the lease runs on, for the next hour
 	}
 	// Output:
-	// host-1 works, lost: false
+	// host-1 works, may go on: true
 	// host-2 does nothing: DB hourly cleanup on host-1
-	// host-1 works, lost: false
+	// host-1 works, may go on: true
+}
+
+// hourly does the job if no other host has its lease.
+func hourly(ctx context.Context, s *session.Session, host string) error {
+	l, err := lease.New(s, "/db_leases/hourly_cleanup", lease.Options{
+		Identifier: "DB hourly cleanup on " + host,
+		Duration:   70 * time.Minute,
+	})
+	if err != nil {
+		return err
+	}
+	held, err := l.Obtain(ctx)
+	if taken, ok := errors.AsType[*lease.TakenError](err); ok {
+		fmt.Println(host, "does nothing:", taken.Record.Holder)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	working, cancel := context.WithCancel(held.Context()) // ends when the lease can't be trusted any more
+	defer context.AfterFunc(ctx, cancel)()                // and when ctx ends
+	if cleanUp(working, held, host) {
+		held.Detach() // the lease runs on, for the next hour
+		return nil
+	}
+	releasing, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer done()
+	return held.Release(releasing) // for another host
+}
+
+// cleanUp returns soon after ctx has ended, and whether the work is done.
+func cleanUp(ctx context.Context, held *lease.Held, host string) (done bool) {
+	valid := ctx.Err() == nil && held.Valid() // right before each effect
+	fmt.Println(host, "works, may go on:", valid)
+	return valid
 }
 
 // Two of three hosts run a job.
 func ExampleMultiNonBlockingLease_ObtainAny() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
 	ctx := context.Background()
-	s, err := session.Start(ctx, zk.Addrs, session.Options{})
-	if err != nil {
-		panic(err)
-	}
-	defer s.Close(ctx)
+	s, closed := connect(ctx)
+	defer closed()
 
 	for _, host := range []string{"host-1", "host-2", "host-3"} {
 		m, err := lease.NewMulti(s, "/leases/job", 2, lease.Options{Identifier: host, Duration: time.Minute})
 		if err != nil {
-			panic(err)
+			log.Fatal(err)
 		}
 		held, err := m.ObtainAny(ctx)
 		if errors.Is(err, lease.ErrNotObtained) {
@@ -70,12 +85,12 @@ func ExampleMultiNonBlockingLease_ObtainAny() {
 			continue
 		}
 		if err != nil {
-			panic(err)
+			log.Fatal(err)
 		}
 		fmt.Println(host, "has", held.Path())
 		defer func() {
 			if err := held.Release(ctx); err != nil {
-				panic(err)
+				log.Fatal(err)
 			}
 		}()
 	}
@@ -83,4 +98,21 @@ func ExampleMultiNonBlockingLease_ObtainAny() {
 	// host-1 has /leases/job/0
 	// host-2 has /leases/job/1
 	// host-3 is not needed
+}
+
+// connect starts a session with a ZooKeeper in memory. A program for real servers calls session.Start with their addresses
+// alone.
+func connect(ctx context.Context) (s *session.Session, closed func()) {
+	zk, address, err := zktest.StartTCP(ctx, "127.0.0.1:0", zktest.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	s, err = session.Start(ctx, []string{address}, session.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return s, func() {
+		s.Close(context.WithoutCancel(ctx))
+		zk.Close()
+	}
 }

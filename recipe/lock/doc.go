@@ -6,8 +6,9 @@
 //
 // [Lock.Acquire] makes a contender, waits until it is the first, and returns a
 // [Held]. Its context is the hold: it ends, with a cause, when the lock can't be
-// trusted to be ours any more. Work under that context, and call [Held.Release] when
-// the work has returned, whatever ended it.
+// trusted to be ours any more. It does not end with Acquire's context. Work with a context that
+// ends with either, as the example of Acquire does, and call [Held.Release] when the work has
+// returned, whatever ended it.
 //
 // [New] makes a handle on an exclusive lock, [NewRead] and [NewWrite] on the two sides of a
 // read/write lock. Who waits for whom:

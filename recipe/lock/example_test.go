@@ -4,122 +4,120 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
-	"github.com/kielgo/kiel/internal/exampletest"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
 )
 
-// Work under the hold's context, and release when the work has returned.
+// Work with a context that ends when the lock can't be trusted any more, and when the program is told to end. Release the lock
+// when the work has returned, with a context that has not ended.
 func ExampleLock_Acquire() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
-	ctx := context.Background()
-	s, err := session.Start(ctx, zk.Addrs, session.Options{})
-	if err != nil {
-		panic(err)
-	}
-	defer s.Close(ctx)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s, closed := connect(ctx)
+	defer closed()
 
 	l, err := lock.New(s, "/app/lock", lock.Options{Identifier: "worker-1"})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 
-	patience, done := context.WithTimeout(ctx, 10*time.Second)
-	defer done()
-	held, err := l.Acquire(patience)
+	if err := workUnder(ctx, l); err != nil && !errors.Is(err, context.Canceled) { // Canceled: the signal came while it waited
+		log.Fatal(err)
+	}
+	// Output: working, may go on: true
+}
+
+func workUnder(ctx context.Context, l *lock.Lock) error {
+	held, err := l.Acquire(ctx) // waits, until ctx ends
 	if err != nil {
-		panic(err)
+		return err
 	}
-	work := func(ctx context.Context) { fmt.Println("working, lost:", ctx.Err() != nil) }
-	work(held.Context())
-	if err := held.Release(ctx); err != nil {
-		panic(err)
-	}
-	fmt.Println(context.Cause(held.Context()))
-	// Output:
-	// working, lost: false
-	// lock: released
+	working, cancel := context.WithCancel(held.Context()) // ends when the lock can't be trusted any more
+	defer context.AfterFunc(ctx, cancel)()                // and when ctx ends
+	work(working, held)
+	releasing, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer done()
+	return held.Release(releasing)
+}
+
+// work returns soon after ctx has ended.
+func work(ctx context.Context, held *lock.Held) {
+	fmt.Println("working, may go on:", ctx.Err() == nil && held.Valid()) // right before each effect
 }
 
 // A lock that is taken tells by whom.
 func ExampleLock_TryAcquire() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
 	ctx := context.Background()
-	s, err := session.Start(ctx, zk.Addrs, session.Options{})
-	if err != nil {
-		panic(err)
-	}
-	defer s.Close(ctx)
+	s, closed := connect(ctx)
+	defer closed()
 
 	one, err := lock.New(s, "/app/lock", lock.Options{Identifier: "worker-1"})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	two, err := lock.New(s, "/app/lock", lock.Options{Identifier: "worker-2"})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 
 	held, err := one.TryAcquire(ctx)
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	_, err = two.TryAcquire(ctx)
 	if blocked, ok := errors.AsType[*lock.BlockedError](err); ok {
 		fmt.Println("held by", blocked.Identifier)
 	}
 	if err := held.Release(ctx); err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	// Output: held by worker-1
 }
 
 // Readers share the lock; a writer has it alone.
 func ExampleNewRead() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
 	ctx := context.Background()
-	s, err := session.Start(ctx, zk.Addrs, session.Options{})
-	if err != nil {
-		panic(err)
-	}
-	defer s.Close(ctx)
+	s, closed := connect(ctx)
+	defer closed()
 
 	read, err := lock.NewRead(s, "/app/rwlock", lock.Options{Identifier: "reader"})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	write, err := lock.NewWrite(s, "/app/rwlock", lock.Options{Identifier: "writer"})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 
 	one, err := read.Acquire(ctx)
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	two, err := read.Acquire(ctx)
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	_, err = write.TryAcquire(ctx)
 	fmt.Println("a writer beside readers:", !errors.Is(err, lock.ErrNotAcquired))
 	for _, held := range []*lock.Held{one, two} {
 		if err := held.Release(ctx); err != nil {
-			panic(err)
+			log.Fatal(err)
 		}
 	}
 	held, err := write.Acquire(ctx)
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	fmt.Println("the writer has it:", write.Held())
 	if err := held.Release(ctx); err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	// Output:
 	// a writer beside readers: false
@@ -128,30 +126,42 @@ func ExampleNewRead() {
 
 // A writer waits for the readers that came before it, and has the lock alone.
 func ExampleNewWrite() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
 	ctx := context.Background()
-	s, err := session.Start(ctx, zk.Addrs, session.Options{})
-	if err != nil {
-		panic(err)
-	}
-	defer s.Close(ctx)
+	s, closed := connect(ctx)
+	defer closed()
 
 	l, err := lock.NewWrite(s, "/lockpath", lock.Options{Identifier: "my-identifier"})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	held, err := l.Acquire(ctx) // waits
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	list, err := l.Contenders(ctx)
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	fmt.Println(len(list), list[0].Identifier, held.Valid())
 	if err := held.Release(ctx); err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	// Output: 1 my-identifier true
+}
+
+// connect starts a session with a ZooKeeper in memory. A program for real servers calls session.Start with their addresses
+// alone.
+func connect(ctx context.Context) (s *session.Session, closed func()) {
+	zk, address, err := zktest.StartTCP(ctx, "127.0.0.1:0", zktest.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	s, err = session.Start(ctx, []string{address}, session.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return s, func() {
+		s.Close(context.WithoutCancel(ctx))
+		zk.Close()
+	}
 }

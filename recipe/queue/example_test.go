@@ -4,33 +4,33 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
 
-	"github.com/kielgo/kiel/internal/exampletest"
 	"github.com/kielgo/kiel/recipe/queue"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
 )
 
 // Values come out in the order of their priorities, then in the order in which they were put.
 func ExampleQueue() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
 	ctx := context.Background()
-	s, err := session.Start(ctx, zk.Addrs, session.Options{})
-	if err != nil {
-		panic(err)
-	}
-	defer s.Close(ctx)
+	s, closed := connect(ctx)
+	defer closed()
 
 	q, err := queue.New(s, "/app/queue", queue.Options{})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	if _, err := q.Put(ctx, []byte("later"), queue.DefaultPriority); err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	path, err := q.Put(ctx, []byte("first"), 10)
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	fmt.Println(path)
 	for {
@@ -39,7 +39,7 @@ func ExampleQueue() {
 			break
 		}
 		if err != nil {
-			panic(err)
+			log.Fatal(err)
 		}
 		fmt.Printf("%s\n", value)
 	}
@@ -49,62 +49,72 @@ func ExampleQueue() {
 	// later
 }
 
-// An entry is held while it is worked on, and consumed when that is done.
+// An entry is held while it is worked on, and consumed when that is done. When the program is told to end before, the entry
+// goes back to the queue.
 func ExampleLockingQueue_Get() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
-	ctx := context.Background()
-	s, err := session.Start(ctx, zk.Addrs, session.Options{})
-	if err != nil {
-		panic(err)
-	}
-	defer s.Close(ctx)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s, closed := connect(ctx)
+	defer closed()
 
 	q, err := queue.NewLocking(s, "/app/locking", queue.Options{})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	if _, err := q.Put(ctx, []byte("job"), queue.DefaultPriority); err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
-	held, err := q.Get(ctx)
-	if err != nil {
-		panic(err)
-	}
-	work := func(ctx context.Context, job []byte) { fmt.Printf("%s, lost: %v\n", job, ctx.Err() != nil) }
-	work(held.Context(), held.Value())
-	if err := held.Consume(ctx); err != nil {
-		panic(err)
+	if err := next(ctx, q); err != nil && !errors.Is(err, context.Canceled) { // Canceled: the signal came while it waited
+		log.Fatal(err)
 	}
 	n, err := q.Len(ctx)
 	fmt.Println("left:", n, err)
 	// Output:
-	// job, lost: false
+	// working on job, may go on: true
 	// left: 0 <nil>
+}
+
+// next works on the next entry.
+func next(ctx context.Context, q *queue.LockingQueue) error {
+	held, err := q.Get(ctx) // waits, until ctx ends
+	if err != nil {
+		return err
+	}
+	working, cancel := context.WithCancel(held.Context()) // ends when the entry can't be trusted to be ours any more
+	defer context.AfterFunc(ctx, cancel)()                // and when ctx ends
+	done := work(working, held)
+	finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if !done {
+		return held.Release(finishing)
+	}
+	return held.Consume(finishing)
+}
+
+// work returns soon after ctx has ended, and whether the work is done.
+func work(ctx context.Context, held *queue.Held) (done bool) {
+	valid := ctx.Err() == nil && held.Valid() // right before each effect
+	fmt.Printf("working on %s, may go on: %t\n", held.Value(), valid)
+	return valid
 }
 
 // A loop that consumes each entry at the end of its body, and gives back the one at which it
 // is left.
 func ExampleLockingQueue_All() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
 	ctx := context.Background()
-	s, err := session.Start(ctx, zk.Addrs, session.Options{})
-	if err != nil {
-		panic(err)
-	}
-	defer s.Close(ctx)
+	s, closed := connect(ctx)
+	defer closed()
 
 	q, err := queue.NewLocking(s, "/app/locking", queue.Options{})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	if _, err := q.PutAll(ctx, [][]byte{[]byte("one"), []byte("two"), []byte("stop")}, queue.DefaultPriority); err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	for held, err := range q.All(ctx) {
 		if err != nil {
-			panic(err)
+			log.Fatal(err)
 		}
 		if string(held.Value()) == "stop" {
 			break
@@ -117,4 +127,21 @@ func ExampleLockingQueue_All() {
 	// one
 	// two
 	// left: 1 <nil>
+}
+
+// connect starts a session with a ZooKeeper in memory. A program for real servers calls session.Start with their addresses
+// alone.
+func connect(ctx context.Context) (s *session.Session, closed func()) {
+	zk, address, err := zktest.StartTCP(ctx, "127.0.0.1:0", zktest.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	s, err = session.Start(ctx, []string{address}, session.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return s, func() {
+		s.Close(context.WithoutCancel(ctx))
+		zk.Close()
+	}
 }

@@ -5,7 +5,8 @@
 //
 // [Semaphore.Acquire] waits until a lease is free, takes it, and returns a [Held]. Its
 // context is the lease: it ends, with a cause, when it can't be trusted to be ours any
-// more. Work under that context, and call [Held.Release] when the work has returned,
+// more. It does not end with Acquire's context. Work with a context that ends with either,
+// as the example of Acquire does, and call [Held.Release] when the work has returned,
 // whatever ended it.
 //
 // # State

@@ -4,69 +4,74 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
-	"github.com/kielgo/kiel/internal/exampletest"
 	"github.com/kielgo/kiel/recipe/semaphore"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
 )
 
-// Work under the lease's context, and release when the work has returned. This is the
-// example of kazoo's documentation.
+// Work with a context that ends when the lease can't be trusted any more, and when the program is told to end. Release the lease
+// when the work has returned, with a context that has not ended.
 func ExampleSemaphore_Acquire() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
-	ctx := context.Background()
-	s, err := session.Start(ctx, zk.Addrs, session.Options{})
-	if err != nil {
-		panic(err)
-	}
-	defer s.Close(ctx)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s, closed := connect(ctx)
+	defer closed()
 
 	sem, err := semaphore.New(s, "/leasepath", semaphore.Options{Identifier: "my-identifier", MaxLeases: 3})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 
-	patience, done := context.WithTimeout(ctx, 10*time.Second)
-	defer done()
-	held, err := sem.Acquire(patience) // blocks waiting for lock acquisition
+	if err := workUnder(ctx, sem); err != nil && !errors.Is(err, context.Canceled) { // Canceled: the signal came while it waited
+		log.Fatal(err)
+	}
+	// Output: working, may go on: true
+}
+
+func workUnder(ctx context.Context, sem *semaphore.Semaphore) error {
+	held, err := sem.Acquire(ctx) // waits, until ctx ends
 	if err != nil {
-		panic(err)
+		return err
 	}
-	work := func(ctx context.Context) { fmt.Println("working, lost:", ctx.Err() != nil) }
-	work(held.Context())
-	if err := held.Release(ctx); err != nil {
-		panic(err)
-	}
-	// Output: working, lost: false
+	working, cancel := context.WithCancel(held.Context()) // ends when the lease can't be trusted any more
+	defer context.AfterFunc(ctx, cancel)()                // and when ctx ends
+	work(working, held)
+	releasing, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer done()
+	return held.Release(releasing)
+}
+
+// work returns soon after ctx has ended.
+func work(ctx context.Context, held *semaphore.Held) {
+	fmt.Println("working, may go on:", ctx.Err() == nil && held.Valid()) // right before each effect
 }
 
 // LeaseHolders tells who holds the leases.
 func ExampleSemaphore_LeaseHolders() {
-	zk := exampletest.StartZooKeeper() // in memory
-	defer zk.Stop()
 	ctx := context.Background()
-	s, err := session.Start(ctx, zk.Addrs, session.Options{})
-	if err != nil {
-		panic(err)
-	}
-	defer s.Close(ctx)
+	s, closed := connect(ctx)
+	defer closed()
 
 	for i := range 2 {
 		sem, err := semaphore.New(s, "/leasepath", semaphore.Options{Identifier: fmt.Sprint("worker-", i), MaxLeases: 2})
 		if err != nil {
-			panic(err)
+			log.Fatal(err)
 		}
 		held, err := sem.TryAcquire(ctx)
 		if err != nil {
-			panic(err)
+			log.Fatal(err)
 		}
 		defer held.Release(ctx)
 	}
 	third, err := semaphore.New(s, "/leasepath", semaphore.Options{MaxLeases: 2})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	_, err = third.TryAcquire(ctx)
 	fmt.Println(errors.Is(err, semaphore.ErrNotAcquired))
@@ -75,4 +80,21 @@ func ExampleSemaphore_LeaseHolders() {
 	// Output:
 	// true
 	// 2 <nil>
+}
+
+// connect starts a session with a ZooKeeper in memory. A program for real servers calls session.Start with their addresses
+// alone.
+func connect(ctx context.Context) (s *session.Session, closed func()) {
+	zk, address, err := zktest.StartTCP(ctx, "127.0.0.1:0", zktest.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	s, err = session.Start(ctx, []string{address}, session.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return s, func() {
+		s.Close(context.WithoutCancel(ctx))
+		zk.Close()
+	}
 }

@@ -1,18 +1,15 @@
-// Package quickstart_test runs the README's quick start as it stands there.
+// Package quickstart_test runs the programs of the documentation as they stand there.
 package quickstart_test
 
 import (
 	"bytes"
-	"context"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/IBM/sarama"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"go.uber.org/goleak"
-
-	"github.com/kielgo/kiel/internal/exampletest"
 )
 
 func TestMain(m *testing.M) {
@@ -21,63 +18,23 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
 }
 
-// Example runs the quick start against embedded servers.
-func Example() {
-	zk := exampletest.StartZooKeeper()
-	defer zk.Stop()
-	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"))
-	if err != nil {
-		panic(err)
-	}
-	defer kafka.Close()
-	produce(kafka.ListenAddrs(), "one", "two", "three")
-
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	stopAfter(cancel, kafka, 3)
-	if err := consume(ctx, zk.Addrs, kafka.ListenAddrs()); err != nil {
-		panic(err)
-	}
-	// Output:
-	// one
-	// two
-	// three
-}
-
-// stopAfter cancels when the group has committed offset n.
-func stopAfter(cancel context.CancelFunc, kafka *kfake.Cluster, n int64) {
-	go func() {
-		defer cancel()
-		_, err := kafka.WaitGroupInfo(context.Background(), "billing", func(info *kfake.GroupInfo) bool {
-			if info == nil {
-				return false
-			}
-			c, ok := info.Commits["orders"][0]
-			return ok && c.Offset >= n
-		})
-		if err != nil {
-			panic(err)
-		}
-	}()
-}
-
-func produce(brokers []string, values ...string) {
+func produce(t *testing.T, brokers []string, values ...string) {
+	t.Helper()
 	config := sarama.NewConfig()
 	config.Producer.Return.Successes = true
 	p, err := sarama.NewSyncProducer(brokers, config)
 	if err != nil {
-		panic(err)
+		t.Fatal(err)
 	}
 	defer p.Close()
 	for _, v := range values {
 		if _, _, err := p.SendMessage(&sarama.ProducerMessage{Topic: "orders", Value: sarama.StringEncoder(v)}); err != nil {
-			panic(err)
+			t.Fatal(err)
 		}
 	}
 }
 
-// between returns what stands between two markers, without the empty lines and
-// imports around it.
+// between returns what stands between two markers, without the empty lines around it.
 func between(t *testing.T, file, begin, end string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -92,11 +49,16 @@ func between(t *testing.T, file, begin, end string) string {
 	return strings.TrimSpace(string(inner))
 }
 
+// The only Go code of the README is that of the consumer's example, which TestConsumerProgram runs, without its main function.
 func TestReadmeShowsTheExampleThatRuns(t *testing.T) {
-	shown := between(t, "../../README.md", "```go\n", "```")
-	runs := between(t, "example_test.go", "// quickstart:begin", "// quickstart:end")
-	if shown != runs {
-		t.Errorf("README shows\n%s\n\nbut what runs is\n%s", shown, runs)
+	readme := filepath.Join(root, "README.md")
+	shown := between(t, readme, "```go\n", "```")
+	example, err := os.ReadFile(filepath.Join(root, "consumer", "example_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(example), "\n"+shown+"\n") {
+		t.Errorf("README shows\n%s\n\nbut what runs is\n%s", shown, example)
 	}
 	lines := 0
 	for line := range strings.Lines(shown) {
@@ -104,7 +66,16 @@ func TestReadmeShowsTheExampleThatRuns(t *testing.T) {
 			lines++
 		}
 	}
-	if lines > 25 {
-		t.Errorf("the quick start has %d lines, more than 25", lines)
+	if lines > 26 {
+		t.Errorf("the quick start has %d lines, more than 26", lines)
+	}
+	for _, file := range []string{readme, filepath.Join(root, readmeOfRecipes)} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := bytes.Count(text, []byte("```go\n")); n != 1 {
+			t.Errorf("%s has %d blocks of Go code, of which one is tested", file, n)
+		}
 	}
 }

@@ -71,18 +71,14 @@ func start(messages ...string) *servers {
 	return s
 }
 
-// join runs a session, and a group with opts, until f returns.
+// join consumes with a group of opts until f returns.
 func join(s *servers, opts consumer.Options, h sarama.ConsumerGroupHandler, f func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	zk, err := session.New(s.zookeeper, session.Options{})
+	zk, err := session.Start(ctx, s.zookeeper, session.Options{})
 	if err != nil {
 		panic(err)
 	}
-	ran := make(chan struct{})
-	go func() {
-		defer close(ran)
-		_ = zk.Run(ctx)
-	}()
+	defer zk.Close(context.WithoutCancel(ctx))
 	group, err := consumer.New(zk, s.kafka, "billing", opts)
 	if err != nil {
 		panic(err)
@@ -95,7 +91,6 @@ func join(s *servers, opts consumer.Options, h sarama.ConsumerGroupHandler, f fu
 		panic(err)
 	}
 	_ = group.Close()
-	<-ran
 }
 
 // printer prints each message, marks it, and says when it has seen n.
@@ -117,32 +112,12 @@ func (p *printer) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.ConsumerG
 	return nil
 }
 
-// A group is used like one of sarama; what differs is how it is made.
+// A group is used like one of sarama.
 func ExampleGroup() {
 	s := start("one", "two", "three")
 	defer s.close()
-
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	zk, err := session.New(s.zookeeper, session.Options{})
-	if err != nil {
-		panic(err)
-	}
-	go zk.Run(ctx)
-	group, err := consumer.New(zk, s.kafka, "billing", consumer.Options{})
-	if err != nil {
-		panic(err)
-	}
-	defer group.Close()
-
 	p := &printer{n: 3, done: make(chan struct{})}
-	go func() {
-		<-p.done
-		cancel()
-	}()
-	if err := group.Consume(ctx, []string{"orders"}, p); err != nil {
-		panic(err)
-	}
+	join(s, consumer.Options{}, p, func() { <-p.done })
 	// Output:
 	// orders-0@0 one
 	// orders-0@1 two
