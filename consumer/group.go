@@ -33,8 +33,8 @@ type Group struct {
 var _ sarama.ConsumerGroup = (*Group)(nil)
 
 // New returns a member of a group that consumes from the Kafka behind brokers,
-// coordinated through s, whose Run somebody else calls. It checks its arguments,
-// does no I/O and starts nothing.
+// coordinated through s, which session.Start has started or whose Run somebody else
+// calls. It checks its arguments, does no I/O and starts nothing.
 func New(s *session.Session, brokers []string, group string, opts Options) (*Group, error) {
 	set, err := newSettings(brokers, group, opts)
 	if err != nil {

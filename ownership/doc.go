@@ -8,8 +8,8 @@
 // the claim only when its work is done:
 //
 //	owner, err := ownership.New(alloc, func(ctx context.Context, c *ownership.Claim) error {
-//		for c.Trusted() {
-//			// one piece of work, until ctx ends
+//		for ctx.Err() == nil && c.Trusted() {
+//			// one piece of work
 //		}
 //		return nil
 //	}, ownership.Options{})
