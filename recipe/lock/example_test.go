@@ -5,52 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"os"
-	"os/signal"
-	"syscall"
-	"time"
 
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
-
-// Work with a context that ends when the lock can't be trusted any more, and when the program is told to end. Release the lock
-// when the work has returned, with a context that has not ended.
-func ExampleLock_Acquire() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	s, closed := connect(ctx)
-	defer closed()
-
-	l, err := lock.New(s, "/app/lock", lock.Options{Identifier: "worker-1"})
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	if err := workUnder(ctx, l); err != nil && !errors.Is(err, context.Canceled) { // Canceled: the signal came while it waited
-		log.Fatal(err)
-	}
-	// Output: working, may go on: true
-}
-
-func workUnder(ctx context.Context, l *lock.Lock) error {
-	held, err := l.Acquire(ctx) // waits, until ctx ends
-	if err != nil {
-		return err
-	}
-	working, cancel := context.WithCancel(held.Context()) // ends when the lock can't be trusted any more
-	defer context.AfterFunc(ctx, cancel)()                // and when ctx ends
-	work(working, held)
-	releasing, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer done()
-	return held.Release(releasing)
-}
-
-// work returns soon after ctx has ended.
-func work(ctx context.Context, held *lock.Held) {
-	fmt.Println("working, may go on:", ctx.Err() == nil && held.Valid()) // right before each effect
-}
 
 // A lock that is taken tells by whom.
 func ExampleLock_TryAcquire() {

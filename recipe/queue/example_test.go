@@ -5,10 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"os"
-	"os/signal"
-	"syscall"
-	"time"
 
 	"github.com/kielgo/kiel/recipe/queue"
 	"github.com/kielgo/kiel/session"
@@ -47,55 +43,6 @@ func ExampleQueue() {
 	// /app/queue/entry-010-0000000001
 	// first
 	// later
-}
-
-// An entry is held while it is worked on, and consumed when that is done. When the program is told to end before, the entry
-// goes back to the queue.
-func ExampleLockingQueue_Get() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	s, closed := connect(ctx)
-	defer closed()
-
-	q, err := queue.NewLocking(s, "/app/locking", queue.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if _, err := q.Put(ctx, []byte("job"), queue.DefaultPriority); err != nil {
-		log.Fatal(err)
-	}
-	if err := next(ctx, q); err != nil && !errors.Is(err, context.Canceled) { // Canceled: the signal came while it waited
-		log.Fatal(err)
-	}
-	n, err := q.Len(ctx)
-	fmt.Println("left:", n, err)
-	// Output:
-	// working on job, may go on: true
-	// left: 0 <nil>
-}
-
-// next works on the next entry.
-func next(ctx context.Context, q *queue.LockingQueue) error {
-	held, err := q.Get(ctx) // waits, until ctx ends
-	if err != nil {
-		return err
-	}
-	working, cancel := context.WithCancel(held.Context()) // ends when the entry can't be trusted to be ours any more
-	defer context.AfterFunc(ctx, cancel)()                // and when ctx ends
-	done := work(working, held)
-	finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	if !done {
-		return held.Release(finishing)
-	}
-	return held.Consume(finishing)
-}
-
-// work returns soon after ctx has ended, and whether the work is done.
-func work(ctx context.Context, held *queue.Held) (done bool) {
-	valid := ctx.Err() == nil && held.Valid() // right before each effect
-	fmt.Printf("working on %s, may go on: %t\n", held.Value(), valid)
-	return valid
 }
 
 // A loop that consumes each entry at the end of its body, and gives back the one at which it

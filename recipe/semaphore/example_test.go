@@ -5,52 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"os"
-	"os/signal"
-	"syscall"
-	"time"
 
 	"github.com/kielgo/kiel/recipe/semaphore"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
-
-// Work with a context that ends when the lease can't be trusted any more, and when the program is told to end. Release the lease
-// when the work has returned, with a context that has not ended.
-func ExampleSemaphore_Acquire() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	s, closed := connect(ctx)
-	defer closed()
-
-	sem, err := semaphore.New(s, "/leasepath", semaphore.Options{Identifier: "my-identifier", MaxLeases: 3})
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	if err := workUnder(ctx, sem); err != nil && !errors.Is(err, context.Canceled) { // Canceled: the signal came while it waited
-		log.Fatal(err)
-	}
-	// Output: working, may go on: true
-}
-
-func workUnder(ctx context.Context, sem *semaphore.Semaphore) error {
-	held, err := sem.Acquire(ctx) // waits, until ctx ends
-	if err != nil {
-		return err
-	}
-	working, cancel := context.WithCancel(held.Context()) // ends when the lease can't be trusted any more
-	defer context.AfterFunc(ctx, cancel)()                // and when ctx ends
-	work(working, held)
-	releasing, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer done()
-	return held.Release(releasing)
-}
-
-// work returns soon after ctx has ended.
-func work(ctx context.Context, held *semaphore.Held) {
-	fmt.Println("working, may go on:", ctx.Err() == nil && held.Valid()) // right before each effect
-}
 
 // LeaseHolders tells who holds the leases.
 func ExampleSemaphore_LeaseHolders() {
