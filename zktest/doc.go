@@ -7,8 +7,9 @@
 //
 //	synctest.Test(t, func(t *testing.T) { // or in virtual time
 //		srv, nw := zktest.StartVirtual(t, zktest.Options{})
-//		s, err := session.New([]string{"zk:2181"}, session.Options{Dial: nw.Client("a").Dial})
+//		s, err := session.Start(t.Context(), []string{"zk:2181"}, session.Options{Dial: nw.Client("a").Dial})
 //		…
+//		defer s.Close(t.Context())
 //		nw.Client("a").BlackHole(zktest.Both)
 //		time.Sleep(12 * time.Second) // takes no time: its session expires, its ephemerals are gone
 //	})
