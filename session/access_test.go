@@ -77,6 +77,50 @@ func TestDigest(t *testing.T) {
 	})
 }
 
+// A chroot that is missing and must not be created is as final as credentials that do not open it, before there was any
+// incarnation.
+func TestChrootRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		ann := w.start("ann", func(o *session.Options) { o.Auth = digest("ann", "right") }).incarnation()
+		if _, err := ann.Create(ctx, "/closed", nil, session.Persistent); err != nil {
+			t.Fatal(err)
+		}
+		missing := func(o *session.Options) { o.Auth, o.Chroot = digest("bob", "x"), "/closed/app" }
+		bob := w.start("bob", missing)
+		patience, cancel := context.WithTimeout(ctx, 10*timeout)
+		defer cancel()
+		_, err := bob.Incarnation(patience)
+		wantErr(t, "Incarnation", err, session.ErrNoAuth)
+		wantErr(t, "Run", <-bob.done, session.ErrNoAuth)
+		bob.done = nil
+
+		// A connection that breaks before it is known whether the chroot is there is no refusal.
+		var cut bool
+		if _, err := ann.Create(ctx, "/closed/app", nil, session.Persistent); err != nil {
+			t.Fatal(err)
+		}
+		setACL(t, ann, "/closed/app", session.WorldACL(session.PermAll))
+		eve := w.net.Client("eve")
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			switch {
+			case r.Client != "eve":
+			case r.Op == zktest.OpMulti && !cut:
+				return zktest.Action{Err: zktest.ErrNoNode} // as if the chroot was missing
+			case r.Op == zktest.OpExists && !cut:
+				cut = true
+				eve.Cut()
+			}
+			return zktest.Action{}
+		})
+		w.start("eve", missing).incarnation()
+		w.srv.SetHook(nil)
+		if !cut {
+			t.Error("it was not asked whether the chroot is there")
+		}
+	})
+}
+
 // A server that refuses the credentials outright.
 func TestAuthRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

@@ -24,11 +24,17 @@ var errClosing = errors.New("session: closing")
 // Run connects and holds the session, makes a new one whenever the servers end it, and proves it alive. When ctx ends
 // or Close is called it waits until nobody holds the session (Hold), for at most Options.StopTimeout, closes the
 // ZooKeeper session and returns nil. A ctx that never ends, such as context.Background, leaves that to Close. Run returns
-// an error when going on is of no use: credentials refused. It can be called once, and leaves no goroutine behind.
+// an error when going on is of no use: credentials refused, or a chroot that is missing and that the ACLs do not let us create.
+// It can be called once, and leaves no goroutine behind.
 func (s *Session) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
 		return errors.New("session: Run was called before")
 	}
+	return s.live(ctx)
+}
+
+// live is Run, called once.
+func (s *Session) live(ctx context.Context) error {
 	if s.begun.Swap(true) {
 		return nil // Close came first
 	}
@@ -302,7 +308,9 @@ func (r *runner) answer(n *round, p proof) error {
 	default:
 		n.rooted = true
 	}
-	r.proven, n.refused = true, false
+	if n.rooted { // else the creation of the chroot may be refused yet
+		r.proven, n.refused = true, false
+	}
 	end, lasting := c.proved(p.sent)
 	r.checkTrust()
 	// The next answer is due T/6 after this one. After an outage the first proof leaves less time than that, because it
@@ -323,11 +331,11 @@ func (r *runner) checkTrust() {
 	r.retire(ErrTrustLost)
 }
 
-// refuse handles credentials that do not open what they should. That is fatal before any proof was accepted. Later an
-// operator may have slipped, or be about to change the credentials everywhere, so it is no reason to end. But pings, and
-// connect requests, keep the session and all that it holds alive: when proofs have been refused for two session timeouts,
-// with none accepted in between, the session is given up, and the next one tries again. A proof without an answer is no
-// refusal.
+// refuse handles credentials that do not open what they should, or do not let us create the chroot. That is fatal before
+// any proof was accepted. Later an operator may have slipped, or be about to change the credentials everywhere, so it is no
+// reason to end. But pings, and connect requests, keep the session and all that it holds alive: when proofs have been
+// refused for two session timeouts, with none accepted in between, the session is given up, and the next one tries again.
+// A proof without an answer is no refusal.
 func (r *runner) refuse(n *round, err error) error {
 	if !r.proven {
 		return err
@@ -421,8 +429,12 @@ func (c *client) ensureRoot() error {
 			continue
 		}
 		if errors.Is(err, ErrNoAuth) { // to create; that it is there is all we need
-			if found, _, missing := c.zk.Exists(path[:i]); missing == nil && found {
+			found, _, failed := c.zk.Exists(path[:i])
+			switch {
+			case found && failed == nil:
 				continue
+			case failed != nil:
+				err = serverError(failed) // it may be there
 			}
 		}
 		return fmt.Errorf("session: create chroot %s: %w", path[:i], err)

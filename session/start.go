@@ -16,8 +16,8 @@ var errStillHeld = errors.New("session: closed while it was still held")
 // Start makes a Session as New does, runs it, and returns when its first incarnation is trusted. From then on the Session
 // runs until Close is called: the end of ctx does not end it. ctx's values stay with it.
 //
-// Start returns an error when the arguments are not valid or the servers refuse the credentials, at once, and when ctx
-// ends first. By then everything is closed, and no goroutine is left. Without a limit in ctx it waits for the servers for
+// Start returns an error when the arguments are not valid, the servers refuse the credentials, or the chroot is missing and the
+// ACLs do not let us create it, at once, and when ctx ends first. By then everything is closed, and no goroutine is left. Without a limit in ctx it waits for the servers for
 // ever.
 func Start(ctx context.Context, servers []string, opts Options) (*Session, error) {
 	s, err := New(servers, opts)
@@ -25,9 +25,15 @@ func Start(ctx context.Context, servers []string, opts Options) (*Session, error
 		return nil, err
 	}
 	life := context.WithoutCancel(ctx)
-	go func() { _ = s.Run(life) }() // Close returns its error
+	s.running.Store(true)
+	ran := make(chan struct{})
+	go func() {
+		defer close(ran)
+		_ = s.live(life) // Close returns its error
+	}()
 	if _, err := s.Incarnation(ctx); err != nil {
 		_ = s.Close(life) // nobody holds it, and what ended it is in err
+		<-ran
 		return nil, err
 	}
 	return s, nil

@@ -141,6 +141,16 @@ func TestStartFails(t *testing.T) {
 		synctest.Wait()
 		w.net.Heal()
 
+		ended, end := context.WithCancelCause(t.Context())
+		end(errEnough)
+		for range 20 { // whether Run has begun by then or not
+			_, err = session.Start(ended, []string{"zk:2181"}, w.options("ended"))
+			wantErr(t, "Start", err, errEnough)
+			if strings.Contains(err.Error(), "Run was not called") {
+				t.Fatalf("%v: Start calls it", err)
+			}
+		}
+
 		opts := w.options("refused")
 		opts.Auth = []session.Auth{{Scheme: "nonsense", Credential: []byte("secret")}}
 		began = time.Now()
