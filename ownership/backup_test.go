@@ -40,3 +40,34 @@ func TestClaimsFromABackup(t *testing.T) {
 		}
 	}
 }
+
+// TestClaimsFromTwoBackups: the servers go back to a backup from before elections, and later to another one, with an election
+// in an epoch that a has seen before.
+func TestClaimsFromTwoBackups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		a := w.owning("a", "t:0 t:1 t:2", memberOptions{})
+		first := w.srv.Backup()
+		for range 3 { // elections
+			w.srv.Restore(w.srv.Backup(), zktest.RestoreOptions{Elect: true})
+			time.Sleep(time.Minute)
+		}
+		w.srv.Restore(first, zktest.RestoreOptions{})
+		b := w.join("b", memberOptions{})
+		time.Sleep(2 * time.Minute)
+		a.owns(0, "t:0 t:1 t:2")
+		second := w.srv.Backup()
+		w.assign(map[string]string{"a": "t:0"})
+		a.owns(5*time.Second, "t:0")
+		time.Sleep(time.Minute)
+
+		session := a.sessionID()
+		w.srv.Restore(second, zktest.RestoreOptions{Elect: true})
+		w.assign(map[string]string{"a": "t:0", "b": "t:1 t:2"})
+		b.owns(90*time.Second, "t:1 t:2")
+		if a.sessionID() != session {
+			t.Error("a lost its session, and its claims with it")
+		}
+	})
+}

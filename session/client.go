@@ -46,7 +46,8 @@ type client struct {
 	off        sabotage.Rules
 	id         atomic.Int64
 	granted    atomic.Int64 // the session's timeout
-	seen       atomic.Int64 // the newest zxid of an answer
+	seen       atomic.Int64 // the largest zxid of an answer
+	epoch      atomic.Int64 // of the newest answer: the upper half of its zxid
 	doubted    atomic.Int64 // what the client before had seen, if servers would not have it for that; 0 once that is settled
 
 	mu        sync.Mutex
@@ -170,6 +171,7 @@ func (c *client) saw(zxid int64) {
 	if zxid <= 0 {
 		return // an answer that has none
 	}
+	c.epoch.Store(zxid >> 32)
 	for seen := c.seen.Load(); seen < zxid && !c.seen.CompareAndSwap(seen, zxid); {
 		seen = c.seen.Load()
 	}

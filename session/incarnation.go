@@ -51,10 +51,10 @@ func (i *Incarnation) SessionID() int64 { return i.id }
 // What no client can see is a server restored to a moment ago on which others have since written more than was lost.
 func (i *Incarnation) History() uint64 { return i.past }
 
-// LeaderEpoch is the epoch of the newest answer of the servers: the upper half of its zxid. It grows with each election of a
-// leader. An ensemble that was restored from a backup has elected one, too, and may let its clients in as if nothing had
-// happened, with the same History. A single server never changes its epoch.
-func (i *Incarnation) LeaderEpoch() int64 { return i.c.seen.Load() >> 32 }
+// LeaderEpoch is the epoch of the newest answer of the servers: the upper half of its zxid. Each election of a leader changes it.
+// An ensemble that was restored from a backup has elected one, too, and may let its clients in as if nothing had happened,
+// with the same History. A single server never changes its epoch.
+func (i *Incarnation) LeaderEpoch() int64 { return i.c.epoch.Load() }
 
 // Timeout is the ZooKeeper session's timeout as granted last.
 func (i *Incarnation) Timeout() time.Duration { return i.c.timeout() }
