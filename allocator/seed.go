@@ -62,10 +62,12 @@ func (l *loop) seedWhenNeeded(ctx context.Context) {
 		return
 	}
 	l.seeding, l.seedView = true, l.set.Version
+	there := l.set.Items
 	again := l.seeded // the set had the seed before
 	l.running.Go("seeding", func() {
 		for retry := seedRetryMin; ; retry = min(2*retry, seedRetryMax) {
-			added, err := l.src.set.Add(ctx, l.seed.all()...)
+			// What the set had is left out: somebody may remove it while we wait for the lock.
+			added, err := l.src.set.Add(ctx, missing(l.seed.all(), there)...)
 			if again && added > 0 {
 				l.log.WarnContext(ctx, "the set had lost partitions of the seed, added them again", "partitions", added)
 			}
