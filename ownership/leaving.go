@@ -180,7 +180,7 @@ func (l *loop) abandon() (errs []error) {
 func (l *loop) clearMetrics() {
 	m := l.o.metrics
 	m.info.DeleteLabelValues(l.o.source.Name(), version())
-	for _, reason := range []string{reasonName, reasonRefused, reasonBudget, reasonStuck} {
+	for _, reason := range reasons() {
 		m.unclaimed.WithLabelValues(reason).Set(0)
 	}
 }

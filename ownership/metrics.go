@@ -28,6 +28,11 @@ const (
 	movedLost        = "lost"
 )
 
+// reasons are those of kiel_unclaimed_partitions.
+func reasons() []string {
+	return []string{reasonName, reasonRefused, reasonBudget, reasonStuck, reasonPersistent}
+}
+
 type metrics struct {
 	owned         *prometheus.GaugeVec
 	moved         *prometheus.CounterVec
@@ -83,7 +88,7 @@ func newMetrics(reg prometheus.Registerer, group string) (*metrics, error) {
 			Name: "kiel_member_info", Help: "The member, 1 while it runs.",
 		}, []string{"member", "version"}),
 	}
-	for _, reason := range []string{reasonName, reasonRefused, reasonBudget, reasonStuck, reasonPersistent} {
+	for _, reason := range reasons() {
 		m.unclaimed.WithLabelValues(reason)
 	}
 	for _, result := range []string{resultOK, resultConflict, resultTimeout, resultError} {
