@@ -50,8 +50,8 @@
 //     any more; it no longer says what it has seen, and so is told whether its session is alive.
 //   - [Incarnation.History] differs when the servers may have lost data since the incarnation before, in the same ZooKeeper
 //     session too, as when they were restored from a backup: zxids and versions remembered from before mean nothing then.
-//   - When proofs of life are answered with a refusal for 2 T (an ACL was changed, or the credentials), the session is given
-//     up, and with it goes all that is ephemeral. Sessions are made and tried for as long as that lasts; once a proof is
+//   - When proofs of life are answered with a refusal, another server is tried while trust lasts. When all are refused for 2 T
+//     (an ACL was changed, or the credentials), the session is given up, and with it goes all that is ephemeral. Sessions are made and tried for as long as that lasts; once a proof is
 //     accepted there is an incarnation again. A Session whose first proof is refused ends with [ErrAuthFailed] instead. Proofs
 //     without an answer are no reason to give a session up.
 //   - A write that returns anything but [ErrUncertain] was done, or was not and never will be. Reads are repeated until

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -160,6 +161,41 @@ func TestCredentialsRefusedLater(t *testing.T) {
 		w.srv.SetHook(nil)
 		if again := m.incarnation(); again.SessionID() == inc.SessionID() {
 			t.Error("the same session")
+		}
+	})
+}
+
+// One server alone refuses proofs, since its configuration maps credentials to other identities. The session goes on, by another
+// server, before trust ends.
+func TestProofsRefusedByOneServer(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		second := must[net.Listener](t)(w.net.Listen("zk2:2181"))
+		served := make(chan struct{})
+		go func() { defer close(served); _ = w.srv.Serve(second) }()
+		defer func() { _ = w.srv.Close(); <-served }()
+		var server, wrong atomic.Value
+		server.Store("")
+		wrong.Store("none")
+		opts := w.options("a")
+		dial := opts.Dial
+		opts.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			server.Store(address)
+			return dial(ctx, network, address)
+		}
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Op == zktest.OpMulti && server.Load() == wrong.Load() {
+				return zktest.Action{Err: zktest.ErrNoAuth}
+			}
+			return zktest.Action{}
+		})
+		s := must[*session.Session](t)(session.Start(t.Context(), []string{"zk:2181", "zk2:2181"}, opts))
+		defer func() { _ = s.Close(t.Context()) }()
+		inc := s.Current()
+		time.Sleep(timeout)
+		wrong.Store(server.Load())
+		time.Sleep(5 * timeout)
+		if !inc.Trusted() {
+			t.Errorf("trust was lost: %v", context.Cause(inc.Context()))
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,9 +143,8 @@ type round struct {
 	rooting  bool    // it is being made
 	roots    chan error
 
-	refused     bool    // a proof was refused, and none was accepted since
-	refusedAt   instant // when the first of them was refused
-	refusedLast instant // when the last one was
+	refused   error   // why the last proof was refused; nil when one was accepted since
+	refusedAt instant // when the first of them was refused
 }
 
 // serve looks after a client until it is of no more use, and says why.
@@ -275,14 +275,14 @@ func (r *runner) look(n *round) (time.Duration, error) {
 			c.prove(now)
 		}
 	}
-	// A server may be cut off from the others and go on answering all but proofs. Try another one while trust lasts; and
-	// after that, now and then. One that refuses proofs is not cut off.
+	// A server may be cut off from the others and go on answering all but proofs, or refuse them as no other does. Try
+	// another one while trust lasts; and after that, now and then.
 	patience := timeout
 	if r.inc != nil {
 		patience = timeout / 3
 	}
-	if proven && now.mono-max(newest.mono, n.refusedLast.mono) >= timeout/2 && now.mono-upSince.mono >= patience {
-		c.drop(errStale)
+	if proven && now.mono-newest.mono >= timeout/2 && now.mono-upSince.mono >= patience {
+		c.drop(cmp.Or(n.refused, errStale))
 	}
 	return min(next, n.due.until(now)), nil
 }
@@ -309,7 +309,7 @@ func (r *runner) answer(n *round, p proof) error {
 		n.rooted = true
 	}
 	if n.rooted { // else the creation of the chroot may be refused yet
-		r.proven, n.refused = true, false
+		r.proven, n.refused = true, nil
 	}
 	end, lasting := c.proved(p.sent)
 	r.checkTrust()
@@ -345,11 +345,11 @@ func (r *runner) refuse(n *round, err error) error {
 	n.c.mu.Unlock()
 	r.s.note(err)
 	now := r.s.now()
-	n.refusedLast = now
-	if !n.refused {
-		n.refused, n.refusedAt = true, now
+	if n.refused == nil {
+		n.refusedAt = now
 		r.s.log.Error("no proof of life", keyError, err)
 	}
+	n.refused = err
 	if limit := 2 * n.c.timeout(); now.mono-n.refusedAt.mono >= limit {
 		// The reason is given as text: it must not make callers take ErrSessionExpired for ErrAuthFailed, which is final.
 		r.s.GiveUp(fmt.Errorf("proofs of life were refused for %v: %v", limit, err)) //nolint:errorlint // see above
