@@ -51,7 +51,7 @@ type loop struct {
 	inc     *session.Incarnation        // trusted, or nil
 	zk      *session.Incarnation        // the newest; its ZooKeeper session may live on when inc is nil
 	life    context.Context             //nolint:containedctx // the lifetime of claims in inc
-	sent    map[allocfn.Partition]bool  // claims were sent for these in zk's session; true until a sweep saw that none stands
+	sent    map[allocfn.Partition]bool  // claims were sent for these in zk's session; true until none was seen to stand
 	servers serversAge                  // for which sent was looked at as a whole
 
 	phase    phase

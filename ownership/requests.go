@@ -209,6 +209,7 @@ func (l *loop) sendLooks() {
 			p.held, p.znode = heldOurs, f
 		case fateTaken:
 			p.held = heldNot
+			l.sent[p.id] = false // while another's claim stands, ours does not
 			l.wait(p)
 		case fateGone:
 			p.held = heldNot
@@ -314,7 +315,7 @@ func (l *loop) sweep(names claimNames, began time.Time) {
 		case !open:
 		case p != nil && (p.busy != idle || p.held != heldNot):
 		case names.has(id):
-			l.doubt(id) // another's, or ours without our knowing
+			l.doubt(id) // another's, which is looked at once, or ours without our knowing
 		default:
 			l.sent[id] = false
 		}

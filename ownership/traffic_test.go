@@ -50,11 +50,14 @@ func TestSweepListsChanges(t *testing.T) {
 		a := w.owning("a", items(3), memberOptions{})
 		w.assign(map[string]string{"a": items(3) + " t:9"})
 		time.Sleep(time.Second)
-		w.assign(map[string]string{"a": items(3)}) // a sent a claim for t:9, so its sweeps look at it
-		time.Sleep(timeout)
+		w.assign(map[string]string{"a": items(3)}) // a sent a claim for t:9, so its first sweep looks at it
 		take := w.requests(owners, foreign)
 		time.Sleep(timeout)
-		if got := take(); !slices.Equal(got, []zktest.Op{zktest.OpSync, zktest.OpExists, zktest.OpSync, zktest.OpGetData}) {
+		if got := take(); !slices.Equal(got, []zktest.Op{zktest.OpSync, zktest.OpGetChildren2, zktest.OpSync, zktest.OpGetData}) {
+			t.Errorf("for the first sweep %v", got)
+		}
+		time.Sleep(timeout)
+		if got := take(); !slices.Equal(got, []zktest.Op{zktest.OpSync, zktest.OpExists}) {
 			t.Errorf("for a sweep in calm %v", got)
 		}
 		data, _, _ := w.srv.Get(owners + "/t:2")
