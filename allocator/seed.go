@@ -11,10 +11,14 @@ import (
 	"github.com/kielgo/kiel/sharedset"
 )
 
-// Back-off of seeding that fails.
 const (
+	// Back-off of seeding that fails.
 	seedRetryMin = 100 * time.Millisecond
 	seedRetryMax = 10 * time.Second
+
+	// seedSettle is how long the seed is not added again after it was: the loop may not have seen all views of the set from
+	// before, and would add again what somebody removes meanwhile.
+	seedSettle = time.Second
 )
 
 // seed is what this member adds to a set that lacks it: Options.Seed, with what the member has added since, and without
@@ -70,6 +74,9 @@ func (l *loop) seedWhenNeeded(ctx context.Context) {
 			added, err := l.src.set.Add(ctx, missing(l.seed.all(), there)...)
 			if again && added > 0 {
 				l.log.WarnContext(ctx, "the set had lost partitions of the seed, added them again", "partitions", added)
+			}
+			if err == nil && !pause(ctx, seedSettle) {
+				return
 			}
 			send(ctx, l.seedings, seeding{err})
 			if err == nil || !pause(ctx, retry/2+rand.N(retry)/2) {

@@ -67,6 +67,26 @@ func TestSeedIsAddedOnJoining(t *testing.T) {
 	})
 }
 
+// TestSeedIsNotAddedTwice: when the seed is in the set, the last view is still one from before. Who removes a partition then
+// has removed it.
+func TestSeedIsNotAddedTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, adds := seedRig(t)
+		r.run()
+		r.showSet(&sharedset.View{})
+		r.join("b")
+		r.partitions() // kazoo's lock makes the znode first
+		sleep(40 * time.Millisecond)
+		r.partitions("t:0", "t:1")
+		r.partitions("t:0")
+		sleep(time.Minute)
+		if len(*adds) != 1 {
+			t.Error("seeded again:", *adds)
+		}
+		r.stop()
+	})
+}
+
 func TestSeedThatIsThereIsNotAdded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, adds := seedRig(t)
