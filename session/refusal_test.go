@@ -119,6 +119,8 @@ func TestProofsRefusedInBetween(t *testing.T) {
 			{ignored, 10 * timeout},
 			{accepted, timeout / 3},
 			{refused, timeout * 3 / 2},
+			{ignored, 4 * timeout},
+			{refused, timeout * 3 / 2},
 			{accepted, timeout},
 		} {
 			answer.Store(phase.answer)

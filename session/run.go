@@ -143,8 +143,9 @@ type round struct {
 	rooting  bool    // it is being made
 	roots    chan error
 
-	refused   error   // why the last proof was refused; nil when one was accepted since
-	refusedAt instant // when the first of them was refused
+	refused      error   // why the last proof was refused; nil when one was accepted since
+	refusedSince instant // when the first of them was refused
+	refusedLast  instant // when the last one was
 }
 
 // serve looks after a client until it is of no more use, and says why.
@@ -346,11 +347,13 @@ func (r *runner) refuse(n *round, err error) error {
 	r.s.note(err)
 	now := r.s.now()
 	if n.refused == nil {
-		n.refusedAt = now
 		r.s.log.Error("no proof of life", keyError, err)
 	}
-	n.refused = err
-	if limit := 2 * n.c.timeout(); now.mono-n.refusedAt.mono >= limit {
+	if n.refused == nil || now.mono-n.refusedLast.mono > n.c.timeout() { // no answer for so long is no refusal
+		n.refusedSince = now
+	}
+	n.refused, n.refusedLast = err, now
+	if limit := 2 * n.c.timeout(); now.mono-n.refusedSince.mono >= limit {
 		// The reason is given as text: it must not make callers take ErrSessionExpired for ErrAuthFailed, which is final.
 		r.s.GiveUp(fmt.Errorf("proofs of life were refused for %v: %v", limit, err)) //nolint:errorlint // see above
 	}
