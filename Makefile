@@ -29,13 +29,13 @@ endif
 SIM = github.com/kielgo/kiel/test/sim
 HISTORY = github.com/kielgo/kiel/test/history
 CHAOS = github.com/kielgo/kiel/test/chaos
-MEASURING = github.com/kielgo/kiel/test/bench
 # How many group-days of the simulation make test takes, from a random seed, besides those with fixed seeds.
 RANDOM_DAYS = 5
 PURE = github.com/kielgo/kiel/allocfn
 JUDGED = ./internal/zones ./allocator
 ARM64_TESTS = 'Vectors|Kiels|Pythons'
-UNIT_PACKAGES = $(filter-out $(SERVER_PACKAGES),$(shell go list -e $(ALL)))
+LONGEST = github.com/kielgo/kiel/test/stack github.com/kielgo/kiel/ownership github.com/kielgo/kiel/test/consumer
+UNIT_PACKAGES = $(LONGEST) $(filter-out $(LONGEST) $(SERVER_PACKAGES),$(shell go list -e $(ALL)))
 
 # Fuzz tests of what servers and other members send, and of what must hold for any group, which make test runs for 15 s each.
 FUZZ_TESTS = ./session.FuzzConnectReply ./session.FuzzFrames ./sharedset.FuzzDecode ./internal/zones.FuzzDecode \
@@ -49,12 +49,12 @@ help: ## this list
 demo: ## a group at work, on embedded servers, in under a minute
 	@go run ./cmd/demo-consumer
 
-# The packages without servers run two at a time. Then the simulation runs beside what else needs no race detector. That
+# The packages without servers run two at a time, the longest first. Then the simulation runs beside what else needs no race detector. That
 # crashes most often in bubbles that live for days, and makes them five times as slow: the simulation and the histories go
 # without it. So do the allocation functions, but for tests of what runs at the same time. chaos has the machine for itself,
 # since it judges times; it takes its tests in the order of its files: the longest, of three minutes, is in the first, beside
-# which the others run. The other packages with servers run two at a time, but for those that measure. Packages in which the
-# race detector crashed (see test/cmd/results) run again, twice at most.
+# which the others run. The other packages with servers run two at a time; the figures that they report are for make bench to
+# take on a quiet machine. Packages in which the race detector crashed (see test/cmd/results) run again, twice at most.
 BESIDE = go test -json -shuffle=on -timeout=$(TIMEOUT) $(HISTORY) $(PURE) || status=1; \
 	go test -json -race -run=Concurrent $(PURE) || status=1; \
 	$(if $(OTHER_PROCESSORS),GOARCH=386 go test -json $(PURE) $(JUDGED) || status=1;) \
@@ -68,8 +68,7 @@ test: setup vet ## all tests, on real servers, at most 18 minutes on 2 cores
 	  go test -json -shuffle=on -timeout=$(TIMEOUT) $(SIM) -random=$(RANDOM_DAYS) || status=1; \
 	  wait $$! || status=1; cat out/beside.json; \
 	  go test -json -race -timeout=$(TIMEOUT) $(CHAOS) || status=1; \
-	  go test -json -race -shuffle=on -timeout=$(TIMEOUT) -p=1 $(MEASURING) || status=1; \
-	  go test -json -race -shuffle=on -timeout=$(TIMEOUT) -p=2 $(filter-out $(HISTORY) $(CHAOS) $(MEASURING),$(SERVER_PACKAGES)) || status=1; \
+	  go test -json -race -shuffle=on -timeout=$(TIMEOUT) -p=2 $(filter-out $(HISTORY) $(CHAOS),$(SERVER_PACKAGES)) || status=1; \
 	  go run ./test/cmd/fuzz -time=15s $(FUZZ_TESTS) || status=1; \
 	  exit $${status:-0}; } | go run ./test/cmd/results -again out/again.txt; \
 	ended=("$${PIPESTATUS[@]}"); \
@@ -85,8 +84,9 @@ test-unit: ## the tests that need no servers, in under 2 minutes
 	@go test -json -shuffle=on -timeout=$(TIMEOUT) $(UNIT_PACKAGES) | go run ./test/cmd/results
 
 .PHONY: soak
-soak: setup ## the tests on real servers, COUNT=10 times in random order, 15 minutes each and more; then 200 × COUNT histories
+soak: setup ## the tests on real servers, COUNT=10 times in random order, 15 minutes each; then 20 × COUNT days of the simulation and 200 × COUNT histories
 	@{ go test -json -race -shuffle=on -count=$(COUNT) -timeout=0 -p=1 $(filter-out $(HISTORY),$(SERVER_PACKAGES)) || status=1; \
+	  go test -json -run='^Test(Days|Groups)$$' -timeout=0 $(SIM) -days=$$((20 * $(COUNT))) -first=$$((1000 * $(FIRST))) || status=1; \
 	  go test -json -timeout=0 $(HISTORY) -runs=$$((200 * $(COUNT))) -real=$$((10 * $(COUNT))) -first=$(FIRST) || status=1; \
 	  exit $${status:-0}; } | go run ./test/cmd/results
 
