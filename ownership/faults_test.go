@@ -217,6 +217,35 @@ func TestBlackHole(t *testing.T) {
 	}
 }
 
+// TestSuspendedDuringADrain: a machine is suspended for an hour while a handler drains. When the handler returns it could not
+// commit any more, so its claim was lost, though nobody has noticed yet; it was not released in order.
+func TestSuspendedDuringADrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		start, suspended := time.Now(), atomic.Int64{}
+		a := w.owning("a", "t:0", memberOptions{
+			clock: func() (mono, wall time.Duration) {
+				mono = time.Since(start)
+				return mono, mono + time.Duration(suspended.Load())
+			},
+			handler: func(ctx context.Context, _ *ownership.Claim) error {
+				<-ctx.Done()
+				suspended.Store(int64(time.Hour))
+				return nil
+			},
+		})
+		w.assign(map[string]string{})
+		w.within(15*time.Second, "released", func() bool { return w.holder("t:0") == 0 })
+		if got, want := w.journal.kinds("a", part("t:0")), "joined claimed revoking untrusted"; got != want {
+			t.Errorf("events %q, want %q", got, want)
+		}
+		if a.owned() != "" {
+			t.Error("owned:", a.owned())
+		}
+	})
+}
+
 // Trust that comes back in the same ZooKeeper session finds the claims where they
 // were: same tokens, and new handlers when the old ones have returned.
 func TestTrustRegained(t *testing.T) {

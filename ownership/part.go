@@ -147,7 +147,8 @@ func (l *loop) advanceClaim(p *part) {
 	if !p.revoked {
 		l.revoke(p)
 	}
-	if !p.running {
+	// A claim that is not trusted any more is lost, whatever its handler could still do: onDistrust is on its way.
+	if !p.running && p.claim.Trusted() {
 		l.closeClaim(p, Released, ErrRevoked)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/clocks"
 	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
@@ -109,6 +110,7 @@ type memberOptions struct {
 	traffic *recipetest.Traffic // counts what arrives; its Connect is set by join
 	handler ownership.Handler   // nil waits for its context, then drains
 	drain   time.Duration
+	clock   clocks.Clock // nil is the machine's
 }
 
 func (w *world) join(name string, opts memberOptions) *member {
@@ -127,6 +129,9 @@ func (w *world) join(name string, opts memberOptions) *member {
 	}
 	var err error
 	life, endSession := context.WithCancel(context.Background())
+	if opts.clock != nil {
+		life = clocks.With(life, opts.clock)
+	}
 	m.endSession = endSession
 	if opts.share != nil {
 		m.ses = opts.share.ses
