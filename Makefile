@@ -31,6 +31,8 @@ HISTORY = github.com/kielgo/kiel/test/history
 CHAOS = github.com/kielgo/kiel/test/chaos
 # How many group-days of the simulation make test takes, from a random seed, besides those with fixed seeds.
 RANDOM_DAYS = 5
+# Tests of test/bench that take figures on servers.
+FIGURES = '^Test(Handover|ClaimThousand|Recipes|PartitionThousand)$$'
 PURE = github.com/kielgo/kiel/allocfn
 JUDGED = ./internal/zones ./allocator
 ARM64_TESTS = 'Vectors|Kiels|Pythons'
@@ -54,21 +56,22 @@ demo: ## a group at work, on embedded servers, in under a minute
 # without it. So do the allocation functions, but for tests of what runs at the same time. chaos has the machine for itself,
 # since it judges times; it takes its tests in the order of its files: the longest, of three minutes, is in the first, beside
 # which the others run. The other packages with servers run two at a time; the figures that they report are for make bench to
-# take on a quiet machine. Packages in which the race detector crashed (see test/cmd/results) run again, twice at most.
+# take on a quiet machine, and those that do nothing else are left to make soak. Packages in which the race detector crashed (see
+# test/cmd/results) run again, twice at most.
 BESIDE = go test -json -shuffle=on -timeout=$(TIMEOUT) $(HISTORY) $(PURE) || status=1; \
 	go test -json -race -run=Concurrent $(PURE) || status=1; \
 	$(if $(OTHER_PROCESSORS),GOARCH=386 go test -json $(PURE) $(JUDGED) || status=1;) \
 	$(if $(OTHER_PROCESSORS),GOARCH=arm64 go test -json -exec=qemu-aarch64-static -run=$(ARM64_TESTS) $(PURE) || status=1;)
 
 .PHONY: test
-test: setup vet ## all tests, on real servers, at most 18 minutes on 2 cores
+test: setup vet ## all tests, on real servers, some 20 minutes on 2 cores
 	@mkdir -p out; set +e; \
 	{ go test -json -race -shuffle=on -timeout=$(TIMEOUT) $(filter-out $(SIM) $(HISTORY) $(PURE),$(UNIT_PACKAGES)) || status=1; \
 	  { $(BESIDE) exit $${status:-0}; } >out/beside.json & \
 	  go test -json -shuffle=on -timeout=$(TIMEOUT) $(SIM) -random=$(RANDOM_DAYS) || status=1; \
 	  wait $$! || status=1; cat out/beside.json; \
 	  go test -json -race -timeout=$(TIMEOUT) $(CHAOS) || status=1; \
-	  go test -json -race -shuffle=on -timeout=$(TIMEOUT) -p=2 $(filter-out $(HISTORY) $(CHAOS),$(SERVER_PACKAGES)) || status=1; \
+	  go test -json -race -shuffle=on -timeout=$(TIMEOUT) -p=2 -skip=$(FIGURES) $(filter-out $(HISTORY) $(CHAOS),$(SERVER_PACKAGES)) || status=1; \
 	  go run ./test/cmd/fuzz -time=15s $(FUZZ_TESTS) || status=1; \
 	  exit $${status:-0}; } | go run ./test/cmd/results -again out/again.txt; \
 	ended=("$${PIPESTATUS[@]}"); \

@@ -3,6 +3,7 @@ package kazoo_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/kielgo/kiel/recipe/barrier"
@@ -219,13 +220,16 @@ var waits = map[string]func(w *world, c, other *client) waiting{
 		ps := w.partitioners(1)
 		ps.client = c
 		ps.start("0")
-		w.untilChildren(2, lock)
+		// The first contender is that of an attempt that does not wait. The second waits.
 		var place string
-		for _, name := range w.children(lock) {
-			if name != foreign {
-				place = session.Join(lock, name)
+		w.until("the partitioner waits", func() bool {
+			for _, name := range w.children(lock) {
+				if strings.HasSuffix(name, "__lock__0000000002") {
+					place = session.Join(lock, name)
+				}
 			}
-		}
+			return place != ""
+		})
 		return waiting{
 			call: func() error {
 				acquired, err := ps.all[0].WaitForAcquire(w.Context())
