@@ -63,7 +63,7 @@ func describe(in *inputs) string {
 	return b.String()
 }
 
-// What is taken from the job before is what would be parsed anew, whatever came, went or changed.
+// Parts taken from the job before equal those that would be parsed anew, whatever came, went or changed.
 func TestInputsAreAsParsedAnew(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -50,7 +50,7 @@ func TestLogWithoutLogger(t *testing.T) {
 					t.Errorf("a second without ZooKeeper: said %v\n%s", got, said)
 				}
 
-				// What the allocator itself has to say.
+				// Lines of the allocator itself.
 				network.Heal()
 				if err := srv.Create(partitions, []byte("no set")); err != nil {
 					t.Fatal(err)

@@ -70,7 +70,7 @@ func (l *loop) seedWhenNeeded(ctx context.Context) {
 	again := l.seeded // the set had the seed before
 	l.running.Go("seeding", func() {
 		for retry := seedRetryMin; ; retry = min(2*retry, seedRetryMax) {
-			// What the set had is left out: somebody may remove it while we wait for the lock.
+			// Add no item that the set had: somebody may remove it while we wait for the lock.
 			added, err := l.src.set.Add(ctx, missing(l.seed.all(), there)...)
 			if again && added > 0 {
 				l.log.WarnContext(ctx, "the set had lost partitions of the seed, added them again", "partitions", added)

@@ -106,7 +106,7 @@ func TestNothingIsKeptFromAnEndedSession(t *testing.T) {
 }
 
 // A worker has claimed some of its partitions when it is held up, until that session is over and the next one is trusted.
-// What it then tells is of the old session: none of it is taken for a claim that stands.
+// Its findings are of the old session: none of them counts as a claim that stands.
 func TestLateWorkerTellsOfAnEndedSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -95,7 +95,7 @@ func TestPersistentClaimOfAnother(t *testing.T) {
 	})
 }
 
-// Of many znodes that block partitions one error tells, which is not long.
+// One short error names the first of many znodes that block partitions, and counts the others.
 func TestManyPersistentClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -119,7 +119,7 @@ func TestGarbageIsReadOnce(t *testing.T) {
 	})
 }
 
-// What changed while no watch stood, because the connection was gone, is found by the metadata.
+// A change made while no watch stood, because the connection was gone, shows in the metadata.
 func TestChangeWithoutAWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

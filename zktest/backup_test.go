@@ -57,7 +57,7 @@ func TestRestore(t *testing.T) {
 		if got := srv.Stats().Zxid; a.State() != zk.StateHasSession || a.SessionID() != id || got>>32 != zxid>>32+1 {
 			t.Errorf("state %v, session %#x, was %#x, zxid %#x", a.State(), a.SessionID(), id, got)
 		}
-		// Who does not come back expires, and its znodes go.
+		// A session whose client does not come back expires, and its znodes go.
 		time.Sleep(2 * timeout)
 		if got := srv.Children("/"); !slices.Equal(got, []string{"e", "kept", "zookeeper"}) {
 			t.Error(got)
