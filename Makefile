@@ -32,7 +32,7 @@ CHAOS = github.com/kielgo/kiel/test/chaos
 # How many group-days of the simulation make test takes, from a random seed, besides those with fixed seeds.
 RANDOM_DAYS = 5
 # Tests of test/bench that take figures on servers.
-FIGURES = '^Test(Handover|ClaimThousand|Recipes|PartitionThousand)$$'
+FIGURES = '^Test(ClaimThousand|Recipes|PartitionThousand)$$'
 PURE = github.com/kielgo/kiel/allocfn
 JUDGED = ./internal/zones ./allocator
 ARM64_TESTS = 'Vectors|Kiels|Pythons'

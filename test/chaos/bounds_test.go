@@ -56,9 +56,8 @@ var (
 
 	// uselessBound is for how long a useless server may keep writes from being answered.
 	uselessBound = bound{1200 * time.Millisecond, uselessServer}
-	// killedBound is for how long no write may be answered when the leader is killed. Most of it is ZooKeeper's election, which
-	// takes 0.4 to 0.8 s on two busy cores; killedOursBound judges the rest.
-	killedBound = bound{time.Second, outlived}
+	// killedBound is for how long no write may be answered when the leader is killed. Most of it is ZooKeeper's election.
+	killedBound = bound{600 * time.Millisecond, outlived}
 	// killedOursBound is how much of that may come after there is a leader again, which is ours.
 	killedOursBound = bound{100 * time.Millisecond, uselessServer}
 	// stoppedBound is the same as killedBound when a server is asked to end, which takes its time: what it takes a stock client.

@@ -98,7 +98,7 @@ func (w *world) backUp() {
 	}
 }
 
-// Which backup, and how the servers start from it: a step's N.
+// A step's N tells which backup, and how the servers start from it.
 const (
 	backupForgets = 1 << (4 + iota) // the sessions of the backup have expired
 	backupElects                    // zxids go on beyond what clients have seen
