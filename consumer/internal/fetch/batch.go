@@ -1,0 +1,21 @@
+// Package fetch reads partitions from Kafka's brokers. Readers pull: they ask for
+// the next batch of messages when they have room for it.
+package fetch
+
+import "github.com/IBM/sarama"
+
+// Batch is what one answer of a broker had of one partition.
+type Batch struct {
+	// Messages are in the order of their offsets. There may be none, if only Next
+	// moved. Messages are handed out as pointers into this slice, which nobody
+	// writes to after Next of a partition has returned it.
+	Messages []sarama.ConsumerMessage
+
+	// Next is the offset after the batch. It is larger than that after the last
+	// message if control records, records of aborted transactions or gaps that
+	// compaction left come behind it.
+	Next int64
+
+	// LeaderEpoch is that of the last record batch, -1 if it is not known.
+	LeaderEpoch int32
+}
