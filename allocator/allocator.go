@@ -73,7 +73,7 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 	}
 	a := &PartitionAllocator{
 		session: s, group: group, name: name, opts: opts,
-		seed:   &seed{items: seeded},
+		seed:   newSeed(seeded),
 		manual: make(chan chan error),
 		ready:  make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -283,16 +283,22 @@ func (a *PartitionAllocator) Allocation() map[string][]int32 {
 // anything is sent, and all faults are joined. Adding what is in the set is no
 // error. What was added belongs to the seed from then on: while this member runs
 // it is added again when the set is deleted or restored from a backup without it.
-// Errors are sharedset's.
+// A member changes the set once at a time: a call waits for earlier ones, and for
+// the seed that is being added. Errors are sharedset's.
 func (a *PartitionAllocator) AddPartitions(ctx context.Context, partitions map[string][]int32) error {
 	all, err := items(partitions)
 	if err == nil && len(all) > 0 {
-		_, err = a.set.Add(ctx, all...)
+		err = a.seed.inTurn(ctx, func() error {
+			_, err := a.loop.src.set.Add(ctx, all...)
+			if err == nil {
+				a.seed.add(all)
+			}
+			return err
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("allocator: add partitions: %w", err)
 	}
-	a.seed.add(all)
 	return nil
 }
 
@@ -303,12 +309,17 @@ func (a *PartitionAllocator) AddPartitions(ctx context.Context, partitions map[s
 func (a *PartitionAllocator) RemovePartitions(ctx context.Context, partitions map[string][]int32) error {
 	all, err := items(partitions)
 	if err == nil && len(all) > 0 {
-		_, err = a.set.Remove(ctx, all...)
+		err = a.seed.inTurn(ctx, func() error {
+			_, err := a.loop.src.set.Remove(ctx, all...)
+			if err == nil {
+				a.seed.remove(all)
+			}
+			return err
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("allocator: remove partitions: %w", err)
 	}
-	a.seed.remove(all)
 	return nil
 }
 

@@ -19,8 +19,7 @@ import (
 	"github.com/kielgo/kiel/sharedset"
 )
 
-// memberSource, setSource and zoneSource are what the loop needs of party,
-// sharedset and zones.
+// memberSource, setSource and zoneSource are what the loop, AddPartitions and RemovePartitions need of party, sharedset and zones.
 type memberSource interface {
 	Run(ctx context.Context) error
 	Updates(ctx context.Context) iter.Seq[*party.View]
@@ -30,6 +29,7 @@ type setSource interface {
 	Run(ctx context.Context) error
 	Updates(ctx context.Context) iter.Seq[*sharedset.View]
 	Add(ctx context.Context, items ...string) (int, error)
+	Remove(ctx context.Context, items ...string) (int, error)
 }
 
 type zoneSource interface {
@@ -106,11 +106,13 @@ type loop struct {
 	reported   map[string]string
 
 	// Seeding.
-	seeding  bool
+	seeding  bool            // a seeding goroutine runs
 	known    *sharedset.View // the last set that could be read
 	seedIn   *sharedset.View // the last set that was seen to have the seed; nil when it may have lost it since
 	seeded   bool            // a set was seen to have the seed
 	seedView uint64          // the version of the set's view for which the seed was added last: the effect shows in a later one
+
+	seedRetry time.Duration // the longest pause after the next try that fails
 
 	// Calls of Rebalance, on their way.
 	asked     []chan error // new
@@ -130,6 +132,7 @@ func newLoop(name string, opts Options, seed *seed, src sources, m *metrics, log
 		coalescer: coalescer{quiet: opts.QuietPeriod, max: opts.MaxDelay},
 		inputs:    &inputs{},
 		good:      newMapping(allocfn.Input{}, "", nil),
+		seedRetry: seedRetryMin,
 		reported:  make(map[string]string),
 	}
 }

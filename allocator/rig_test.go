@@ -65,8 +65,9 @@ func (f *fakeMembers) Run(ctx context.Context) error { return untilDone(ctx, f.e
 
 type fakeSet struct {
 	*feed[*sharedset.View]
-	end chan error
-	add func(items ...string) error
+	end    chan error
+	add    func(items ...string) error
+	remove func(items ...string) error
 }
 
 func (f *fakeSet) Run(ctx context.Context) error { return untilDone(ctx, f.end) }
@@ -74,6 +75,12 @@ func (f *fakeSet) Run(ctx context.Context) error { return untilDone(ctx, f.end) 
 func (f *fakeSet) Add(_ context.Context, items ...string) (int, error) {
 	return len(items), f.add(items...)
 }
+
+func (f *fakeSet) Remove(_ context.Context, items ...string) (int, error) {
+	return len(items), f.remove(items...)
+}
+
+func succeed(...string) error { return nil }
 
 // fakeZones stands in for zones.
 type fakeZones struct {
@@ -125,7 +132,7 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 	}
 	r := &rig{
 		T: t, base: t.Context(), members: &fakeMembers{newFeed[*party.View](), make(chan error)},
-		set:   &fakeSet{newFeed[*sharedset.View](), make(chan error), func(...string) error { return nil }},
+		set:   &fakeSet{newFeed[*sharedset.View](), make(chan error), succeed, succeed},
 		zones: &fakeZones{newFeed[*zones.View](), make(chan error)},
 		czxid: 1, lives: make(map[*session.Incarnation]context.Context), ran: make(chan error, 1),
 	}

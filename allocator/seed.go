@@ -16,16 +16,34 @@ const (
 	seedRetryMin = 100 * time.Millisecond
 	seedRetryMax = 10 * time.Second
 
-	// seedSettle is how long the seed is not added again after it was: the loop may not have seen all views of the set from
-	// before, and would add again what somebody removes meanwhile.
+	// seedSettle is how long the seed is not added after this member has added to the set: the loop may not have seen all
+	// views of the set from before, and would add again what somebody removes meanwhile.
 	seedSettle = time.Second
 )
 
 // seed is what this member adds to a set that lacks it: Options.Seed, with what the member has added since, and without
 // what was removed since, by the member itself or, as it saw, by somebody else.
 type seed struct {
-	mu    sync.Mutex
-	items []string // sorted; never changed, only replaced
+	// turn holds one element while this member writes the set. The seeding, AddPartitions and RemovePartitions write one
+	// after the other, and each changes or reads items in its turn: so the seeding adds nothing that this member has removed.
+	turn chan struct{}
+
+	mu      sync.Mutex
+	items   []string  // sorted; never changed, only replaced
+	settled time.Time // when seedSettle ends, of the last add
+}
+
+func newSeed(items []string) *seed { return &seed{turn: make(chan struct{}, 1), items: items} }
+
+// inTurn calls write when it is this caller's turn to write the set. It waits for that until ctx ends.
+func (s *seed) inTurn(ctx context.Context, write func() error) error {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+		return write()
+	case <-ctx.Done():
+		return fmt.Errorf("wait for another change of this member: %w", context.Cause(ctx))
+	}
 }
 
 // all returns the items.
@@ -40,7 +58,14 @@ func (s *seed) add(items []string) {
 	defer s.mu.Unlock()
 	all := slices.Concat(s.items, items)
 	slices.Sort(all)
-	s.items = slices.Compact(all)
+	s.items, s.settled = slices.Compact(all), time.Now().Add(seedSettle)
+}
+
+// settles returns how long to wait until the seed may be added.
+func (s *seed) settles() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Until(s.settled)
 }
 
 func (s *seed) remove(items []string) {
@@ -52,12 +77,15 @@ func (s *seed) remove(items []string) {
 	})
 }
 
-// seeding is how far the seeding goroutine came: err is of a try that failed
-// and is repeated, nil when it is done.
-type seeding struct{ err error }
+// seeding is how far the seeding goroutine came. It sends err of a try that failed at once, and over when it ends.
+type seeding struct {
+	err  error // why the seed could not be added
+	over bool  // the loop judges anew whether the seed is to be added
+}
 
 // seedWhenNeeded starts adding the seed to the set when we have joined, and again whenever the set may have lost it: the
-// znode is missing or another one, or the servers were restored from a backup. The loop hears of its progress.
+// znode is missing or another one, or the servers were restored from a backup. The loop hears of its progress. After a try
+// that failed, the loop judges the set that it knows by then.
 func (l *loop) seedWhenNeeded(ctx context.Context) {
 	if len(l.seed.all()) == 0 || l.seeding || !l.paired() || !l.members.Joined || l.set.Err != nil {
 		return // what can't be read is not written over; it is tried again when it can be read
@@ -65,34 +93,52 @@ func (l *loop) seedWhenNeeded(ctx context.Context) {
 	if l.seededIn(l.set) || l.set.Version <= l.seedView {
 		return
 	}
-	l.seeding, l.seedView = true, l.set.Version
-	there := l.set.Items
-	again := l.seeded // the set had the seed before
+	l.seeding = true
+	if wait := l.seed.settles(); wait > 0 {
+		l.running.Go("seeding", func() {
+			pause(ctx, wait)
+			send(ctx, l.seedings, seeding{over: true})
+		})
+		return
+	}
+	l.seedView = l.set.Version
+	there, again := l.set.Items, l.seeded // the set had the seed before, if seeded
+	rest := l.seedRetry/2 + rand.N(l.seedRetry)/2
 	l.running.Go("seeding", func() {
-		for retry := seedRetryMin; ; retry = min(2*retry, seedRetryMax) {
-			// Add no item that the set had: somebody may remove it while we wait for the lock.
-			added, err := l.src.set.Add(ctx, missing(l.seed.all(), there)...)
-			if again && added > 0 {
-				l.log.WarnContext(ctx, "the set had lost partitions of the seed, added them again", "partitions", added)
-			}
-			if err == nil && !pause(ctx, seedSettle) {
-				return
-			}
-			send(ctx, l.seedings, seeding{err})
-			if err == nil || !pause(ctx, retry/2+rand.N(retry)/2) {
-				return
-			}
+		added, err := l.addSeed(ctx, there)
+		if again && added > 0 {
+			l.log.WarnContext(ctx, "the set had lost partitions of the seed, added them again", "partitions", added)
 		}
+		if err == nil {
+			rest = seedSettle
+		} else {
+			send(ctx, l.seedings, seeding{err: err})
+		}
+		pause(ctx, rest)
+		send(ctx, l.seedings, seeding{over: true})
 	})
+}
+
+// addSeed adds to the set what it lacks of the seed, and no item that was there: somebody may remove it while we wait for
+// the lock.
+func (l *loop) addSeed(ctx context.Context, there []string) (added int, err error) {
+	err = l.seed.inTurn(ctx, func() error {
+		lacking := missing(l.seed.all(), there)
+		if len(lacking) == 0 {
+			return nil
+		}
+		added, err = l.src.set.Add(ctx, lacking...)
+		return err
+	})
+	return added, err
 }
 
 func (l *loop) onSeeding(s seeding) {
 	if s.err != nil {
 		l.report("seed", fmt.Errorf("allocator: add the seed: %w", s.err))
-		return
+		l.seedView, l.seedRetry = 0, min(2*l.seedRetry, seedRetryMax)
 	}
-	l.report("seed", nil)
-	l.seeding = false
+	l.seeding = l.seeding && !s.over
 }
 
 // hasSeed says whether the set has our seed, or had it: then who removed it has
@@ -123,6 +169,8 @@ func (l *loop) judgeSeed(v *sharedset.View) {
 	}
 	if len(missing(l.seed.all(), v.Items)) == 0 {
 		l.seedIn, l.seeded = v, true
+		l.report("seed", nil)
+		l.seedRetry = seedRetryMin
 	}
 }
 
@@ -139,14 +187,12 @@ func missing(before, now []string) (gone []string) {
 	return gone
 }
 
-// pause waits for d, and says whether ctx still lives.
-func pause(ctx context.Context, d time.Duration) bool {
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return true
 	case <-ctx.Done():
-		return false
 	}
 }

@@ -1,8 +1,10 @@
 package allocator
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -211,6 +213,147 @@ func TestUnreadableSetIsNotSeeded(t *testing.T) {
 		r.partitions()
 		if len(*adds) != 1 {
 			t.Error("not seeded once it could be read")
+		}
+		r.stop()
+	})
+}
+
+// TestSeedingAndRemovalTakeTurns: whatever comes first, the seeding of a member does not bring back what the member removes.
+func TestSeedingAndRemovalTakeTurns(t *testing.T) {
+	gone := map[string][]int32{"t": {0}}
+	for name, removalFirst := range map[string]bool{"seeding first": false, "removal first": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, _ := seedRig(t)
+				var set []string
+				locked, removed := make(chan struct{}), make(chan error, 1)
+				r.set.add = func(items ...string) error {
+					if !removalFirst {
+						<-locked
+					}
+					r.locked(func() { set = slices.Sorted(slices.Values(slices.Concat(set, items))) })
+					return nil
+				}
+				r.set.remove = func(items ...string) error {
+					r.locked(func() { set = missing(set, items) })
+					if removalFirst {
+						<-locked // the answer is on its way
+					}
+					return nil
+				}
+				remove := func() { removed <- r.RemovePartitions(t.Context(), gone) }
+				if removalFirst {
+					go remove()
+					synctest.Wait()
+				}
+				r.begin() // without the seed, which is added
+				if !removalFirst {
+					go remove()
+					synctest.Wait()
+				}
+				close(locked)
+				sleep(time.Minute)
+				if got := fmt.Sprint(set); got != "[t:1]" {
+					t.Errorf("the set has %s", got)
+				}
+				if err := <-removed; err != nil {
+					t.Error(err)
+				}
+				r.stop()
+			})
+		})
+	}
+}
+
+// TestTurnIsWaitedForWithContext: a removal behind a seeding that hangs ends with its context.
+func TestTurnIsWaitedForWithContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := seedRig(t)
+		hang := make(chan struct{})
+		r.set.add = func(...string) error { <-hang; return nil }
+		r.begin()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for name, change := range map[string]func(context.Context, map[string][]int32) error{
+			"add": r.AddPartitions, "remove": r.RemovePartitions,
+		} {
+			if err := change(ctx, map[string][]int32{"t": {0}}); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		close(hang)
+		r.stop()
+	})
+}
+
+// TestViewFromBeforeAddPartitions: a view without what was just added may be from before. It is no reason to add it again,
+// which would undo the removal by another member. One that is still without it a second later is.
+func TestViewFromBeforeAddPartitions(t *testing.T) {
+	for name, shown := range map[string]bool{"added": true, "lost": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, adds := seedRig(t)
+				added := func() (all string) {
+					r.locked(func() { all = fmt.Sprint(*adds) })
+					return all
+				}
+				r.seed.remove([]string{"t:0", "t:1"})
+				r.run()
+				r.showSet(&sharedset.View{})
+				r.join("b")
+				if err := r.AddPartitions(t.Context(), map[string][]int32{"t": {2}}); err != nil {
+					t.Fatal(err)
+				}
+				r.partitions() // kazoo's lock makes the znode first
+				sleep(seedSettle / 2)
+				if shown {
+					r.partitions("t:2")
+					r.partitions() // another member removed it
+				}
+				if got := added(); got != "[t:2]" {
+					t.Errorf("at once: added %s", got)
+				}
+				sleep(time.Minute)
+				want := "[t:2 t:2]"
+				if shown {
+					want = "[t:2]"
+				}
+				if got := added(); got != want {
+					t.Errorf("a minute later: added %s, want %s", got, want)
+				}
+				r.stop()
+			})
+		})
+	}
+}
+
+// TestSeedingIsNotRepeatedOnAnOldView: after a try that failed the set is judged as it is then.
+func TestSeedingIsNotRepeatedOnAnOldView(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := seedRig(t)
+		var tries []time.Time
+		r.set.add = func(...string) error {
+			r.locked(func() { tries = append(tries, time.Now()) })
+			return errors.New("blocked by somebody")
+		}
+		tried := func() (n int) {
+			r.locked(func() { n = len(tries) })
+			return n
+		}
+		r.begin()
+		if n := tried(); n != 1 {
+			t.Errorf("%d tries", n)
+		}
+		r.partitions("t:0", "t:1") // another member added them
+		r.partitions("t:0")
+		sleep(time.Minute)
+		if n := tried(); n != 1 {
+			t.Errorf("added again what the set had: %d tries", n)
+		}
+		r.showSet(&sharedset.View{})
+		sleep(seedRetryMin)
+		if n := tried(); n < 3 {
+			t.Errorf("%d tries: the pauses between them do not begin anew", n)
 		}
 		r.stop()
 	})
