@@ -2,54 +2,15 @@ package consumer
 
 import (
 	"context"
-	"net"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/IBM/sarama"
-
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
-
-// stuckConn is a connection that does not close before its test ends.
-type stuckConn struct {
-	net.Conn
-	gate chan struct{}
-}
-
-func (c stuckConn) Close() error {
-	<-c.gate
-	return nil
-}
-
-// A connection that does not close holds up neither the end of a partition nor that of the next.
-func TestAbortIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &dialer{life: t.Context(), conns: map[*conn]struct{}{}, guards: map[*guard]struct{}{}}
-		gate := make(chan struct{})
-		defer close(gate)
-		d.conns[&conn{Conn: stuckConn{gate: gate}, of: d}] = struct{}{}
-		l, stop := ledgerOn(t, &fakeStore{}, true)
-		defer stop()
-		l.abort = d.abort
-		began := time.Now()
-		for id := range int32(2) {
-			h := newHolder(t, tp("t", id))
-			b := l.open(tp("t", id), h, sarama.Uuid{}, 0, "")
-			if err := b.post(l, true).ask(); err != nil {
-				t.Fatal(err)
-			}
-			h.lose()
-			l.close(h.Context(), b)
-		}
-		if d := time.Since(began); d > 2*abortTimeout {
-			t.Errorf("closing took %v", d)
-		}
-	})
-}
 
 // When trust ends, the connections that carry commits are closed with all that is written and not sent, in each
 // incarnation, and before the servers end the session: after that the next owner may have committed, and an older commit
@@ -63,7 +24,8 @@ func TestCommitsAreAbortedWhenTrustEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithCancel(t.Context())
-		d := newDialer(ctx, testConfig(), 0)
+		sinks := &conntest.Sinks{}
+		d := kafkaconn.NewDialer(ctx, sinks.Config(), 0)
 		ran, watched := make(chan error, 1), make(chan struct{})
 		go func() { ran <- zk.Run(ctx) }()
 		go func() {
@@ -75,15 +37,15 @@ func TestCommitsAreAbortedWhenTrustEnds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, s := connOn(d)
+			_, s := sinks.Dial(t, d)
 			time.Sleep(2 * sessionTimeout)
-			if s.aborted() {
+			if s.Aborted() {
 				t.Error("the connection was closed while the session was trusted")
 			}
 			link.BlackHole(zktest.Both)
 			<-inc.Context().Done()
 			synctest.Wait()
-			if !s.aborted() {
+			if !s.Aborted() {
 				t.Error("trust has ended, and what is written to the connection may still be sent")
 			}
 			if srv.Stats().Sessions != 1 {
@@ -98,11 +60,4 @@ func TestCommitsAreAbortedWhenTrustEnds(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// aborted says whether the connection was closed so that nothing more is sent.
-func (s *sink) aborted() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed && slices.Equal(s.linger, []int{0})
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/internal/usercall"
 	"github.com/kielgo/kiel/ownership"
 )
@@ -31,7 +32,7 @@ type callbacks struct {
 	limit  time.Duration // after which a call is said to be stuck
 	report func(error)
 	leave  context.CancelCauseFunc // ends the session
-	calls  calls                   // those under way, but for ConsumeClaim
+	calls  kafkaconn.Calls         // those under way, but for ConsumeClaim
 
 	mu    sync.Mutex
 	names map[string]int // the same by name, once they have begun
@@ -97,7 +98,7 @@ func (u *callbacks) call(name string, f func() error, then func(error)) *callbac
 	if u.over {
 		return nil
 	}
-	u.calls.begin()
+	u.calls.Begin()
 	returned := usercall.Watch(u.limit, func(since time.Duration) bool { return u.sayStuck(name, since) })
 	begun := false
 	return u.apart(name, func() error {
@@ -116,7 +117,7 @@ func (u *callbacks) call(name string, f func() error, then func(error)) *callbac
 		if begun {
 			u.finish(name)
 		}
-		u.calls.left()
+		u.calls.End()
 	})
 }
 
@@ -173,7 +174,7 @@ func (u *callbacks) end(late context.Context) error {
 	u.mu.Lock()
 	u.over = true
 	u.mu.Unlock()
-	returned := await(late, u.calls.ended())
+	returned := kafkaconn.Await(late, u.calls.Ended())
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if !returned && len(u.names) > 0 {
@@ -193,7 +194,7 @@ func (u *callbacks) try(late context.Context, name string, f func() error) error
 		return fmt.Errorf("consumer: %w: no time was left, %s was %w", ownership.ErrStuck, name, errNotCalled)
 	}
 	c := u.call(name, f, nil)
-	if !await(late, c.returned()) {
+	if !kafkaconn.Await(late, c.returned()) {
 		return errLeftBehind
 	}
 	return c.result()

@@ -155,7 +155,7 @@ func TestCommitFromTheObserver(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		h.revoke()
 		<-done
-		if at := r.store.at(tp("t", 0)); at != 2 || most.Load() > 0 {
+		if at := r.store.Get(tp("t", 0)).Offset; at != 2 || most.Load() > 0 {
 			t.Errorf("stored %d, Commit took %v", at, time.Duration(most.Load()))
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 )
 
 // topicInfo is what Kafka says of a topic.
@@ -28,7 +29,7 @@ type catalog struct {
 	topics []string
 	// load asks Kafka and blocks; it answers for all topics, or fails.
 	load func(topics []string) (map[string]topicInfo, error)
-	do   *calls
+	do   *kafkaconn.Calls
 
 	mu    sync.Mutex
 	infos map[string]topicInfo
@@ -37,7 +38,7 @@ type catalog struct {
 	turn  chan struct{} // not nil while one asks; closed when it has
 }
 
-func newCatalog(topics []string, load func([]string) (map[string]topicInfo, error), do *calls) *catalog {
+func newCatalog(topics []string, load func([]string) (map[string]topicInfo, error), do *kafkaconn.Calls) *catalog {
 	return &catalog{topics: topics, load: load, do: do, infos: map[string]topicInfo{}}
 }
 
@@ -70,7 +71,7 @@ func (c *catalog) refresh(ctx context.Context, age time.Duration) error {
 // ask asks Kafka. It is called by one at a time.
 func (c *catalog) ask(ctx context.Context) error {
 	asked := time.Now()
-	infos, err := run(ctx, c.do, func() (map[string]topicInfo, error) { return c.load(c.topics) }, nil)
+	infos, err := kafkaconn.Run(ctx, c.do, func() (map[string]topicInfo, error) { return c.load(c.topics) }, nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	close(c.turn)

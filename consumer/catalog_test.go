@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 )
 
 func TestCatalogAsksOnceForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
-		var do calls
+		var do kafkaconn.Calls
 		c := newCatalog([]string{"t"}, func([]string) (map[string]topicInfo, error) {
 			asked.Add(1)
 			time.Sleep(time.Second)
@@ -51,14 +53,14 @@ func TestCatalogAsksOnceForAll(t *testing.T) {
 		if n := asked.Load(); n != 2 {
 			t.Errorf("asked %d times in all", n)
 		}
-		do.wait()
+		do.Wait()
 	})
 }
 
 func TestCatalogEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})
-		var do calls
+		var do kafkaconn.Calls
 		c := newCatalog([]string{"t"}, func([]string) (map[string]topicInfo, error) {
 			<-answer
 			return nil, errors.New("too late")
@@ -75,7 +77,7 @@ func TestCatalogEndsWithItsContext(t *testing.T) {
 			}
 		}
 		close(answer)
-		do.wait()
+		do.Wait()
 	})
 }
 
@@ -85,7 +87,7 @@ func TestCatalogKeepsWhatItKnows(t *testing.T) {
 		{"a": {id: sarama.Uuid{1}, partitions: []int32{0, 1}}, "b": {err: sarama.ErrUnknownTopicOrPartition}},
 		{"a": {id: sarama.Uuid{1}, partitions: []int32{0, 1}}},
 	}
-	var do calls
+	var do kafkaconn.Calls
 	c := newCatalog([]string{"a", "b"}, func([]string) (map[string]topicInfo, error) {
 		if len(answers) == 0 {
 			return nil, sarama.ErrOutOfBrokers
@@ -110,7 +112,7 @@ func TestCatalogKeepsWhatItKnows(t *testing.T) {
 
 // A topic without partitions is an answer that is not complete; what was known of it stays.
 func TestCatalogTakesNoTopicWithoutPartitions(t *testing.T) {
-	var do calls
+	var do kafkaconn.Calls
 	answer := topicInfo{id: sarama.Uuid{1}}
 	c := newCatalog([]string{"t"}, func([]string) (map[string]topicInfo, error) { return map[string]topicInfo{"t": answer}, nil }, &do)
 	if err := c.refresh(t.Context(), 0); !errors.Is(err, sarama.ErrIncompleteResponse) {

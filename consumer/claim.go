@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/consumer/internal/offsets"
 )
 
 // Claim is what the claims given to ConsumeClaim are, beside
@@ -29,6 +31,14 @@ type Claim interface {
 	// the partition may be another's already and nothing of it can be
 	// committed. It lives on after Messages was closed by a revocation, for the
 	// handler to finish; ConsumeClaim has RebalanceTimeout for that.
+	Context() context.Context
+}
+
+// holder is the claim under which a partition is open; an *ownership.Claim.
+type holder interface {
+	offsets.Claim
+	Topic() string
+	Partition() int32
 	Context() context.Context
 }
 

@@ -6,17 +6,14 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 )
 
-// Limits on what a user's configuration may ask for.
-const (
-	// maxWait bounds a long poll. A partition that is opened while its broker's
-	// poll is under way waits for the end of the poll.
-	maxWait = 100 * time.Millisecond
-	// maxControlWait bounds the wait for an answer about offsets or metadata,
-	// and for a connection on which to ask.
-	maxControlWait = 10 * time.Second
-)
+// maxWait bounds a long poll, whatever the user's configuration asks for. A
+// partition that is opened while its broker's poll is under way waits for the end
+// of the poll.
+const maxWait = 100 * time.Millisecond
 
 // copyConfig returns a validated copy of the user's configuration, or the
 // default one.
@@ -37,19 +34,9 @@ func copyConfig(user *sarama.Config) (*sarama.Config, error) {
 	return &c, nil
 }
 
-// controlConfig is the configuration of the client that asks for metadata and
-// offsets and commits. Nothing on its connections waits for messages.
-func controlConfig(c sarama.Config, d *dialer) *sarama.Config {
-	privateConfig(&c, d)
-	c.Net.ReadTimeout = min(c.Net.ReadTimeout, maxControlWait)
-	c.Net.WriteTimeout = min(c.Net.WriteTimeout, maxControlWait)
-	c.Net.DialTimeout = min(c.Net.DialTimeout, maxControlWait)
-	return &c
-}
-
 // fetchConfig is the configuration of the client that fetches.
-func fetchConfig(c sarama.Config, d *dialer) *sarama.Config {
-	privateConfig(&c, d)
+func fetchConfig(c sarama.Config, d *kafkaconn.Dialer) *sarama.Config {
+	kafkaconn.SetPrivate(&c, d)
 	c.Consumer.MaxWaitTime = min(c.Consumer.MaxWaitTime, maxWait)
 	// What reads the fetched messages takes every one within patience, so that
 	// one slow partition does not hold up the others of its broker. The
@@ -59,25 +46,4 @@ func fetchConfig(c sarama.Config, d *dialer) *sarama.Config {
 	c.Consumer.Fetch.Max = 0        // with a limit, sarama skips what is larger
 	c.Metadata.RefreshFrequency = 0 // the other client knows; see pollClient
 	return &c
-}
-
-func privateConfig(c *sarama.Config, d *dialer) {
-	c.Metadata.Full = false
-	c.Metadata.AllowAutoTopicCreation = false
-	c.Consumer.Return.Errors = true
-	c.Consumer.Group.InstanceId = ""
-	c.Net.Proxy.Enable = true
-	c.Net.Proxy.Dialer = d
-	backoff := c.Metadata.Retry.BackoffFunc
-	wait := c.Metadata.Retry.Backoff
-	c.Metadata.Retry.BackoffFunc = func(retries, maxRetries int) time.Duration {
-		switch {
-		case d.closed():
-			return 0
-		case backoff != nil:
-			return backoff(retries, maxRetries)
-		default:
-			return wait
-		}
-	}
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/internal/usercall"
 	"github.com/kielgo/kiel/ownership"
 )
@@ -23,23 +25,23 @@ const watchEvery = time.Minute
 
 // consumption is one Consume call.
 type consumption struct {
-	group    *Group
-	topics   []string
-	handler  sarama.ConsumerGroupHandler
-	session  *groupSession
-	ledger   *ledger
-	lookups  *lookups
-	fetcher  fetcher
-	catalog  *catalog
-	hangUp   func() // ends the connections that fetch
-	edge     func(ctx context.Context, p allocfn.Partition, from From) (int64, error)
-	metrics  *metrics
-	pauses   *pauses
-	log      *slog.Logger
-	ready    chan struct{} // closed after Setup
-	watchers watchers
-	pumping  calls // pumps and error readers
-	users    *callbacks
+	group     *Group
+	topics    []string
+	handler   sarama.ConsumerGroupHandler
+	session   *groupSession
+	committer *offsets.Committer
+	reader    *offsets.Reader
+	fetcher   fetcher
+	catalog   *catalog
+	hangUp    func() // ends the connections that fetch
+	edge      func(ctx context.Context, p allocfn.Partition, from From) (int64, error)
+	metrics   *metrics
+	pauses    *pauses
+	log       *slog.Logger
+	ready     chan struct{} // closed after Setup
+	watchers  watchers
+	pumping   kafkaconn.Calls // pumps and error readers
+	users     *callbacks
 
 	from         From
 	resetInvalid bool
@@ -61,6 +63,15 @@ func (c *consumption) observe(e Event, then func()) *callback {
 			then()
 		}
 	})
+}
+
+// notifyCommitted has the observer notified that an offset was stored, and then calls
+// observed. It returns false when there is nobody to notify.
+func (c *consumption) notifyCommitted(s offsets.Committed, observed func()) bool {
+	return c.observe(Event{
+		Kind: Committed, Topic: s.Partition.Topic, Partition: s.Partition.ID,
+		Token: s.Claim.Token(), Version: s.Claim.Version(), Offset: s.Offset, Since: s.Since,
+	}, observed) != nil
 }
 
 func (c *consumption) tell(e Event) {
@@ -101,7 +112,7 @@ func cleanupGrace(stopTimeout time.Duration) time.Duration {
 // consume joins, consumes and leaves; see Group.Consume.
 func (g *Group) consume(ctx context.Context, topics []string, handler sarama.ConsumerGroupHandler) (err error) {
 	ctx, leave := context.WithCancelCause(ctx)
-	late, inTime := overdue(ctx, g.settings.StopTimeout)
+	late, inTime := kafkaconn.Overdue(ctx, g.settings.StopTimeout)
 	defer inTime()
 	defer leave(nil)
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // for what is to be done after ctx has ended
@@ -163,8 +174,8 @@ func (g *Group) consume(ctx context.Context, topics []string, handler sarama.Con
 
 	// Of the user's only the Logger runs in it; connections that are to close are waited for no longer than life.
 	var background sync.WaitGroup
-	background.Go(func() { c.ledger.run(life) })
-	background.Go(func() { c.lookups.run(life) })
+	background.Go(func() { c.committer.Run(life) })
+	background.Go(func() { c.reader.Run(life) })
 	background.Go(func() { g.watchTrust(life, k) })
 	defer func() {
 		end()
@@ -182,7 +193,7 @@ func (g *Group) newConsumption(
 		topics:       topics,
 		handler:      handler,
 		fetcher:      k.fetcher,
-		hangUp:       k.fetcher.dialer.abort,
+		hangUp:       k.fetcher.dialer.Abort,
 		catalog:      cat,
 		edge:         k.edge,
 		metrics:      g.metrics,
@@ -196,19 +207,19 @@ func (g *Group) newConsumption(
 		observer:     g.settings.Observer,
 		users:        newCallbacks(usercall.Limit(g.settings.RebalanceTimeout), g.settings.log, g.report, leave),
 	}
-	c.ledger = newLedger(ledgerOptions{
-		store:    k.offsets,
-		abort:    k.distrust,
-		auto:     g.settings.autoCommit,
-		interval: g.settings.CommitInterval,
-		timeout:  g.zk.Timeout(),
-		current:  cat.id,
-		observe:  c.observe,
-		report:   c.report,
-		metrics:  g.metrics,
+	c.committer = offsets.NewCommitter(offsets.Options{
+		Store:     k.offsets,
+		Abort:     k.abortCommits,
+		Auto:      g.settings.autoCommit,
+		Interval:  g.settings.CommitInterval,
+		Timeout:   g.zk.Timeout(),
+		CurrentID: cat.id,
+		Notify:    c.notifyCommitted,
+		Report:    c.report,
+		Count:     g.metrics.committed,
 	})
-	c.lookups = newLookups(k.offsets)
-	c.session = &groupSession{ctx: ctx, member: g.settings.Name, ledger: c.ledger, open: map[allocfn.Partition]*claim{}}
+	c.reader = offsets.NewReader(k.offsets)
+	c.session = &groupSession{ctx: ctx, member: g.settings.Name, committer: c.committer, open: map[allocfn.Partition]*claim{}}
 	return c
 }
 
@@ -241,8 +252,8 @@ func (c *consumption) run(
 	}
 	err := <-ended
 	_, runs := errors.AsType[*ownership.StuckError](err)
-	c.pumping.start(c.hangUp) // what is being fetched is of no use; where Kafka is silent it would be waited for
-	await(late, c.pumping.ended())
+	c.pumping.Start(c.hangUp) // what is being fetched is of no use; where Kafka is silent it would be waited for
+	kafkaconn.Await(late, c.pumping.Ended())
 	if err != nil {
 		err = fmt.Errorf("consumer: %w", err)
 	}
@@ -318,7 +329,7 @@ func (g *Group) watchTrust(ctx context.Context, k *kafka) {
 		}
 		select {
 		case <-inc.Context().Done():
-			k.distrust()
+			k.abortCommits()
 		case <-ctx.Done():
 			return
 		}
@@ -333,7 +344,7 @@ func (c *consumption) watchTopics(ctx context.Context, a *allocator.PartitionAll
 		every = min(every, f)
 	}
 	known := c.catalog.partitions()
-	for sleep(ctx, every) == nil {
+	for kafkaconn.Sleep(ctx, every) == nil {
 		if err := c.catalog.refresh(ctx, 0); err != nil && ctx.Err() == nil {
 			c.group.report(err)
 		}
@@ -382,8 +393,8 @@ func (w *watchers) check(id func(topic string) sarama.Uuid) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for t, stop := range w.terms {
-		if !sameTopic(t.topic, id(t.Topic())) {
-			stop(recreated(t.Topic()))
+		if !offsets.SameTopic(t.topic, id(t.Topic())) {
+			stop(offsets.Recreated(t.Topic()))
 		}
 	}
 }

@@ -2,7 +2,8 @@ package consumer
 
 import (
 	"errors"
-	"fmt"
+
+	"github.com/kielgo/kiel/consumer/internal/offsets"
 )
 
 var (
@@ -19,7 +20,7 @@ var (
 	// own group protocol are in the group of this name. Their partitions and
 	// ours would be consumed twice; nothing is opened until they have left.
 	// Stop them, or use another group name.
-	ErrGroupInUse = errors.New("consumer: members of Kafka's own protocol are in this group")
+	ErrGroupInUse = offsets.ErrGroupInUse
 
 	// ErrHandler wraps what a ConsumeClaim returned or panicked with, and is
 	// the whole error when it returned nil before its partition was taken away.
@@ -27,21 +28,9 @@ var (
 
 	// ErrRecreated says that a topic was deleted and created again under the
 	// same name. Its partitions are opened anew, at the earliest message.
-	ErrRecreated = errors.New("consumer: the topic was deleted and created again")
+	ErrRecreated = offsets.ErrRecreated
 
 	// ErrOffsetReset says that the position of a partition was outside what
 	// Kafka still has, and where it continues instead.
 	ErrOffsetReset = errors.New("consumer: position out of range")
-
-	// errLost refuses a commit of a claim that is not this member's any more.
-	errLost = errors.New("consumer: the claim is lost")
-	// errWithdrawn is why a request was not sent of which a part may not be
-	// committed any more; the rest is sent again.
-	errWithdrawn = errors.New("consumer: not sent, a claim in the request has ended")
-	// errLate is why a partition is given up without its last commit.
-	errLate = fmt.Errorf("consumer: not settled within %v", settleTimeout)
-	// errProtocol is why a connection ends whose other side speaks TLS alone, or does not.
-	errProtocol = errors.New("TLS on one side alone")
-	// errEnded answers what comes after Consume has ended.
-	errEnded = errors.New("consumer: consuming has ended")
 )

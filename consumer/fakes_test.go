@@ -1,20 +1,34 @@
 package consumer
 
 import (
-	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
+	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/internal/usercall"
+	"github.com/kielgo/kiel/session"
 )
+
+const sessionTimeout = 10 * time.Second
+
+var errRevokedInTest = errors.New("revoked")
+
+func line(what string, p allocfn.Partition, n int64) string {
+	return fmt.Sprintf("%s %s@%d", what, p, n)
+}
 
 func tp(topic string, id int32) allocfn.Partition { return allocfn.Partition{Topic: topic, ID: id} }
 
@@ -39,117 +53,20 @@ func newHolder(t *testing.T, p allocfn.Partition) *fakeHolder {
 	return h
 }
 
-func (h *fakeHolder) Topic() string            { return h.p.Topic }
-func (h *fakeHolder) Partition() int32         { return h.p.ID }
-func (h *fakeHolder) Token() int64             { return h.token }
-func (h *fakeHolder) Version() uint64          { return 3 }
-func (h *fakeHolder) Trusted() bool            { h.asked.Add(1); return !h.distrust.Load() }
-func (h *fakeHolder) Context() context.Context { return h.ctx }
+func (h *fakeHolder) Topic() string                     { return h.p.Topic }
+func (h *fakeHolder) Partition() int32                  { return h.p.ID }
+func (h *fakeHolder) Token() int64                      { return h.token }
+func (h *fakeHolder) Version() uint64                   { return 3 }
+func (h *fakeHolder) EpochPath() string                 { return "/epoch" }
+func (h *fakeHolder) EpochVersion() int32               { return 5 }
+func (h *fakeHolder) Incarnation() *session.Incarnation { return nil }
+func (h *fakeHolder) Trusted() bool                     { h.asked.Add(1); return !h.distrust.Load() }
+func (h *fakeHolder) Context() context.Context          { return h.ctx }
 
 func (h *fakeHolder) revoke() { h.endOfWork(errRevokedInTest) }
 func (h *fakeHolder) lose() {
 	h.distrust.Store(true)
-	h.end(errLost)
-}
-
-// fakeStore is an offset store in memory that records what it was asked.
-type fakeStore struct {
-	mu      sync.Mutex
-	offsets map[allocfn.Partition]stored
-	commits []map[allocfn.Partition]int64 // one a request
-	fetches [][]allocfn.Partition
-	hold    chan struct{} // when not nil, a request waits until it is closed
-	slow    chan struct{} // when not nil, an answer does
-	fail    func(e entry) error
-	log     *journal
-}
-
-func (s *fakeStore) wait(ctx context.Context) {
-	s.mu.Lock()
-	hold := s.hold
-	s.mu.Unlock()
-	if hold != nil {
-		select {
-		case <-hold:
-		case <-ctx.Done():
-		}
-	}
-}
-
-func (s *fakeStore) fetch(ctx context.Context, ps []allocfn.Partition) (map[allocfn.Partition]stored, error) {
-	s.wait(ctx)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fetches = append(s.fetches, slices.Clone(ps))
-	out := map[allocfn.Partition]stored{}
-	for _, p := range ps {
-		f, ok := s.offsets[p]
-		if !ok {
-			f = stored{offset: -1}
-		}
-		out[p] = f
-	}
-	return out, nil
-}
-
-func (s *fakeStore) commit(ctx context.Context, es []entry) map[allocfn.Partition]error {
-	s.wait(ctx)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := map[allocfn.Partition]error{}
-	sent := map[allocfn.Partition]int64{}
-	for _, e := range es {
-		err := cmp.Or(e.allowed(), ctx.Err())
-		if err == nil {
-			sent[e.partition] = e.offset
-			if s.fail != nil {
-				err = s.fail(e)
-			}
-		}
-		out[e.partition] = err
-		if err == nil {
-			if s.offsets == nil {
-				s.offsets = map[allocfn.Partition]stored{}
-			}
-			s.offsets[e.partition] = stored{offset: e.offset, metadata: e.metadata}
-			s.log.add("commit", e.partition, e.offset)
-		}
-	}
-	if s.slow != nil {
-		<-s.slow
-	}
-	if len(sent) > 0 {
-		s.commits = append(s.commits, sent)
-	}
-	return out
-}
-
-func (s *fakeStore) sent() []map[allocfn.Partition]int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.commits)
-}
-
-func (s *fakeStore) at(p allocfn.Partition) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f, ok := s.offsets[p]
-	if !ok {
-		return -1
-	}
-	return f.offset
-}
-
-func (s *fakeStore) note(p allocfn.Partition) note {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return parseNote(s.offsets[p].metadata)
-}
-
-func (s *fakeStore) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.offsets)
+	h.end(offsets.ErrLost)
 }
 
 // fakeStream is a stream that a test fills.
@@ -264,7 +181,8 @@ func (f handlerFunc) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.Consum
 // rig is a consumption on fakes.
 type rig struct {
 	*consumption
-	store  *fakeStore
+	store  *offsets.MemoryStore
+	refuse atomic.Pointer[error] // why the store stores nothing; nil when it does
 	fetch  *fakeFetcher
 	log    *journal
 	group  *Group
@@ -292,7 +210,7 @@ func (r *rig) kinds(p allocfn.Partition) []string {
 	return out
 }
 
-// newRig starts the ledger and the lookups, which end with the test.
+// newRig starts the committer and the reader, which end with the test.
 func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 	t.Helper()
 	opts := Options{Name: "m", Config: testConfig()}
@@ -311,8 +229,14 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 	log := &journal{}
 	r := &rig{
 		group: g, log: log, ids: map[string]sarama.Uuid{"t": {1}},
-		store: &fakeStore{log: log},
+		store: &offsets.MemoryStore{OnStored: func(c offsets.OffsetCommit) { log.add("commit", c.Partition, c.Offset) }},
 		fetch: &fakeFetcher{last: 1 << 40, streams: make(chan *fakeStream, 16), log: log},
+	}
+	r.store.Refuse = func(offsets.OffsetCommit) error {
+		if err := r.refuse.Load(); err != nil {
+			return *err
+		}
+		return nil
 	}
 	var running sync.WaitGroup
 	cat := newCatalog([]string{"t"}, func([]string) (map[string]topicInfo, error) {
@@ -323,7 +247,7 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 			out[topic] = topicInfo{id: id, partitions: []int32{0, 1}}
 		}
 		return out, nil
-	}, &calls{})
+	}, &kafkaconn.Calls{})
 	c := &consumption{
 		group: g, topics: []string{"t"}, handler: h, fetcher: r.fetch, catalog: cat, edge: r.fetch.edge,
 		metrics: m, pauses: &g.pauses, log: slog.New(slog.DiscardHandler), ready: make(chan struct{}),
@@ -336,33 +260,27 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 			r.events = append(r.events, e)
 		},
 	}
-	c.ledger = newLedger(ledgerOptions{
-		store: r.store, abort: func() {}, auto: set.autoCommit, interval: set.CommitInterval, timeout: sessionTimeout,
-		current: cat.id, observe: c.observe, report: c.report, metrics: m,
+	c.committer = offsets.NewCommitter(offsets.Options{
+		Store: r.store, Abort: func() {}, Auto: set.autoCommit, Interval: set.CommitInterval, Timeout: sessionTimeout,
+		CurrentID: cat.id, Notify: c.notifyCommitted, Report: c.report, Count: m.committed,
 	})
-	c.lookups = newLookups(r.store)
+	c.reader = offsets.NewReader(r.store)
 	ctx, cancel := context.WithCancel(context.Background())
 	c.session = &groupSession{
-		ctx: ctx, member: "m", ledger: c.ledger, generation: func() int32 { return 3 }, open: map[allocfn.Partition]*claim{},
+		ctx: ctx, member: "m", committer: c.committer, generation: func() int32 { return 3 }, open: map[allocfn.Partition]*claim{},
 	}
 	g.attach(c.session)
 	close(c.ready)
 	r.consumption = c
-	running.Go(func() { c.ledger.run(ctx) })
-	running.Go(func() { c.lookups.run(ctx) })
+	running.Go(func() { c.committer.Run(ctx) })
+	running.Go(func() { c.reader.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
-		c.pumping.wait()
+		c.pumping.Wait()
 		r.fetch.end()
 	})
 	return r
 }
 
-func testConfig() *sarama.Config {
-	c := sarama.NewConfig()
-	c.ClientID = "test"
-	c.Version = sarama.V3_6_0_0
-	c.Consumer.Return.Errors = true
-	return c
-}
+func testConfig() *sarama.Config { return conntest.Config() }

@@ -9,6 +9,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 )
 
 // fetcher opens partitions for reading. It is a seam: what fetches behind it
@@ -42,14 +43,14 @@ type kafkaFetcher struct {
 	client   sarama.Client
 	control  sarama.Client
 	consumer sarama.Consumer
-	dialer   *dialer
-	do       calls
+	dialer   *kafkaconn.Dialer
+	do       kafkaconn.Calls
 
 	mu      sync.Mutex
 	closing map[allocfn.Partition]chan struct{}
 }
 
-func newKafkaFetcher(brokers []string, config *sarama.Config, d *dialer, control sarama.Client) (*kafkaFetcher, error) {
+func newKafkaFetcher(brokers []string, config *sarama.Config, d *kafkaconn.Dialer, control sarama.Client) (*kafkaFetcher, error) {
 	client, err := sarama.NewClient(brokers, fetchConfig(*config, d))
 	if err != nil {
 		return nil, err
@@ -128,7 +129,7 @@ func (f *kafkaFetcher) open(ctx context.Context, p allocfn.Partition, offset int
 			return nil, context.Cause(ctx)
 		}
 	}
-	pc, err := run(ctx, &f.do, func() (sarama.PartitionConsumer, error) {
+	pc, err := kafkaconn.Run(ctx, &f.do, func() (sarama.PartitionConsumer, error) {
 		pc, err := f.consumer.ConsumePartition(p.Topic, p.ID, offset)
 		if err != nil && !errors.Is(err, sarama.ErrOffsetOutOfRange) {
 			_ = f.control.RefreshMetadata(p.Topic) // the next try finds the leader
@@ -151,7 +152,7 @@ func (f *kafkaFetcher) close(p allocfn.Partition, s stream) {
 	f.closing[p] = closed
 	f.mu.Unlock()
 	s.AsyncClose()
-	f.do.start(func() {
+	f.do.Start(func() {
 		defer close(closed)
 		for range s.Messages() {
 		}
@@ -161,9 +162,9 @@ func (f *kafkaFetcher) close(p allocfn.Partition, s stream) {
 // end closes the connections first: an idle partition closes at the end of its
 // long poll, and the poll ends with its connection.
 func (f *kafkaFetcher) end() {
-	f.dialer.abort()
-	f.do.wait()
+	f.dialer.Abort()
+	f.do.Wait()
 	_ = f.consumer.Close()
 	_ = f.client.Close()
-	f.dialer.closing.wait()
+	f.dialer.Wait()
 }

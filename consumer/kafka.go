@@ -10,6 +10,8 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/ownership"
 )
 
@@ -18,58 +20,58 @@ import (
 // which make wait what comes behind them.
 type kafka struct {
 	client  sarama.Client
-	dialer  *dialer // of client
-	offsets *kafkaOffsets
+	dialer  *kafkaconn.Dialer // of client
+	offsets *offsets.KafkaStore
 	fetcher *kafkaFetcher
-	do      calls
+	do      kafkaconn.Calls
 }
 
 // newKafka makes the clients, which connect when they are used. Everything ends
 // with life; end must be called after that. timeout is the ZooKeeper session's.
 func newKafka(life context.Context, brokers []string, group string, config *sarama.Config, timeout time.Duration) (*kafka, error) {
-	k := &kafka{dialer: newDialer(life, config, timeout/4)}
-	client, err := sarama.NewClient(brokers, controlConfig(*config, k.dialer))
+	k := &kafka{dialer: kafkaconn.NewDialer(life, config, timeout/4)}
+	client, err := sarama.NewClient(brokers, kafkaconn.ControlConfig(*config, k.dialer))
 	if err != nil {
 		return nil, fmt.Errorf("consumer: connect to Kafka: %w", err)
 	}
 	k.client = client
-	k.fetcher, err = newKafkaFetcher(brokers, config, newDialer(life, config, 0), client)
+	k.fetcher, err = newKafkaFetcher(brokers, config, kafkaconn.NewDialer(life, config, 0), client)
 	if err != nil {
 		_ = client.Close()
 		return nil, fmt.Errorf("consumer: connect to Kafka: %w", err)
 	}
-	k.offsets = &kafkaOffsets{group: group, config: config, do: &k.do, find: func(again bool) (coordinator, error) {
+	k.offsets = &offsets.KafkaStore{Group: group, Config: config, Calls: &k.do, Gate: k.dialer.Gate, Find: func(again bool) (offsets.Coordinator, error) {
 		if again {
 			if err := client.RefreshCoordinator(group); err != nil {
 				return nil, err
 			}
 		}
 		return client.Coordinator(group)
-	}, guard: k.dialer.guard}
+	}}
 	return k, nil
 }
 
-// distrust ends the connections that carry commits, with all that is written
+// abortCommits ends the connections that carry commits, with all that is written
 // and not sent.
-func (k *kafka) distrust() { k.dialer.abort() }
+func (k *kafka) abortCommits() { k.dialer.Abort() }
 
 // end closes everything and returns when nothing is left.
 func (k *kafka) end() {
-	k.dialer.abort()
+	k.dialer.Abort()
 	k.fetcher.end()
-	k.do.wait()
+	k.do.Wait()
 	_ = k.client.Close()
-	k.dialer.closing.wait()
+	k.dialer.Wait()
 }
 
 // endUntil is end, but leaves behind what is left closingGrace after the end of
 // late: the user's dialer may be what does not return.
 func (k *kafka) endUntil(late context.Context) error {
-	late, stop := overdue(late, closingGrace)
+	late, stop := kafkaconn.Overdue(late, closingGrace)
 	defer stop()
-	var closing calls
-	closing.start(k.end)
-	if !await(late, closing.ended()) {
+	var closing kafkaconn.Calls
+	closing.Start(k.end)
+	if !kafkaconn.Await(late, closing.Ended()) {
 		return fmt.Errorf("consumer: %w: the connections to Kafka did not close in time", ownership.ErrStuck)
 	}
 	return nil
@@ -81,7 +83,7 @@ func (k *kafka) edge(ctx context.Context, p allocfn.Partition, from From) (int64
 	if from == Latest {
 		at = sarama.OffsetNewest
 	}
-	return run(ctx, &k.do, func() (int64, error) { return k.client.GetOffset(p.Topic, p.ID, at) }, nil)
+	return kafkaconn.Run(ctx, &k.do, func() (int64, error) { return k.client.GetOffset(p.Topic, p.ID, at) }, nil)
 }
 
 // describe asks for topics, and makes both clients know their leaders.

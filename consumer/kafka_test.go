@@ -3,15 +3,15 @@ package consumer
 import (
 	"context"
 	"errors"
-	"io"
 	"maps"
-	"net"
 	"testing"
 	"time"
 
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
+	"github.com/kielgo/kiel/consumer/internal/offsets"
 )
 
 // mock is a broker that leads t:0 and coordinates g.
@@ -70,15 +70,15 @@ func TestKafkaClients(t *testing.T) {
 			t.Errorf("%v: %d, %v", from, got, err)
 		}
 	}
-	found, err := k.offsets.fetch(t.Context(), []allocfn.Partition{p})
-	if f := found[p]; err != nil || f.offset != 7 || f.metadata != "meta" {
+	found, err := k.offsets.Fetch(t.Context(), []allocfn.Partition{p})
+	if f := found[p]; err != nil || f.Offset != 7 || f.Text != "meta" {
 		t.Errorf("fetch: %+v, %v", f, err)
 	}
-	if err := k.offsets.commit(t.Context(), entries(1))[p]; err != nil {
+	if err := k.offsets.Commit(t.Context(), oneCommit())[p]; err != nil {
 		t.Errorf("commit: %v", err)
 	}
-	k.distrust() // and again on a new connection
-	if err := k.offsets.commit(t.Context(), entries(1))[p]; err != nil {
+	k.abortCommits() // and again on a new connection
+	if err := k.offsets.Commit(t.Context(), oneCommit())[p]; err != nil {
 		t.Errorf("commit after the connections were thrown away: %v", err)
 	}
 	s, err := k.fetcher.open(t.Context(), p, 3)
@@ -101,6 +101,10 @@ func TestKafkaClients(t *testing.T) {
 	}
 }
 
+func oneCommit() []offsets.OffsetCommit {
+	return []offsets.OffsetCommit{{Partition: tp("t", 0), Offset: 100, Authorize: func() error { return nil }}}
+}
+
 // ignore reads a stream's errors.
 func ignore(s stream) {
 	go func() {
@@ -120,43 +124,15 @@ func TestUnknownTopicIsAnError(t *testing.T) {
 	}
 }
 
-// hole accepts connections and answers nothing.
-func hole(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				_, _ = io.Copy(io.Discard, c)
-				_ = c.Close()
-			}()
-		}
-	}()
-	t.Cleanup(func() {
-		_ = l.Close()
-		<-done
-	})
-	return l.Addr().String()
-}
-
 func TestCallsEndWithTheirContextThoughKafkaIsSilent(t *testing.T) {
-	k := newTestKafka(t, hole(t))
+	k := newTestKafka(t, conntest.Hole(t))
 	start := time.Now()
 	for name, call := range map[string]func(context.Context) error{
 		"offsets": func(ctx context.Context) error {
-			_, err := k.offsets.fetch(ctx, []allocfn.Partition{tp("t", 0)})
+			_, err := k.offsets.Fetch(ctx, []allocfn.Partition{tp("t", 0)})
 			return err
 		},
-		"commit": func(ctx context.Context) error { return k.offsets.commit(ctx, entries(1))[tp("t", 0)] },
+		"commit": func(ctx context.Context) error { return k.offsets.Commit(ctx, oneCommit())[tp("t", 0)] },
 		"edge": func(ctx context.Context) error {
 			_, err := k.edge(ctx, tp("t", 0), Earliest)
 			return err
@@ -181,42 +157,4 @@ func TestCallsEndWithTheirContextThoughKafkaIsSilent(t *testing.T) {
 			t.Errorf("it took %v until nothing was under way", d)
 		}
 	})
-}
-
-func TestDialerAbortsWithoutSendingTheRest(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	accepted := make(chan net.Conn, 1)
-	go func() {
-		c, err := l.Accept()
-		if err == nil {
-			accepted <- c
-		}
-	}()
-	life, end := context.WithCancel(t.Context())
-	defer end()
-	d := newDialer(life, testConfig(), time.Second)
-	c, err := d.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	far := <-accepted
-	defer far.Close()
-	d.abort()
-	if _, err := far.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
-		t.Errorf("the far side reads %v, want a reset", err)
-	}
-	if err := c.Close(); err != nil {
-		t.Errorf("closing it again: %v", err)
-	}
-	if len(d.conns) != 0 {
-		t.Errorf("%d connections are kept", len(d.conns))
-	}
-	end()
-	if _, err := d.Dial("tcp", l.Addr().String()); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("dialled after the end: %v", err)
-	}
 }

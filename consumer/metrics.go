@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/internal/promreg"
 )
 
@@ -90,7 +91,7 @@ func (m *metrics) committed(err error, took time.Duration) {
 	result := resultOK
 	switch {
 	case err == nil:
-	case fenced(err):
+	case offsets.Fenced(err):
 		result = resultFenced
 	default:
 		result = resultError

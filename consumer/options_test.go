@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -135,8 +136,8 @@ func TestUsersConfigurationIsNotChanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := newDialer(t.Context(), own, time.Second)
-	control, fetch := controlConfig(*own, d), fetchConfig(*own, d)
+	d := kafkaconn.NewDialer(t.Context(), own, time.Second)
+	control, fetch := kafkaconn.ControlConfig(*own, d), fetchConfig(*own, d)
 	for name, pair := range map[string][2]any{
 		"Net.SASL":              {before.Net.SASL.Mechanism, c.Net.SASL.Mechanism},
 		"Net.Proxy":             {before.Net.Proxy, c.Net.Proxy},
@@ -160,7 +161,7 @@ func TestUsersConfigurationIsNotChanged(t *testing.T) {
 	if fetch.Consumer.MaxWaitTime != maxWait || fetch.Consumer.Fetch.Max != 0 || len(fetch.Consumer.Interceptors) != 0 || len(own.Consumer.Interceptors) != 1 {
 		t.Errorf("fetch: wait %v, %d interceptors", fetch.Consumer.MaxWaitTime, len(fetch.Consumer.Interceptors))
 	}
-	if control.Net.ReadTimeout != maxControlWait {
+	if control.Net.ReadTimeout != kafkaconn.MaxControlWait {
 		t.Errorf("control waits %v for an answer", control.Net.ReadTimeout)
 	}
 }

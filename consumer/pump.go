@@ -8,6 +8,9 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/consumer/internal/offsets"
 )
 
 const (
@@ -85,16 +88,16 @@ func (p *pump) run(ctx context.Context) error {
 		var head *sarama.ConsumerMessage
 		if q.len() > 0 {
 			if !p.claim.Trusted() {
-				return errLost
+				return offsets.ErrLost
 			}
 			head = q.head()
 			if !ready {
 				if p.prepare != nil {
-					if !await(ctx, p.prepare(head).returned()) {
+					if !kafkaconn.Await(ctx, p.prepare(head).returned()) {
 						return context.Cause(ctx)
 					}
 					if !p.claim.Trusted() { // it may have taken long
-						return errLost
+						return offsets.ErrLost
 					}
 				}
 				p.claim.offered.Store(head.Offset + 1)
@@ -157,7 +160,7 @@ func (p *pump) taken(ctx context.Context, q *queue) bool {
 	p.messages.Inc()
 	p.bytes.Add(float64(len(head.Key) + len(head.Value)))
 	p.telling = p.handedOut(head)
-	return await(ctx, p.telling.returned())
+	return kafkaconn.Await(ctx, p.telling.returned())
 }
 
 // queue is a queue of messages that knows its size.

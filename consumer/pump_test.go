@@ -11,6 +11,8 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kielgo/kiel/consumer/internal/offsets"
 )
 
 type pumpRig struct {
@@ -100,7 +102,7 @@ func TestPumpHandsOutNothingUntrusted(t *testing.T) {
 				for m := range r.claim.out {
 					t.Errorf("message %d was handed out without trust", m.Offset)
 				}
-				if err := <-r.done; !errors.Is(err, errLost) {
+				if err := <-r.done; !errors.Is(err, offsets.ErrLost) {
 					t.Errorf("ended with %v", err)
 				}
 			})

@@ -9,13 +9,14 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer/internal/offsets"
 )
 
 // groupSession is the sarama.ConsumerGroupSession of one Consume call.
 type groupSession struct {
 	ctx        context.Context //nolint:containedctx // the session's lifetime, handed out by Context
 	member     string
-	ledger     *ledger
+	committer  *offsets.Committer
 	generation func() int32
 
 	mu     sync.Mutex
@@ -46,8 +47,8 @@ func (s *groupSession) GenerationID() int32 { return s.generation() }
 // MarkOffset marks offset, the one of the next message to read. Lower ones than
 // marked before, and those of a partition that is not open, are ignored.
 func (s *groupSession) MarkOffset(topic string, partition int32, offset int64, metadata string) {
-	if b := s.ledger.find(topic, partition); b != nil {
-		b.mark(offset, metadata)
+	if t := s.committer.Find(topic, partition); t != nil {
+		t.Mark(offset, metadata)
 	}
 	s.hint(topic, partition)
 }
@@ -62,8 +63,8 @@ func (s *groupSession) hint(topic string, partition int32) {
 
 // ResetOffset is MarkOffset for a lower offset, and ignores higher ones.
 func (s *groupSession) ResetOffset(topic string, partition int32, offset int64, metadata string) {
-	if b := s.ledger.find(topic, partition); b != nil {
-		b.reset(offset, metadata)
+	if t := s.committer.Find(topic, partition); t != nil {
+		t.Reset(offset, metadata)
 	}
 	s.hint(topic, partition)
 }
@@ -76,7 +77,7 @@ func (s *groupSession) MarkMessage(m *sarama.ConsumerMessage, metadata string) {
 // Commit commits what is marked in one request and returns when it is answered;
 // failures go to Errors.
 func (s *groupSession) Commit() {
-	_ = s.ledger.commit(context.WithoutCancel(s.ctx), nil) // ends with the ledger; reported there
+	_ = s.committer.Commit(context.WithoutCancel(s.ctx), nil) // ends with the committer; reported there
 	s.each(func(_ allocfn.Partition, c *claim) { c.hint() })
 }
 

@@ -9,6 +9,8 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/ownership"
 )
@@ -36,7 +38,7 @@ func (c *consumption) own(ctx context.Context, h holder) error {
 		return nil
 	}
 	p := allocfn.Partition{Topic: h.Topic(), ID: h.Partition()}
-	wait := newBackoff(openBackoff, maxOpenBackoff)
+	wait := kafkaconn.NewBackoff(openBackoff, maxOpenBackoff)
 	var topic sarama.Uuid // as the partition was opened last
 	for ctx.Err() == nil {
 		t := term{consumption: c, holder: h, partition: p, before: topic}
@@ -48,13 +50,13 @@ func (c *consumption) own(ctx context.Context, h holder) error {
 		case errors.Is(err, ErrHandler):
 			c.report(err, p)
 			return errReported
-		case err != nil && !errors.Is(err, errLost) && !errors.Is(err, ErrRecreated): // what comes next reports it
+		case err != nil && !errors.Is(err, offsets.ErrLost) && !errors.Is(err, ErrRecreated): // what comes next reports it
 			c.report(err, p)
 		}
 		if time.Since(began) > time.Minute {
-			wait.reset()
+			wait.Reset()
 		}
-		_ = wait.wait(ctx)
+		_ = wait.Wait(ctx)
 	}
 	return nil
 }
@@ -66,7 +68,7 @@ type term struct {
 	partition allocfn.Partition
 	before    sarama.Uuid // the topic's id in the term before, zero if there was none
 	topic     sarama.Uuid
-	book      *book
+	tracker   *offsets.Tracker
 }
 
 // run returns when the partition is closed again: because ctx ended, and then it
@@ -78,13 +80,13 @@ func (t *term) run(ctx context.Context) error {
 	}
 	s, start, err := t.openStream(ctx, start)
 	if err != nil {
-		t.ledger.close(t.Context(), t.book)
+		t.committer.Close(t.Context(), t.tracker)
 		return err
 	}
 	return t.consume(ctx, s, start)
 }
 
-// position finds out where to start, opens the book there, and commits it: the
+// position finds out where to start, opens the tracker there, and commits it: the
 // policy's choice must not be made twice, and the commit of an owner before us
 // may come late.
 func (t *term) position(ctx context.Context) (int64, error) {
@@ -92,29 +94,28 @@ func (t *term) position(ctx context.Context) (int64, error) {
 		t.log.WarnContext(ctx, "topics not described", "error", err) // what is known is good enough
 	}
 	t.topic = t.catalog.id(t.Topic())
-	found, err := t.lookups.get(ctx, t.partition)
+	found, err := t.reader.Get(ctx, t.partition)
 	if err != nil {
 		return 0, err
 	}
-	start, reason := found.offset, ""
-	n := parseNote(found.metadata)
+	start, text, reason := found.Offset, found.Text, ""
 	from := t.from
 	switch {
-	case start >= 0 && !sameTopic(n.topic, t.topic), start < 0 && !sameTopic(t.before, t.topic):
+	case start >= 0 && !offsets.SameTopic(found.TopicID, t.topic), start < 0 && !offsets.SameTopic(t.before, t.topic):
 		reason, from = reasonRecreated, Earliest // the policy was for the start of the old one
-		t.report(fmt.Errorf("%w: its offsets do not count, starting at the first message", recreated(t.Topic())), t.partition)
+		t.report(fmt.Errorf("%w: its offsets do not count, starting at the first message", offsets.Recreated(t.Topic())), t.partition)
 	case start < 0:
 		reason = reasonNone
 	}
 	if reason != "" {
-		n.text = ""
+		text = ""
 		if start, err = t.edge(ctx, t.partition, from); err != nil {
 			return 0, fmt.Errorf("consumer: start of %s: %w", t.partition, err)
 		}
 	}
-	t.book = t.ledger.open(t.partition, t.holder, t.topic, start, n.text)
+	t.tracker = t.committer.Open(t.partition, t.holder, t.topic, start, text)
 	if err := t.first(ctx, reason); err != nil {
-		t.ledger.close(t.Context(), t.book)
+		t.committer.Close(t.Context(), t.tracker)
 		return 0, err
 	}
 	return start, nil
@@ -122,7 +123,7 @@ func (t *term) position(ctx context.Context) (int64, error) {
 
 // first commits the position that the partition starts at.
 func (t *term) first(ctx context.Context, reason string) error {
-	if err := t.ledger.commit(ctx, t.book); err != nil {
+	if err := t.committer.Commit(ctx, t.tracker); err != nil {
 		return fmt.Errorf("start position: %w", err)
 	}
 	if reason != "" {
@@ -152,7 +153,7 @@ func (t *term) openStream(ctx context.Context, start int64) (stream, int64, erro
 		}
 	}
 	t.report(fmt.Errorf("%w: %d, first message %d, continuing at %d", ErrOffsetReset, start, oldest, next), t.partition)
-	t.book.move(next)
+	t.tracker.Move(next)
 	if err := t.first(ctx, reasonOutOfRange); err != nil {
 		return nil, 0, err
 	}
@@ -167,17 +168,17 @@ func (t *term) consume(ctx context.Context, s stream, start int64) error {
 	defer stop(nil)
 
 	pumped, told := make(chan error, 1), make(chan struct{})
-	t.pumping.start(func() {
+	t.pumping.Start(func() {
 		defer close(told)
 		for e := range s.Errors() {
 			t.report(e, t.partition)
 		}
 	})
 	opened := t.observe(Event{Kind: Opened, Topic: t.Topic(), Partition: t.Partition(), Token: t.Token(), Version: t.Version(), Offset: start}, nil)
-	if !await(ctx, opened.returned()) {
+	if !kafkaconn.Await(ctx, opened.returned()) {
 		t.fetcher.close(t.partition, s)
 		t.awaitTold(opened)
-		t.ledger.close(t.Context(), t.book)
+		t.committer.Close(t.Context(), t.tracker)
 		return context.Cause(ctx)
 	}
 	t.session.opened(t.partition, cl)
@@ -185,7 +186,7 @@ func (t *term) consume(ctx context.Context, s stream, start int64) error {
 	cl.gate.setUser(t.pauses.has(t.partition))
 
 	p := t.pump(cl)
-	t.pumping.start(func() {
+	t.pumping.Start(func() {
 		err := p.run(work)
 		t.fetcher.close(t.partition, s)
 		pumped <- err
@@ -201,8 +202,8 @@ func (t *term) consume(ctx context.Context, s stream, start int64) error {
 	t.watchers.remove(t)
 	t.session.closed(t.partition, cl)
 	if sabotage.Of(ctx).Off(sabotage.CommitBeforeRelease) {
-		t.pumping.start(t.settleLate)
-	} else if settled := t.ledger.settle(t.Context(), t.book); settled != nil && !errors.Is(settled, errLost) {
+		t.pumping.Start(t.settleLate)
+	} else if settled := t.committer.Settle(t.Context(), t.tracker); settled != nil && !errors.Is(settled, offsets.ErrLost) {
 		t.log.WarnContext(ctx, "last commit failed", "topic", t.Topic(), "partition", t.Partition(), "error", settled)
 	}
 	switch {
@@ -223,16 +224,14 @@ func (t *term) consume(ctx context.Context, s stream, start int64) error {
 func (t *term) settleLate() {
 	<-t.Context().Done()
 	ctx := context.WithoutCancel(t.Context())
-	if !errors.Is(context.Cause(t.Context()), ownership.ErrRevoked) || sleep(ctx, openBackoff) != nil {
+	if !errors.Is(context.Cause(t.Context()), ownership.ErrRevoked) || kafkaconn.Sleep(ctx, openBackoff) != nil {
 		return
 	}
-	t.book.mu.Lock()
-	next, text, dirty := t.book.next, t.book.text, t.book.dirty
-	t.book.mu.Unlock()
+	next, text, dirty := t.tracker.Marked()
 	if !dirty {
 		return
 	}
-	_ = t.ledger.settle(ctx, t.ledger.open(t.partition, unasked{t.holder}, t.topic, next, text))
+	_ = t.committer.Settle(ctx, t.committer.Open(t.partition, unasked{t.holder}, t.topic, next, text))
 }
 
 // unasked is a claim that is not asked whether it is trusted.
@@ -241,12 +240,12 @@ type unasked struct{ holder }
 func (unasked) Trusted() bool { return true }
 
 // awaitTold waits for the observer, when the partition is to be given up: for
-// settleTimeout at most, within the claim's lifetime. The last commit has a time of
+// offsets.SettleTimeout at most, within the claim's lifetime. The last commit has a time of
 // its own after that: one who is slow with an event must not cost it.
 func (t *term) awaitTold(call *callback) {
-	ctx, cancel := context.WithTimeoutCause(t.Context(), settleTimeout, errLate)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), offsets.SettleTimeout, offsets.ErrLate)
 	defer cancel()
-	await(ctx, call.returned())
+	kafkaconn.Await(ctx, call.returned())
 }
 
 // callHandler calls ConsumeClaim, which may take as long as the partition is

@@ -12,6 +12,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer/internal/offsets"
 )
 
 // marker marks what it is given, and says when it returns.
@@ -42,7 +43,7 @@ func TestOpeningAndClosingKeepTheirOrder(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
 		var r *rig
 		r = newRig(t, marker(&r), nil)
-		r.store.offsets = map[allocfn.Partition]stored{p: {offset: 40}}
+		r.store.Set(map[allocfn.Partition]offsets.Stored{p: {Offset: 40}})
 		done := make(chan error)
 		go func() { done <- r.own(h.work, h) }()
 		s := <-r.fetch.streams
@@ -93,7 +94,7 @@ func TestLostPartitionCommitsNothing(t *testing.T) {
 		h.lose()
 		synctest.Wait()
 		time.Sleep(time.Minute)
-		if got := r.store.at(p); got != 0 {
+		if got := r.store.Get(p).Offset; got != 0 {
 			t.Errorf("stored %d, want the start position alone", got)
 		}
 	})
@@ -103,28 +104,28 @@ func TestStartPositions(t *testing.T) {
 	p := tp("t", 0)
 	id, other := sarama.Uuid{1}, sarama.Uuid{2}
 	for name, c := range map[string]struct {
-		stored      *stored
+		stored      *offsets.Stored
 		from        From
 		first, last int64
 		want        int64
 		reports     error
 	}{
-		"committed":                       {stored: &stored{offset: 7}, last: 100, want: 7},
-		"committed by us":                 {stored: &stored{offset: 7, metadata: note{topic: id, token: 3}.String()}, last: 100, want: 7},
+		"committed":                       {stored: &offsets.Stored{Offset: 7}, last: 100, want: 7},
+		"committed by us":                 {stored: &offsets.Stored{Offset: 7, TopicID: id, Token: 3}, last: 100, want: 7},
 		"nothing, earliest":               {first: 5, last: 100, want: 5},
 		"nothing, latest":                 {from: Latest, first: 5, last: 100, want: 100},
-		"of another topic":                {stored: &stored{offset: 7, metadata: note{topic: other}.String()}, first: 1, last: 100, want: 1, reports: ErrRecreated},
-		"of another topic, latest":        {stored: &stored{offset: 7, metadata: note{topic: other}.String()}, from: Latest, first: 1, last: 100, want: 1, reports: ErrRecreated},
-		"deleted by retention":            {stored: &stored{offset: 7}, first: 20, last: 100, want: 20, reports: ErrOffsetReset},
-		"deleted by retention, latest":    {stored: &stored{offset: 7}, from: Latest, first: 20, last: 100, want: 20, reports: ErrOffsetReset},
-		"beyond the end":                  {stored: &stored{offset: 500}, first: 20, last: 100, want: 20, reports: ErrOffsetReset},
-		"beyond the end, latest":          {stored: &stored{offset: 500}, from: Latest, first: 20, last: 100, want: 100, reports: ErrOffsetReset},
-		"at the end":                      {stored: &stored{offset: 100}, first: 20, last: 100, want: 100},
-		"no offset of Kafka's, -3":        {stored: &stored{offset: -3}, first: 5, last: 100, want: 5},
-		"no offset of Kafka's, least":     {stored: &stored{offset: math.MinInt64}, from: Latest, first: 5, last: 100, want: 100},
-		"beyond all":                      {stored: &stored{offset: math.MaxInt64}, first: 5, last: 100, want: 5, reports: ErrOffsetReset},
-		"with another client's metadata":  {stored: &stored{offset: 7, metadata: "whatever"}, last: 100, want: 7},
-		"committed before ids were known": {stored: &stored{offset: 7, metadata: note{token: 3}.String()}, last: 100, want: 7},
+		"of another topic":                {stored: &offsets.Stored{Offset: 7, TopicID: other}, first: 1, last: 100, want: 1, reports: ErrRecreated},
+		"of another topic, latest":        {stored: &offsets.Stored{Offset: 7, TopicID: other}, from: Latest, first: 1, last: 100, want: 1, reports: ErrRecreated},
+		"deleted by retention":            {stored: &offsets.Stored{Offset: 7}, first: 20, last: 100, want: 20, reports: ErrOffsetReset},
+		"deleted by retention, latest":    {stored: &offsets.Stored{Offset: 7}, from: Latest, first: 20, last: 100, want: 20, reports: ErrOffsetReset},
+		"beyond the end":                  {stored: &offsets.Stored{Offset: 500}, first: 20, last: 100, want: 20, reports: ErrOffsetReset},
+		"beyond the end, latest":          {stored: &offsets.Stored{Offset: 500}, from: Latest, first: 20, last: 100, want: 100, reports: ErrOffsetReset},
+		"at the end":                      {stored: &offsets.Stored{Offset: 100}, first: 20, last: 100, want: 100},
+		"no offset of Kafka's, -3":        {stored: &offsets.Stored{Offset: -3}, first: 5, last: 100, want: 5},
+		"no offset of Kafka's, least":     {stored: &offsets.Stored{Offset: math.MinInt64}, from: Latest, first: 5, last: 100, want: 100},
+		"beyond all":                      {stored: &offsets.Stored{Offset: math.MaxInt64}, first: 5, last: 100, want: 5, reports: ErrOffsetReset},
+		"with another client's metadata":  {stored: &offsets.Stored{Offset: 7, Text: "whatever"}, last: 100, want: 7},
+		"committed before ids were known": {stored: &offsets.Stored{Offset: 7, Token: 3}, last: 100, want: 7},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -132,21 +133,21 @@ func TestStartPositions(t *testing.T) {
 				r = newRig(t, marker(&r), func(o *Options) { o.From = c.from })
 				r.fetch.first, r.fetch.last = c.first, c.last
 				if c.stored != nil {
-					r.store.offsets = map[allocfn.Partition]stored{p: *c.stored}
+					r.store.Set(map[allocfn.Partition]offsets.Stored{p: *c.stored})
 				}
 				h := newHolder(t, p)
 				done := make(chan error)
 				go func() { done <- r.own(h.work, h) }()
 				<-r.fetch.streams
 				synctest.Wait()
-				if got := r.store.at(p); got != c.want {
+				if got := r.store.Get(p).Offset; got != c.want {
 					t.Errorf("committed %d before the first message, want %d", got, c.want)
 				}
 				log := r.log.all()
 				if log[len(log)-1] != line("open", p, c.want) || log[len(log)-2] != line("commit", p, c.want) {
 					t.Errorf("%v does not end with the commit and the opening of %d", log, c.want)
 				}
-				if n := r.store.note(p); n.topic != id || n.token != h.token {
+				if n := r.store.Get(p); n.TopicID != id || n.Token != h.token {
 					t.Errorf("metadata says %+v", n)
 				}
 				errs := r.errors()
@@ -165,14 +166,14 @@ func TestOutOfRangeIsNotResetWhenTheConfigurationSaysSo(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
 		var r *rig
 		r = newRig(t, marker(&r), func(o *Options) { o.Config.Consumer.Group.ResetInvalidOffsets = false })
-		r.store.offsets = map[allocfn.Partition]stored{p: {offset: 7}}
+		r.store.Set(map[allocfn.Partition]offsets.Stored{p: {Offset: 7}})
 		r.fetch.first = 20
 		done := make(chan error)
 		go func() { done <- r.own(h.work, h) }()
 		time.Sleep(time.Minute)
 		h.revoke()
 		<-done
-		if got := r.store.at(p); got != 7 {
+		if got := r.store.Get(p).Offset; got != 7 {
 			t.Errorf("stored %d", got)
 		}
 		errs := r.errors()
@@ -191,16 +192,14 @@ func TestNothingIsReadBeforeTheStartPositionIsCommitted(t *testing.T) {
 		var r *rig
 		r = newRig(t, marker(&r), nil)
 		fail := errors.New("no coordinator")
-		r.store.fail = func(entry) error { return fail }
+		r.refuse.Store(&fail)
 		done := make(chan error)
 		go func() { done <- r.own(h.work, h) }()
 		time.Sleep(10 * time.Second)
 		if len(r.fetch.opens) != 0 {
 			t.Errorf("opened at %v", r.fetch.opens)
 		}
-		r.store.mu.Lock()
-		r.store.fail = nil
-		r.store.mu.Unlock()
+		r.refuse.Store(nil)
 		<-r.fetch.streams
 		h.revoke()
 		<-done
@@ -227,7 +226,7 @@ func TestStreamThatEndsByItselfIsOpenedAgain(t *testing.T) {
 		synctest.Wait()
 		h.revoke()
 		<-done
-		if got := r.store.at(p); got != 4 {
+		if got := r.store.Get(p).Offset; got != 4 {
 			t.Errorf("stored %d", got)
 		}
 		if !slices.Equal(r.fetch.opens, []int64{0, 3}) {
@@ -252,14 +251,14 @@ func testRecreated(t *testing.T, forgotten bool) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
 		var r *rig
 		r = newRig(t, marker(&r), func(o *Options) { o.From = Latest })
-		r.store.offsets = map[allocfn.Partition]stored{p: {offset: 0}}
+		r.store.Set(map[allocfn.Partition]offsets.Stored{p: {Offset: 0}})
 		done := make(chan error)
 		go func() { done <- r.own(h.work, h) }()
 		s := <-r.fetch.streams
 		s.send(0, 1, 2)
 		synctest.Wait()
 		if forgotten {
-			r.store.forget()
+			r.store.Clear()
 		}
 		time.Sleep(time.Second)
 		r.setID("t", 9)
@@ -269,14 +268,14 @@ func testRecreated(t *testing.T, forgotten bool) {
 		r.watchers.check(r.catalog.id)
 		s = <-r.fetch.streams
 		synctest.Wait()
-		if got := r.store.at(p); got != 0 {
+		if got := r.store.Get(p).Offset; got != 0 {
 			t.Errorf("stored %d: the position of the deleted topic was committed", got)
 		}
 		s.send(0)
 		synctest.Wait()
 		h.revoke()
 		<-done
-		if n := r.store.note(p); n.topic != (sarama.Uuid{9}) {
+		if n := r.store.Get(p); n.TopicID != (sarama.Uuid{9}) {
 			t.Errorf("metadata says %+v", n)
 		}
 		if errs := r.errors(); len(errs) != 1 || !errors.Is(errs[0], ErrRecreated) {
@@ -309,7 +308,7 @@ func TestHandlerThatReturns(t *testing.T) {
 				if err := <-done; !errors.Is(err, errReported) {
 					t.Errorf("own: %v: ownership would not know that it was reported", err)
 				}
-				if got := r.store.at(p); got != 1 {
+				if got := r.store.Get(p).Offset; got != 1 {
 					t.Errorf("stored %d, want what was marked", got)
 				}
 				errs := r.errors()
@@ -345,7 +344,7 @@ func TestSessionLooksLikeSaramas(t *testing.T) {
 			}
 			return nil
 		}, nil)
-		r.store.offsets = map[allocfn.Partition]stored{tp("t", 0): {offset: 12}}
+		r.store.Set(map[allocfn.Partition]offsets.Stored{tp("t", 0): {Offset: 12}})
 		done := make(chan error)
 		go func() { done <- r.own(h0.work, h0) }()
 		s := <-r.fetch.streams

@@ -10,6 +10,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -21,20 +22,20 @@ func serveBroker(t *testing.T, f func(net.Conn)) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var handling calls
-	handling.start(func() {
+	var handling kafkaconn.Calls
+	handling.Start(func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			handling.start(func() {
+			handling.Start(func() {
 				f(c)
 				_ = c.Close()
 			})
 		}
 	})
-	t.Cleanup(func() { _ = l.Close(); handling.wait() })
+	t.Cleanup(func() { _ = l.Close(); handling.Wait() })
 	return l.Addr().String()
 }
 

@@ -1,4 +1,4 @@
-package consumer
+package offsets
 
 import (
 	"net"
@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
 )
 
 // pausing makes one question wait that has found the claim trusted.
@@ -16,9 +19,9 @@ type pausing struct {
 	gate chan struct{}
 }
 
-func pauseIn(l *ledger) *pausing {
+func pauseIn(cm *Committer) *pausing {
 	p := &pausing{gate: make(chan struct{})}
-	l.current = func(string) sarama.Uuid {
+	cm.options.CurrentID = func(string) sarama.Uuid {
 		if p.next.CompareAndSwap(true, false) {
 			<-p.gate
 		}
@@ -27,18 +30,18 @@ func pauseIn(l *ledger) *pausing {
 	return p
 }
 
-// twoInOneRequest returns two postings that were written once.
-func twoInOneRequest(t *testing.T, l *ledger) (postings [2]*posting, holders [2]*fakeHolder) {
+// twoInOneRequest returns two pending commits that were written once.
+func twoInOneRequest(t *testing.T, cm *Committer) (pending [2]*pendingCommit, holders [2]*fakeClaim) {
 	t.Helper()
 	for i := range holders {
 		p := tp("t", int32(i))
-		holders[i] = newHolder(t, p)
-		postings[i] = l.open(p, holders[i], sarama.Uuid{}, 0, "").post(l, true)
-		if err := postings[i].ask(); err != nil {
+		holders[i] = newClaim(t)
+		pending[i] = cm.Open(p, holders[i], sarama.Uuid{}, 0, "").prepare(cm, true)
+		if err := pending[i].authorize(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return postings, holders
+	return pending, holders
 }
 
 // A write that was stopped when it had been found to be allowed goes on after its partition was given up: it finds its
@@ -47,18 +50,19 @@ func TestWriteThatWasStoppedIsThrownAway(t *testing.T) {
 	for name, answered := range map[string]bool{"while it asked": false, "when it had asked": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDialer(t.Context(), testConfig(), 0)
-				l, stop := ledgerOn(t, &fakeStore{}, true)
+				sinks := &conntest.Sinks{}
+				d := kafkaconn.NewDialer(t.Context(), sinks.Config(), 0)
+				cm, stop := committerOn(t, &MemoryStore{}, true)
 				defer stop()
-				l.abort = d.abort
-				pause := pauseIn(l)
-				ps, hs := twoInOneRequest(t, l)
+				cm.options.Abort = d.Abort
+				pause := pauseIn(cm)
+				ps, hs := twoInOneRequest(t, cm)
 				hs[0].lose()
-				l.close(hs[0].Context(), ps[0].book) // ends the connections once
-				c, s := connOn(d)                    // the second is sent again, on a new one
+				cm.Close(hs[0].Context(), ps[0].tracker) // ends the connections once
+				c, s := sinks.Dial(t, d)                 // the second is sent again, on a new one
 				pause.next.Store(!answered)
-				defer d.guard(func() error {
-					err := ps[1].ask()
+				defer d.Gate(func() error {
+					err := ps[1].authorize()
 					if answered {
 						<-pause.gate
 					}
@@ -71,10 +75,10 @@ func TestWriteThatWasStoppedIsThrownAway(t *testing.T) {
 				}()
 				synctest.Wait() // trust was looked at
 				hs[1].lose()
-				l.close(hs[1].Context(), ps[1].book)
+				cm.Close(hs[1].Context(), ps[1].tracker)
 				close(pause.gate)
-				if err := <-done; err == nil || s.String() != "" {
-					t.Errorf("%q was written after the partition was given up: %v", s.String(), err)
+				if err := <-done; err == nil || s.Written() != "" {
+					t.Errorf("%q was written after the partition was given up: %v", s.Written(), err)
 				}
 			})
 		})
@@ -85,24 +89,24 @@ func TestWriteThatWasStoppedIsThrownAway(t *testing.T) {
 // hide that the commit was sent again since.
 func TestQuestionThatWasStoppedHidesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, stop := ledgerOn(t, &fakeStore{}, true)
+		cm, stop := committerOn(t, &MemoryStore{}, true)
 		defer stop()
 		aborted := 0
-		l.abort = func() { aborted++ }
-		pause := pauseIn(l)
-		ps, hs := twoInOneRequest(t, l)
+		cm.options.Abort = func() { aborted++ }
+		pause := pauseIn(cm)
+		ps, hs := twoInOneRequest(t, cm)
 		pause.next.Store(true)
-		go func() { _ = ps[1].ask() }() // at the write of something else
+		go func() { _ = ps[1].authorize() }() // at the write of something else
 		synctest.Wait()
 		hs[0].lose()
-		l.close(hs[0].Context(), ps[0].book)
-		if err := ps[1].ask(); err != nil { // sent again
+		cm.Close(hs[0].Context(), ps[0].tracker)
+		if err := ps[1].authorize(); err != nil { // sent again
 			t.Fatal(err)
 		}
 		close(pause.gate)
 		synctest.Wait()
 		hs[1].lose()
-		l.close(hs[1].Context(), ps[1].book)
+		cm.Close(hs[1].Context(), ps[1].tracker)
 		if aborted != 2 {
 			t.Errorf("connections were thrown away %d times, want 2: the second commit is on the wire", aborted)
 		}
@@ -113,18 +117,18 @@ func TestQuestionThatWasStoppedHidesNothing(t *testing.T) {
 // the request fails.
 func TestWhatIsRefusedCostsNoConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, stop := ledgerOn(t, &fakeStore{}, true)
+		cm, stop := committerOn(t, &MemoryStore{}, true)
 		defer stop()
 		aborted := 0
-		l.abort = func() { aborted++ }
-		ps, hs := twoInOneRequest(t, l)
+		cm.options.Abort = func() { aborted++ }
+		ps, hs := twoInOneRequest(t, cm)
 		hs[0].lose()
 		hs[1].lose()
-		l.close(hs[0].Context(), ps[0].book)
-		if ps[1].ask() == nil {
+		cm.Close(hs[0].Context(), ps[0].tracker)
+		if ps[1].authorize() == nil {
 			t.Error("a lost partition may be committed")
 		}
-		l.close(hs[1].Context(), ps[1].book)
+		cm.Close(hs[1].Context(), ps[1].tracker)
 		if aborted != 1 {
 			t.Errorf("connections were thrown away %d times", aborted)
 		}
@@ -135,14 +139,15 @@ func TestWhatIsRefusedCostsNoConnection(t *testing.T) {
 // for it when that is over.
 func TestCommitThatIsWaitedForDisturbsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDialer(t.Context(), testConfig(), 0)
-		l, stop := ledgerOn(t, &fakeStore{}, true)
+		sinks := &conntest.Sinks{}
+		d := kafkaconn.NewDialer(t.Context(), sinks.Config(), 0)
+		cm, stop := committerOn(t, &MemoryStore{}, true)
 		defer stop()
-		l.abort = d.abort
-		b := l.open(tp("t", 0), newHolder(t, tp("t", 0)), sarama.Uuid{}, 0, "")
-		coordinator, _ := connOn(d)
-		other, _ := connOn(d)
-		defer d.guard(b.post(l, true).ask)()
+		cm.options.Abort = d.Abort
+		tr := cm.Open(tp("t", 0), newClaim(t), sarama.Uuid{}, 0, "")
+		coordinator, _ := sinks.Dial(t, d)
+		other, _ := sinks.Dial(t, d)
+		defer d.Gate(tr.prepare(cm, true).authorize)()
 		write := func(when string, c net.Conn, allowed bool) {
 			t.Helper()
 			if _, err := c.Write([]byte("request")); (err == nil) != allowed {
@@ -153,33 +158,33 @@ func TestCommitThatIsWaitedForDisturbsNobody(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			l.close(t.Context(), b)
+			cm.Close(t.Context(), tr)
 		}()
 		synctest.Wait()
 		write("metadata", other, true)
 		write("another partition's offsets", coordinator, true)
-		posted := b.post(l, true)
-		if posted.ask() == nil {
-			t.Error("what was posted when the book was closed may be written")
+		posted := tr.prepare(cm, true)
+		if posted.authorize() == nil {
+			t.Error("what was posted when the Tracker was closed may be written")
 		}
 		start := time.Now()
 		<-done
-		if took := time.Since(start); took != settleTimeout {
+		if took := time.Since(start); took != SettleTimeout {
 			t.Errorf("waited for %v", took)
 		}
 		write("commit", coordinator, false)
-		late, _ := connOn(d)
+		late, _ := sinks.Dial(t, d)
 		write("commit, sent again", late, false)
 		again := make(chan struct{})
 		go func() {
 			defer close(again)
-			l.close(t.Context(), b)
+			cm.Close(t.Context(), tr)
 		}()
 		synctest.Wait() // it waits, and allows nothing
-		if posted.ask() == nil {
-			t.Error("what was posted when the book was closed may be written when it is closed again")
+		if posted.authorize() == nil {
+			t.Error("what was posted when the Tracker was closed may be written when it is closed again")
 		}
-		late, _ = connOn(d)
+		late, _ = sinks.Dial(t, d)
 		write("commit, sent again after all", late, false)
 		<-again
 	})

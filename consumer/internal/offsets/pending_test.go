@@ -1,4 +1,4 @@
-package consumer
+package offsets
 
 import (
 	"context"
@@ -16,23 +16,23 @@ import (
 // the end of trust.
 func TestCommittedTellsWhenItWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &fakeStore{hold: make(chan struct{}), slow: make(chan struct{})}
-		l, stop := ledgerOn(t, store, true)
+		store := &MemoryStore{Hold: make(chan struct{}), Slow: make(chan struct{})}
+		cm, stop := committerOn(t, store, true)
 		defer stop()
-		var got []Event
-		l.observe = func(e Event, _ func()) *callback { got = append(got, e); return nil }
-		h := newHolder(t, tp("t", 0))
-		b := l.open(tp("t", 0), h, sarama.Uuid{}, 0, "")
+		var got []Committed
+		cm.options.Notify = func(e Committed, _ func()) bool { got = append(got, e); return false }
+		h := newClaim(t)
+		b := cm.Open(tp("t", 0), h, sarama.Uuid{}, 0, "")
 		sent := time.Now().Add(3 * time.Second)
-		time.AfterFunc(3*time.Second, func() { close(store.hold) })
+		time.AfterFunc(3*time.Second, func() { close(store.Hold) })
 		time.AfterFunc(5*time.Second, func() {
 			h.distrust.Store(true)
-			close(store.slow)
+			close(store.Slow)
 		})
-		if err := l.commit(t.Context(), b); err != nil {
+		if err := cm.Commit(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
-		if len(got) != 1 || got[0].Kind != Committed || !got[0].Since.Equal(sent) {
+		if len(got) != 1 || !got[0].Since.Equal(sent) {
 			t.Errorf("got %+v, want it sent at %v", got, sent)
 		}
 	})
@@ -42,27 +42,27 @@ func TestCommittedTellsWhenItWasSent(t *testing.T) {
 // arrive after the next owner's commits.
 func TestCommitUnderWayIsWaitedFor(t *testing.T) {
 	const answer = 3 * time.Second
-	for name, giveUp := range map[string]func(*ledger, context.Context, *book){
-		"opening was interrupted": func(l *ledger, claim context.Context, b *book) { l.close(claim, b) },
-		"nothing was marked": func(l *ledger, claim context.Context, b *book) {
-			b.mu.Lock()
-			b.dirty = false // so that what is under way is a repetition
-			b.mu.Unlock()
-			_ = l.settle(claim, b)
+	for name, giveUp := range map[string]func(*Committer, context.Context, *Tracker){
+		"opening was interrupted": func(cm *Committer, claim context.Context, tr *Tracker) { cm.Close(claim, tr) },
+		"nothing was marked": func(cm *Committer, claim context.Context, tr *Tracker) {
+			tr.mu.Lock()
+			tr.dirty = false // so that what is under way is a repetition
+			tr.mu.Unlock()
+			_ = cm.Settle(claim, tr)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := &fakeStore{hold: make(chan struct{})}
-				l, stop := ledgerOn(t, store, true)
+				store := &MemoryStore{Hold: make(chan struct{})}
+				cm, stop := committerOn(t, store, true)
 				defer stop()
-				h := newHolder(t, tp("t", 0))
-				b := l.open(tp("t", 0), h, sarama.Uuid{}, 0, "")
-				go func() { _ = l.commit(t.Context(), b) }()
+				h := newClaim(t)
+				b := cm.Open(tp("t", 0), h, sarama.Uuid{}, 0, "")
+				go func() { _ = cm.Commit(t.Context(), b) }()
 				synctest.Wait() // it is under way
-				time.AfterFunc(answer, func() { close(store.hold) })
+				time.AfterFunc(answer, func() { close(store.Hold) })
 				start := time.Now()
-				giveUp(l, h.Context(), b)
+				giveUp(cm, h.Context(), b)
 				if d := time.Since(start); d != answer {
 					t.Errorf("given up after %v, the answer came after %v", d, answer)
 				}
@@ -78,26 +78,26 @@ func TestCommitOnTheWireIsThrownAway(t *testing.T) {
 	for name, lost := range map[string]bool{"too late": false, "lost": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := &fakeStore{slow: make(chan struct{})}
-				l, stop := ledgerOn(t, store, true)
+				store := &MemoryStore{Slow: make(chan struct{})}
+				cm, stop := committerOn(t, store, true)
 				defer stop()
 				aborted := 0
-				l.abort = func() {
+				cm.options.Abort = func() {
 					aborted++
-					time.AfterFunc(time.Millisecond, func() { close(store.slow) }) // when nobody waits for it any more
+					time.AfterFunc(time.Millisecond, func() { close(store.Slow) }) // when nobody waits for it any more
 				}
-				var holders []*fakeHolder
-				var books []*book
+				var holders []*fakeClaim
+				var trackers []*Tracker
 				for i := range int32(n) {
-					holders = append(holders, newHolder(t, tp("t", i)))
-					books = append(books, l.open(tp("t", i), holders[i], sarama.Uuid{}, 0, ""))
+					holders = append(holders, newClaim(t))
+					trackers = append(trackers, cm.Open(tp("t", i), holders[i], sarama.Uuid{}, 0, ""))
 				}
 				time.Sleep(1500 * time.Millisecond) // all are sent, and no answer comes
 				start, done := time.Now(), make(chan error)
-				for i, b := range books {
-					go func() { done <- l.settle(holders[i].Context(), b) }()
+				for i, b := range trackers {
+					go func() { done <- cm.Settle(holders[i].Context(), b) }()
 				}
-				want := settleTimeout
+				want := SettleTimeout
 				if lost {
 					want = 4 * time.Second
 					time.Sleep(want)
@@ -123,18 +123,18 @@ func TestCommitOnTheWireIsThrownAway(t *testing.T) {
 
 // silentStore never answers: it sends again, without what is not allowed any more, when its connection is thrown away.
 type silentStore struct {
-	fakeStore
+	MemoryStore
 	aborts chan struct{}
 	wire   atomic.Pointer[map[allocfn.Partition]bool] // what was sent and not thrown away
 }
 
-func (s *silentStore) commit(ctx context.Context, es []entry) map[allocfn.Partition]error {
+func (s *silentStore) Commit(ctx context.Context, cs []OffsetCommit) map[allocfn.Partition]error {
 	out := map[allocfn.Partition]error{}
 	for ctx.Err() == nil {
 		wire := map[allocfn.Partition]bool{}
-		for _, e := range es {
-			if out[e.partition] = e.allowed(); out[e.partition] == nil {
-				wire[e.partition] = true
+		for _, e := range cs {
+			if out[e.Partition] = e.Authorize(); out[e.Partition] == nil {
+				wire[e.Partition] = true
 			}
 		}
 		s.wire.Store(&wire)
@@ -153,18 +153,18 @@ func (s *silentStore) commit(ctx context.Context, es []entry) map[allocfn.Partit
 func TestCommitSentAgainIsThrownAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &silentStore{aborts: make(chan struct{})}
-		l, stop := ledgerOn(t, store, true)
+		cm, stop := committerOn(t, store, true)
 		defer stop()
-		l.abort = func() { store.aborts <- struct{}{} }
+		cm.options.Abort = func() { store.aborts <- struct{}{} }
 		first, second := tp("t", 0), tp("t", 1)
-		one := l.open(first, newHolder(t, first), sarama.Uuid{}, 0, "")
-		two := l.open(second, newHolder(t, second), sarama.Uuid{}, 0, "")
+		one := cm.Open(first, newClaim(t), sarama.Uuid{}, 0, "")
+		two := cm.Open(second, newClaim(t), sarama.Uuid{}, 0, "")
 		time.Sleep(1500 * time.Millisecond) // both are sent
-		giveUp := func(b *book, after time.Duration) <-chan struct{} {
+		giveUp := func(b *Tracker, after time.Duration) <-chan struct{} {
 			done := make(chan struct{})
 			time.AfterFunc(after, func() {
 				defer close(done)
-				_ = l.settle(t.Context(), b)
+				_ = cm.Settle(t.Context(), b)
 			})
 			return done
 		}
@@ -182,24 +182,24 @@ func TestCommitSentAgainIsThrownAway(t *testing.T) {
 	})
 }
 
-// A partition is given up after its last commit was told, also when that commit was under way already.
-func TestCommittedIsToldBeforeTheLastCommitIsSettled(t *testing.T) {
+// A partition is given up after its last commit was observed, also when that commit was under way already.
+func TestCommitIsObservedBeforeTheLastOneIsSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, stop := ledgerOn(t, &fakeStore{}, true)
+		cm, stop := committerOn(t, &MemoryStore{}, true)
 		defer stop()
-		var told atomic.Int32
-		l.observe = func(_ Event, then func()) *callback {
+		var observed atomic.Int32
+		cm.options.Notify = func(_ Committed, then func()) bool {
 			time.AfterFunc(time.Second, func() {
-				told.Add(1)
+				observed.Add(1)
 				then()
 			})
-			return &callback{}
+			return true
 		}
-		b := l.open(tp("t", 0), newHolder(t, tp("t", 0)), sarama.Uuid{}, 0, "")
-		b.mark(5, "")
-		time.Sleep(1500 * time.Millisecond) // the ledger has stored it by itself, and is telling
-		if err := l.settle(t.Context(), b); err != nil || told.Load() == 0 {
-			t.Errorf("settled with %v before the commit was told", err)
+		b := cm.Open(tp("t", 0), newClaim(t), sarama.Uuid{}, 0, "")
+		b.Mark(5, "")
+		time.Sleep(1500 * time.Millisecond) // the Committer has stored it by itself, and is notifying
+		if err := cm.Settle(t.Context(), b); err != nil || observed.Load() == 0 {
+			t.Errorf("settled with %v before the commit was observed", err)
 		}
 	})
 }

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package consumer
+package kafkaconn
 
 import (
 	"syscall"

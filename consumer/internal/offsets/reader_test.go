@@ -1,4 +1,4 @@
-package consumer
+package offsets
 
 import (
 	"context"
@@ -10,38 +10,38 @@ import (
 	"github.com/kielgo/kiel/allocfn"
 )
 
-func TestLookupsThatWaitTravelTogether(t *testing.T) {
+func TestReadsThatWaitTravelTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &fakeStore{hold: make(chan struct{}), offsets: map[allocfn.Partition]stored{tp("t", 3): {offset: 33}}}
-		l := newLookups(store)
+		store := &MemoryStore{Hold: make(chan struct{}), offsets: map[allocfn.Partition]Stored{tp("t", 3): {Offset: 33}}}
+		r := NewReader(store)
 		ctx, cancel := context.WithCancel(t.Context())
-		go l.run(ctx)
+		go r.Run(ctx)
 		results := make(chan int64, 10)
 		for i := range int32(10) {
 			go func() {
-				s, err := l.get(t.Context(), tp("t", i))
+				s, err := r.Get(t.Context(), tp("t", i))
 				if err != nil {
 					t.Error(err)
 				}
-				results <- s.offset
+				results <- s.Offset
 			}()
 			if i == 0 {
 				synctest.Wait()
 			}
 		}
 		synctest.Wait()
-		close(store.hold)
+		close(store.Hold)
 		var got []int64
 		for range 10 {
 			got = append(got, <-results)
 		}
 		slices.Sort(got)
-		if got[0] != -1 || got[9] != 33 || len(store.fetches) != 2 {
-			t.Errorf("got %v in %d requests", got, len(store.fetches))
+		if got[0] != -1 || got[9] != 33 || len(store.Fetches()) != 2 {
+			t.Errorf("got %v in %d requests", got, len(store.Fetches()))
 		}
 		cancel()
-		<-l.done
-		if _, err := l.get(t.Context(), tp("t", 0)); !errors.Is(err, errEnded) {
+		<-r.done
+		if _, err := r.Get(t.Context(), tp("t", 0)); !errors.Is(err, ErrEnded) {
 			t.Errorf("get after the end: %v", err)
 		}
 	})

@@ -1,16 +1,18 @@
-package consumer
+package kafkaconn
 
 import (
 	"net"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
 )
 
 func TestUnacknowledgedDataEndsAConnection(t *testing.T) {
-	addr := hole(t)
+	addr := conntest.Hole(t)
 	for want, config := range map[time.Duration]time.Duration{2500 * time.Millisecond: 2500 * time.Millisecond, 0: 0} {
-		d := newDialer(t.Context(), testConfig(), config)
+		d := NewDialer(t.Context(), conntest.Config(), config)
 		c, err := d.Dial("tcp", addr)
 		if err != nil {
 			t.Fatal(err)

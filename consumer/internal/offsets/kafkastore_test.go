@@ -1,4 +1,4 @@
-package consumer
+package offsets
 
 import (
 	"errors"
@@ -8,6 +8,8 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
 )
 
 // script is a coordinator that answers as a test says.
@@ -43,8 +45,8 @@ func (s *script) Close() error {
 	return nil
 }
 
-func (s *script) store() *kafkaOffsets {
-	return &kafkaOffsets{group: "g", config: testConfig(), do: &calls{}, find: func(again bool) (coordinator, error) {
+func (s *script) store() *KafkaStore {
+	return &KafkaStore{Group: "g", Config: conntest.Config(), Calls: &kafkaconn.Calls{}, Find: func(again bool) (Coordinator, error) {
 		s.finds = append(s.finds, again)
 		return s, nil
 	}}
@@ -60,10 +62,10 @@ func answer(codes map[allocfn.Partition]sarama.KError) func(*sarama.OffsetCommit
 	}
 }
 
-func entries(n int32) []entry {
-	var es []entry
+func commits(n int32) []OffsetCommit {
+	var es []OffsetCommit
 	for i := range n {
-		es = append(es, entry{partition: tp("t", i), offset: 100 + int64(i), metadata: "x", allowed: func() error { return nil }})
+		es = append(es, OffsetCommit{Partition: tp("t", i), Offset: 100 + int64(i), Text: "x", Authorize: func() error { return nil }})
 	}
 	return es
 }
@@ -78,7 +80,7 @@ func all(n int32, code sarama.KError) map[allocfn.Partition]sarama.KError {
 
 func TestCommitIsOneRequestOfNoMember(t *testing.T) {
 	s := &script{commit: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){answer(all(3, 0))}}
-	for p, err := range s.store().commit(t.Context(), entries(3)) {
+	for p, err := range s.store().Commit(t.Context(), commits(3)) {
 		if err != nil {
 			t.Errorf("%s: %v", p, err)
 		}
@@ -91,7 +93,7 @@ func TestCommitIsOneRequestOfNoMember(t *testing.T) {
 		t.Errorf("sent as group %q generation %d member %q instance %v", r.ConsumerGroup, r.ConsumerGroupGeneration, r.ConsumerID, r.GroupInstanceId)
 	}
 	for i := range int32(3) {
-		if o, meta, err := r.Offset("t", i); err != nil || o != 100+int64(i) || meta != "x" {
+		if o, meta, err := r.Offset("t", i); err != nil || o != 100+int64(i) || meta != "kiel1;;0;x" {
 			t.Errorf("t:%d: %d %q %v", i, o, meta, err)
 		}
 	}
@@ -152,7 +154,7 @@ func TestCommitErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &script{commit: c.script}
-				got := s.store().commit(t.Context(), entries(2))
+				got := s.store().Commit(t.Context(), commits(2))
 				for p, want := range c.want {
 					if !errors.Is(got[p], want) {
 						t.Errorf("%s: %v, want %v", p, got[p], want)
@@ -174,17 +176,17 @@ func TestCommitErrors(t *testing.T) {
 func TestCommitAsksBeforeEachAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{commit: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){answer(all(2, sarama.ErrOffsetsLoadInProgress))}}
-		es := entries(2)
+		es := commits(2)
 		asked := 0
-		es[1].allowed = func() error {
+		es[1].Authorize = func() error {
 			if asked++; asked > 4 { // each attempt asks before and after it looked for the coordinator
-				return errLost
+				return ErrLost
 			}
 			return nil
 		}
-		got := s.store().commit(t.Context(), es)
-		if !errors.Is(got[tp("t", 1)], errLost) {
-			t.Errorf("t:1: %v, want errLost", got[tp("t", 1)])
+		got := s.store().Commit(t.Context(), es)
+		if !errors.Is(got[tp("t", 1)], ErrLost) {
+			t.Errorf("t:1: %v, want ErrLost", got[tp("t", 1)])
 		}
 		for i, r := range s.commits {
 			_, _, err := r.Offset("t", 1)
@@ -216,14 +218,14 @@ func TestFetchedOffsets(t *testing.T) {
 			}),
 			respond(func(r *sarama.OffsetFetchResponse) { r.AddBlock("t", 2, block(7, 0)) }),
 		}}
-		got, err := s.store().fetch(t.Context(), []allocfn.Partition{tp("t", 0), tp("t", 1), tp("t", 2), tp("t", 3)})
+		got, err := s.store().Fetch(t.Context(), []allocfn.Partition{tp("t", 0), tp("t", 1), tp("t", 2), tp("t", 3)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got[tp("t", 0)].offset != 5 || got[tp("t", 0)].metadata != "m" || got[tp("t", 1)].offset != -1 || got[tp("t", 2)].offset != 7 {
+		if got[tp("t", 0)].Offset != 5 || got[tp("t", 0)].Text != "m" || got[tp("t", 1)].Offset != -1 || got[tp("t", 2)].Offset != 7 {
 			t.Errorf("got %v", got)
 		}
-		if err := got[tp("t", 3)].err; !errors.Is(err, sarama.ErrTopicAuthorizationFailed) {
+		if err := got[tp("t", 3)].Err; !errors.Is(err, sarama.ErrTopicAuthorizationFailed) {
 			t.Errorf("t:3: %v", err)
 		}
 		if len(s.fetches) != 2 {
@@ -235,8 +237,8 @@ func TestFetchedOffsets(t *testing.T) {
 				r.Groups = []sarama.OffsetFetchResponseGroup{{GroupId: "g", Err: sarama.ErrGroupIDNotFound}}
 			}),
 		}}
-		got, err = unseen.store().fetch(t.Context(), []allocfn.Partition{tp("t", 0)})
-		if f := got[tp("t", 0)]; err != nil || f.offset != -1 || f.err != nil {
+		got, err = unseen.store().Fetch(t.Context(), []allocfn.Partition{tp("t", 0)})
+		if f := got[tp("t", 0)]; err != nil || f.Offset != -1 || f.Err != nil {
 			t.Errorf("unseen group: %v, %v", f, err)
 		}
 
@@ -245,25 +247,25 @@ func TestFetchedOffsets(t *testing.T) {
 				r.Groups = []sarama.OffsetFetchResponseGroup{{GroupId: "g", Err: sarama.ErrNotCoordinatorForConsumer}}
 			}),
 		}}
-		if _, err = denied.store().fetch(t.Context(), []allocfn.Partition{tp("t", 0)}); !errors.Is(err, sarama.ErrNotCoordinatorForConsumer) {
+		if _, err = denied.store().Fetch(t.Context(), []allocfn.Partition{tp("t", 0)}); !errors.Is(err, sarama.ErrNotCoordinatorForConsumer) {
 			t.Errorf("no coordinator: %v", err)
 		}
 	})
 }
 
-func TestNoteTravelsInMetadata(t *testing.T) {
-	for _, n := range []note{
+func TestMetadataIsReadAsWritten(t *testing.T) {
+	for _, n := range []commitMetadata{
 		{},
 		{text: "user's; own; text"},
-		{topic: sarama.Uuid{1, 2, 3}, token: 1 << 40, text: ""},
-		{topic: sarama.Uuid{15: 9}, token: -1, text: "kiel1;;0;nested"},
+		{topicID: sarama.Uuid{1, 2, 3}, token: 1 << 40, text: ""},
+		{topicID: sarama.Uuid{15: 9}, token: -1, text: "kiel1;;0;nested"},
 	} {
-		if got := parseNote(n.String()); got != n {
+		if got := parseMetadata(n.String()); got != n {
 			t.Errorf("%+v came back as %+v from %q", n, got, n.String())
 		}
 	}
 	for _, foreign := range []string{"", "hello", "kiel1;", "kiel1;x", "kiel1;;x;y", "kiel1;!!;1;y", "kiel1;AAAA;1;y", "kiel2;;1;y"} {
-		if got := parseNote(foreign); got != (note{text: foreign}) {
+		if got := parseMetadata(foreign); got != (commitMetadata{text: foreign}) {
 			t.Errorf("%q was read as %+v", foreign, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package consumer
+package kafkaconn
 
 import (
 	"context"
@@ -15,32 +15,35 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// dialer opens the connections of one client and can end them all: sarama's
+// Dialer opens the connections of one client and can end them all: sarama's
 // calls know no context, so what ends them is their connection.
-type dialer struct {
+type Dialer struct {
 	life context.Context //nolint:containedctx // the lifetime of every connection
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 	tls  bool // sarama puts TLS on the connections
 
-	mu     sync.Mutex
-	conns  map[*conn]struct{}
-	guards map[*guard]struct{}
+	mu    sync.Mutex
+	conns map[*conn]struct{}
+	gates map[*writeGate]struct{}
 
-	closing calls // of connections that were aborted
+	closing Calls // of connections that were aborted
 }
 
-// abortTimeout bounds the wait for connections that were aborted: one that the
+// AbortTimeout bounds the wait for connections that were aborted: one that the
 // user's dialer has made may never close.
-const abortTimeout = time.Second
+const AbortTimeout = time.Second
 
-// guard says whether what is being sent may still be sent.
-type guard struct{ allowed func() error }
+// writeGate says whether what is being sent may still be sent.
+type writeGate struct{ beforeWrite func() error }
 
-// newDialer dials as the user's configuration says. A connection to which
+// errProtocol is why a connection ends whose other side speaks TLS alone, or does not.
+var errProtocol = errors.New("TLS on one side alone")
+
+// NewDialer returns a dialer that dials as the user's configuration says. A connection to which
 // written data is not acknowledged for userTimeout is dead, where the system
 // can do that; 0 leaves it to the system.
-func newDialer(life context.Context, config *sarama.Config, userTimeout time.Duration) *dialer {
-	d := &dialer{life: life, tls: config.Net.TLS.Enable, conns: map[*conn]struct{}{}, guards: map[*guard]struct{}{}}
+func NewDialer(life context.Context, config *sarama.Config, userTimeout time.Duration) *Dialer {
+	d := &Dialer{life: life, tls: config.Net.TLS.Enable, conns: map[*conn]struct{}{}, gates: map[*writeGate]struct{}{}}
 	if config.Net.Proxy.Enable {
 		d.dial = func(_ context.Context, network, address string) (net.Conn, error) {
 			return config.Net.Proxy.Dialer.Dial(network, address)
@@ -48,7 +51,7 @@ func newDialer(life context.Context, config *sarama.Config, userTimeout time.Dur
 		return d
 	}
 	nd := &net.Dialer{
-		Timeout:   min(config.Net.DialTimeout, maxControlWait),
+		Timeout:   min(config.Net.DialTimeout, MaxControlWait),
 		KeepAlive: config.Net.KeepAlive,
 		LocalAddr: config.Net.LocalAddr,
 		Control: func(_, _ string, c syscall.RawConn) error {
@@ -60,8 +63,8 @@ func newDialer(life context.Context, config *sarama.Config, userTimeout time.Dur
 }
 
 // Dial opens a connection that ends with the dialer's lifetime.
-func (d *dialer) Dial(network, address string) (net.Conn, error) {
-	if d.closed() {
+func (d *Dialer) Dial(network, address string) (net.Conn, error) {
+	if d.Closed() {
 		return nil, net.ErrClosed
 	}
 	nc, err := d.dial(d.life, network, address)
@@ -72,49 +75,50 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	d.mu.Lock()
 	d.conns[c] = struct{}{}
 	d.mu.Unlock()
-	if d.closed() { // abort may have run before c was in the map
+	if d.Closed() { // Abort may have run before c was in the map
 		c.abort()
 		return nil, net.ErrClosed
 	}
 	return c, nil
 }
 
-func (d *dialer) closed() bool { return d.life.Err() != nil }
+// Closed says whether the lifetime of the dialer has ended.
+func (d *Dialer) Closed() bool { return d.life.Err() != nil }
 
-// guard makes every connection ask allowed before it writes, until release is
+// Gate makes every connection call beforeWrite before it writes, until release is
 // called. An error of it ends the connection instead. Between a decision to send
 // and the write may lie a dial, a handshake, another's request on the same
-// connection, or a stop of the process; abort finds only what is connected when it
+// connection, or a stop of the process; Abort finds only what is connected when it
 // is called, and is called late in a process that was stopped.
-func (d *dialer) guard(allowed func() error) (release func()) {
-	g := &guard{allowed: allowed}
+func (d *Dialer) Gate(beforeWrite func() error) (release func()) {
+	g := &writeGate{beforeWrite: beforeWrite}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.guards[g] = struct{}{}
+	d.gates[g] = struct{}{}
 	return func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		delete(d.guards, g)
+		delete(d.gates, g)
 	}
 }
 
-// allowed says whether a connection may write now.
-func (d *dialer) allowed() error {
+// beforeWrite says whether a connection may write now.
+func (d *Dialer) beforeWrite() error {
 	d.mu.Lock()
-	guards := slices.Collect(maps.Keys(d.guards))
+	gates := slices.Collect(maps.Keys(d.gates))
 	d.mu.Unlock()
-	for _, g := range guards {
-		if err := g.allowed(); err != nil {
+	for _, g := range gates {
+		if err := g.beforeWrite(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// abort ends all connections at once: what was written and not yet sent is
+// Abort ends all connections at once: what was written and not yet sent is
 // thrown away, so that a commit can't arrive later. It waits until they are closed,
-// abortTimeout at most, and no longer than the dialer lives.
-func (d *dialer) abort() {
+// AbortTimeout at most, and no longer than the dialer lives.
+func (d *Dialer) Abort() {
 	d.mu.Lock()
 	conns := make([]*conn, 0, len(d.conns))
 	for c := range d.conns {
@@ -124,14 +128,17 @@ func (d *dialer) abort() {
 	for _, c := range conns {
 		c.abort()
 	}
-	ctx, cancel := context.WithTimeout(d.life, abortTimeout)
+	ctx, cancel := context.WithTimeout(d.life, AbortTimeout)
 	defer cancel()
-	await(ctx, d.closing.ended())
+	Await(ctx, d.closing.Ended())
 }
+
+// Wait returns when no connection that was aborted is still being closed.
+func (d *Dialer) Wait() { d.closing.Wait() }
 
 type conn struct {
 	net.Conn
-	of      *dialer
+	of      *Dialer
 	address string
 	closed  chan struct{} // closed when Close is done; nil before; of.mu is held
 
@@ -172,9 +179,9 @@ func (c *conn) explain(did string, err error) error {
 	return fmt.Errorf("%.100q %s: %s (%w)", c.address, did, ask, err)
 }
 
-// Write asks the dialer's guards first: here is the effect.
+// Write asks the dialer's gates first: here is the effect.
 func (c *conn) Write(b []byte) (int, error) {
-	if err := c.of.allowed(); err != nil {
+	if err := c.of.beforeWrite(); err != nil {
 		c.abort()
 		return 0, err
 	}
@@ -182,11 +189,11 @@ func (c *conn) Write(b []byte) (int, error) {
 }
 
 // abort closes the connection without waiting for that.
-func (c *conn) abort() { c.of.closing.start(func() { _ = c.Close() }) }
+func (c *conn) abort() { c.of.closing.Start(func() { _ = c.Close() }) }
 
 // Close throws away what was written and not sent, as who calls it has given that
-// up too: after it no abort finds the connection. So the dialer forgets it last. A
-// second call waits for the first, or an abort could be over while sarama is about to
+// up too: after it no Abort finds the connection. So the dialer forgets it last. A
+// second call waits for the first, or an Abort could be over while sarama is about to
 // close the connection.
 func (c *conn) Close() error {
 	c.of.mu.Lock()

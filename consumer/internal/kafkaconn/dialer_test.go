@@ -1,0 +1,66 @@
+package kafkaconn
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
+)
+
+// A connection that is closed without abort, as after a commit that was not answered in time, throws away what was written
+// and not sent too: nothing finds the connection later.
+func TestCloseThrowsAwayWhatWasNotSent(t *testing.T) {
+	sinks := &conntest.Sinks{}
+	d := NewDialer(t.Context(), sinks.Config(), 0)
+	c, s := sinks.Dial(t, d)
+	for range 2 {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if !s.Aborted() || len(d.conns) != 0 {
+		t.Errorf("aborted %v, %d connections are left", s.Aborted(), len(d.conns))
+	}
+}
+
+func TestDialerAbortsWithoutSendingTheRest(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			accepted <- c
+		}
+	}()
+	life, end := context.WithCancel(t.Context())
+	defer end()
+	d := NewDialer(life, conntest.Config(), time.Second)
+	c, err := d.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	far := <-accepted
+	defer far.Close()
+	d.Abort()
+	if _, err := far.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("the far side reads %v, want a reset", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Errorf("closing it again: %v", err)
+	}
+	if len(d.conns) != 0 {
+		t.Errorf("%d connections are kept", len(d.conns))
+	}
+	end()
+	if _, err := d.Dial("tcp", l.Addr().String()); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("dialled after the end: %v", err)
+	}
+}

@@ -1,0 +1,312 @@
+package offsets
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+)
+
+const (
+	// idleRepeat is how often the offset of a partition is committed again on
+	// which nothing happens. Kafka forgets the offset of a group without members
+	// of its own protocol a time after its last commit: 7 days unless
+	// configured, 1 day before Kafka 2.0.
+	idleRepeat = 6 * time.Hour
+	// SettleTimeout bounds the last commit of a partition that is given up.
+	SettleTimeout = 10 * time.Second
+)
+
+// Committer holds the Trackers of one member and commits them: the marked ones
+// together once an interval, and those that are asked for at once, together
+// with what else waits while a commit is under way.
+type Committer struct {
+	options  Options
+	requests chan commitRequest
+	done     chan struct{} // closed when Run has returned
+
+	aborting sync.Mutex   // held while connections are thrown away
+	aborts   atomic.Int64 // how often that was begun
+
+	mu       sync.RWMutex
+	trackers map[allocfn.Partition]*Tracker
+}
+
+// Options of a [Committer]. All but Auto must be set.
+type Options struct {
+	Store    Store
+	Abort    func()        // ends the store's connections, with what is on them
+	Auto     bool          // whether marks are committed by themselves
+	Interval time.Duration // between such commits
+	Timeout  time.Duration // the session timeout; the first repeat comes after it
+
+	// CurrentID returns the id of a topic as it is known now; zero when it is not known.
+	CurrentID func(topic string) sarama.Uuid
+	// Notify has the observer notified and then calls observed. It waits for nothing. It returns
+	// false when it will not call observed, because there is nobody to notify.
+	Notify func(c Committed, observed func()) bool
+	// Report reports why an offset of a partition was not stored.
+	Report func(error, allocfn.Partition)
+	// Count counts the result of one partition's part in a commit, and how long it took.
+	Count func(err error, took time.Duration)
+}
+
+// Committed says that an offset was stored.
+type Committed struct {
+	Partition allocfn.Partition
+	Claim     Claim
+	Offset    int64
+	Since     time.Time // when it was last found, before the answer came, that the offset may be stored
+}
+
+// commitRequest asks for the commit of one partition, or of all marked ones when
+// tracker is nil.
+type commitRequest struct {
+	tracker *Tracker
+	answer  chan commitAnswer // of 1
+}
+
+type commitAnswer struct {
+	err      error
+	observed <-chan struct{} // closed when the observer was notified; nil for all marked ones
+}
+
+// NewCommitter returns a Committer; it works while its Run does.
+func NewCommitter(opts Options) *Committer {
+	return &Committer{
+		options:  opts,
+		requests: make(chan commitRequest),
+		done:     make(chan struct{}),
+		trackers: map[allocfn.Partition]*Tracker{},
+	}
+}
+
+// Open returns the Tracker of a partition that starts at offset. What the partition
+// had before is closed: a late mark of an earlier handler finds nothing.
+func (c *Committer) Open(p allocfn.Partition, claim Claim, topicID sarama.Uuid, offset int64, text string) *Tracker {
+	now := time.Now()
+	t := &Tracker{
+		partition: p, claim: claim, topicID: topicID, currentID: c.options.CurrentID,
+		next: offset, text: text, dirty: true, committed: position{offset: offset, text: text},
+		repeats: []time.Time{now.Add(c.options.Timeout), now.Add(time.Minute), now.Add(10 * time.Minute)},
+		every:   idleRepeat,
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if old := c.trackers[p]; old != nil {
+		old.end()
+	}
+	c.trackers[p] = t
+	return t
+}
+
+// Close takes no more marks for t and commits it no more. It waits for a commit that
+// is under way, so that it does not arrive after the next owner's commits: until ctx
+// ends, which is the claim's lifetime or the time to close it in, SettleTimeout at
+// most. Then it aborts the connections. While it waits the claim stands, so the commit
+// may be written, too: a refusal would end the connection of whoever happens to write
+// next, and on the coordinator's that is the one on which t's commit is answered.
+func (c *Committer) Close(ctx context.Context, t *Tracker) {
+	p := t.close()
+	c.mu.Lock()
+	if c.trackers[t.partition] == t {
+		delete(c.trackers, t.partition)
+	}
+	c.mu.Unlock()
+	if p == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, SettleTimeout, ErrLate)
+	defer cancel()
+	answered := c.wait(ctx, p.answered)
+	t.end() // first: what asks after this is refused, what has asked before is aborted
+	if answered {
+		c.wait(ctx, p.observed)
+	} else if ctx.Err() != nil {
+		c.abort(p)
+	}
+}
+
+// wait waits for done, until ctx or Run ends, and says whether it came.
+func (c *Committer) wait(ctx context.Context, done <-chan struct{}) bool {
+	select {
+	case <-done: // whatever has ended too
+		return true
+	default:
+	}
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+	case <-c.done:
+	}
+	return false
+}
+
+// Find returns the Tracker of an open partition, or nil.
+func (c *Committer) Find(topic string, partition int32) *Tracker {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.trackers[allocfn.Partition{Topic: topic, ID: partition}]
+}
+
+// Commit stores the position of t, or of all marked partitions when t is nil, and
+// returns when it is stored or refused, or when ctx or Run ends. When t is stored it
+// waits for the observer too. All errors but those of ctx are reported.
+func (c *Committer) Commit(ctx context.Context, t *Tracker) error {
+	q := commitRequest{tracker: t, answer: make(chan commitAnswer, 1)}
+	select {
+	case c.requests <- q:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-c.done:
+		return ErrEnded
+	}
+	select {
+	case a := <-q.answer:
+		if a.observed != nil {
+			c.wait(ctx, a.observed)
+		}
+		return a.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-c.done:
+		return ErrEnded
+	}
+}
+
+// Settle stores what was marked last in a partition that is given up, and closes t,
+// all within SettleTimeout. ctx is the claim's lifetime. Without auto commit, marks
+// that were not committed are dropped, as sarama does.
+func (c *Committer) Settle(ctx context.Context, t *Tracker) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, SettleTimeout, ErrLate)
+	defer cancel()
+	defer c.Close(ctx, t)
+	if !c.options.Auto || !t.isDirty() {
+		return nil
+	}
+	wait := kafkaconn.NewBackoff(storeBackoff, maxStoreBackoff)
+	for {
+		err := c.Commit(ctx, t)
+		if err == nil || ctx.Err() != nil || refused(err) {
+			return err
+		}
+		if err := wait.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// Run commits until ctx ends.
+func (c *Committer) Run(ctx context.Context) {
+	defer close(c.done)
+	tick := time.NewTicker(c.options.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			c.flush(ctx, c.waiting(time.Now()))
+		case first := <-c.requests:
+			requests := c.gather(first)
+			answers := c.flush(ctx, c.wanted(requests))
+			for _, q := range requests {
+				q.answer <- answers[q.tracker] // for all marked ones none: each error was reported
+			}
+		}
+	}
+}
+
+// gather takes all requests that wait.
+func (c *Committer) gather(first commitRequest) []commitRequest {
+	requests := []commitRequest{first}
+	for {
+		select {
+		case q := <-c.requests:
+			requests = append(requests, q)
+		default:
+			return requests
+		}
+	}
+}
+
+// wanted returns the Trackers of requests, each with whether its mark is meant.
+func (c *Committer) wanted(requests []commitRequest) map[*Tracker]bool {
+	trackers := map[*Tracker]bool{}
+	for _, q := range requests {
+		if q.tracker != nil {
+			trackers[q.tracker] = true
+			continue
+		}
+		for _, t := range c.all() {
+			if t.isDirty() {
+				trackers[t] = true
+			}
+		}
+	}
+	return trackers
+}
+
+// waiting returns the Trackers that are to be committed without anybody asking. One
+// whose last commit the observer was not notified of yet is not among them.
+func (c *Committer) waiting(now time.Time) map[*Tracker]bool {
+	trackers := map[*Tracker]bool{}
+	for _, t := range c.all() {
+		if (c.options.Auto && t.isDirty() || t.isDue(now)) && t.isObserved() {
+			trackers[t] = c.options.Auto
+		}
+	}
+	return trackers
+}
+
+func (c *Committer) all() []*Tracker {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	trackers := make([]*Tracker, 0, len(c.trackers))
+	for _, t := range c.trackers {
+		trackers = append(trackers, t)
+	}
+	return trackers
+}
+
+// flush commits trackers in one request and reports what was refused. It does not
+// wait for the observer: one that hangs on a partition holds up that one alone.
+func (c *Committer) flush(ctx context.Context, trackers map[*Tracker]bool) map[*Tracker]commitAnswer {
+	if len(trackers) == 0 {
+		return nil
+	}
+	pending := make([]*pendingCommit, 0, len(trackers))
+	commits := make([]OffsetCommit, 0, len(trackers))
+	for t, marked := range trackers {
+		p := t.prepare(c, marked)
+		pending = append(pending, p)
+		commits = append(commits, p.offsetCommit())
+	}
+	start := time.Now()
+	results := c.options.Store.Commit(ctx, commits)
+	now := time.Now()
+	answers := make(map[*Tracker]commitAnswer, len(trackers))
+	for _, p := range pending {
+		t := p.tracker
+		err := results[t.partition]
+		answers[t] = commitAnswer{err: err, observed: p.observed}
+		c.options.Count(err, now.Sub(start))
+		close(p.answered)
+		if err == nil {
+			t.stored(p, now)
+			c.notify(p, true)
+			continue
+		}
+		c.notify(p, false)
+		if ctx.Err() == nil && !Fenced(err) { // the end of the claim is reported elsewhere
+			c.options.Report(err, t.partition)
+		}
+	}
+	return answers
+}

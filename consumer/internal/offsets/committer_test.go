@@ -1,0 +1,286 @@
+package offsets
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/allocfn"
+)
+
+const sessionTimeout = 10 * time.Second
+
+func unknownID(string) sarama.Uuid { return sarama.Uuid{} }
+
+// committerOn returns a running Committer; stop ends it.
+func committerOn(t *testing.T, store Store, auto bool) (*Committer, func()) {
+	t.Helper()
+	cm := NewCommitter(Options{
+		Store: store, Abort: func() {}, Auto: auto, Interval: time.Second, Timeout: sessionTimeout, CurrentID: unknownID,
+		Notify: func(Committed, func()) bool { return false }, Report: func(error, allocfn.Partition) {}, Count: func(error, time.Duration) {},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go cm.Run(ctx)
+	return cm, func() {
+		cancel()
+		<-cm.done
+	}
+}
+
+func TestMarkRaisesAndResetLowers(t *testing.T) {
+	b := &Tracker{next: 10}
+	steps := []struct {
+		do   func(int64, string)
+		at   int64
+		want int64
+	}{
+		{b.Mark, 9, 10},
+		{b.Mark, 10, 10},
+		{b.Mark, 12, 12},
+		{b.Mark, 11, 12},
+		{b.Reset, 13, 12},
+		{b.Reset, 5, 5},
+		{b.Mark, 6, 6},
+	}
+	for i, s := range steps {
+		s.do(s.at, "")
+		if b.next != s.want {
+			t.Fatalf("step %d: position %d, want %d", i, b.next, s.want)
+		}
+	}
+	b.close()
+	b.Mark(100, "")
+	b.Reset(0, "")
+	if b.next != 6 {
+		t.Errorf("a closed Tracker took a mark: %d", b.next)
+	}
+}
+
+func TestOneRequestAnIntervalForAllMarks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &MemoryStore{}
+		cm, stop := committerOn(t, store, true)
+		defer stop()
+		var trackers []*Tracker
+		for i := range int32(3) {
+			b := cm.Open(tp("t", i), newClaim(t), sarama.Uuid{}, 0, "")
+			if err := cm.Commit(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			trackers = append(trackers, b)
+		}
+		before := len(store.Commits())
+		trackers[0].Mark(1, "")
+		trackers[0].Mark(2, "")
+		trackers[2].Mark(7, "")
+		time.Sleep(1500 * time.Millisecond)
+		time.Sleep(3 * time.Second) // nothing is marked, nothing is sent
+		sent := store.Commits()[before:]
+		want := map[allocfn.Partition]int64{tp("t", 0): 2, tp("t", 2): 7}
+		if len(sent) != 1 || !maps.Equal(sent[0], want) {
+			t.Errorf("sent %v, want one request of %v", sent, want)
+		}
+	})
+}
+
+func TestCommitsThatWaitTravelTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &MemoryStore{Hold: make(chan struct{})}
+		cm, stop := committerOn(t, store, true)
+		defer stop()
+		done := make(chan error, 50)
+		for i := range int32(50) {
+			b := cm.Open(tp("t", i), newClaim(t), sarama.Uuid{}, int64(i), "")
+			go func() { done <- cm.Settle(t.Context(), b) }()
+			if i == 0 {
+				synctest.Wait() // the first is under way
+			}
+		}
+		synctest.Wait()
+		close(store.Hold)
+		for range 50 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if n := len(store.Commits()); n != 2 {
+			t.Errorf("50 commits took %d requests, want 2", n)
+		}
+	})
+}
+
+func TestOwnerRepeatsItsCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &MemoryStore{}
+		cm, stop := committerOn(t, store, true)
+		defer stop()
+		b := cm.Open(tp("t", 0), newClaim(t), sarama.Uuid{}, 42, "")
+		if err := cm.Commit(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		var at []time.Duration
+		for n := len(store.Commits()); time.Since(start) < 13*time.Hour; time.Sleep(time.Second) {
+			if m := len(store.Commits()); m > n {
+				n = m
+				at = append(at, time.Since(start).Round(2*time.Second))
+			}
+		}
+		want := []time.Duration{10 * time.Second, time.Minute, 10 * time.Minute, 6*time.Hour + 10*time.Minute, 12*time.Hour + 10*time.Minute}
+		if len(at) != len(want) {
+			t.Fatalf("repeated after %v, want %v", at, want)
+		}
+		for i := range want {
+			if d := at[i] - want[i]; d < 0 || d > 4*time.Second {
+				t.Errorf("repeated after %v, want %v", at, want)
+			}
+		}
+		if got := store.Get(tp("t", 0)).Offset; got != 42 {
+			t.Errorf("stored %d", got)
+		}
+	})
+}
+
+func TestCommitInTheMeantimeReplacesARepeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &MemoryStore{}
+		cm, stop := committerOn(t, store, true)
+		defer stop()
+		b := cm.Open(tp("t", 0), newClaim(t), sarama.Uuid{}, 0, "")
+		for i := range int64(700) {
+			b.Mark(i+1, "")
+			time.Sleep(time.Second)
+		}
+		if n := len(store.Commits()); n > 701 {
+			t.Errorf("%d requests in 700 intervals", n)
+		}
+	})
+}
+
+func TestWithoutAutoCommitOnlyCommitCommits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &MemoryStore{}
+		cm, stop := committerOn(t, store, false)
+		defer stop()
+		p := tp("t", 0)
+		b := cm.Open(p, newClaim(t), sarama.Uuid{}, 5, "")
+		if err := cm.Commit(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		b.Mark(9, "")
+		time.Sleep(2 * time.Minute) // repeats of the position pass
+		if got := store.Get(p).Offset; got != 5 {
+			t.Errorf("stored %d without being asked", got)
+		}
+		if err := cm.Commit(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := store.Get(p).Offset; got != 9 {
+			t.Errorf("stored %d after Commit, want 9", got)
+		}
+		b.Mark(11, "")
+		if err := cm.Settle(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		if got := store.Get(p).Offset; got != 9 {
+			t.Errorf("stored %d at the end, want 9: the mark was not committed", got)
+		}
+	})
+}
+
+func TestNothingIsCommittedForALostClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &MemoryStore{}
+		cm, stop := committerOn(t, store, true)
+		defer stop()
+		p, h := tp("t", 0), newClaim(t)
+		b := cm.Open(p, h, sarama.Uuid{}, 5, "")
+		if err := cm.Commit(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		b.Mark(9, "")
+		h.distrust.Store(true)
+		time.Sleep(3 * time.Second)
+		if err := cm.Commit(t.Context(), b); !errors.Is(err, ErrLost) {
+			t.Errorf("commit: %v, want ErrLost", err)
+		}
+		if err := cm.Settle(t.Context(), b); !errors.Is(err, ErrLost) {
+			t.Errorf("settle: %v, want ErrLost", err)
+		}
+		if got := store.Get(p).Offset; got != 5 {
+			t.Errorf("stored %d", got)
+		}
+	})
+}
+
+func TestNothingIsCommittedForARecreatedTopic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &MemoryStore{}
+		cm, stop := committerOn(t, store, true)
+		defer stop()
+		cm.options.CurrentID = func(string) sarama.Uuid { return sarama.Uuid{2} }
+		p := tp("t", 0)
+		b := cm.Open(p, newClaim(t), sarama.Uuid{1}, 5, "")
+		if err := cm.Settle(t.Context(), b); !errors.Is(err, ErrRecreated) {
+			t.Errorf("settle: %v, want ErrRecreated", err)
+		}
+		if len(store.Commits()) != 0 {
+			t.Errorf("sent %v", store.Commits())
+		}
+	})
+}
+
+func TestSettleRetriesAndGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fails := 3
+		refuse := func(OffsetCommit) error {
+			if fails--; fails >= 0 {
+				return errors.New("not now")
+			}
+			return nil
+		}
+		store := &MemoryStore{Refuse: func(c OffsetCommit) error { return refuse(c) }}
+		cm, stop := committerOn(t, store, true)
+		defer stop()
+		p := tp("t", 0)
+		if err := cm.Settle(t.Context(), cm.Open(p, newClaim(t), sarama.Uuid{}, 5, "")); err != nil {
+			t.Errorf("settle: %v", err)
+		}
+		if got := store.Get(p).Offset; got != 5 {
+			t.Errorf("stored %d", got)
+		}
+
+		refuse = func(OffsetCommit) error { return errors.New("never") }
+		start := time.Now()
+		if err := cm.Settle(t.Context(), cm.Open(p, newClaim(t), sarama.Uuid{}, 6, "")); err == nil {
+			t.Error("settled without the store")
+		}
+		if d := time.Since(start); d != SettleTimeout {
+			t.Errorf("gave up after %v, want %v", d, SettleTimeout)
+		}
+	})
+}
+
+func TestEndAnswersWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &MemoryStore{Hold: make(chan struct{})}
+		cm, stop := committerOn(t, store, true)
+		p := tp("t", 0)
+		b := cm.Open(p, newClaim(t), sarama.Uuid{}, 5, "")
+		done := make(chan error)
+		go func() { done <- cm.Commit(t.Context(), b) }()
+		synctest.Wait()
+		stop()
+		if err := <-done; err == nil {
+			t.Error("commit succeeded without an answer")
+		}
+		if err := cm.Commit(t.Context(), b); !errors.Is(err, ErrEnded) {
+			t.Errorf("commit after the end: %v", err)
+		}
+	})
+}

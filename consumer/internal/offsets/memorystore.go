@@ -1,0 +1,132 @@
+package offsets
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/kielgo/kiel/allocfn"
+)
+
+// MemoryStore is a Store in memory, for tests. The zero value is empty. It notes what it is
+// asked, and does what can go wrong with a store when told to; what tells it so is set before
+// the first request.
+type MemoryStore struct {
+	Hold     chan struct{}            // a request waits until it is closed; nil for no wait
+	Slow     chan struct{}            // the answer to a commit waits until it is closed; nil for no wait
+	Refuse   func(OffsetCommit) error // why a commit is not stored; nil stores all
+	OnStored func(OffsetCommit)       // called with what was stored
+
+	mu      sync.Mutex
+	offsets map[allocfn.Partition]Stored
+	commits []map[allocfn.Partition]int64
+	fetches [][]allocfn.Partition
+}
+
+// Fetch returns what is stored for ps.
+func (s *MemoryStore) Fetch(ctx context.Context, ps []allocfn.Partition) (map[allocfn.Partition]Stored, error) {
+	s.wait(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fetches = append(s.fetches, slices.Clone(ps))
+	out := map[allocfn.Partition]Stored{}
+	for _, p := range ps {
+		out[p] = s.get(p)
+	}
+	return out, nil
+}
+
+// Commit stores those of cs that are authorized and not refused.
+func (s *MemoryStore) Commit(ctx context.Context, cs []OffsetCommit) map[allocfn.Partition]error {
+	s.wait(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[allocfn.Partition]error{}
+	sent := map[allocfn.Partition]int64{}
+	for _, c := range cs {
+		err := cmp.Or(c.Authorize(), ctx.Err())
+		if err == nil {
+			sent[c.Partition] = c.Offset
+			if s.Refuse != nil {
+				err = s.Refuse(c)
+			}
+		}
+		out[c.Partition] = err
+		if err == nil {
+			s.put(c)
+		}
+	}
+	if s.Slow != nil {
+		<-s.Slow
+	}
+	if len(sent) > 0 {
+		s.commits = append(s.commits, sent)
+	}
+	return out
+}
+
+func (s *MemoryStore) wait(ctx context.Context) {
+	if s.Hold != nil {
+		select {
+		case <-s.Hold:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (s *MemoryStore) put(c OffsetCommit) {
+	if s.offsets == nil {
+		s.offsets = map[allocfn.Partition]Stored{}
+	}
+	s.offsets[c.Partition] = Stored{Offset: c.Offset, TopicID: c.TopicID, Token: c.Token, Text: c.Text}
+	if s.OnStored != nil {
+		s.OnStored(c)
+	}
+}
+
+func (s *MemoryStore) get(p allocfn.Partition) Stored {
+	if f, ok := s.offsets[p]; ok {
+		return f
+	}
+	return Stored{Offset: -1}
+}
+
+// Get returns what is stored for p.
+func (s *MemoryStore) Get(p allocfn.Partition) Stored {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.get(p)
+}
+
+// Set stores what somebody else has committed.
+func (s *MemoryStore) Set(offsets map[allocfn.Partition]Stored) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.offsets == nil {
+		s.offsets = map[allocfn.Partition]Stored{}
+	}
+	maps.Copy(s.offsets, offsets)
+}
+
+// Clear deletes all that is stored.
+func (s *MemoryStore) Clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.offsets)
+}
+
+// Commits returns the offsets that were sent, one map a request.
+func (s *MemoryStore) Commits() []map[allocfn.Partition]int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.commits)
+}
+
+// Fetches returns the partitions that were read, one slice a request.
+func (s *MemoryStore) Fetches() [][]allocfn.Partition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.fetches)
+}

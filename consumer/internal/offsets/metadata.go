@@ -1,0 +1,55 @@
+package offsets
+
+import (
+	"encoding/base64"
+	"strconv"
+	"strings"
+
+	"github.com/IBM/sarama"
+)
+
+// commitMetadata is what a commit in Kafka has beside its offset: the topic's id, the
+// token of the claim that stored it, and the user's own text. Kafka keeps it as
+// "kiel1;<topic id>;<token>;<text>", the id in base64 and empty when unknown.
+// Metadata of another form is all text.
+type commitMetadata struct {
+	topicID sarama.Uuid
+	token   int64
+	text    string
+}
+
+func metadataOf(c OffsetCommit) commitMetadata {
+	return commitMetadata{topicID: c.TopicID, token: c.Token, text: c.Text}
+}
+
+const metadataPrefix = "kiel1;"
+
+func (m commitMetadata) String() string {
+	id := ""
+	if m.topicID != (sarama.Uuid{}) {
+		id = base64.RawURLEncoding.EncodeToString(m.topicID[:])
+	}
+	return metadataPrefix + id + ";" + strconv.FormatInt(m.token, 10) + ";" + m.text
+}
+
+func parseMetadata(s string) commitMetadata {
+	foreign := commitMetadata{text: s}
+	rest, ok := strings.CutPrefix(s, metadataPrefix)
+	if !ok {
+		return foreign
+	}
+	parts := strings.SplitN(rest, ";", 3)
+	if len(parts) != 3 {
+		return foreign
+	}
+	token, err := strconv.ParseInt(parts[1], 10, 64)
+	if err != nil {
+		return foreign
+	}
+	m := commitMetadata{token: token, text: parts[2]}
+	id, err := base64.RawURLEncoding.DecodeString(parts[0])
+	if err != nil || len(id) != 0 && copy(m.topicID[:], id) != len(m.topicID) {
+		return foreign
+	}
+	return m
+}
