@@ -16,7 +16,7 @@ import (
 	"github.com/kielgo/kiel/test/bench/functions"
 )
 
-var keep = flag.Bool("keep", false, "measure allocation functions at all sizes, and write the figures to testdata, for test/cmd/plots")
+var keep = flag.Bool("keep", false, "measure allocation functions at all sizes and the data path in all cells, and write the figures to testdata, for test/cmd/plots")
 
 // goals are what plans may take at functions.Sizes, in milliseconds.
 var goals = []float64{0.09, 1.3, 10, 90, 120}

@@ -1,0 +1,105 @@
+package datapath
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/kielgo/kiel/test/bench/functions"
+)
+
+// Sample is what one process used until it had read all messages of a topic.
+type Sample struct {
+	CPU     time.Duration // user and system time
+	Allocs  int64         // objects allocated
+	Bytes   int64         // bytes allocated
+	Memory  int64         // most bytes resident; 0 where the system does not tell
+	Counted int64         // messages that were handled in Elapsed: the last nine tenths
+	Elapsed time.Duration
+}
+
+// Figure is what one client needs for a message of one cell: the median of each figure over the rounds.
+type Figure struct {
+	Cell
+	Client   Client
+	Messages int     // of the topic
+	Rounds   int     // that were measured
+	CPU      float64 // nanoseconds for a message, user and system time
+	LeastCPU float64 // the same, of the best round and of the worst
+	MostCPU  float64
+	Allocs   float64 // objects allocated for a message
+	Bytes    float64 // bytes allocated for a message
+	Rate     float64 // messages per second
+	Memory   int64   // most bytes resident
+}
+
+// Figures is the file of one run.
+type Figures struct {
+	Machine functions.Machine
+	Kafka   string // version
+	Figures []Figure
+}
+
+// Round is one client's samples of one round.
+type Round struct {
+	Start Sample // of a topic with one message in each partition
+	Full  Sample // of the cell's topic
+}
+
+// Summarize returns the medians of a client's rounds over a topic of so many messages. What the client uses to start,
+// join and read one message of each partition is not counted for messages.
+func Summarize(cell Cell, client Client, messages int, rounds []Round) Figure {
+	sorted := func(figure func(Round) float64) []float64 {
+		var all []float64
+		for _, r := range rounds {
+			all = append(all, figure(r))
+		}
+		slices.Sort(all)
+		return all
+	}
+	median := func(figure func(Round) float64) float64 {
+		all := sorted(figure)
+		return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
+	}
+	n := float64(messages - cell.Partitions)
+	cpu := func(r Round) float64 { return float64(r.Full.CPU-r.Start.CPU) / n }
+	return Figure{
+		Cell: cell, Client: client, Messages: messages, Rounds: len(rounds),
+		CPU: median(cpu), LeastCPU: slices.Min(sorted(cpu)), MostCPU: slices.Max(sorted(cpu)),
+		Allocs: median(func(r Round) float64 { return float64(r.Full.Allocs-r.Start.Allocs) / n }),
+		Bytes:  median(func(r Round) float64 { return float64(r.Full.Bytes-r.Start.Bytes) / n }),
+		Rate:   median(func(r Round) float64 { return float64(r.Full.Counted) / r.Full.Elapsed.Seconds() }),
+		Memory: int64(median(func(r Round) float64 { return float64(r.Full.Memory) })),
+	}
+}
+
+// Of returns the figure of a client and a cell, if there is one.
+func (f Figures) Of(cell Cell, client Client) (Figure, bool) {
+	i := slices.IndexFunc(f.Figures, func(one Figure) bool { return one.Cell == cell && one.Client == client })
+	if i < 0 {
+		return Figure{}, false
+	}
+	return f.Figures[i], true
+}
+
+const file = "datapath.json"
+
+// Write writes the figures to their file in the folder.
+func Write(folder string, f Figures) error {
+	data, err := json.MarshalIndent(f, "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(folder, file), append(data, '\n'), 0o644)
+}
+
+// Read reads the file of the folder.
+func Read(folder string) (f Figures, err error) {
+	data, err := os.ReadFile(filepath.Join(folder, file))
+	if err != nil {
+		return f, err
+	}
+	return f, json.Unmarshal(data, &f)
+}
