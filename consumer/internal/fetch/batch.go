@@ -1,5 +1,3 @@
-// Package fetch reads partitions from Kafka's brokers. Readers pull: they ask for
-// the next batch of messages when they have room for it.
 package fetch
 
 import "github.com/IBM/sarama"
@@ -18,4 +16,22 @@ type Batch struct {
 
 	// LeaderEpoch is that of the last record batch, -1 if it is not known.
 	LeaderEpoch int32
+
+	size int // what the messages take in memory, in bytes
+}
+
+// messageOverhead is what a message takes in memory beside its key, value and headers, in bytes.
+const messageOverhead = 160
+
+// sizeOf returns what the messages take in memory, in bytes.
+func sizeOf(messages []sarama.ConsumerMessage) int {
+	size := len(messages) * messageOverhead
+	for i := range messages {
+		m := &messages[i]
+		size += len(m.Key) + len(m.Value)
+		for _, h := range m.Headers {
+			size += len(h.Key) + len(h.Value) + 64
+		}
+	}
+	return size
 }

@@ -1,0 +1,88 @@
+package fetch
+
+import "github.com/IBM/sarama"
+
+// check compares what was read last with a new leader's log: it fetches the record
+// batch before the position, and looks at its leader epoch. If that is another
+// one, an unclean election has cut off what was read, and check searches for the
+// first batch of a later epoch, because all from there on was written anew.
+type check struct {
+	searching bool
+	low, high int64 // what is searched for is in low to high
+	epoch     int32 // the one that was found in place of ours
+}
+
+// ask returns the offset to fetch.
+func (c *check) ask(position int64) int64 {
+	if c.searching {
+		return c.low + (c.high-c.low)/2
+	}
+	return position - 1
+}
+
+func (c *check) searches() bool { return c != nil && c.searching }
+
+// compare takes the check a step further. It returns true when the answer is of no other use.
+func (r *result) compare(e *entry, block *sarama.FetchResponseBlock) bool {
+	if e.check.searching {
+		r.search(e, block)
+		return true
+	}
+	if r.err != nil {
+		if r.err == sarama.ErrOffsetOutOfRange { //nolint:errorlint // a bare code
+			r.err, r.check = nil, nil // retention has taken what it would be compared with, or the next request says what is wrong
+		}
+		return true
+	}
+	b := batchAt(block, e.ask)
+	switch {
+	case b == nil && len(block.RecordsSet) == 0 && !e.alone && passed(block) < e.position:
+		return true // it did not come, or the log is not as long yet
+	case b == nil, b.FirstOffset > e.ask, b.PartitionLeaderEpoch < 0, b.PartitionLeaderEpoch == e.epoch:
+		r.check = nil // as far as can be seen
+		return false
+	case b.PartitionLeaderEpoch < e.epoch:
+		r.check = &check{epoch: b.PartitionLeaderEpoch}
+		r.diverges = b.FirstOffset
+	default:
+		r.check = &check{searching: true, low: max(block.LogStartOffset, 0), high: b.FirstOffset, epoch: b.PartitionLeaderEpoch}
+		r.conclude()
+	}
+	return true
+}
+
+// search looks at the middle of what is left.
+func (r *result) search(e *entry, block *sarama.FetchResponseBlock) {
+	c := *e.check
+	r.check = &c
+	b := batchAt(block, e.ask)
+	switch {
+	case r.err != nil && r.err != sarama.ErrOffsetOutOfRange: //nolint:errorlint // a bare code
+		return
+	case b == nil: // nothing more can be found out
+		r.err, c.low = nil, c.high
+	case b.PartitionLeaderEpoch > e.epoch:
+		c.high = min(e.ask, b.FirstOffset)
+	default:
+		c.low = b.LastOffset() + 1
+	}
+	r.conclude()
+}
+
+// conclude ends the search when there is nothing left to search in.
+func (r *result) conclude() {
+	if r.check.low >= r.check.high {
+		r.diverges = r.check.high
+	}
+}
+
+// batchAt returns the record batch that holds offset, or else the first one behind it.
+// Of one that came in part the header is enough.
+func batchAt(block *sarama.FetchResponseBlock, offset int64) *sarama.RecordBatch {
+	for _, records := range block.RecordsSet {
+		if b := records.RecordBatch; b != nil && b.LastOffset() >= offset {
+			return b
+		}
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package fetch
+
+import (
+	"slices"
+
+	"github.com/IBM/sarama"
+)
+
+// Node is a broker.
+type Node struct {
+	ID   int32
+	Addr string
+}
+
+// Cluster tells who leads which partition. Its methods may block; a Fetcher calls
+// them in goroutines of their own, two at a time at most.
+type Cluster interface {
+	// Refresh asks Kafka about topics.
+	Refresh(topics []string) error
+	// Leader returns who leads a partition, and the leader's epoch, as far as known.
+	Leader(topic string, partition int32) (Node, int32, error)
+	// Node returns a broker, if it is known.
+	Node(id int32) (Node, bool)
+	// Range returns the offset of the first message of a partition and the one after the last.
+	Range(topic string, partition int32) (start, end int64, err error)
+}
+
+// ClusterOf returns a Cluster that asks a client. Fetcher fetches on connections
+// of its own, so the client's wait for no long poll.
+func ClusterOf(client sarama.Client) Cluster { return clientCluster{client} }
+
+type clientCluster struct{ client sarama.Client }
+
+func (c clientCluster) Refresh(topics []string) error { return c.client.RefreshMetadata(topics...) }
+
+func (c clientCluster) Leader(topic string, partition int32) (Node, int32, error) {
+	b, epoch, err := c.client.LeaderAndEpoch(topic, partition)
+	if err != nil {
+		return Node{}, -1, err
+	}
+	return Node{ID: b.ID(), Addr: b.Addr()}, epoch, nil
+}
+
+func (c clientCluster) Node(id int32) (Node, bool) {
+	brokers := c.client.Brokers()
+	i := slices.IndexFunc(brokers, func(b *sarama.Broker) bool { return b.ID() == id })
+	if i < 0 {
+		return Node{}, false
+	}
+	return Node{ID: id, Addr: brokers[i].Addr()}, true
+}
+
+func (c clientCluster) Range(topic string, partition int32) (start, end int64, err error) {
+	if start, err = c.client.GetOffset(topic, partition, sarama.OffsetOldest); err != nil {
+		return 0, 0, err
+	}
+	end, err = c.client.GetOffset(topic, partition, sarama.OffsetNewest)
+	return start, end, err
+}

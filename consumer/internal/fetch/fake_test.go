@@ -1,0 +1,609 @@
+package fetch
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/IBM/sarama"
+	gometrics "github.com/rcrowley/go-metrics"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	gometrics.UseNilMetrics = true // sarama's meters share a goroutine that never ends
+	goleak.VerifyTestMain(m)
+}
+
+// batch describes a record batch of a fake log.
+type batch struct {
+	base, last  int64 // last 0: as many offsets as values
+	epoch       int32
+	producer    int64 // of a transaction, if not 0
+	control     bool
+	abort       bool // with control
+	gzip        bool
+	appendTime  bool
+	values      []string
+	keep        []int64 // the deltas of the values, when compaction has removed others
+	brokenBytes bool
+}
+
+var epochTime = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func (b *batch) end() int64 {
+	if b.last > 0 {
+		return b.last
+	}
+	return b.base + int64(max(len(b.values), 1)) - 1
+}
+
+// encode returns the batch in format 2.
+func (b *batch) encode() []byte {
+	var recs bytes.Buffer
+	values := b.values
+	if b.control {
+		values = []string{""}
+	}
+	for i, v := range values {
+		delta := int64(i)
+		if b.keep != nil {
+			delta = b.keep[i]
+		}
+		key := []byte("k")
+		if b.control {
+			key = []byte{0, 0, 0, 1}
+			if b.abort {
+				key[3] = 0
+			}
+		}
+		var r []byte
+		r = append(r, 0)
+		r = binary.AppendVarint(r, delta) // the timestamp, in ms
+		r = binary.AppendVarint(r, delta)
+		r = binary.AppendVarint(r, int64(len(key)))
+		r = append(r, key...)
+		r = binary.AppendVarint(r, int64(len(v)))
+		r = append(r, v...)
+		r = binary.AppendVarint(r, 1)
+		r = binary.AppendVarint(r, 1)
+		r = append(r, 'h')
+		r = binary.AppendVarint(r, 1)
+		r = append(r, 'x')
+		recs.Write(binary.AppendVarint(nil, int64(len(r))))
+		recs.Write(r)
+	}
+	attributes := uint16(0)
+	payload := recs.Bytes()
+	if b.gzip {
+		attributes |= 1
+		var z bytes.Buffer
+		w := gzip.NewWriter(&z)
+		w.Write(payload)
+		w.Close()
+		payload = z.Bytes()
+	}
+	if b.appendTime {
+		attributes |= 8
+	}
+	producer := int64(-1)
+	if b.producer != 0 {
+		producer = b.producer
+		attributes |= 16
+	}
+	if b.control {
+		attributes |= 32
+	}
+	var body []byte
+	body = binary.BigEndian.AppendUint16(body, attributes)
+	body = binary.BigEndian.AppendUint32(body, uint32(b.end()-b.base))
+	body = binary.BigEndian.AppendUint64(body, uint64(epochTime.UnixMilli()))
+	body = binary.BigEndian.AppendUint64(body, uint64(epochTime.Add(time.Hour).UnixMilli()))
+	body = binary.BigEndian.AppendUint64(body, uint64(producer))
+	body = binary.BigEndian.AppendUint16(body, 0)
+	body = binary.BigEndian.AppendUint32(body, 0)
+	body = binary.BigEndian.AppendUint32(body, uint32(len(values)))
+	body = append(body, payload...)
+	var out []byte
+	out = binary.BigEndian.AppendUint64(out, uint64(b.base))
+	out = binary.BigEndian.AppendUint32(out, uint32(4+1+4+len(body)))
+	out = binary.BigEndian.AppendUint32(out, uint32(b.epoch))
+	out = append(out, 2)
+	sum := crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli))
+	if b.brokenBytes {
+		sum++
+	}
+	out = binary.BigEndian.AppendUint32(out, sum)
+	return append(out, body...)
+}
+
+// fakeLog is a partition of a fake cluster.
+type fakeLog struct {
+	leader   int32
+	epoch    int32
+	batches  []batch
+	bytes    [][]byte
+	start    int64
+	end      int64 // the high watermark is here
+	stable   int64 // -1: end
+	aborted  []sarama.AbortedTransaction
+	err      sarama.KError // answered instead of data
+	follower int32         // named by the leader; -1 for none
+	lagging  int64         // on the follower the log ends here
+}
+
+// fakeFetch is a request that a broker has received.
+type fakeFetch struct {
+	broker     int32
+	at         time.Time
+	wait       time.Duration
+	conn       *serverConn
+	partitions []fakeAsk
+}
+
+type fakeAsk struct {
+	key
+	epoch  int32
+	offset int64
+	size   int32
+}
+
+// fakeCluster is a Kafka that answers Fetch of version 11 on connections in memory.
+type fakeCluster struct {
+	mu        sync.Mutex
+	logs      map[key]*fakeLog
+	changed   chan struct{}
+	fetches   []fakeFetch
+	refreshes int
+	dials     int
+	conns     []net.Conn
+	leaderErr error
+	down      map[int32]bool
+	silent    map[int32]bool // takes requests and does not answer
+	slow      time.Duration  // between two pieces of an answer
+	throttle  time.Duration  // told once in the next answer
+	known     map[key]fakeLeader
+	served    sync.WaitGroup
+}
+
+type fakeLeader struct{ leader, epoch int32 }
+
+func newCluster() *fakeCluster {
+	return &fakeCluster{
+		logs: map[key]*fakeLog{}, changed: make(chan struct{}), down: map[int32]bool{}, silent: map[int32]bool{}, known: map[key]fakeLeader{},
+	}
+}
+
+// log returns partition id of topic t, which it makes if it is new.
+func (c *fakeCluster) log(id int32) *fakeLog {
+	k := key{"t", id}
+	if c.logs[k] == nil {
+		c.logs[k] = &fakeLog{leader: 1, stable: -1, follower: -1, lagging: -1}
+		c.known[k] = fakeLeader{1, 0}
+	}
+	return c.logs[k]
+}
+
+// change changes the cluster and wakes what waits for it.
+func (c *fakeCluster) change(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// add appends batches; base is the end of the log if it is 0.
+func (c *fakeCluster) add(id int32, bs ...batch) {
+	c.change(func() {
+		l := c.log(id)
+		for _, b := range bs {
+			if b.base == 0 {
+				if b.last > 0 {
+					b.last += l.end
+				}
+				b.base = l.end
+			}
+			if b.epoch == 0 {
+				b.epoch = l.epoch
+			}
+			l.batches = append(l.batches, b)
+			l.bytes = append(l.bytes, b.encode())
+			l.end = b.end() + 1
+		}
+	})
+}
+
+func (c *fakeCluster) requests() []fakeFetch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.fetches)
+}
+
+// Refresh makes Leader return who leads now.
+func (c *fakeCluster) Refresh([]string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refreshes++
+	for k, l := range c.logs {
+		c.known[k] = fakeLeader{l.leader, l.epoch}
+	}
+	return nil
+}
+
+func (c *fakeCluster) Leader(topic string, id int32) (Node, int32, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leaderErr != nil {
+		return Node{}, 0, c.leaderErr
+	}
+	l, ok := c.known[key{topic, id}]
+	if !ok {
+		return Node{}, 0, sarama.ErrUnknownTopicOrPartition
+	}
+	return nodeAt(l.leader), l.epoch, nil
+}
+
+func nodeAt(id int32) Node { return Node{ID: id, Addr: string(rune(48 + id))} }
+
+func (c *fakeCluster) Node(id int32) (Node, bool) { return nodeAt(id), true }
+
+func (c *fakeCluster) Range(topic string, id int32) (start, end int64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.logs[key{topic, id}]
+	return l.start, l.end, nil
+}
+
+// Dial connects to the broker whose id is the address.
+func (c *fakeCluster) Dial(_, address string) (net.Conn, error) {
+	id := int32(address[0] - '0')
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dials++
+	if c.down[id] {
+		return nil, errors.New("down")
+	}
+	client, server := net.Pipe()
+	sc := &serverConn{Conn: server, gone: make(chan struct{})}
+	c.conns = append(c.conns, server)
+	c.served.Go(func() { c.serve(sc, id) })
+	return client, nil
+}
+
+type serverConn struct {
+	net.Conn
+	gone chan struct{}
+}
+
+func (c *fakeCluster) serve(conn *serverConn, id int32) {
+	requests := make(chan []byte)
+	c.served.Go(func() {
+		defer close(conn.gone)
+		for {
+			var size [4]byte
+			if _, err := io.ReadFull(conn, size[:]); err != nil {
+				return
+			}
+			b := make([]byte, binary.BigEndian.Uint32(size[:]))
+			if _, err := io.ReadFull(conn, b); err != nil {
+				return
+			}
+			requests <- b
+		}
+	})
+	defer conn.Close()
+	for {
+		select {
+		case <-conn.gone:
+			return
+		case b := <-requests:
+			req := parseFetch(b)
+			req.f.broker, req.f.at, req.f.conn = id, time.Now(), conn
+			c.mu.Lock()
+			c.fetches = append(c.fetches, req.f)
+			silent := c.silent[id]
+			c.mu.Unlock()
+			if silent {
+				<-conn.gone
+				return
+			}
+			if c.answer(conn, req) != nil {
+				return
+			}
+		}
+	}
+}
+
+type fakeRequest struct {
+	correlation uint32
+	maxBytes    int32
+	committed   bool
+	f           fakeFetch
+}
+
+// parseFetch decodes a Fetch request of version 11.
+func parseFetch(b []byte) fakeRequest {
+	var r fakeRequest
+	i32 := func() int32 { v := int32(binary.BigEndian.Uint32(b)); b = b[4:]; return v }
+	i64 := func() int64 { v := int64(binary.BigEndian.Uint64(b)); b = b[8:]; return v }
+	str := func() string {
+		n := int16(binary.BigEndian.Uint16(b))
+		b = b[2:]
+		if n < 0 {
+			return ""
+		}
+		s := string(b[:n])
+		b = b[n:]
+		return s
+	}
+	if key, version := binary.BigEndian.Uint16(b), binary.BigEndian.Uint16(b[2:]); key != 1 || version != 11 {
+		panic("not a Fetch of version 11")
+	}
+	b = b[4:]
+	r.correlation = uint32(i32())
+	str() // client id
+	i32() // replica
+	r.f.wait = time.Duration(i32()) * time.Millisecond
+	i32() // min bytes
+	r.maxBytes = i32()
+	r.committed = b[0] == 1
+	b = b[1:]
+	i32() // session
+	i32()
+	for range i32() {
+		topic := str()
+		for range i32() {
+			a := fakeAsk{key: key{topic, i32()}, epoch: i32(), offset: i64()}
+			i64() // log start
+			a.size = i32()
+			r.f.partitions = append(r.f.partitions, a)
+		}
+	}
+	slices.SortFunc(r.f.partitions, func(a, b fakeAsk) int { return int(a.id - b.id) })
+	return r
+}
+
+// answer waits for something to answer with, as long as the request says.
+func (c *fakeCluster) answer(conn *serverConn, req fakeRequest) error {
+	timer := time.NewTimer(req.f.wait)
+	defer timer.Stop()
+	for last := false; ; {
+		c.mu.Lock()
+		body, some := c.body(req)
+		changed, slow := c.changed, c.slow
+		c.mu.Unlock()
+		if some || last {
+			return send(conn, req.correlation, body, slow)
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			last = true
+		case <-conn.gone:
+			return net.ErrClosed
+		}
+	}
+}
+
+func send(conn net.Conn, correlation uint32, body []byte, slow time.Duration) error {
+	out := binary.BigEndian.AppendUint32(nil, uint32(len(body)+4))
+	out = binary.BigEndian.AppendUint32(out, correlation)
+	out = append(out, body...)
+	for slow > 0 && len(out) > 1024 {
+		if _, err := conn.Write(out[:1024]); err != nil {
+			return err
+		}
+		out = out[1024:]
+		time.Sleep(slow)
+	}
+	_, err := conn.Write(out)
+	return err
+}
+
+// body encodes an answer. The second value says whether there is something to tell.
+func (c *fakeCluster) body(req fakeRequest) ([]byte, bool) {
+	var out []byte
+	out = binary.BigEndian.AppendUint32(out, uint32(c.throttle/time.Millisecond))
+	some := c.throttle > 0
+	out = binary.BigEndian.AppendUint16(out, 0)
+	out = binary.BigEndian.AppendUint32(out, 0)
+	out = binary.BigEndian.AppendUint32(out, 1)
+	out = binary.BigEndian.AppendUint16(out, 1)
+	out = append(out, 't')
+	out = binary.BigEndian.AppendUint32(out, uint32(len(req.f.partitions)))
+	first, left := true, int(req.maxBytes)
+	for _, a := range req.f.partitions {
+		code, follower, l := c.check(req, a)
+		var data []byte
+		if code == 0 && follower < 0 {
+			data = l.read(a.offset, min(int(a.size), left), first, l.endAt(req.f.broker, req.committed))
+		}
+		left -= len(data)
+		first = first && len(data) == 0
+		some = some || len(data) > 0 || code != 0 || follower >= 0
+		out = binary.BigEndian.AppendUint32(out, uint32(a.id))
+		out = binary.BigEndian.AppendUint16(out, uint16(code))
+		end, stable, start := int64(-1), int64(-1), int64(-1)
+		if code == 0 {
+			end, stable, start = l.endAt(req.f.broker, false), l.endAt(req.f.broker, true), l.start
+		}
+		out = binary.BigEndian.AppendUint64(out, uint64(end))
+		out = binary.BigEndian.AppendUint64(out, uint64(stable))
+		out = binary.BigEndian.AppendUint64(out, uint64(start))
+		var aborted []sarama.AbortedTransaction
+		if req.committed && l != nil {
+			aborted = l.aborted
+		}
+		out = binary.BigEndian.AppendUint32(out, uint32(len(aborted)))
+		for _, t := range aborted {
+			out = binary.BigEndian.AppendUint64(out, uint64(t.ProducerID))
+			out = binary.BigEndian.AppendUint64(out, uint64(t.FirstOffset))
+		}
+		out = binary.BigEndian.AppendUint32(out, uint32(follower))
+		out = binary.BigEndian.AppendUint32(out, uint32(len(data)))
+		out = append(out, data...)
+	}
+	if some {
+		c.throttle = 0
+	}
+	return out, some
+}
+
+func (c *fakeCluster) check(req fakeRequest, a fakeAsk) (code sarama.KError, follower int32, l *fakeLog) {
+	l = c.logs[a.key]
+	switch {
+	case l == nil:
+		return sarama.ErrUnknownTopicOrPartition, -1, nil
+	case l.err != 0:
+		return l.err, -1, l
+	case req.f.broker != l.leader && req.f.broker != l.follower:
+		return sarama.ErrNotLeaderForPartition, -1, l
+	case a.epoch >= 0 && a.epoch < l.epoch:
+		return sarama.ErrFencedLeaderEpoch, -1, l
+	case a.epoch > l.epoch:
+		return sarama.ErrUnknownLeaderEpoch, -1, l
+	case a.offset < l.start || a.offset > l.endAt(req.f.broker, false):
+		return sarama.ErrOffsetOutOfRange, -1, l
+	case req.f.broker == l.leader && l.follower >= 0 && l.follower != l.leader:
+		return 0, l.follower, l
+	}
+	return 0, -1, l
+}
+
+func (l *fakeLog) endAt(broker int32, committed bool) int64 {
+	switch {
+	case broker != l.leader && l.lagging >= 0:
+		return l.lagging
+	case committed && l.stable >= 0:
+		return l.stable
+	}
+	return l.end
+}
+
+// read returns the batches from offset on, the last one cut off at size. The first
+// comes whole if whole is true.
+func (l *fakeLog) read(offset int64, size int, whole bool, end int64) []byte {
+	var out []byte
+	for i := range l.batches {
+		if l.batches[i].end() < offset || l.batches[i].base >= end {
+			continue
+		}
+		out = append(out, l.bytes[i]...)
+		switch {
+		case len(out) < size:
+		case i >= 0 && len(out) == len(l.bytes[i]) && whole:
+			return out
+		case len(l.bytes[i]) == len(out):
+			return nil
+		default:
+			return out[:size]
+		}
+	}
+	return out
+}
+
+// end closes all connections and waits for what serves them.
+func (c *fakeCluster) end() {
+	c.mu.Lock()
+	for _, conn := range c.conns {
+		conn.Close()
+	}
+	c.mu.Unlock()
+	c.served.Wait()
+}
+
+func testConfig() *sarama.Config {
+	c := sarama.NewConfig()
+	c.Version = sarama.V2_6_0_0
+	c.ApiVersionsRequest = false
+	return c
+}
+
+// inBubble runs f with a fetcher that runs, in virtual time.
+func inBubble(t *testing.T, change func(*Options), f func(t *testing.T, c *fakeCluster, x *Fetcher)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		opts := Options{Config: testConfig(), Dialer: c, Logger: slog.New(slog.DiscardHandler)}
+		if change != nil {
+			change(&opts)
+		}
+		x, err := New(c, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ran := make(chan error, 1)
+		go func() { ran <- x.Run(ctx) }()
+		defer func() {
+			cancel()
+			if err := <-ran; err != nil {
+				t.Errorf("Run: %v", err)
+			}
+			c.end()
+		}()
+		f(t, c, x)
+	})
+}
+
+func open(t *testing.T, x *Fetcher, id int32, offset int64, epoch int32) *Partition {
+	t.Helper()
+	p, err := x.Open(t.Context(), "t", id, offset, epoch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// next returns the next batch within limit.
+func next(t *testing.T, p *Partition, limit time.Duration) (Batch, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	return p.Next(ctx)
+}
+
+// offsets reads until the position is end, and returns the offsets that came.
+func offsets(t *testing.T, p *Partition, end int64) []int64 {
+	t.Helper()
+	var out []int64
+	for at := int64(-1); at < end; {
+		b, err := next(t, p, time.Minute)
+		if err != nil {
+			t.Fatalf("Next after %v: %v", out, err)
+		}
+		for i := range b.Messages {
+			out = append(out, b.Messages[i].Offset)
+		}
+		at = b.Next
+	}
+	return out
+}
+
+func seq(from, to int64) []int64 {
+	var out []int64
+	for ; from < to; from++ {
+		out = append(out, from)
+	}
+	return out
+}
+
+func vals(n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = "v"
+	}
+	return out
+}

@@ -1,0 +1,338 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+type key struct {
+	topic string
+	id    int32
+}
+
+// Fetcher reads partitions.
+type Fetcher struct {
+	settings settings
+	cluster  Cluster
+	changed  chan struct{} // holds a token when Run has something to look at
+
+	mu      sync.Mutex // held for moments, never while something is waited for
+	open    map[key]*Partition
+	nodes   map[Node]*node
+	looking [2]bool // a look at cached metadata, and at fresh, is under way
+	running bool
+	ended   bool
+	life    context.Context //nolint:containedctx // Run's, for the goroutines of brokers that it starts later
+	all     sync.WaitGroup  // the goroutines that Run has started
+}
+
+// New makes a Fetcher. It starts nothing; see [Fetcher.Run].
+func New(cluster Cluster, opts Options) (*Fetcher, error) {
+	s, err := newSettings(opts)
+	if err != nil {
+		return nil, fmt.Errorf("fetch: option Config: %w", err)
+	}
+	return &Fetcher{
+		settings: s, cluster: cluster, changed: make(chan struct{}, 1),
+		open: map[key]*Partition{}, nodes: map[Node]*node{},
+	}, nil
+}
+
+// Open starts to read a partition at offset. It does not wait for Kafka: what is wrong with
+// the offset is an error of Next. epoch is the leader epoch of the message before
+// offset; with -1 nothing is compared at the start. The caller closes the partition.
+func (f *Fetcher) Open(ctx context.Context, topic string, id int32, offset int64, epoch int32) (*Partition, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended {
+		return nil, ErrClosed
+	}
+	if f.open[key{topic, id}] != nil {
+		return nil, fmt.Errorf("open %s:%d: %w", topic, id, ErrOpen)
+	}
+	p := &Partition{
+		of: f, topic: topic, id: id, ready: make(chan struct{}, 1), done: make(chan struct{}),
+		position: offset, handed: offset, epoch: epoch, handedEpoch: epoch, end: -1, stable: -1, start: -1, leaderEpoch: -1, follower: -1, expansion: 1,
+	}
+	f.open[key{topic, id}] = p
+	for _, other := range f.open {
+		other.trim()
+	}
+	p.look()
+	return p, nil
+}
+
+// Run fetches until ctx ends. It then closes all partitions and connections, and
+// returns when everything has ended: calls of the Cluster and dials are waited for.
+func (f *Fetcher) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	if err := f.begin(ctx); err != nil {
+		cancel()
+		return err
+	}
+	defer f.end(cancel)
+	watch := time.NewTicker(watchInterval)
+	defer watch.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-watch.C:
+			f.watch(ctx)
+		case <-f.changed:
+		case <-timer.C:
+		}
+		timer.Reset(f.dispatch())
+	}
+}
+
+func (f *Fetcher) begin(ctx context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.running:
+		return ErrRunning
+	case f.ended:
+		return ErrClosed
+	}
+	f.running, f.life = true, ctx
+	return nil
+}
+
+// end closes all that is open and returns when nothing is left.
+func (f *Fetcher) end(cancel context.CancelFunc) {
+	cancel()
+	f.mu.Lock()
+	f.running, f.ended = false, true
+	for _, p := range f.open {
+		p.close()
+	}
+	for _, n := range f.nodes {
+		n.stop()
+	}
+	f.mu.Unlock()
+	f.all.Wait()
+}
+
+// notify has Run look at the partitions.
+func (f *Fetcher) notify() {
+	select {
+	case f.changed <- struct{}{}:
+	default:
+	}
+}
+
+// dispatch has the leaders looked for that are due, and returns the time until the
+// next is.
+func (f *Fetcher) dispatch() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	next := time.Hour
+	var due [2][]*Partition // by cached metadata, by fresh
+	now := time.Now()
+	for _, p := range f.open {
+		if p.node != nil || p.err != nil || p.looking {
+			continue
+		}
+		if wait := p.due.Sub(now); wait > 0 {
+			next = min(next, wait)
+			continue
+		}
+		kind := 0
+		if p.refresh || p.outside {
+			kind = 1
+		}
+		due[kind] = append(due[kind], p)
+	}
+	for kind, ps := range due {
+		if len(ps) == 0 || f.looking[kind] {
+			continue // the end of the look wakes Run
+		}
+		f.looking[kind] = true
+		for _, p := range ps {
+			p.looking = true
+		}
+		f.all.Go(func() { f.look(ps, kind) })
+	}
+	return next
+}
+
+// look finds out who leads the partitions. It blocks, in a goroutine of its own.
+func (f *Fetcher) look(ps []*Partition, kind int) {
+	defer func() {
+		f.mu.Lock()
+		f.looking[kind] = false
+		f.mu.Unlock()
+		f.notify()
+	}()
+	if kind == 1 {
+		topics, seen := []string{}, map[string]bool{}
+		for _, p := range ps {
+			if !seen[p.topic] {
+				seen[p.topic] = true
+				topics = append(topics, p.topic)
+			}
+		}
+		_ = f.cluster.Refresh(topics) // a topic that is missing is found below
+	}
+	unknown := map[string]error{} // asking for each of a missing topic's partitions would take long
+	for _, p := range ps {
+		found := finding{err: unknown[p.topic]}
+		if found.err == nil {
+			found = f.find(p)
+		}
+		if errors.Is(found.err, sarama.ErrUnknownTopicOrPartition) || errors.Is(found.err, sarama.ErrOutOfBrokers) {
+			unknown[p.topic] = found.err
+		}
+		f.mu.Lock()
+		p.looking = false
+		if p.node == nil && p.err == nil && !p.closed {
+			p.found(found)
+		}
+		f.mu.Unlock()
+	}
+}
+
+// finding is what a look at the metadata came to.
+type finding struct {
+	node       Node
+	epoch      int32
+	follower   int32
+	start, end int64 // of the log, if outside
+	outside    bool
+	err        error
+}
+
+func (f *Fetcher) find(p *Partition) finding {
+	f.mu.Lock()
+	follower, outside := p.follower, p.outside
+	if follower >= 0 && time.Now().After(p.lease) {
+		follower = -1
+	}
+	f.mu.Unlock()
+	out := finding{follower: -1, outside: outside}
+	if outside {
+		if out.start, out.end, out.err = f.cluster.Range(p.topic, p.id); out.err != nil {
+			return out
+		}
+	}
+	if out.node, out.epoch, out.err = f.cluster.Leader(p.topic, p.id); out.err != nil || follower < 0 {
+		return out
+	}
+	at, ok := f.cluster.Node(follower)
+	if !ok && f.cluster.Refresh([]string{p.topic}) == nil { // it is new
+		at, ok = f.cluster.Node(follower)
+	}
+	if !ok {
+		out.err = sarama.ErrReplicaNotAvailable
+		return out
+	}
+	out.node, out.follower = at, follower
+	return out
+}
+
+// found gives the partition to its broker.
+func (p *Partition) found(found finding) {
+	if found.err != nil {
+		p.retry(found.err)
+		return
+	}
+	if found.outside {
+		p.outside = false
+		if p.position < found.start || p.position > found.end {
+			p.fail(&RangeError{Topic: p.topic, Partition: p.id, Position: p.position, Start: found.start, End: found.end})
+			return
+		}
+	}
+	p.follower = found.follower
+	if p.leaderEpoch != found.epoch && p.epoch >= 0 && p.position > 0 && p.of.settings.version >= 9 {
+		p.check = &check{} // the first time, too: Open was given an epoch
+	}
+	p.leaderEpoch = found.epoch
+	p.node = p.of.node(found.node)
+	p.node.partitions[p] = struct{}{}
+	p.node.wake()
+}
+
+// node returns the broker, and starts its goroutines if it is new.
+func (f *Fetcher) node(at Node) *node {
+	if n := f.nodes[at]; n != nil {
+		n.idleSince = time.Time{}
+		return n
+	}
+	n := newNode(f, at)
+	f.nodes[at] = n
+	ctx, cancel := context.WithCancel(f.life)
+	n.cancel = cancel
+	for _, l := range n.links {
+		f.all.Go(func() { l.run(ctx) })
+	}
+	return n
+}
+
+// watch resets partitions that stand still, and gives up brokers that lead none.
+func (f *Fetcher) watch(ctx context.Context) {
+	f.mu.Lock()
+	now := time.Now()
+	var stuck []*Partition
+	for _, p := range f.open {
+		if p.standsStill(now) {
+			stuck = append(stuck, p)
+		}
+	}
+	for _, p := range stuck {
+		p.watched = watched{reset: now}
+		if p.flying != nil {
+			p.flying.abort()
+		}
+		p.detach()
+		p.follower, p.due, p.refresh = -1, now, true
+		f.notify()
+	}
+	for at, n := range f.nodes {
+		switch {
+		case len(n.partitions) > 0:
+			n.idleSince = time.Time{}
+		case n.idleSince.IsZero():
+			n.idleSince = now
+		case now.Sub(n.idleSince) >= idleTimeout:
+			n.stop()
+			delete(f.nodes, at)
+		}
+	}
+	f.mu.Unlock()
+	for _, p := range stuck {
+		f.settings.log.WarnContext(ctx, "partition stood still, fetching anew", "topic", p.topic, "partition", p.id)
+		if f.settings.OnReset != nil {
+			f.settings.OnReset(p.topic, p.id)
+		}
+	}
+}
+
+// standsStill reports whether the partition has not moved for long though there is
+// something to fetch and room for it.
+func (p *Partition) standsStill(now time.Time) bool {
+	w := &p.watched
+	if p.err != nil || p.paused || !p.hasRoom() || p.readable() <= p.position {
+		w.since = time.Time{}
+		return false
+	}
+	if w.since.IsZero() || w.position != p.position {
+		w.since, w.position = now, p.position
+		return false
+	}
+	return now.Sub(w.since) >= stuckAfter && now.Sub(w.reset) >= resetAtMost
+}
+
+// logged returns an error's text for the log, where an answer may have put anything.
+func logged(err error) string { return fmt.Sprintf("%.300q", err.Error()) }

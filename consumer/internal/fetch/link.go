@@ -1,0 +1,179 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// link is one connection to a broker, and the goroutine that fetches on it.
+type link struct {
+	node   *node
+	index  int
+	woken  chan struct{} // holds a token when partitions may be ready
+	config *sarama.Config
+	broker *sarama.Broker // nil when not connected; the goroutine's
+
+	maxWait  atomic.Int64 // see conn
+	received atomic.Int64
+	failed   atomic.Bool
+
+	// guarded by the fetcher's mu
+	request *request // in flight
+	conn    net.Conn
+	stopped bool
+}
+
+func newLink(n *node, index int) *link {
+	l := &link{node: n, index: index, woken: make(chan struct{}, 1)}
+	l.config = n.of.settings.brokerConfig(l)
+	return l
+}
+
+// run fetches until ctx ends.
+func (l *link) run(ctx context.Context) {
+	defer l.hangUp()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		req, wait := l.take()
+		if req != nil {
+			began := l.received.Load()
+			resp, err := l.fetch(req)
+			l.deliver(ctx, req, resp, err, l.received.Load()-began)
+			continue
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+		case <-l.woken:
+		case <-timer.C:
+			if wait >= idleTimeout {
+				l.hangUp() // or Kafka does some day, and the next request fails
+			}
+		}
+	}
+}
+
+// fetch sends a request and waits for its answer.
+func (l *link) fetch(req *request) (*sarama.FetchResponse, error) {
+	l.maxWait.Store(int64(req.wait))
+	if l.broker == nil {
+		l.failed.Store(false)
+		l.broker = sarama.NewBroker(l.node.at.Addr)
+		if err := l.broker.Open(l.config); err != nil {
+			l.broker = nil
+			return nil, err
+		}
+	}
+	resp, err := l.broker.Fetch(req.wire)
+	if err == nil {
+		return resp, nil
+	}
+	connected, _ := l.broker.Connected()
+	broken := l.failed.Load() || !connected
+	l.hangUp()
+	var code sarama.KError
+	if broken || errors.As(err, &code) || errors.Is(err, sarama.ErrUnsupportedVersion) {
+		return nil, err
+	}
+	return nil, &decodingError{err}
+}
+
+// Dial opens the connection; sarama calls it.
+func (l *link) Dial(network, address string) (net.Conn, error) {
+	nc, err := l.node.of.settings.Dialer.Dial(network, address)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{Conn: nc, opened: time.Now(), maxWait: &l.maxWait, received: &l.received, failed: &l.failed}
+	c.extend(silence)
+	l.node.of.mu.Lock()
+	stopped := l.stopped
+	l.conn = c
+	l.node.of.mu.Unlock()
+	if stopped {
+		_ = nc.Close()
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+
+// abort ends the connection, and so the request in flight. The fetcher's mu is held.
+func (l *link) abort() {
+	if nc := l.conn; nc != nil {
+		l.node.of.all.Go(func() { _ = nc.Close() })
+	}
+}
+
+// hangUp closes the connection, if there is one.
+func (l *link) hangUp() {
+	if l.broker == nil {
+		return
+	}
+	_ = l.broker.Close() // it may be closed already
+	l.broker = nil
+	l.node.of.mu.Lock()
+	defer l.node.of.mu.Unlock()
+	l.conn = nil
+}
+
+// deliver gives what came of a request to its partitions.
+func (l *link) deliver(ctx context.Context, req *request, resp *sarama.FetchResponse, err error, received int64) {
+	results := make([]result, len(req.entries))
+	size := 0
+	if err == nil {
+		for i := range req.entries {
+			results[i] = req.entries[i].parse(resp, &l.node.of.settings)
+			size += results[i].batch.size
+		}
+	}
+	f := l.node.of
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l.request = nil
+	if ctx.Err() != nil {
+		return
+	}
+	now := time.Now()
+	if err != nil {
+		l.node.warn(ctx, err, now)
+	} else {
+		if until := now.Add(resp.ThrottleTime); until.After(l.node.throttled) {
+			l.node.throttled = until
+		}
+	}
+	for i := range req.entries {
+		e := &req.entries[i]
+		p := e.p
+		if p.turn != e.turn {
+			continue // closed or sent elsewhere meanwhile
+		}
+		p.flying = nil
+		switch {
+		case isDecoding(err) && len(req.entries) > 1:
+			p.alone = true // to see which of them it is
+		case err != nil:
+			p.retry(err)
+		default:
+			p.apply(e, &results[i], now)
+			if received >= minFetch {
+				p.expansion = max(float64(size)/float64(received), 1)
+			}
+		}
+	}
+	l.node.wake()
+}
+
+// warn logs that requests to the broker fail, now and then.
+func (n *node) warn(ctx context.Context, err error, now time.Time) {
+	if now.Sub(n.warned) < warnAtMost {
+		return
+	}
+	n.warned = now
+	n.of.settings.log.WarnContext(ctx, "fetch failed", "broker", n.at.ID, "error", logged(err))
+}

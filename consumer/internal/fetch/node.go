@@ -1,0 +1,160 @@
+package fetch
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// warnAtMost is the time between two warnings about one broker.
+const warnAtMost = 30 * time.Second
+
+// node is a broker that partitions are fetched from. Its fields are guarded by the
+// fetcher's mu.
+type node struct {
+	of         *Fetcher
+	at         Node
+	links      [2]*link // the first carries long polls, the second short ones beside
+	cancel     context.CancelFunc
+	partitions map[*Partition]struct{}
+	throttled  time.Time // until when Kafka wants no request
+	idleSince  time.Time // zero while it has partitions
+	warned     time.Time // when a failure was logged last
+}
+
+func newNode(f *Fetcher, at Node) *node {
+	n := &node{of: f, at: at, partitions: map[*Partition]struct{}{}}
+	for i := range n.links {
+		n.links[i] = newLink(n, i)
+	}
+	return n
+}
+
+// wake has the links look for partitions that are ready.
+func (n *node) wake() {
+	for _, l := range n.links {
+		select {
+		case l.woken <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// stop ends the links' goroutines and connections.
+func (n *node) stop() {
+	n.cancel()
+	for _, l := range n.links {
+		l.stopped = true
+		l.abort()
+	}
+}
+
+// entry is one partition in a request, as it was when that was made.
+type entry struct {
+	p        *Partition
+	turn     int
+	position int64 // messages below are left out
+	epoch    int32
+	ask      int64 // the offset to fetch
+	check    *check
+	alone    bool
+	share    int // bytes that the partition might hold
+}
+
+// request is a request for the partitions of one broker that were ready.
+type request struct {
+	entries []entry
+	wire    *sarama.FetchRequest
+	wait    time.Duration // the broker's, for messages
+	quiet   bool          // the last answer had nothing of any of the partitions
+	began   time.Time
+}
+
+// take makes a request for what is ready and no other link has in flight. It
+// returns nil when nothing is, and the time after which to look again.
+func (l *link) take() (*request, time.Duration) {
+	n, f := l.node, l.node.of
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	if wait := n.throttled.Sub(now); wait > 0 {
+		return nil, wait
+	}
+	first, second := n.links[0], n.links[1]
+	if l == second && first.request == nil {
+		return nil, idleTimeout // the first takes what is ready
+	}
+	if r := second.request; l == first && r != nil && r.quiet {
+		if wait := r.began.Add(mergeWait).Sub(now); wait > 0 {
+			return nil, wait // and takes its partitions, too
+		}
+	}
+	ps, alone := n.ready(now)
+	if len(ps) == 0 {
+		return nil, idleTimeout
+	}
+	req := &request{began: now, quiet: true, wait: f.settings.Config.Consumer.MaxWaitTime}
+	if l == second {
+		req.wait = min(req.wait, shortPoll)
+	}
+	if alone {
+		req.wait = 0
+	}
+	req.wire = f.settings.newRequest(req.wait)
+	for _, p := range ps {
+		req.add(p, l, alone)
+	}
+	l.request = req
+	if alone {
+		n.wake() // for the others
+	}
+	return req, 0
+}
+
+// ready returns the partitions to fetch, or only one that is to be fetched alone.
+func (n *node) ready(now time.Time) (ps []*Partition, alone bool) {
+	for p := range n.partitions {
+		switch {
+		case p.flying != nil, p.paused, !p.hasRoom():
+		case p.follower >= 0 && now.After(p.lease):
+			p.look() // the leader may name another, or none
+		case p.alone:
+			return []*Partition{p}, true
+		default:
+			ps = append(ps, p)
+		}
+	}
+	return ps, false
+}
+
+func (r *request) add(p *Partition, l *link, alone bool) {
+	e := entry{p: p, turn: p.turn, position: p.position, epoch: p.epoch, ask: p.position, alone: alone, share: p.share()}
+	size := p.fetchSize()
+	if p.check != nil {
+		c := *p.check
+		e.check, e.ask = &c, c.ask(p.position)
+		if c.searching {
+			size = minFetch // its header is enough
+		}
+	}
+	r.entries = append(r.entries, e)
+	r.quiet = r.quiet && p.quiet
+	r.wire.AddBlock(p.topic, p.id, e.ask, int32(min(size, math.MaxInt32)), p.leaderEpoch)
+	p.flying = l
+}
+
+func (s *settings) newRequest(wait time.Duration) *sarama.FetchRequest {
+	r := &sarama.FetchRequest{
+		Version: s.version, MaxWaitTime: int32(wait / time.Millisecond), MinBytes: s.Config.Consumer.Fetch.Min,
+		MaxBytes: s.answer, Isolation: s.Config.Consumer.IsolationLevel,
+	}
+	if r.Version >= 7 {
+		r.SessionEpoch = -1 // no fetch session
+	}
+	if r.Version >= 11 {
+		r.RackID = s.Config.RackID
+	}
+	return r
+}
