@@ -1,6 +1,7 @@
 package offsets
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -37,13 +38,14 @@ type Committer struct {
 	trackers map[allocfn.Partition]*Tracker
 }
 
-// Options of a [Committer]. All but Auto must be set.
+// Options of a [Committer]. All but Auto and Window must be set.
 type Options struct {
 	Store    Store
 	Abort    func()        // ends the store's connections, with what is on them
 	Auto     bool          // whether marks are committed by themselves
 	Interval time.Duration // between such commits
 	Timeout  time.Duration // the session timeout; the first repeat comes after it
+	Window   int           // how many messages of a partition are handed out from the oldest unmarked one on; 0 is DefaultWindow
 
 	// CurrentID returns the id of a topic as it is known now; zero when it is not known.
 	CurrentID func(topic string) sarama.Uuid
@@ -95,6 +97,7 @@ func (c *Committer) Open(p allocfn.Partition, claim Claim, topicID sarama.Uuid, 
 		next: offset, text: text, dirty: true, committed: position{offset: offset, text: text},
 		repeats: []time.Time{now.Add(c.options.Timeout), now.Add(time.Minute), now.Add(10 * time.Minute)},
 		every:   idleRepeat,
+		size:    int64(cmp.Or(c.options.Window, DefaultWindow)), tail: offset, delivered: offset,
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -3,6 +3,7 @@ package offsets
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -45,31 +46,155 @@ type Tracker struct {
 	repeats   []time.Time    // when to commit again, the next one first
 	every     time.Duration  // between the repeats after those
 	last      *pendingCommit // the newest; nil before the first
+
+	windowed  atomic.Bool   // Done was called
+	size      int64         // the window: how many messages are handed out from the oldest one on that is not marked
+	tail      int64         // the offset after the last message that was delivered
+	delivered int64         // the position after all that was delivered
+	window    window        // what was delivered and is not marked
+	full      chan struct{} // closed when there may be room again; nil while nobody waits for that
+	fullSince time.Time
 }
 
-// Mark raises the position, as sarama's MarkOffset does.
+// Mark raises the position, as sarama's MarkOffset does: all messages below offset are
+// done. When these are all that were delivered, the position is the one after the last
+// batch, behind gaps of the log and control records.
 func (t *Tracker) Mark(offset int64, text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.closed && offset > t.next {
-		t.next, t.text, t.dirty = offset, text, true
+	if offset >= t.tail && offset < t.delivered {
+		offset = t.delivered
+	}
+	if t.closed || offset <= t.next {
+		return
+	}
+	t.set(offset, text)
+	t.window.markTo(offset)
+	t.room()
+}
+
+// Done marks the message at offset alone. The position is that of the oldest message that
+// is not marked, or the one after the last batch when all are. From the first call on
+// Room bounds how far hand-out may be ahead of the position. A message that was not
+// delivered is ignored.
+func (t *Tracker) Done(offset int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return
+	}
+	t.window.markDone(offset)
+	t.windowed.Store(true)
+	if t.next < t.window.blind {
+		return
+	}
+	next, ok := t.window.oldest()
+	if !ok {
+		next = t.delivered
+	}
+	if next > t.next {
+		t.set(next, "")
+		t.room()
 	}
 }
 
-// Reset lowers the position, as sarama's ResetOffset does.
+// Delivered takes note of a batch whose messages are about to be handed out, in order of
+// their offsets. next is the position after the batch, which may be far above the last
+// message's when the log has gaps or control records there; a batch may be empty. The
+// Tracker keeps no reference to messages.
+func (t *Tracker) Delivered(messages []sarama.ConsumerMessage, next int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return
+	}
+	for len(messages) > 0 && messages[0].Offset < t.tail {
+		messages = messages[1:] // was delivered
+	}
+	marked := t.next >= t.delivered
+	if n := len(messages); n > 0 {
+		t.tail = messages[n-1].Offset + 1
+		marked = t.next >= t.tail // marked before it was delivered
+		t.window.deliver(messages, max(next, t.tail))
+		t.window.markTo(t.next)
+	}
+	t.delivered = max(t.delivered, t.tail, next)
+	if marked && t.delivered > t.next {
+		t.set(t.delivered, t.text)
+	}
+}
+
+// Room says whether the message at offset, which was delivered, may be handed out now:
+// then it returns nil. Else it returns a channel that is closed when it is worth asking
+// again. Before the first call of Done it costs next to nothing.
+func (t *Tracker) Room(offset int64) <-chan struct{} {
+	if !t.windowed.Load() {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.fits(offset) {
+		return nil
+	}
+	if t.full == nil {
+		t.full, t.fullSince = make(chan struct{}), time.Now()
+	}
+	return t.full
+}
+
+func (t *Tracker) fits(offset int64) bool {
+	if t.closed {
+		return true
+	}
+	if t.next < t.window.blind {
+		return false
+	}
+	number, ok := t.window.number(offset)
+	return !ok || number-t.window.runs[0].first() < t.size
+}
+
+// room wakes up who waits for room.
+func (t *Tracker) room() {
+	if t.full != nil {
+		close(t.full)
+		t.full = nil
+	}
+}
+
+// HeldBack says whether hand-out is held back because the window is full, since when, and
+// the offset of the oldest message that is not marked. The time is that of the first
+// refusal since a message was handed out or the oldest one was marked.
+func (t *Tracker) HeldBack() (oldest int64, since time.Time, held bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.full == nil {
+		return 0, time.Time{}, false
+	}
+	if offset, ok := t.window.oldest(); ok && t.next >= t.window.blind {
+		return offset, t.fullSince, true
+	}
+	return t.next, t.fullSince, true
+}
+
+// set makes next the marked position.
+func (t *Tracker) set(next int64, text string) { t.next, t.text, t.dirty = next, text, true }
+
+// Reset lowers the position, as sarama's ResetOffset does. What was marked alone stays
+// marked: the next Mark or Done raises the position again.
 func (t *Tracker) Reset(offset int64, text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.closed && offset <= t.next {
-		t.next, t.text, t.dirty = offset, text, true
+		t.set(offset, text)
 	}
 }
 
-// Move sets the position that a policy chose.
+// Move sets the position that a policy chose. Nothing was delivered yet.
 func (t *Tracker) Move(offset int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.next, t.text, t.dirty = offset, "", true
+	t.set(offset, "")
+	t.tail, t.delivered, t.window = offset, offset, window{}
 }
 
 // close takes no more marks. Until end is called it lets nothing be written but the
