@@ -127,6 +127,12 @@ figures: ## measure the allocation functions, 20 minutes on a quiet machine, and
 	@go test -v -timeout=0 -count=1 -run='^TestAllocation' ./test/bench -rounds=$(ROUNDS) -keep | grep -v '^=== RUN'
 	@go run ./test/cmd/plots
 
+.PHONY: figures-data
+figures-data: ROUNDS = 5
+figures-data: setup ## measure what a message costs consumer, sarama and franz-go, an hour on a quiet machine, and renew docs/data-path.md
+	@go test -v -timeout=0 -count=1 -run='^TestDataPath$$' ./test/bench -rounds=$(ROUNDS) -keep | grep -v '^=== RUN'
+	@go run ./test/cmd/plots
+
 .PHONY: fuzz
 fuzz: ## each fuzz test for FUZZTIME=5m on one core, two at a time
 	@go run ./test/cmd/fuzz -time=$(FUZZTIME) | go run ./test/cmd/results

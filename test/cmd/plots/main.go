@@ -1,10 +1,10 @@
-// Command plots makes what docs/choosing-a-function.md shows of package allocfn:
-// the pictures beside it, and the tables in it that stand between a line
+// Command plots makes what docs/choosing-a-function.md shows of package allocfn, and docs/data-path.md of package consumer:
+// the pictures beside these pages, and the tables in them that stand between a line
 // "<!-- begin NAME … -->" and a line "<!-- end NAME -->".
 //
-// It makes them of what TestAllocationTimes and TestAllocationMovement of
+// It makes them of what TestAllocationTimes, TestAllocationMovement and TestDataPath of
 // test/bench have measured, which is in test/bench/testdata; so what it writes
-// is the same for the same figures. make figures does all of it.
+// is the same for the same figures. make figures and make figures-data do all of it.
 package main
 
 import (
@@ -16,10 +16,15 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/kielgo/kiel/test/bench/datapath"
 	"github.com/kielgo/kiel/test/bench/functions"
 )
 
-const page = "choosing-a-function.md"
+// The pages that show figures.
+const (
+	functionsPage = "choosing-a-function.md"
+	dataPathPage  = "data-path.md"
+)
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
@@ -53,20 +58,32 @@ func render(results, docs string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	path, err := datapath.Read(results)
+	if err != nil {
+		return nil, err
+	}
 	files := make(map[string][]byte)
 	for name, picture := range map[string]func() ([]byte, error){
-		"movement.svg": func() ([]byte, error) { return movementPicture(moves.Curve) },
-		"spread.svg":   func() ([]byte, error) { return spreadPicture(moves.Spreads) },
-		"time.svg":     func() ([]byte, error) { return timePicture(times.Times) },
+		"movement.svg":  func() ([]byte, error) { return movementPicture(moves.Curve) },
+		"spread.svg":    func() ([]byte, error) { return spreadPicture(moves.Spreads) },
+		"time.svg":      func() ([]byte, error) { return timePicture(times.Times) },
+		"data-path.svg": func() ([]byte, error) { return dataPathPicture(path) },
 	} {
 		if files[name], err = picture(); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(docs, page))
-	if err != nil {
-		return nil, err
+	for page, tables := range map[string]map[string]string{
+		functionsPage: tables(times, moves),
+		dataPathPage:  dataPathTables(path),
+	} {
+		text, err := os.ReadFile(filepath.Join(docs, page))
+		if err != nil {
+			return nil, err
+		}
+		if files[page], err = fill(text, tables); err != nil {
+			return nil, fmt.Errorf("%s: %w", page, err)
+		}
 	}
-	files[page], err = fill(text, tables(times, moves))
-	return files, err
+	return files, nil
 }

@@ -25,8 +25,8 @@ func TestDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) != 4 {
-		t.Errorf("%d files, want the page and 3 pictures", len(files))
+	if len(files) != 6 {
+		t.Errorf("%d files, want 2 pages and 4 pictures", len(files))
 	}
 	for name, want := range files {
 		got, err := os.ReadFile(filepath.Join(docs, name))
@@ -46,7 +46,7 @@ func TestSnippet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(docs, page))
+	text, err := os.ReadFile(filepath.Join(docs, functionsPage))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestSnippet(t *testing.T) {
 	}
 	want.WriteString("```\n")
 	if !strings.Contains(string(text), want.String()) {
-		t.Errorf("%s has another example than\n%s", page, want.String())
+		t.Errorf("%s has another example than\n%s", functionsPage, want.String())
 	}
 }
 
@@ -70,7 +70,14 @@ func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	text := "old\n<!-- begin figures (x) -->\nold table\n<!-- end figures -->\n" +
 		"<!-- begin movement (x) -->\n<!-- end movement -->\n<!-- begin switches (x) -->\n<!-- end switches -->\n<!-- begin times (x) -->\n<!-- end times -->\n"
-	file := filepath.Join(dir, page)
+	file := filepath.Join(dir, functionsPage)
+	dataPath, err := os.ReadFile(filepath.Join(docs, dataPathPage))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, dataPathPage), dataPath, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	var out, errOut bytes.Buffer
 	command := func(content string) int {
 		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {

@@ -14,7 +14,7 @@ func fill(text []byte, tables map[string]string) ([]byte, error) {
 		_, after, ok := bytes.Cut(text, []byte("<!-- begin "+name+" "))
 		end := []byte("<!-- end " + name + " -->")
 		if !ok || !bytes.Contains(after, end) {
-			return nil, fmt.Errorf("%s has no marks for %s", page, name)
+			return nil, fmt.Errorf("the page has no marks for %s", name)
 		}
 		begin := len(text) - len(after)
 		begin += bytes.IndexByte(after, '\n') + 1
