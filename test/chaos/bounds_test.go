@@ -56,11 +56,14 @@ var (
 
 	// uselessBound is for how long a useless server may keep writes from being answered.
 	uselessBound = bound{1200 * time.Millisecond, uselessServer}
-	// killedBound is for how long no write may be answered when the leader is killed. Most of it is ZooKeeper's election.
-	killedBound = bound{600 * time.Millisecond, outlived}
-	// killedOursBound is how much of that may come after there is a leader again, which is ours.
-	killedOursBound = bound{100 * time.Millisecond, uselessServer}
-	// stoppedBound is the same as killedBound when a server is asked to end, which takes its time: what it takes a stock client.
+	// electedBound is for how long no write may be answered after there is a leader again. How long the election takes, and
+	// what comes before it when the leader is asked to end, is ZooKeeper's affair.
+	electedBound = bound{100 * time.Millisecond, uselessServer}
+	// pauseBound is how long a session may pause between two tries to connect while the servers elect a leader. After a
+	// second in vain it pauses for longer, by and by.
+	pauseBound = bound{150 * time.Millisecond, uselessServer}
+	// stoppedBound is for how long no write may be answered when a follower is asked to end, which takes its time: what it
+	// takes a stock client.
 	stoppedBound = bound{1350 * time.Millisecond, outlived}
 )
 
@@ -139,8 +142,8 @@ func TestBounds(t *testing.T) {
 		}
 	}
 	for _, b := range []bound{
-		crashBound, nameBound, closedBound, resumeBound, moveBound, silenceBound, repairBound, uselessBound, killedBound,
-		killedOursBound, stoppedBound,
+		crashBound, nameBound, closedBound, resumeBound, moveBound, silenceBound, repairBound, uselessBound,
+		electedBound, pauseBound, stoppedBound,
 	} {
 		if b.limit >= b.most || b.most > sessionEnds+busy && b != nameBound {
 			t.Errorf("a bound of %v, and %v at most", b.limit, b.most)

@@ -29,8 +29,9 @@ func awaitLeader(t *testing.T, zk *servers.ZooKeeper, but *servers.ZooKeeperNode
 
 // Scenario 8: the leader is killed, again and again, and then each server is restarted in turn. Nobody in the group notices.
 // How long no write is answered is up to ZooKeeper's election mostly: 0.2 or 0.4 s until it is decided, a little more until
-// the new leader serves. What we add is measured too. T is such that trust outlives the election on a busy machine. What we add
-// at least in several kills is what the code can do; the rest is what else the machine had to do.
+// the new leader serves, and up to twice that on a busy machine, which is no concern of ours. What we add is judged: how long
+// after the election the first write is answered, and how long the session pauses between its tries to connect, since a pause
+// is lost time if the election ends in it. T is such that trust outlives the election on a busy machine.
 func TestLeaderKilled(t *testing.T) {
 	t.Parallel()
 	const (
@@ -40,13 +41,16 @@ func TestLeaderKilled(t *testing.T) {
 	zk := startEnsemble(t, servers.ZooKeeperOptions{})
 	f := newFleet(t, 8, options{zookeeper: join(zk.Addrs()...), timeout: timeout})
 	f.startAll(3)
-	p := startProbe(t, zk.Addrs(), session.Options{Timeout: timeout})
+	var tries idleness
+	p := startProbe(t, zk.Addrs(), session.Options{Timeout: timeout, Dial: tries.dial})
 	inc := incarnation(t, p.Session).Number()
 	before := f.tokens()
 
-	// down takes a server down and returns for how long no write was answered, and how long there was no leader.
-	down := func(n *servers.ZooKeeperNode, kind string, take func()) (gap, leaderless time.Duration) {
+	var elections, ours, pauses []time.Duration // of each leader that was taken down
+	// down takes a server down and returns what it was, and for how long no write was answered.
+	down := func(n *servers.ZooKeeperNode, kind string, take func()) (was string, gap time.Duration) {
 		t.Helper()
+		was = n.Mode()
 		f.fault(kind)
 		at := members.Monotonic()
 		take()
@@ -60,28 +64,34 @@ func TestLeaderKilled(t *testing.T) {
 		if times, unexcused := f.distrust(at); unexcused > 0 {
 			t.Errorf("%s: trust was lost %d times, %d of them while the machine ran as it should", kind, times, unexcused)
 		}
-		return p.gap(at), time.Duration(led - at)
+		gap = p.gap(at)
+		if was == "leader" {
+			election := time.Duration(led - at)
+			elections, ours, pauses = append(elections, election), append(ours, max(0, gap-election)), append(pauses, tries.longest(at))
+		}
+		return was, gap
 	}
-	var gaps, elections, ours []time.Duration
+	var killed []time.Duration
 	for range kills {
 		leader := awaitLeader(t, zk, nil)
-		gap, election := down(leader, "kill -9 of ZooKeeper's leader", leader.Kill)
-		gaps, elections, ours = append(gaps, gap), append(elections, election), append(ours, max(0, gap-election))
+		_, gap := down(leader, "kill -9 of ZooKeeper's leader", leader.Kill)
+		killed = append(killed, gap)
 	}
-	t.Attr("killed-until-there-is-a-leader", list(elections))
-	median(t, "killed", killedBound, gaps)
-	best(t, "killed-ours", killedOursBound, ours)
-	stops := map[string][]time.Duration{} // by what the server was
+	stopped := map[string][]time.Duration{} // by what the server was
 	for _, n := range zk.Nodes() {
-		was := n.Mode()
-		gap, _ := down(n, "SIGTERM of a ZooKeeper server", n.Stop)
+		was, gap := down(n, "SIGTERM of a ZooKeeper server", n.Stop)
 		if was == "follower" {
 			f.unnoticed("nobody was connected to it")
 		}
-		stops[was] = append(stops[was], gap)
+		stopped[was] = append(stopped[was], gap)
 	}
-	for was, gaps := range stops {
-		best(t, "stopped-"+was, stoppedBound, gaps)
+	t.Attr("killed", list(killed))
+	t.Attr("stopped-leader", list(stopped["leader"]))
+	t.Attr("until-there-is-a-leader", list(elections))
+	best(t, "after-the-election", electedBound, ours)
+	median(t, "pauses-between-tries", pauseBound, pauses)
+	if gaps := stopped["follower"]; len(gaps) > 0 {
+		best(t, "stopped-follower", stoppedBound, gaps)
 	}
 	if now := incarnation(t, p.Session).Number(); now != inc {
 		t.Errorf("the writing session is in incarnation %d, was in %d", now, inc)
