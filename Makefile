@@ -29,6 +29,8 @@ endif
 SIM = github.com/kielgo/kiel/test/sim
 HISTORY = github.com/kielgo/kiel/test/history
 CHAOS = github.com/kielgo/kiel/test/chaos
+# Packages of which make soak runs more than make test: see their flag -full.
+FULL = github.com/kielgo/kiel/test/consumer/differential
 # How many group-days of the simulation make test takes, from a random seed, besides those with fixed seeds.
 RANDOM_DAYS = 5
 # Tests of test/bench that take figures on servers.
@@ -87,8 +89,9 @@ test-unit: ## the tests that need no servers, in under 2 minutes
 	@go test -json -shuffle=on -timeout=$(TIMEOUT) $(UNIT_PACKAGES) | go run ./test/cmd/results
 
 .PHONY: soak
-soak: setup ## the tests on real servers, COUNT=10 times in random order, 15 minutes each; then 20 × COUNT days of the simulation and 200 × COUNT histories
+soak: setup ## the tests on real servers, COUNT=10 times in random order, 15 minutes each; their long cases once; then 20 × COUNT days of the simulation and 200 × COUNT histories
 	@{ go test -json -race -shuffle=on -count=$(COUNT) -timeout=0 -p=1 $(filter-out $(HISTORY),$(SERVER_PACKAGES)) || status=1; \
+	  go test -json -race -count=1 -timeout=0 -p=1 $(FULL) -full || status=1; \
 	  go test -json -run='^Test(Days|Groups)$$' -timeout=0 $(SIM) -days=$$((20 * $(COUNT))) -first=$$((1000 * $(FIRST))) || status=1; \
 	  go test -json -timeout=0 $(HISTORY) -runs=$$((200 * $(COUNT))) -real=$$((10 * $(COUNT))) -first=$(FIRST) || status=1; \
 	  exit $${status:-0}; } | go run ./test/cmd/results

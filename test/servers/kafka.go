@@ -228,6 +228,13 @@ func (n *KafkaNode) Addr() string { return loopback(n.port) }
 // ID returns the broker's id, 1 for the first.
 func (n *KafkaNode) ID() int32 { return int32(n.id) }
 
+// LogDir returns the folder in which the broker keeps a partition's messages.
+func (n *KafkaNode) LogDir(topic string, partition int32) string {
+	return filepath.Join(n.data(), fmt.Sprintf("%s-%d", topic, partition))
+}
+
+func (n *KafkaNode) data() string { return filepath.Join(n.dir, "data") }
+
 func (n *KafkaNode) config() string { return filepath.Join(n.dir, "server.properties") }
 
 func (n *KafkaNode) configure() {
@@ -246,7 +253,7 @@ func (n *KafkaNode) configure() {
 		"advertised.listeners":                             "PLAINTEXT://" + n.Addr(),
 		"listener.security.protocol.map":                   "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
 		"inter.broker.listener.name":                       "PLAINTEXT",
-		"log.dirs":                                         filepath.Join(n.dir, "data"),
+		"log.dirs":                                         n.data(),
 		"auto.create.topics.enable":                        "false",
 		"group.initial.rebalance.delay.ms":                 "0",
 		"offsets.topic.num.partitions":                     "5",
