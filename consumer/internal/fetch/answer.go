@@ -57,7 +57,9 @@ func (r *result) read(e *entry, block *sarama.FetchResponseBlock, isolation sara
 		case records.RecordBatch != nil:
 			count += len(records.RecordBatch.Records)
 		case records.MsgSet != nil:
-			count += len(records.MsgSet.Messages)
+			for _, outer := range records.MsgSet.Messages {
+				count += len(outer.Messages())
+			}
 		}
 	}
 	if count == 0 {
@@ -88,14 +90,15 @@ func (r *result) readBatch(p *Partition, b *sarama.RecordBatch) {
 		if offset < r.batch.Next {
 			continue
 		}
-		timestamp := b.MaxTimestamp
+		// In place: appending a literal would copy it once more, and this is the hot path.
+		r.batch.Messages = r.batch.Messages[:len(r.batch.Messages)+1]
+		m := &r.batch.Messages[len(r.batch.Messages)-1]
+		m.Topic, m.Partition, m.Offset = p.topic, p.id, offset
+		m.Key, m.Value, m.Headers = rec.Key, rec.Value, rec.Headers
+		m.Timestamp = b.MaxTimestamp
 		if !b.LogAppendTime {
-			timestamp = b.FirstTimestamp.Add(rec.TimestampDelta)
+			m.Timestamp = b.FirstTimestamp.Add(rec.TimestampDelta)
 		}
-		r.batch.Messages = append(r.batch.Messages, sarama.ConsumerMessage{
-			Topic: p.topic, Partition: p.id, Offset: offset, Timestamp: timestamp,
-			Key: rec.Key, Value: rec.Value, Headers: rec.Headers,
-		})
 	}
 }
 
@@ -198,6 +201,9 @@ func (p *Partition) apply(e *entry, r *result, now time.Time) {
 			Topic: p.topic, Partition: p.id, Position: p.position, Diverges: r.diverges, Epoch: p.epoch, Found: r.check.epoch,
 		})
 		return
+	}
+	if p.check == nil {
+		p.settle()
 	}
 	moved, missing := r.batch.Next > p.position, p.readable() > e.ask && !p.check.searches()
 	p.quiet = !moved && !missing

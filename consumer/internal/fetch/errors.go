@@ -16,6 +16,10 @@ var (
 	// ErrClosed is returned when the partition or the fetcher is closed.
 	ErrClosed = errors.New("fetch: closed")
 
+	// ErrNoAnswer is returned by [Partition.Opened] when Kafka has not answered for the
+	// partition in time. It wraps the newest failure.
+	ErrNoAnswer = errors.New("fetch: no answer for the partition")
+
 	// ErrOpen is returned by [Fetcher.Open] for a partition that is open already.
 	ErrOpen = errors.New("fetch: the partition is open already")
 

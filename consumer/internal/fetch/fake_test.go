@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -38,6 +39,7 @@ type batch struct {
 	values      []string
 	keep        []int64 // the deltas of the values, when compaction has removed others
 	brokenBytes bool
+	bare        bool // no headers
 }
 
 var epochTime = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -76,11 +78,15 @@ func (b *batch) encode() []byte {
 		r = append(r, key...)
 		r = binary.AppendVarint(r, int64(len(v)))
 		r = append(r, v...)
-		r = binary.AppendVarint(r, 1)
-		r = binary.AppendVarint(r, 1)
-		r = append(r, 'h')
-		r = binary.AppendVarint(r, 1)
-		r = append(r, 'x')
+		if b.bare {
+			r = binary.AppendVarint(r, 0)
+		} else {
+			r = binary.AppendVarint(r, 1)
+			r = binary.AppendVarint(r, 1)
+			r = append(r, 'h')
+			r = binary.AppendVarint(r, 1)
+			r = append(r, 'x')
+		}
 		recs.Write(binary.AppendVarint(nil, int64(len(r))))
 		recs.Write(r)
 	}
@@ -255,7 +261,7 @@ func (c *fakeCluster) Leader(topic string, id int32) (Node, int32, error) {
 	return nodeAt(l.leader), l.epoch, nil
 }
 
-func nodeAt(id int32) Node { return Node{ID: id, Addr: string(rune(48 + id))} }
+func nodeAt(id int32) Node { return Node{ID: id, Addr: strconv.Itoa(int(id))} }
 
 func (c *fakeCluster) Node(id int32) (Node, bool) { return nodeAt(id), true }
 

@@ -44,7 +44,7 @@ func New(cluster Cluster, opts Options) (*Fetcher, error) {
 }
 
 // Open starts to read a partition at offset. It does not wait for Kafka: what is wrong with
-// the offset is an error of Next. epoch is the leader epoch of the message before
+// the offset is an error of Opened and Next. epoch is the leader epoch of the message before
 // offset; with -1 nothing is compared at the start. The caller closes the partition.
 func (f *Fetcher) Open(ctx context.Context, topic string, id int32, offset int64, epoch int32) (*Partition, error) {
 	if ctx.Err() != nil {
@@ -59,7 +59,7 @@ func (f *Fetcher) Open(ctx context.Context, topic string, id int32, offset int64
 		return nil, fmt.Errorf("open %s:%d: %w", topic, id, ErrOpen)
 	}
 	p := &Partition{
-		of: f, topic: topic, id: id, ready: make(chan struct{}, 1), done: make(chan struct{}),
+		of: f, topic: topic, id: id, ready: make(chan struct{}, 1), done: make(chan struct{}), found: make(chan struct{}),
 		position: offset, handed: offset, epoch: epoch, handedEpoch: epoch, end: -1, stable: -1, start: -1, leaderEpoch: -1, follower: -1, expansion: 1,
 	}
 	f.open[key{topic, id}] = p
@@ -197,7 +197,7 @@ func (f *Fetcher) look(ps []*Partition, kind int) {
 		f.mu.Lock()
 		p.looking = false
 		if p.node == nil && p.err == nil && !p.closed {
-			p.found(found)
+			p.assign(found)
 		}
 		f.mu.Unlock()
 	}
@@ -241,8 +241,8 @@ func (f *Fetcher) find(p *Partition) finding {
 	return out
 }
 
-// found gives the partition to its broker.
-func (p *Partition) found(found finding) {
+// assign gives the partition to its broker.
+func (p *Partition) assign(found finding) {
 	if found.err != nil {
 		p.retry(found.err)
 		return

@@ -141,6 +141,9 @@ func (r *request) add(p *Partition, l *link, alone bool) {
 	}
 	r.entries = append(r.entries, e)
 	r.quiet = r.quiet && p.quiet
+	if p.end < 0 { // who opens it waits for the first answer
+		r.wait, r.wire.MaxWaitTime = 0, 0
+	}
 	r.wire.AddBlock(p.topic, p.id, e.ask, int32(min(size, math.MaxInt32)), p.leaderEpoch)
 	p.flying = l
 }

@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -15,6 +16,7 @@ type Partition struct {
 	id    int32
 	ready chan struct{} // holds a token when Next may have something to return
 	done  chan struct{} // closed by Close
+	found chan struct{} // closed when Kafka has accepted the position, or refused it
 
 	// The fields below are guarded by of.mu.
 
@@ -45,6 +47,8 @@ type Partition struct {
 	due     time.Time
 	backoff time.Duration
 	failing time.Time // since when it fails; zero when it does not
+	failure error     // the newest
+	settled bool      // found is closed
 	warned  time.Time // when that was logged last
 
 	size      int     // bytes to ask for when a record batch is larger than the normal size; 0 for that
@@ -61,6 +65,33 @@ type watched struct {
 	position int64
 	since    time.Time // when it was first seen standing still there; zero when it was not
 	reset    time.Time
+}
+
+// Opened waits until Kafka has accepted the position, and returns what Next would if
+// it does not. It gives up after 10 s without an answer; the partition is still looked
+// for then, until the caller closes it.
+func (p *Partition) Opened(ctx context.Context) error {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-p.found:
+	case <-p.done:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+	}
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	switch {
+	case p.closed:
+		return ErrClosed
+	case p.err != nil || p.end >= 0:
+		return p.err
+	case p.failure != nil:
+		return fmt.Errorf("%w: %w", ErrNoAnswer, p.failure)
+	default:
+		return ErrNoAnswer
+	}
 }
 
 // Next returns the next batch. It blocks until there is one, and returns ctx's cause
@@ -214,7 +245,7 @@ func (p *Partition) retry(err error) {
 		p.warned = now
 		p.of.settings.log.WarnContext(p.of.life, "partition can't be read", "topic", p.topic, "partition", p.id, "error", logged(err))
 	}
-	p.follower, p.refresh = -1, true
+	p.follower, p.refresh, p.failure = -1, true, err
 	p.lookAfter(now, max(p.backoff, minBackoff))
 }
 
@@ -230,6 +261,7 @@ func (p *Partition) lookAfter(now time.Time, wait time.Duration) {
 func (p *Partition) fail(err error) {
 	p.detach()
 	p.err = err
+	p.settle()
 	p.signal()
 }
 
@@ -262,12 +294,21 @@ func (p *Partition) trim() {
 // hasRoom reports whether the partition may be fetched.
 func (p *Partition) hasRoom() bool { return p.buffered+p.inHand <= p.share()/2 }
 
-// fetchSize returns how many bytes of it to ask for.
+// fetchSize returns how many bytes of it to ask for, a tenth less than there is room
+// for by the last answer's expansion.
 func (p *Partition) fetchSize() int {
 	if p.size > 0 {
 		return p.size
 	}
-	return max(min(p.of.settings.fetch, int(float64(p.share()/2)/p.expansion)), minFetch)
+	return max(min(p.of.settings.fetch, int(0.9*float64(p.share()/2)/p.expansion)), minFetch)
+}
+
+// settle ends Opened.
+func (p *Partition) settle() {
+	if !p.settled {
+		p.settled = true
+		close(p.found)
+	}
 }
 
 func (p *Partition) signal() {
