@@ -41,7 +41,7 @@ ARM64_TESTS = 'Vectors|Kiels|Pythons'
 LONGEST = github.com/kielgo/kiel/test/stack github.com/kielgo/kiel/ownership github.com/kielgo/kiel/test/consumer
 UNIT_PACKAGES = $(LONGEST) $(filter-out $(LONGEST) $(SERVER_PACKAGES),$(shell go list -e $(ALL)))
 
-# Fuzz tests of what servers and other members send, and of what must hold for any group, which make test runs for 15 s each.
+# Fuzz tests of what servers and other members send, and of what must hold for any group, which make test runs for 30 s each.
 FUZZ_TESTS = ./session.FuzzConnectReply ./session.FuzzFrames ./sharedset.FuzzDecode ./internal/zones.FuzzDecode \
 	./allocator.FuzzRecord ./allocfn.FuzzTopicBalanced
 
@@ -58,8 +58,9 @@ demo: ## a group at work, on embedded servers, in under a minute
 # without it. So do the allocation functions, but for tests of what runs at the same time. chaos has the machine for itself,
 # since it judges times; it takes its tests in the order of its files: the longest, of three minutes, is in the first, beside
 # which the others run. The other packages with servers run two at a time; the figures that they report are for make bench to
-# take on a quiet machine, and those that do nothing else are left to make soak. Packages in which the race detector crashed (see
-# test/cmd/results) run again, twice at most.
+# take on a quiet machine, and those that do nothing else are left to make soak. They wait for their servers a quarter of the
+# time. The fuzz tests use that, at the lowest priority, so that they take nothing from tests that judge times. Packages in which
+# the race detector crashed (see test/cmd/results) run again, twice at most.
 BESIDE = go test -json -shuffle=on -timeout=$(TIMEOUT) $(HISTORY) $(PURE) || status=1; \
 	go test -json -race -run=Concurrent $(PURE) || status=1; \
 	$(if $(OTHER_PROCESSORS),GOARCH=386 go test -json $(PURE) $(JUDGED) || status=1;) \
@@ -73,8 +74,9 @@ test: setup vet ## all tests, on real servers, some 20 minutes on 2 cores
 	  go test -json -shuffle=on -timeout=$(TIMEOUT) $(SIM) -random=$(RANDOM_DAYS) || status=1; \
 	  wait $$! || status=1; cat out/beside.json; \
 	  go test -json -race -timeout=$(TIMEOUT) $(CHAOS) || status=1; \
+	  nice -n 19 go run ./test/cmd/fuzz -time=30s $(FUZZ_TESTS) >out/fuzz.json & \
 	  go test -json -race -shuffle=on -timeout=$(TIMEOUT) -p=2 -skip=$(FIGURES) $(filter-out $(HISTORY) $(CHAOS),$(SERVER_PACKAGES)) || status=1; \
-	  go run ./test/cmd/fuzz -time=15s $(FUZZ_TESTS) || status=1; \
+	  wait $$! || status=1; cat out/fuzz.json; \
 	  exit $${status:-0}; } | go run ./test/cmd/results -again out/again.txt; \
 	ended=("$${PIPESTATUS[@]}"); \
 	for try in 2 3; do \
