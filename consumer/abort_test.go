@@ -30,7 +30,7 @@ func TestCommitsAreAbortedWhenTrustEnds(t *testing.T) {
 		go func() { ran <- zk.Run(ctx) }()
 		go func() {
 			defer close(watched)
-			(&Group{zk: zk}).watchTrust(ctx, &kafka{dialer: d})
+			(&membership{group: &Group{zk: zk}, kafka: &kafka{dialer: d}}).watchTrust(ctx)
 		}()
 		for range 2 {
 			inc, err := zk.Incarnation(ctx)

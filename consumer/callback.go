@@ -31,13 +31,13 @@ type callbacks struct {
 	guard  usercall.Guard
 	limit  time.Duration // after which a call is said to be stuck
 	report func(error)
-	leave  context.CancelCauseFunc // ends the session
+	leave  context.CancelCauseFunc // makes the member leave
 	calls  kafkaconn.Calls         // those under way, but for ConsumeClaim
 
 	mu    sync.Mutex
 	names map[string]int // the same by name, once they have begun
 	over  bool           // nothing is called any more
-	stuck error          // why the session was ended
+	stuck error          // why the member was made to leave
 }
 
 func newCallbacks(limit time.Duration, log *slog.Logger, report func(error), leave context.CancelCauseFunc) *callbacks {
@@ -70,9 +70,9 @@ func (c *callback) result() error {
 	return c.err
 }
 
-// apart calls f on a goroutine of its own, and then, if that is not nil, then
+// goGuarded calls f on a goroutine of its own, and then, if that is not nil, then
 // with the outcome. A panic is an error, and so is the end of the goroutine.
-func (u *callbacks) apart(name string, f func() error, then func(error)) *callback {
+func (u *callbacks) goGuarded(name string, f func() error, then func(error)) *callback {
 	c := &callback{done: make(chan struct{})}
 	go u.guard.Call(name, func() { c.err = f() }, func(failure error) {
 		if failure != nil {
@@ -86,13 +86,13 @@ func (u *callbacks) apart(name string, f func() error, then func(error)) *callba
 	return c
 }
 
-// errNotCalled says that the end came before a call.
-var errNotCalled = errors.New("not called")
+// errNotStarted says that the end came before a call.
+var errNotStarted = errors.New("not started")
 
-// call is apart for what should return soon: it is said when it does not. After
-// end nothing is called: then there is no call, or it did nothing, which is not told
-// to then as an error.
-func (u *callbacks) call(name string, f func() error, then func(error)) *callback {
+// goTimed is goGuarded for what should return soon: it is reported when it does not.
+// After end nothing is called: then there is no call, or it did nothing, which is no
+// error for then.
+func (u *callbacks) goTimed(name string, f func() error, then func(error)) *callback {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.over {
@@ -101,9 +101,9 @@ func (u *callbacks) call(name string, f func() error, then func(error)) *callbac
 	u.calls.Begin()
 	returned := usercall.Watch(u.limit, func(since time.Duration) bool { return u.sayStuck(name, since) })
 	begun := false
-	return u.apart(name, func() error {
+	return u.goGuarded(name, func() error {
 		if begun = u.begin(name); !begun {
-			return errNotCalled
+			return errNotStarted
 		}
 		return f()
 	}, func(err error) {
@@ -184,18 +184,18 @@ func (u *callbacks) end(late context.Context) error {
 	return u.stuck
 }
 
-// errLeftBehind says that a call was waited for long enough; end tells of it.
-var errLeftBehind = errors.New("consumer: left behind")
+// errAbandoned says that a call was waited for long enough; end returns which.
+var errAbandoned = errors.New("consumer: abandoned")
 
-// try calls f and waits for it, until late ends at most; after that it does not
-// call it, and says so.
-func (u *callbacks) try(late context.Context, name string, f func() error) error {
+// callBounded calls f and waits for it, until late ends at most; after that it does
+// not call it, and the error says so.
+func (u *callbacks) callBounded(late context.Context, name string, f func() error) error {
 	if late.Err() != nil {
-		return fmt.Errorf("consumer: %w: no time was left, %s was %w", ownership.ErrStuck, name, errNotCalled)
+		return fmt.Errorf("consumer: %w: no time was left, %s was %w", ownership.ErrStuck, name, errNotStarted)
 	}
-	c := u.call(name, f, nil)
+	c := u.goTimed(name, f, nil)
 	if !kafkaconn.Await(late, c.returned()) {
-		return errLeftBehind
+		return errAbandoned
 	}
 	return c.result()
 }

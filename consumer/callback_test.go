@@ -34,9 +34,9 @@ func TestNothingIsTriedTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, late := newTestCallbacks(slog.New(slog.DiscardHandler)), endedContext(t)
 		var called atomic.Bool
-		err := u.try(late, callCleanup, func() error { called.Store(true); return nil })
-		if !errors.Is(err, errNotCalled) || !errors.Is(err, ownership.ErrStuck) || !strings.Contains(err.Error(), callCleanup) {
-			t.Errorf("try: %v", err)
+		err := u.callBounded(late, callCleanup, func() error { called.Store(true); return nil })
+		if !errors.Is(err, errNotStarted) || !errors.Is(err, ownership.ErrStuck) || !strings.Contains(err.Error(), callCleanup) {
+			t.Errorf("callBounded: %v", err)
 		}
 		if err := u.end(late); err != nil {
 			t.Errorf("end: %v", err)
@@ -54,7 +54,7 @@ func TestNoCallBeginsAfterTheEnd(t *testing.T) {
 	for range 100 {
 		u, late := newTestCallbacks(slog.New(slog.DiscardHandler)), endedContext(t)
 		var called, failed atomic.Bool
-		c := u.call(callObserver, func() error { called.Store(true); return nil }, func(err error) { failed.Store(err != nil) })
+		c := u.goTimed(callObserver, func() error { called.Store(true); return nil }, func(err error) { failed.Store(err != nil) })
 		err := u.end(late)
 		<-c.returned()
 		if failed.Load() {
@@ -75,7 +75,7 @@ func TestNoCallBeginsAfterTheEnd(t *testing.T) {
 // While an interceptor runs the end may come: the next is not called then.
 func TestNoInterceptorAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &consumption{users: newTestCallbacks(slog.New(slog.DiscardHandler))}
+		c := &membership{users: newTestCallbacks(slog.New(slog.DiscardHandler))}
 		block := make(chan struct{})
 		var second atomic.Bool
 		c.interceptors = []sarama.ConsumerInterceptor{
@@ -102,8 +102,8 @@ func TestNoObserverAfterTheEnd(t *testing.T) {
 		r := newRig(t, nil, nil)
 		cl := &claim{holder: h}
 		cl.offered.Store(1) // and not told of
-		r.session.opened(tp("t", 0), cl)
-		call := r.observe(Event{Kind: Committed, Topic: "t", Offset: 1}, nil)
+		r.session.session.opened(tp("t", 0), cl)
+		call := r.notifyAsync(Event{Kind: Committed, Topic: "t", Offset: 1}, nil)
 		synctest.Wait()
 		if err := r.users.end(endedContext(t)); !errors.Is(err, ownership.ErrStuck) {
 			t.Errorf("end: %v", err)
@@ -119,7 +119,7 @@ func TestNoObserverAfterTheEnd(t *testing.T) {
 func TestGoexitOfAnInterceptor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		c := &consumption{users: newTestCallbacks(slog.New(slog.NewTextHandler(&log, nil)))}
+		c := &membership{users: newTestCallbacks(slog.New(slog.NewTextHandler(&log, nil)))}
 		var second atomic.Bool
 		c.interceptors = []sarama.ConsumerInterceptor{
 			interceptorFunc(func(*sarama.ConsumerMessage) { runtime.Goexit() }),

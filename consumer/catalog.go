@@ -23,7 +23,7 @@ type topicInfo struct {
 	err        error            // the topic can't be described
 }
 
-// catalog knows the topics of one Consume call. Topics that Kafka does not know
+// catalog knows the topics of a membership. Topics that Kafka does not know
 // any more stay as they were.
 type catalog struct {
 	topics []string

@@ -14,13 +14,16 @@
 //
 // Consume adds the partitions of its topics to the group's set (package
 // allocator), claims those that are this member's (package ownership) and runs
-// ConsumeClaim for each. It looks at the topics again every minute, or every
+// ConsumeClaim for each. A call that ends before its context leaves the member in the
+// group, waiting for the next call. It looks at the topics again every minute, or every
 // Config.Metadata.RefreshFrequency if that is less, and adds partitions that they
 // have got. Topics are never created.
 //
 // A partition is opened in this order: claim → read the committed offset → commit
 // the start position → read. It is closed in this order: Messages closes →
-// ConsumeClaim returns → what was marked is committed → the claim is released.
+// ConsumeClaim returns → what was marked is committed → the claim is released. When a
+// Consume call ends and the member stays, the claim is not released: the next call
+// opens the partition again from reading the committed offset.
 //
 // Offsets are Kafka's, under the group's name, so the usual tools show them. They
 // are stored as by one who is no member of a Kafka group: all marked partitions
@@ -119,6 +122,8 @@
 //	a second Consume waits for the first        ErrBusy
 //	Consume returns ctx's error before the      nil
 //	join
+//	Setup fails: the member stays until Kafka   it stays for the timeout of its ZooKeeper session;
+//	misses it; its partitions wait              the plan is followed meanwhile
 //	Offsets.Initial, default newest             Options.From, default Earliest
 //	Errors drops the newest when it is full     the oldest
 //	GenerationID counts Kafka's generations     the versions of this member's mapping
@@ -142,11 +147,13 @@
 // ConsumeClaim runs for partitions at the same time, Setup and Cleanup while none
 // runs. The Observer is called for partitions at the same time; the calls for one
 // begin in the order of its events, and may overlap. What does not return is
-// reported, and in the end left behind (see [Group.Consume]); no call begins after
-// Consume has returned.
+// reported, and in the end left behind (see [Group.Consume]). Between two Consume calls
+// of a member that stays only the Observer is called; no call begins after the member has
+// left.
 //
 // Fetches have connections of their own: on one that carries a long poll,
 // a commit would wait for the poll. Consume leaves no goroutine, but for two of
 // sarama: its loops end up to 100 ms later, and the meters of go-metrics, which
-// count fetches by topic in that package's own registry, share one for ever.
+// count fetches by topic in that package's own registry, share one for ever. A member
+// that stays for the next call keeps its own until it leaves.
 package consumer

@@ -178,18 +178,20 @@ func (f handlerFunc) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.Consum
 	return f(s, c)
 }
 
-// rig is a consumption on fakes.
+// rig is a membership on fakes, with one session that has begun; nothing claims but the test.
 type rig struct {
-	*consumption
-	store  *offsets.MemoryStore
-	refuse atomic.Pointer[error] // why the store stores nothing; nil when it does
-	fetch  *fakeFetcher
-	log    *journal
-	group  *Group
-	ids    map[string]sarama.Uuid
-	idsMu  sync.Mutex
-	events []Event
-	evMu   sync.Mutex
+	*membership
+	store   *offsets.MemoryStore
+	refuse  atomic.Pointer[error] // why the store stores nothing; nil when it does
+	fetch   *fakeFetcher
+	log     *journal
+	group   *Group
+	handler sarama.ConsumerGroupHandler
+	session *groupSession // the newest
+	ids     map[string]sarama.Uuid
+	idsMu   sync.Mutex
+	events  []Event
+	evMu    sync.Mutex
 }
 
 func (r *rig) setID(topic string, id byte) {
@@ -210,6 +212,18 @@ func (r *rig) kinds(p allocfn.Partition) []string {
 	return out
 }
 
+// begin begins a session under which partitions are opened, unless the member leaves.
+func (r *rig) begin(ctx context.Context) bool {
+	s := newConsumeSession(ctx)
+	r.session = &groupSession{session: s, handler: r.handler, member: "m", committer: r.committer, generation: func() int32 { return 3 }}
+	s.user = r.session
+	begun := r.membership.begin(s)
+	if begun {
+		r.setOpening(s)
+	}
+	return begun
+}
+
 // newRig starts the committer and the reader, which end with the test.
 func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 	t.Helper()
@@ -225,7 +239,11 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Group{name: "g", settings: set, metrics: m, errs: newErrorQueue(16, m.dropped.Inc)}
+	zk, err := session.New([]string{"zk:2181"}, session.Options{Timeout: sessionTimeout}) // for its timeout; it does not run
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &Group{zk: zk, name: "g", settings: set, metrics: m, errs: newErrorQueue(16, m.dropped.Inc)}
 	log := &journal{}
 	r := &rig{
 		group: g, log: log, ids: map[string]sarama.Uuid{"t": {1}},
@@ -248,17 +266,13 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 		}
 		return out, nil
 	}, &kafkaconn.Calls{})
-	c := &consumption{
-		group: g, topics: []string{"t"}, handler: h, fetcher: r.fetch, catalog: cat, edge: r.fetch.edge,
-		metrics: m, pauses: &g.pauses, log: slog.New(slog.DiscardHandler), ready: make(chan struct{}),
-		from: set.From, resetInvalid: set.config.Consumer.Group.ResetInvalidOffsets,
-		queueLimit: int(set.config.Consumer.Fetch.Default), interceptors: set.config.Consumer.Interceptors,
-		users: newCallbacks(usercall.Limit(set.RebalanceTimeout), slog.New(slog.DiscardHandler), g.report, func(error) {}),
-		observer: func(e Event) {
-			r.evMu.Lock()
-			defer r.evMu.Unlock()
-			r.events = append(r.events, e)
-		},
+	c := g.emptyMembership(t.Context(), []string{"t"})
+	c.fetcher, c.catalog, c.edge, c.log = r.fetch, cat, r.fetch.edge, slog.New(slog.DiscardHandler)
+	c.users = newCallbacks(usercall.Limit(set.RebalanceTimeout), c.log, g.report, func(error) {})
+	c.observer = func(e Event) {
+		r.evMu.Lock()
+		defer r.evMu.Unlock()
+		r.events = append(r.events, e)
 	}
 	c.committer = offsets.NewCommitter(offsets.Options{
 		Store: r.store, Abort: func() {}, Auto: set.autoCommit, Interval: set.CommitInterval, Timeout: sessionTimeout,
@@ -266,16 +280,17 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 	})
 	c.reader = offsets.NewReader(r.store)
 	ctx, cancel := context.WithCancel(context.Background())
-	c.session = &groupSession{
-		ctx: ctx, member: "m", committer: c.committer, generation: func() int32 { return 3 }, open: map[allocfn.Partition]*claim{},
-	}
-	g.attach(c.session)
-	close(c.ready)
-	r.consumption = c
+	r.membership = c
+	r.handler = h
+	r.begin(ctx)
+	g.setMember(c)
 	running.Go(func() { c.committer.Run(ctx) })
 	running.Go(func() { c.reader.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
+		c.leave(nil)
+		c.endLate()
+		c.endLife()
 		running.Wait()
 		c.pumping.Wait()
 		r.fetch.end()

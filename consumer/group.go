@@ -27,7 +27,7 @@ type Group struct {
 	closed  bool
 	stop    context.CancelFunc // of the running Consume
 	running chan struct{}      // closed when it has returned
-	session *groupSession      // of the running Consume, when it consumes
+	current *membership        // nil when the member has left, and the error of that was returned
 }
 
 var _ sarama.ConsumerGroup = (*Group)(nil)
@@ -63,11 +63,19 @@ func (g *Group) Name() string { return g.settings.Name }
 // membership is lost for good, and what Setup or Cleanup return. What the user gave
 // and has not returned by then, a ConsumeClaim, Setup, Cleanup or Observer, is left
 // behind, and the error is an ownership.ErrStuck; so it is when an Observer that
-// does not return made the member leave. A later call joins again, so it may be
-// called in a loop as sarama's. Without a Kafka broker it returns sarama's error
-// (sarama.ErrOutOfBrokers) at once, for a topic that does not exist one that is
-// sarama.ErrUnknownTopicOrPartition; without ZooKeeper it waits, and the log of
-// the session says for whom.
+// does not return made the member leave. Without a Kafka broker it returns sarama's
+// error (sarama.ErrOutOfBrokers) when it joins, for a topic that does not exist one
+// that is sarama.ErrUnknownTopicOrPartition; without ZooKeeper it waits, and the log
+// of the session says for whom.
+//
+// It may be called in a loop as sarama's. When the call ends before ctx does, by an
+// error of Setup, the member stays in the group and waits for the next call, as sarama's
+// does: its claims stand, those that the plan gives to others are released, new ones are
+// claimed, and nothing is read. A next call with the same topics goes on from there; one
+// with other topics leaves and joins again. When none comes within the timeout of the
+// ZooKeeper session the member leaves, with a warning in the log; what goes wrong then is
+// reported to Errors, and the next call joins again. When the membership is lost while it
+// waits, the next call returns why, and the one after it joins again.
 //
 // It calls handler as sarama's cooperative groups do: Setup once, when this
 // member has joined; ConsumeClaim for each partition that it comes to own, on a
@@ -95,7 +103,9 @@ func (g *Group) Consume(ctx context.Context, topics []string, handler sarama.Con
 		return err
 	}
 	defer done()
-	return g.consume(ctx, topics, handler)
+	return g.serve(ctx, topics, func(m *membership, s *consumeSession) sessionUser {
+		return &groupSession{session: s, handler: handler, member: g.Name(), committer: m.committer, generation: m.generation}
+	})
 }
 
 // begin makes this the running Consume.
@@ -120,10 +130,11 @@ func (g *Group) begin(ctx context.Context) (context.Context, func(), error) {
 	}, nil
 }
 
-// Close makes Consume leave, waits until it has returned, StopTimeout at most, and
-// closes Errors. It may be called more than once and from anywhere but the handler
-// and the Observer: there it waits for itself, until that counts as stuck. It
-// returns nil.
+// Close makes the member leave, in a Consume call or between two, waits until it has
+// left and Consume has returned, StopTimeout at most, and closes Errors. It may be
+// called more than once and from anywhere but the handler and the Observer: there it
+// waits for itself, until that counts as stuck. It returns nil; what goes wrong is
+// returned by Consume, or reported to Errors when none runs.
 func (g *Group) Close() error {
 	g.mu.Lock()
 	g.closed = true
@@ -133,11 +144,15 @@ func (g *Group) Close() error {
 		stop()
 		<-running
 	}
+	if m := g.member(); m != nil { // it waits for another Consume
+		m.leave(nil)
+		<-m.done
+	}
 	g.errs.close()
 	return nil
 }
 
-// Errors returns the errors that do not end Consume, those of partitions as
+// Errors returns the errors that no Consume returns, those of partitions as
 // *sarama.ConsumerError, when Config.Consumer.Return.Errors is true; else they
 // are logged. When nobody reads, the oldest are dropped and counted. Close closes
 // the channel.
@@ -152,23 +167,27 @@ func (g *Group) report(err error) {
 	g.settings.log.Error("consumer error", "error", err)
 }
 
-// attach makes s the session that Pause and Resume act on.
-func (g *Group) attach(s *groupSession) {
+// member returns the membership, or nil.
+func (g *Group) member() *membership {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.session = s
+	return g.current
+}
+
+func (g *Group) setMember(m *membership) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.current = m
 }
 
 // open returns the open claims.
 func (g *Group) open() map[allocfn.Partition]*claim {
-	g.mu.Lock()
-	s := g.session
-	g.mu.Unlock()
-	out := map[allocfn.Partition]*claim{}
-	if s != nil {
-		s.each(func(p allocfn.Partition, c *claim) { out[p] = c })
+	if m := g.member(); m != nil {
+		if s := m.session(); s != nil {
+			return s.claims()
+		}
 	}
-	return out
+	return nil
 }
 
 // Pause suspends fetching of those of the partitions that are open. Messages

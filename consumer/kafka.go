@@ -15,7 +15,7 @@ import (
 	"github.com/kielgo/kiel/ownership"
 )
 
-// kafka is the Kafka side of one Consume call: two clients, so two sets of
+// kafka is the Kafka side of a membership: two clients, so two sets of
 // connections. On one, commits, offsets and metadata; on the other, fetches,
 // which make wait what comes behind them.
 type kafka struct {

@@ -254,7 +254,7 @@ func TestInterceptorsSeeEachMessageOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newPump(t, 1<<20)
 		var seen []int64
-		user := &consumption{users: newCallbacks(time.Minute, slog.New(slog.DiscardHandler), nil, nil)}
+		user := &membership{users: newCallbacks(time.Minute, slog.New(slog.DiscardHandler), nil, nil)}
 		r.prepare = user.intercept
 		user.interceptors = []sarama.ConsumerInterceptor{
 			interceptorFunc(func(m *sarama.ConsumerMessage) { seen = append(seen, m.Offset) }),

@@ -2,9 +2,7 @@ package consumer
 
 import (
 	"context"
-	"maps"
 	"slices"
-	"sync"
 
 	"github.com/IBM/sarama"
 
@@ -12,31 +10,26 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 )
 
-// groupSession is the sarama.ConsumerGroupSession of one Consume call.
+// groupSession is the sarama.ConsumerGroupSession of one Consume call, and calls its handler.
 type groupSession struct {
-	ctx        context.Context //nolint:containedctx // the session's lifetime, handed out by Context
+	session    *consumeSession
+	handler    sarama.ConsumerGroupHandler
 	member     string
 	committer  *offsets.Committer
 	generation func() int32
-
-	mu     sync.Mutex
-	claims map[string][]int32 // replaced, never changed
-	open   map[allocfn.Partition]*claim
 }
+
+var _ sessionUser = (*groupSession)(nil)
+
+func (s *groupSession) setup() error            { return s.handler.Setup(s) }
+func (s *groupSession) consume(cl *claim) error { return s.handler.ConsumeClaim(s, cl) }
+func (s *groupSession) cleanup() error          { return s.handler.Cleanup(s) }
 
 var _ sarama.ConsumerGroupSession = (*groupSession)(nil)
 
 // Claims returns the partitions that are open; before Setup has returned, those
 // that are about to be. The map is the caller's.
-func (s *groupSession) Claims() map[string][]int32 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make(map[string][]int32, len(s.claims))
-	for topic, ids := range s.claims {
-		out[topic] = slices.Clone(ids)
-	}
-	return out
-}
+func (s *groupSession) Claims() map[string][]int32 { return s.session.partitions() }
 
 // MemberID returns the member's name.
 func (s *groupSession) MemberID() string { return s.member }
@@ -44,10 +37,19 @@ func (s *groupSession) MemberID() string { return s.member }
 // GenerationID returns the version of the newest mapping, which grows.
 func (s *groupSession) GenerationID() int32 { return s.generation() }
 
+// find returns the tracker of a partition that is open in this call, or nil.
+func (s *groupSession) find(topic string, partition int32) *offsets.Tracker {
+	if s.session.isOver() {
+		return nil
+	}
+	return s.committer.Find(topic, partition)
+}
+
 // MarkOffset marks offset, the one of the next message to read. Lower ones than
-// marked before, and those of a partition that is not open, are ignored.
+// marked before, those of a partition that is not open, and those that come after
+// the Consume call are ignored.
 func (s *groupSession) MarkOffset(topic string, partition int32, offset int64, metadata string) {
-	if t := s.committer.Find(topic, partition); t != nil {
+	if t := s.find(topic, partition); t != nil {
 		t.Mark(offset, metadata)
 	}
 	s.hint(topic, partition)
@@ -56,14 +58,14 @@ func (s *groupSession) MarkOffset(topic string, partition int32, offset int64, m
 // hint says that the handler of a partition has done with a message: most come
 // for the next one then.
 func (s *groupSession) hint(topic string, partition int32) {
-	if c := s.claim(allocfn.Partition{Topic: topic, ID: partition}); c != nil {
+	if c := s.session.claim(allocfn.Partition{Topic: topic, ID: partition}); c != nil {
 		c.hint()
 	}
 }
 
 // ResetOffset is MarkOffset for a lower offset, and ignores higher ones.
 func (s *groupSession) ResetOffset(topic string, partition int32, offset int64, metadata string) {
-	if t := s.committer.Find(topic, partition); t != nil {
+	if t := s.find(topic, partition); t != nil {
 		t.Reset(offset, metadata)
 	}
 	s.hint(topic, partition)
@@ -77,58 +79,16 @@ func (s *groupSession) MarkMessage(m *sarama.ConsumerMessage, metadata string) {
 // Commit commits what is marked in one request and returns when it is answered;
 // failures go to Errors.
 func (s *groupSession) Commit() {
-	_ = s.committer.Commit(context.WithoutCancel(s.ctx), nil) // ends with the committer; reported there
-	s.each(func(_ allocfn.Partition, c *claim) { c.hint() })
-}
-
-// Context ends when this member begins to leave.
-func (s *groupSession) Context() context.Context { return s.ctx }
-
-func (s *groupSession) opened(p allocfn.Partition, c *claim) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.open[p] = c
-	s.recount()
-}
-
-func (s *groupSession) closed(p allocfn.Partition, c *claim) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open[p] == c {
-		delete(s.open, p)
-		s.recount()
+	_ = s.committer.Commit(context.WithoutCancel(s.session.ctx), nil) // ends with the committer; reported there
+	for _, c := range s.session.claims() {
+		c.hint()
 	}
 }
 
-// claim returns the claim of an open partition, or nil.
-func (s *groupSession) claim(p allocfn.Partition) *claim {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.open[p]
-}
+// Context ends when this member begins to leave, or the call to end.
+func (s *groupSession) Context() context.Context { return s.session.ctx }
 
-func (s *groupSession) recount() {
-	ps := slices.Collect(maps.Keys(s.open))
-	s.claims = byTopic(ps)
-}
-
-// expect says which partitions are about to be opened.
-func (s *groupSession) expect(ps []allocfn.Partition) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.claims = byTopic(ps)
-}
-
-// each calls f for the open claims.
-func (s *groupSession) each(f func(allocfn.Partition, *claim)) {
-	s.mu.Lock()
-	open := maps.Clone(s.open)
-	s.mu.Unlock()
-	for p, c := range open {
-		f(p, c)
-	}
-}
-
+// byTopic returns the ids of partitions by topic, sorted.
 func byTopic(ps []allocfn.Partition) map[string][]int32 {
 	out := map[string][]int32{}
 	for _, p := range ps {

@@ -28,30 +28,37 @@ var errHandlerReturned = errors.New("consumer: ConsumeClaim returned")
 // errReported is returned to ownership for what was reported here already.
 var errReported = errors.New("reported")
 
-// own consumes a partition for as long as it is owned: ownership calls it, and
-// releases the claim after it has returned. ctx ends when the partition is
-// revoked or lost.
-func (c *consumption) own(ctx context.Context, h holder) error {
-	select {
-	case <-c.ready: // Setup comes before everything
-	case <-ctx.Done():
-		return nil
+// own consumes a partition for as long as it is owned, under one session after the
+// other: ownership calls it, and releases the claim after it has returned. ctx ends
+// when the partition is revoked or lost.
+func (m *membership) own(ctx context.Context, h holder) error {
+	t := term{membership: m, holder: h, partition: allocfn.Partition{Topic: h.Topic(), ID: h.Partition()}}
+	for s := range m.sessions(ctx) {
+		t.session = s
+		if err := t.repeat(ctx); err != nil {
+			return err
+		}
 	}
-	p := allocfn.Partition{Topic: h.Topic(), ID: h.Partition()}
+	return nil
+}
+
+// repeat opens the partition again and again until ctx ends or the session closes its
+// partitions. Only what ConsumeClaim returned by itself ends it before, with errReported.
+func (t *term) repeat(ctx context.Context) error {
+	ctx, stop := t.session.within(ctx)
+	defer stop()
 	wait := kafkaconn.NewBackoff(openBackoff, maxOpenBackoff)
-	var topic sarama.Uuid // as the partition was opened last
 	for ctx.Err() == nil {
-		t := term{consumption: c, holder: h, partition: p, before: topic}
 		began := time.Now()
 		err := t.run(ctx)
-		topic = t.topic
+		t.before = t.topic
 		switch {
 		case ctx.Err() != nil: // err tells the same
 		case errors.Is(err, ErrHandler):
-			c.report(err, p)
+			t.report(err, t.partition)
 			return errReported
 		case err != nil && !errors.Is(err, offsets.ErrLost) && !errors.Is(err, ErrRecreated): // what comes next reports it
-			c.report(err, p)
+			t.report(err, t.partition)
 		}
 		if time.Since(began) > time.Minute {
 			wait.Reset()
@@ -63,8 +70,9 @@ func (c *consumption) own(ctx context.Context, h holder) error {
 
 // term is one opening of a partition: position, messages, last commit.
 type term struct {
-	*consumption
+	*membership
 	holder
+	session   *consumeSession
 	partition allocfn.Partition
 	before    sarama.Uuid // the topic's id in the term before, zero if there was none
 	topic     sarama.Uuid
@@ -174,7 +182,7 @@ func (t *term) consume(ctx context.Context, s stream, start int64) error {
 			t.report(e, t.partition)
 		}
 	})
-	opened := t.observe(Event{Kind: Opened, Topic: t.Topic(), Partition: t.Partition(), Token: t.Token(), Version: t.Version(), Offset: start}, nil)
+	opened := t.notifyAsync(Event{Kind: Opened, Topic: t.Topic(), Partition: t.Partition(), Token: t.Token(), Version: t.Version(), Offset: start}, nil)
 	if !kafkaconn.Await(ctx, opened.returned()) {
 		t.fetcher.close(t.partition, s)
 		t.awaitTold(opened)
@@ -182,7 +190,7 @@ func (t *term) consume(ctx context.Context, s stream, start int64) error {
 		return context.Cause(ctx)
 	}
 	t.session.opened(t.partition, cl)
-	t.watchers.add(t, stop)
+	t.openPartitions.add(t, stop)
 	cl.gate.setUser(t.pauses.has(t.partition))
 
 	p := t.pump(cl)
@@ -199,7 +207,7 @@ func (t *term) consume(ctx context.Context, s stream, start int64) error {
 	if errors.Is(ended, errStreamEnded) {
 		<-told // why it ended
 	}
-	t.watchers.remove(t)
+	t.openPartitions.remove(t)
 	t.session.closed(t.partition, cl)
 	if sabotage.Of(ctx).Off(sabotage.CommitBeforeRelease) {
 		t.pumping.Start(t.settleLate)
@@ -252,7 +260,7 @@ func (t *term) awaitTold(call *callback) {
 // owned. A panic is an error of the handler like any other: it ends with this
 // partition, not with the process.
 func (t *term) callHandler(cl *claim) error {
-	return t.users.apart("ConsumeClaim of "+t.partition.String(), func() error { return t.handler.ConsumeClaim(t.session, cl) }, nil).result()
+	return t.users.goGuarded("ConsumeClaim of "+t.partition.String(), func() error { return t.session.user.consume(cl) }, nil).result()
 }
 
 func (t *term) pump(cl *claim) *pump {
@@ -262,7 +270,7 @@ func (t *term) pump(cl *claim) *pump {
 		messages: t.metrics.messages.WithLabelValues(t.Topic()),
 		bytes:    t.metrics.bytes.WithLabelValues(t.Topic()),
 		handedOut: func(m *sarama.ConsumerMessage) *callback {
-			return t.observe(Event{
+			return t.notifyAsync(Event{
 				Kind: Message, Topic: m.Topic, Partition: m.Partition, Token: t.Token(), Version: t.Version(), Offset: m.Offset,
 			}, func() { cl.told.Store(m.Offset + 1) })
 		},
@@ -275,13 +283,13 @@ func (t *term) pump(cl *claim) *pump {
 
 // intercept shows a message to the user's interceptors before it is handed out. What
 // they panic with is logged and costs nothing else, as with sarama.
-func (c *consumption) intercept(m *sarama.ConsumerMessage) *callback {
-	return c.users.call(callInterceptor, func() error {
-		for _, i := range c.interceptors {
-			if c.users.ended() {
+func (m *membership) intercept(msg *sarama.ConsumerMessage) *callback {
+	return m.users.goTimed(callInterceptor, func() error {
+		for _, i := range m.interceptors {
+			if m.users.ended() {
 				break // while the one before ran
 			}
-			<-c.users.apart(callInterceptor, func() error { i.OnConsume(m); return nil }, nil).returned()
+			<-m.users.goGuarded(callInterceptor, func() error { i.OnConsume(msg); return nil }, nil).returned()
 		}
 		return nil
 	}, nil)

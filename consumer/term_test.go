@@ -265,7 +265,7 @@ func testRecreated(t *testing.T, forgotten bool) {
 		if err := r.catalog.refresh(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
-		r.watchers.check(r.catalog.id)
+		r.openPartitions.check(r.catalog.id)
 		s = <-r.fetch.streams
 		synctest.Wait()
 		if got := r.store.Get(p).Offset; got != 0 {
@@ -372,8 +372,8 @@ func TestHandlersHint(t *testing.T) {
 		s := newRig(t, nil, nil).session
 		open := func(id int32) *claim { return newClaim(newHolder(t, tp("t", id)), newStream(tp("t", id)), 0) }
 		cl, other := open(0), open(1)
-		s.opened(tp("t", 0), cl)
-		s.opened(tp("t", 1), other)
+		s.session.opened(tp("t", 0), cl)
+		s.session.opened(tp("t", 1), other)
 		for name, step := range map[string]struct {
 			do     func()
 			others bool

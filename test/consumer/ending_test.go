@@ -62,7 +62,7 @@ func TestCleanupWithoutZooKeeper(t *testing.T) {
 	})
 }
 
-// What Setup returns is returned, whatever else fails at the end.
+// What Setup returns is returned at once, though the member can't leave: it stays. That it can't is reported at the end.
 func TestSetupFailsWithoutZooKeeper(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, 2)
@@ -73,10 +73,16 @@ func TestSetupFailsWithoutZooKeeper(t *testing.T) {
 			a.net.Refuse()
 			r.zk.CutAll()
 		}}, topic)
-		err := <-a.done
-		a.net.Heal()
-		if !errors.Is(err, a.h.setupErr) || !errors.Is(err, ownership.ErrStuck) {
+		if err := <-a.done; !errors.Is(err, a.h.setupErr) || errors.Is(err, ownership.ErrStuck) {
 			t.Errorf("Consume: %v", err)
+		}
+		if err := a.group.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		a.net.Heal()
+		<-a.errs
+		if err := errors.Join(a.errors()...); !errors.Is(err, ownership.ErrStuck) {
+			t.Errorf("Errors: %v", err)
 		}
 		if calls := a.h.called(); !slices.Equal(calls, []string{"setup", "cleanup"}) {
 			t.Errorf("called: %v", calls)

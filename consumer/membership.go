@@ -1,0 +1,432 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/internal/usercall"
+	"github.com/kielgo/kiel/ownership"
+)
+
+// membership is this member in its group, from the Consume call that joins until it has left. It owns the connections to
+// Kafka, the catalog, the committer, the allocator and the owner of the claims. Consume calls are sessions on it, one at a time.
+// Between two of them the claims stand, the plan is followed, and nothing is read.
+type membership struct {
+	group     *Group
+	topics    []string
+	kafka     *kafka
+	allocator *allocator.PartitionAllocator
+	owner     *ownership.Owner
+
+	committer      *offsets.Committer
+	reader         *offsets.Reader
+	fetcher        fetcher
+	catalog        *catalog
+	abortFetches   func() // ends the connections that fetch
+	edge           func(ctx context.Context, p allocfn.Partition, from From) (int64, error)
+	metrics        *metrics
+	pauses         *pauses
+	log            *slog.Logger
+	openPartitions openPartitions
+	pumping        kafkaconn.Calls // pumps and error readers
+	users          *callbacks
+
+	from         From
+	resetInvalid bool
+	queueLimit   int
+	interceptors []sarama.ConsumerInterceptor
+	observer     func(Event)
+
+	ctx     context.Context         //nolint:containedctx // ends when the member begins to leave
+	leave   context.CancelCauseFunc // makes it leave; with nil when that was asked for
+	late    context.Context         //nolint:containedctx // ends when the time to leave is over
+	endLate context.CancelFunc
+	life    context.Context //nolint:containedctx // for what is to be done after ctx has ended
+	endLife context.CancelFunc
+	closed  chan struct{} // closed when the owner has ended: nothing is open but what is stuck
+	done    chan struct{} // closed when the member has left
+	owned   error         // of the owner; written before closed is closed
+	err     error         // why it ended or did not leave in order; written before done is closed
+
+	mu      sync.Mutex
+	current *consumeSession // nil between two calls
+	opening *consumeSession // current, while it opens partitions
+	changed chan struct{}   // closed when opening changes
+	begun   int             // sessions that have begun
+	waiting *time.Timer     // makes the member leave when no session begins; nil before the first has ended
+}
+
+// closingGrace is how long connections that were aborted get to close when the time to leave is over.
+const closingGrace = 50 * time.Millisecond
+
+// cleanupGrace is how much of the time to leave is kept for Cleanup, after the partitions.
+func cleanupGrace(stopTimeout time.Duration) time.Duration {
+	return min(stopTimeout/20, 500*time.Millisecond)
+}
+
+// newMembership connects to Kafka and asks for the topics; run joins. It gives up with errNotJoined when ctx ends, and passes
+// ctx's values on to what it calls.
+func (g *Group) newMembership(ctx context.Context, topics []string) (*membership, error) {
+	m := g.emptyMembership(ctx, topics)
+	err := m.build(ctx)
+	if err == nil {
+		return m, nil
+	}
+	m.leave(nil)
+	m.endLife()
+	defer m.endLate()
+	if m.kafka == nil {
+		return nil, err
+	}
+	ended := m.kafka.endUntil(m.late)
+	if ended != nil && errors.Is(err, errNotJoined) {
+		return nil, ended
+	}
+	return nil, errors.Join(err, ended)
+}
+
+func (g *Group) emptyMembership(ctx context.Context, topics []string) *membership {
+	m := &membership{
+		group:        g,
+		topics:       topics,
+		metrics:      g.metrics,
+		pauses:       &g.pauses,
+		log:          g.settings.log,
+		from:         g.settings.From,
+		resetInvalid: g.settings.config.Consumer.Group.ResetInvalidOffsets,
+		queueLimit:   int(g.settings.config.Consumer.Fetch.Default),
+		interceptors: g.settings.config.Consumer.Interceptors,
+		observer:     g.settings.Observer,
+		closed:       make(chan struct{}),
+		done:         make(chan struct{}),
+		changed:      make(chan struct{}),
+	}
+	values := context.WithoutCancel(ctx)
+	m.ctx, m.leave = context.WithCancelCause(values)
+	m.late, m.endLate = kafkaconn.Overdue(m.ctx, g.settings.StopTimeout)
+	m.life, m.endLife = context.WithCancel(values)
+	m.users = newCallbacks(usercall.Limit(g.settings.RebalanceTimeout), g.settings.log, g.report, m.leave)
+	return m
+}
+
+// build makes the parts. Those that run are started by run.
+func (m *membership) build(ctx context.Context) error {
+	g := m.group
+	k, err := newKafka(m.life, g.brokers, g.name, g.settings.config, g.zk.Timeout())
+	if err != nil {
+		return err
+	}
+	m.kafka, m.fetcher, m.abortFetches, m.edge = k, k.fetcher, k.fetcher.dialer.Abort, k.edge
+	m.catalog = newCatalog(m.topics, k.describe, &k.do)
+	if err := m.catalog.refresh(ctx, 0); err != nil {
+		if ctx.Err() != nil {
+			return errNotJoined
+		}
+		return err
+	}
+	m.committer = offsets.NewCommitter(offsets.Options{
+		Store:     k.offsets,
+		Abort:     k.abortCommits,
+		Auto:      g.settings.autoCommit,
+		Interval:  g.settings.CommitInterval,
+		Timeout:   g.zk.Timeout(),
+		CurrentID: m.catalog.id,
+		Notify:    m.notifyCommitted,
+		Report:    m.report,
+		Count:     g.metrics.committed,
+	})
+	m.reader = offsets.NewReader(k.offsets)
+	return m.buildOwner()
+}
+
+// buildOwner makes the allocator and the owner of the claims.
+func (m *membership) buildOwner() (err error) {
+	g, set := m.group, m.group.settings
+	stopTimeout := set.StopTimeout - cleanupGrace(set.StopTimeout)
+	m.allocator, err = allocator.New(g.zk, g.name, set.Name, allocator.Options{
+		Seed:        m.catalog.partitions(),
+		Func:        set.Func,
+		AlsoFuncs:   set.AlsoFuncs,
+		PythonFunc:  set.PythonFunc,
+		Weight:      set.Weight,
+		Zone:        set.Zone,
+		Topics:      m.topics,
+		StopTimeout: stopTimeout,
+		OnError:     g.report,
+		Logger:      set.Logger,
+		Registerer:  set.Registerer,
+	})
+	if err != nil {
+		return fmt.Errorf("consumer: %w", err)
+	}
+	handler := func(ctx context.Context, cl *ownership.Claim) error { return m.own(ctx, cl) }
+	m.owner, err = ownership.New(m.allocator, handler, ownership.Options{
+		RebalanceTimeout: set.RebalanceTimeout,
+		StopTimeout:      stopTimeout,
+		Accept:           m.accept,
+		Observer:         m.observeOwner,
+		OnError:          m.ownerError,
+		Logger:           set.Logger,
+		Registerer:       set.Registerer,
+	})
+	if err != nil {
+		return fmt.Errorf("consumer: %w", err)
+	}
+	return nil
+}
+
+// run joins, and returns when the member has left: because leave was called, or the membership has ended by itself. It calls no
+// user code itself and waits for none when late has ended.
+func (m *membership) run() {
+	defer close(m.done)
+	var background sync.WaitGroup
+	background.Go(func() { m.committer.Run(m.life) })
+	background.Go(func() { m.reader.Run(m.life) })
+	background.Go(func() { m.watchTrust(m.life) })
+	asked := make(chan struct{}, 1)
+	background.Go(func() { m.watchTopics(m.ctx, asked) })
+	if m.group.settings.Zone != "" {
+		keeper := &zoneKeeper{kafka: m.catalog.racks, group: m.allocator.Zones, update: m.allocator.UpdateZones}
+		background.Go(func() { keeper.run(m.ctx, asked, m.group.report) })
+	}
+
+	if err := m.owner.Run(m.ctx); err != nil {
+		m.owned = fmt.Errorf("consumer: %w", err)
+	}
+	byItself := m.ctx.Err() == nil || !errors.Is(context.Cause(m.ctx), context.Canceled)
+	m.leave(nil)                    // what is waited for is so for StopTimeout from now on, if not from earlier
+	m.pumping.Start(m.abortFetches) // what is being fetched is of no use; where Kafka is silent it would be waited for
+	kafkaconn.Await(m.late, m.pumping.Ended())
+	last := m.lastSession()
+	close(m.closed)
+	if last != nil {
+		<-last.detached
+	}
+
+	m.endLife() // before the end of kafka: nothing is connected again
+	background.Wait()
+	err := errors.Join(m.owned, m.users.end(m.late), m.kafka.endUntil(m.late))
+	m.endLate()
+	if err != nil && last == nil && !byItself {
+		m.group.report(err) // no call is there to return it
+		err = nil
+	}
+	m.err = err
+}
+
+// lastSession returns the session that the membership ends under, or nil when it ends between two calls. No session begins
+// after it: m.ctx has ended.
+func (m *membership) lastSession() *consumeSession {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stopWaiting()
+	return m.current
+}
+
+// watchTrust throws away the connections that carry commits when the session is
+// not trusted any more, so that what is under way on them can't arrive after the
+// next owner's commits.
+func (m *membership) watchTrust(ctx context.Context) {
+	for {
+		inc, err := m.group.zk.Incarnation(ctx)
+		if err != nil {
+			return
+		}
+		select {
+		case <-inc.Context().Done():
+			m.kafka.abortCommits()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// begin makes s the current session. It is false when the member leaves already.
+func (m *membership) begin(s *consumeSession) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ctx.Err() != nil {
+		return false
+	}
+	m.stopWaiting()
+	m.current = s
+	m.begun++
+	return true
+}
+
+// detach ends the time of s as the current session. Unless the member leaves already it will when no other session begins
+// within the session timeout.
+func (m *membership) detach(s *consumeSession) {
+	s.finish()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.current = nil
+	if m.ctx.Err() == nil {
+		begun, timeout := m.begun, m.group.zk.Timeout()
+		m.waiting = time.AfterFunc(timeout, func() { m.evict(begun, timeout) })
+	}
+}
+
+// stopWaiting stops waiting for the next session. m.mu is held.
+func (m *membership) stopWaiting() {
+	if m.waiting != nil {
+		m.waiting.Stop()
+	}
+}
+
+// evict makes the member leave if no session has begun since the one with this number ended.
+func (m *membership) evict(begun int, after time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.current == nil && m.begun == begun && m.ctx.Err() == nil {
+		m.log.Warn("no Consume call followed the last one, leaving the group", "after", after)
+		m.leave(nil)
+	}
+}
+
+// setOpening lets partitions be opened under s, or, with nil, under no session.
+func (m *membership) setOpening(s *consumeSession) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.opening != s {
+		m.opening = s
+		close(m.changed)
+		m.changed = make(chan struct{})
+	}
+}
+
+// sessions yields the sessions under which a partition is to be opened, one after the other, and waits between them, until ctx
+// ends. The end of a session waits for the loops that it was yielded to.
+func (m *membership) sessions(ctx context.Context) iter.Seq[*consumeSession] {
+	return func(yield func(*consumeSession) bool) {
+		for s := m.enter(ctx); s != nil; s = m.enter(ctx) {
+			if !s.visit(yield) {
+				return
+			}
+		}
+	}
+}
+
+// enter waits for a session that opens partitions, and counts the caller in. It returns nil when ctx ends.
+func (m *membership) enter(ctx context.Context) *consumeSession {
+	for ctx.Err() == nil {
+		m.mu.Lock()
+		s, changed := m.opening, m.changed
+		if s != nil && s.closing.Err() == nil {
+			s.openings.Begin()
+			m.mu.Unlock()
+			return s
+		}
+		m.mu.Unlock()
+		kafkaconn.Await(ctx, changed)
+	}
+	return nil
+}
+
+// session returns the current session, or nil.
+func (m *membership) session() *consumeSession {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.current
+}
+
+// notifyAsync has the user's observer notified, and then calls then. It waits for nothing.
+func (m *membership) notifyAsync(e Event, then func()) *callback {
+	if m.observer == nil {
+		return nil
+	}
+	return m.users.goTimed(callObserver, func() error { m.notify(e); return nil }, func(err error) {
+		if err != nil {
+			m.group.report(err)
+		}
+		if then != nil {
+			then()
+		}
+	})
+}
+
+// notifyCommitted has the observer notified that an offset was stored, and then calls
+// observed. It returns false when there is nobody to notify.
+func (m *membership) notifyCommitted(s offsets.Committed, observed func()) bool {
+	return m.notifyAsync(Event{
+		Kind: Committed, Topic: s.Partition.Topic, Partition: s.Partition.ID,
+		Token: s.Claim.Token(), Version: s.Claim.Version(), Offset: s.Offset, Since: s.Since,
+	}, observed) != nil
+}
+
+// notify notifies the user's observer.
+func (m *membership) notify(e Event) {
+	if m.observer == nil {
+		return
+	}
+	switch e.Kind {
+	case Opened, Message:
+	case Committed:
+		if s := m.session(); s != nil {
+			if cl := s.claim(allocfn.Partition{Topic: e.Topic, ID: e.Partition}); cl != nil {
+				cl.waitTold(e.Offset)
+			}
+		}
+		if m.users.ended() {
+			return // meanwhile
+		}
+	default:
+		e.Offset = -1
+	}
+	m.observer(e)
+}
+
+// report hands an error of a partition to the user, in sarama's shape.
+func (m *membership) report(err error, p allocfn.Partition) {
+	if _, ok := errors.AsType[*sarama.ConsumerError](err); !ok {
+		err = &sarama.ConsumerError{Topic: p.Topic, Partition: p.ID, Err: err}
+	}
+	m.group.report(err)
+}
+
+// accept refuses partitions of topics that were not asked for.
+func (m *membership) accept(p allocfn.Partition) error {
+	if slices.Contains(m.topics, p.Topic) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrTopicMismatch, p)
+}
+
+// ownerError passes on what ownership reports, but for what was reported here.
+func (m *membership) ownerError(err error) {
+	if errors.Is(err, errReported) {
+		return
+	}
+	if errors.Is(err, ErrTopicMismatch) {
+		m.metrics.mismatches.Inc()
+	}
+	m.group.report(err)
+}
+
+// observeOwner passes on ownership's events. Ownership reports panics itself.
+func (m *membership) observeOwner(e ownership.Event) {
+	m.notify(Event{
+		Kind: EventKind(e.Kind.String()), Topic: e.Topic, Partition: e.Partition, Token: e.Token,
+		Version: e.Version, Session: e.Session, Since: e.Since, Err: e.Err,
+	})
+}
+
+// generation returns the version of the newest mapping.
+func (m *membership) generation() int32 {
+	if s := m.allocator.Snapshot(); s != nil {
+		return int32(s.Version) //nolint:gosec // wraps after 2 billion rebalances
+	}
+	return 0
+}
