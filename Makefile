@@ -30,7 +30,7 @@ SIM = github.com/kielgo/kiel/test/sim
 HISTORY = github.com/kielgo/kiel/test/history
 CHAOS = github.com/kielgo/kiel/test/chaos
 # Packages of which make soak runs more than make test: see their flag -full.
-FULL = github.com/kielgo/kiel/test/consumer/differential
+FULL = github.com/kielgo/kiel/test/consumer/differential github.com/kielgo/kiel/test/consumer/realkafka
 # How many group-days of the simulation make test takes, from a random seed, besides those with fixed seeds.
 RANDOM_DAYS = 5
 # Tests of test/bench that take figures on servers.

@@ -30,6 +30,8 @@ type KafkaOptions struct {
 	Racks   []string          // where the brokers are, the first one's first; the others are in no rack
 	Config  map[string]string // more lines of server.properties
 	Heap    string            // of Java, per broker; "" is 400m
+	TLS     *TLS              // when not nil, brokers have listeners with TLS, too
+	Users   map[string]string // passwords by name; when there are any, brokers have listeners with SASL, too
 }
 
 // Kafka is a running cluster. Each of its brokers is a controller too (KRaft).
@@ -54,6 +56,7 @@ func StartKafka(tb testing.TB, opts KafkaOptions) *Kafka {
 		k.launch()
 		err := k.ready()
 		if err == nil {
+			k.addUsers()
 			return k
 		}
 		if try == startTries || !k.clashed() {
@@ -72,16 +75,23 @@ func newClusterID() string {
 
 func (k *Kafka) configure() {
 	k.tb.Helper()
-	const perNode = 2
+	secure := k.opts.secureListeners()
+	perNode := 2 + len(secure)
 	ports := FreePorts(k.tb, perNode*k.opts.Brokers)
 	for i := range k.opts.Brokers {
-		k.nodes = append(k.nodes, &KafkaNode{
+		own := ports[perNode*i : perNode*(i+1)]
+		n := &KafkaNode{
 			kafka:      k,
 			id:         i + 1,
 			dir:        newDir(k.tb, fmt.Sprintf("kafka-%d", i+1)),
-			port:       ports[perNode*i],
-			controller: ports[perNode*i+1],
-		})
+			port:       own[0],
+			controller: own[1],
+			secure:     map[string]int{},
+		}
+		for j, listener := range secure {
+			n.secure[listener] = own[2+j]
+		}
+		k.nodes = append(k.nodes, n)
 	}
 	for _, n := range k.nodes {
 		n.configure()
@@ -219,7 +229,8 @@ type KafkaNode struct {
 	dir        string
 	port       int
 	controller int
-	foreign    bool // somebody else answered on our port
+	secure     map[string]int // ports by listener
+	foreign    bool           // somebody else answered on our port
 }
 
 // Addr returns the broker's address.
@@ -273,6 +284,7 @@ func (n *KafkaNode) configure() {
 	if racks := n.kafka.opts.Racks; n.id <= len(racks) {
 		config["broker.rack"] = racks[n.id-1]
 	}
+	n.configureSecure(config)
 	maps.Copy(config, n.kafka.opts.Config)
 	writeConfig(n.kafka.tb, n.config(), config)
 	writeFile(n.kafka.tb, filepath.Join(n.dir, "log4j.properties"), log4j)

@@ -2,8 +2,10 @@
 package realkafka_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,7 +22,10 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
+var full = flag.Bool("full", false, "outages of a minute, and all versions of Kafka")
+
 func TestMain(m *testing.M) {
+	flag.Parse()
 	logtest.Silence()
 	goleak.VerifyTestMain(m,
 		// sarama counts fetches by topic in go-metrics' own registry, whatever its
@@ -37,6 +42,9 @@ type rig struct {
 	kafka   *servers.Kafka
 	zk      string
 	brokers []string
+	group   string         // "" is g
+	config  *sarama.Config // of members; nil is memberConfig
+	written int            // messages of the first partition
 }
 
 func newRig(t *testing.T, opts servers.KafkaOptions, partitions int32) *rig {
@@ -61,6 +69,7 @@ func (r *rig) produce(n int, partitions ...int32) {
 	}
 	defer p.Close()
 	var ms []*sarama.ProducerMessage
+	r.written += n
 	for _, part := range partitions {
 		for range n {
 			ms = append(ms, &sarama.ProducerMessage{Topic: topic, Partition: part, Value: sarama.StringEncoder("value")})
@@ -106,6 +115,15 @@ func (m *member) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.ConsumerGr
 
 func (r *rig) member(name string) *member { return r.memberIn(name, "") }
 
+// memberConfig is what members use unless a test says otherwise.
+func memberConfig() *sarama.Config {
+	config := sarama.NewConfig()
+	config.ClientID = "test"
+	config.Version = sarama.V3_6_0_0
+	config.Consumer.Return.Errors = true
+	return config
+}
+
 // memberIn makes a member that is in a zone, and fetches from replicas there.
 func (r *rig) memberIn(name, zone string) *member {
 	r.t.Helper()
@@ -113,12 +131,9 @@ func (r *rig) memberIn(name, zone string) *member {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	config := sarama.NewConfig()
-	config.ClientID = "test"
-	config.Version = sarama.V3_6_0_0
-	config.Consumer.Return.Errors = true
+	config := cmp.Or(r.config, memberConfig())
 	config.RackID = zone
-	g, err := consumer.New(zk, r.brokers, "g", consumer.Options{Name: name, Config: config})
+	g, err := consumer.New(zk, r.brokers, cmp.Or(r.group, "g"), consumer.Options{Name: name, Config: config})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -188,6 +203,16 @@ func both(t *testing.T, f func(t *testing.T, version string)) {
 	for _, version := range []string{servers.Kafka4, servers.Kafka3} {
 		t.Run("kafka "+version, func(t *testing.T) { f(t, version) })
 	}
+}
+
+// longer runs f on all versions with -full, else on the newest.
+func longer(t *testing.T, f func(t *testing.T, version string)) {
+	t.Helper()
+	if *full {
+		both(t, f)
+		return
+	}
+	t.Run("kafka "+servers.Kafka4, func(t *testing.T) { f(t, servers.Kafka4) })
 }
 
 // A commit waits for no long poll, and neither does a hand-over.

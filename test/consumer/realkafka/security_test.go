@@ -1,0 +1,177 @@
+package realkafka_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/internal/defaultlog/logtest"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/test/servers"
+)
+
+const (
+	user     = "alice"
+	password = "correct-horse-battery"
+	mistyped = "incorrect-horse-battery"
+)
+
+// scramClient lets sarama, which leaves SCRAM to its users, authenticate with franz-go's.
+type scramClient struct {
+	mechanism func(scram.Auth) sasl.Mechanism
+	session   sasl.Session
+	first     []byte
+	done      bool
+}
+
+func (c *scramClient) Begin(name, secret, _ string) (err error) {
+	c.session, c.first, err = c.mechanism(scram.Auth{User: name, Pass: secret}).Authenticate(context.Background(), "")
+	return err
+}
+
+func (c *scramClient) Step(challenge string) (string, error) {
+	if challenge == "" {
+		return string(c.first), nil
+	}
+	done, answer, err := c.session.Challenge([]byte(challenge))
+	c.done = done
+	return string(answer), err
+}
+
+func (c *scramClient) Done() bool { return c.done }
+
+// withSASL makes clients authenticate.
+func withSASL(config *sarama.Config, mechanism sarama.SASLMechanism, secret string) {
+	config.Net.SASL.Enable = true
+	config.Net.SASL.Mechanism = mechanism
+	config.Net.SASL.User, config.Net.SASL.Password = user, secret
+	hashes := map[sarama.SASLMechanism]func(scram.Auth) sasl.Mechanism{
+		sarama.SASLTypeSCRAMSHA256: scram.Auth.AsSha256Mechanism,
+		sarama.SASLTypeSCRAMSHA512: scram.Auth.AsSha512Mechanism,
+	}
+	config.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scramClient{mechanism: hashes[mechanism]} }
+}
+
+func withTLS(config *sarama.Config, settings *tls.Config) {
+	config.Net.TLS.Enable, config.Net.TLS.Config = true, settings
+}
+
+// Groups consume and commit over each kind of secure connection, or are refused with an error that says why. Neither errors
+// nor logs hold a password.
+func TestSecurity(t *testing.T) {
+	longer(t, func(t *testing.T, version string) {
+		ca := servers.NewTLS(t)
+		stranger := servers.NewTLS(t)
+		r := newRig(t, servers.KafkaOptions{Version: version, TLS: ca, Users: map[string]string{user: password}}, 2)
+		for name, test := range map[string]struct {
+			listener  string
+			mechanism sarama.SASLMechanism
+			tls       bool
+		}{
+			"PLAIN":                  {servers.ListenerSASL, sarama.SASLTypePlaintext, false},
+			"SCRAM-SHA-256":          {servers.ListenerSASL, sarama.SASLTypeSCRAMSHA256, false},
+			"SCRAM-SHA-512":          {servers.ListenerSASL, sarama.SASLTypeSCRAMSHA512, false},
+			"TLS":                    {servers.ListenerTLS, "", true},
+			"PLAIN over TLS":         {servers.ListenerSASLTLS, sarama.SASLTypePlaintext, true},
+			"SCRAM-SHA-512 over TLS": {servers.ListenerSASLTLS, sarama.SASLTypeSCRAMSHA512, true},
+		} {
+			brokers := r.kafka.SecureBrokers(test.listener)
+			configure := func(secret string, trusted *servers.TLS) *sarama.Config {
+				config := memberConfig()
+				if test.mechanism != "" {
+					withSASL(config, test.mechanism, secret)
+				}
+				if test.tls {
+					withTLS(config, trusted.Client(""))
+				}
+				return config
+			}
+			t.Run(name, func(t *testing.T) { r.testSecure(t, name, brokers, configure(password, ca)) })
+			if test.mechanism != "" {
+				t.Run(name+", wrong password", func(t *testing.T) {
+					err := r.refused(t, brokers, configure(mistyped, ca))
+					if !errors.Is(err, sarama.ErrSASLAuthenticationFailed) {
+						t.Errorf("%v: no ErrSASLAuthenticationFailed", err)
+					}
+				})
+			}
+			if test.tls {
+				t.Run(name+", unknown authority", func(t *testing.T) {
+					err := r.refused(t, brokers, configure(password, stranger))
+					if _, ok := errors.AsType[x509.UnknownAuthorityError](err); !ok {
+						t.Errorf("%v: no x509.UnknownAuthorityError", err)
+					}
+				})
+			}
+		}
+	})
+}
+
+// testSecure has one member consume and commit, and the next go on there.
+func (r *rig) testSecure(t *testing.T, name string, brokers []string, config *sarama.Config) {
+	logs := logtest.Capture(t)
+	secure := &rig{t: t, kafka: r.kafka, zk: r.zk, brokers: brokers, group: "secure " + name, config: config}
+	secure.group = strings.ReplaceAll(secure.group, " ", "-")
+	r.t = t
+	before := r.written
+	r.produce(10, 0, 1)
+	a := secure.member("a")
+	until(t, "all messages", func() bool { return a.count.Load() == 2*int64(before+10) })
+	a.leave()
+	b := secure.member("b")
+	until(t, "b is open", func() bool { return b.open.Load() == 2 })
+	r.produce(1, 0, 1)
+	until(t, "b goes on at the end", func() bool { return b.count.Load() == 2 })
+	b.leave()
+	if errs := append(a.errors(), b.errors()...); len(errs) > 0 {
+		t.Errorf("errors: %v", errs)
+	}
+	checkSecrets(t, logs.String())
+}
+
+// refused returns why Consume ended, which it must at once.
+func (r *rig) refused(t *testing.T, brokers []string, config *sarama.Config) error {
+	logs := logtest.Capture(t)
+	zk, err := session.New([]string{r.zk}, session.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	group, err := consumer.New(zk, brokers, "refused", consumer.Options{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer group.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	err = group.Consume(ctx, []string{topic}, &member{})
+	if ctx.Err() != nil {
+		t.Fatal("Consume did not end by itself")
+	}
+	if !errors.Is(err, sarama.ErrOutOfBrokers) {
+		t.Errorf("%v: no ErrOutOfBrokers", err)
+	}
+	checkSecrets(t, logs.String())
+	if err != nil {
+		checkSecrets(t, err.Error())
+		t.Log(err)
+	}
+	return err
+}
+
+func checkSecrets(t *testing.T, text string) {
+	t.Helper()
+	for _, secret := range []string{password, mistyped} {
+		if strings.Contains(text, secret) {
+			t.Errorf("a password is in:\n%s", text)
+		}
+	}
+}
