@@ -95,26 +95,6 @@ func TestNoInterceptorAfterTheEnd(t *testing.T) {
 	})
 }
 
-// While the observer of a commit waits to hear of its message the end may come.
-func TestNoObserverAfterTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHolder(t, tp("t", 0))
-		r := newRig(t, nil, nil)
-		cl := &claim{holder: h}
-		cl.offered.Store(1) // and not told of
-		r.session.session.opened(tp("t", 0), cl)
-		call := r.notifyAsync(Event{Kind: Committed, Topic: "t", Offset: 1}, nil)
-		synctest.Wait()
-		if err := r.users.end(endedContext(t)); !errors.Is(err, ownership.ErrStuck) {
-			t.Errorf("end: %v", err)
-		}
-		<-call.returned()
-		if told := r.kinds(tp("t", 0)); len(told) != 0 {
-			t.Errorf("told after the end: %v", told)
-		}
-	})
-}
-
 // An interceptor that ends its goroutine ends its own call alone, and is logged once.
 func TestGoexitOfAnInterceptor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -2,9 +2,6 @@ package consumer
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/IBM/sarama"
 
@@ -42,93 +39,90 @@ type holder interface {
 	Context() context.Context
 }
 
-// claim is one opening of one partition.
+// claim gives ConsumeClaim the messages of a partition in a channel.
 type claim struct {
-	holder
-	initial int64
-	out     chan *sarama.ConsumerMessage
-	gate    *gate
-
-	offered atomic.Int64  // the offset after the message that is handed out next, or was last
-	told    atomic.Int64  // the offset after the last message that the observer knows of
-	back    chan struct{} // holds a hint that the handler may wait for a message
+	p   *Partition
+	out chan *sarama.ConsumerMessage
 }
 
-func newClaim(h holder, s stream, initial int64) *claim {
-	return &claim{
-		holder: h, initial: initial, out: make(chan *sarama.ConsumerMessage), gate: &gate{stream: s}, back: make(chan struct{}, 1),
+func newClaim(p *Partition, size int) *claim {
+	return &claim{p: p, out: make(chan *sarama.ConsumerMessage, size)}
+}
+
+// feed moves messages into the channel until p's context ends. Then it takes out
+// what stands there, as far as the handler is not faster, and closes the channel.
+// If reading has ended by itself, the handler may take what stands there for as long
+// as owned lasts. returned is closed when the handler has returned.
+func (c *claim) feed(owned context.Context, returned <-chan struct{}) {
+	for m := c.p.next(); m != nil && c.send(m); m = c.p.next() {
+	}
+	c.p.count()
+	if !c.p.readingEnded {
+		c.empty()
+		close(c.out)
+		return
+	}
+	close(c.out)
+	select {
+	case <-owned.Done():
+		c.empty()
+	case <-returned:
 	}
 }
 
-// hint says that the handler may be about to wait for a message: it has marked
-// one, or asks for the channel. Any goroutine may call it; a wrong hint costs a look.
-func (c *claim) hint() {
+// send reports false if p's context ended before there was room.
+func (c *claim) send(m *sarama.ConsumerMessage) bool {
 	select {
-	case c.back <- struct{}{}:
+	case c.out <- m:
+		return true
 	default:
 	}
-}
-
-// forget drops the hints that were given so far.
-func (c *claim) forget() {
+	c.p.count() // it may take long
 	select {
-	case <-c.back:
-	default:
+	case c.out <- m:
+		return true
+	case <-c.p.ctx.Done():
+		return false
 	}
 }
 
-// patienceWithObserver bounds waitTold.
-const patienceWithObserver = time.Second
-
-// waitTold waits until the observer knows of the messages before offset, if they
-// were handed out: a handler may mark one before the pump, which has handed it
-// out, comes to say so.
-func (c *claim) waitTold(offset int64) {
-	for end := time.Now().Add(patienceWithObserver); c.told.Load() < offset && offset <= c.offered.Load(); {
-		if time.Now().After(end) {
-			return // marked without having been taken
+func (c *claim) empty() {
+	for {
+		select {
+		case _, open := <-c.out:
+			if !open {
+				return
+			}
+		default:
+			return
 		}
-		<-time.After(50 * time.Microsecond)
 	}
 }
+
+// Topic returns the partition's topic.
+func (c *claim) Topic() string { return c.p.Topic() }
+
+// Partition returns the partition's number.
+func (c *claim) Partition() int32 { return c.p.ID() }
+
+// Token returns the fencing token.
+func (c *claim) Token() int64 { return c.p.Token() }
+
+// Trusted reports whether the claim is trusted at this moment.
+func (c *claim) Trusted() bool { return c.p.Trusted() }
+
+// Context returns the lifetime of the claim.
+func (c *claim) Context() context.Context { return c.p.Context() }
 
 // InitialOffset returns the offset of the first message asked for.
-func (c *claim) InitialOffset() int64 { return c.initial }
+func (c *claim) InitialOffset() int64 { return c.p.start }
 
 // HighWaterMarkOffset returns the offset of the next message that will be
 // produced, as the newest answer with messages had it.
-func (c *claim) HighWaterMarkOffset() int64 { return c.gate.stream.HighWaterMarkOffset() }
+func (c *claim) HighWaterMarkOffset() int64 { return c.p.HighWatermark() }
 
 // Messages returns the messages. It is closed when the partition is revoked or
-// lost. It holds no message back: what was not received is not handed out.
-func (c *claim) Messages() <-chan *sarama.ConsumerMessage {
-	c.hint() // a select in a loop asks each time
-	return c.out
-}
+// lost, and holds nothing then.
+func (c *claim) Messages() <-chan *sarama.ConsumerMessage { return c.out }
 
 var _ Claim = (*claim)(nil)
-
-// gate pauses a stream while the user wants it to, or the queue behind it is
-// full.
-type gate struct {
-	stream stream
-
-	mu         sync.Mutex
-	user, full bool
-}
-
-func (g *gate) set(change func(g *gate)) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	before := g.user || g.full
-	change(g)
-	switch after := g.user || g.full; {
-	case after && !before:
-		g.stream.Pause()
-	case before && !after:
-		g.stream.Resume()
-	}
-}
-
-func (g *gate) setUser(paused bool) { g.set(func(g *gate) { g.user = paused }) }
-func (g *gate) setFull(full bool)   { g.set(func(g *gate) { g.full = full }) }

@@ -40,7 +40,8 @@ func fetchConfig(c sarama.Config, d *kafkaconn.Dialer) *sarama.Config {
 	c.Consumer.MaxWaitTime = min(c.Consumer.MaxWaitTime, maxWait)
 	// What reads the fetched messages takes every one within patience, so that
 	// one slow partition does not hold up the others of its broker. The
-	// interceptors run when a message is handed out, not when it is fetched.
+	// interceptors run when a message is about to be handed out, not when it is
+	// fetched.
 	c.Consumer.MaxProcessingTime = max(c.Consumer.MaxProcessingTime, 4*patience)
 	c.Consumer.Interceptors = nil
 	c.Consumer.Fetch.Max = 0        // with a limit, sarama skips what is larger

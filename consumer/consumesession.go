@@ -23,17 +23,19 @@ type consumeSession struct {
 	detached chan struct{}   // closed when the call makes no use of the membership any more
 
 	mu       sync.Mutex
+	failure  error               // of a handler, which has ended the session
 	over     bool                // detached: what a late handler does with it has no effect
 	expected []allocfn.Partition // about to be opened; nil after Setup
-	open     map[allocfn.Partition]*claim
+	open     map[allocfn.Partition]*Partition
 }
 
 // sessionUser is the user's code that a session calls. Each kind of session has its own.
 type sessionUser interface {
 	// setup is called once, when the member has joined, before partitions are opened.
 	setup() error
-	// consume is called for each opening of a partition, for several at the same time, on a goroutine of its own.
-	consume(cl *claim) error
+	// consume is called for each opening of a partition, for several at the same time, on a goroutine of its own. owned ends
+	// when the partition is revoked or lost, or is to be closed; p's context ends when reading ends, too.
+	consume(owned context.Context, p *Partition) error
 	// cleanup is called once after setup, when every consume has returned.
 	cleanup() error
 }
@@ -43,7 +45,7 @@ var errSessionOver = errors.New("consumer: the Consume call ends")
 
 // newConsumeSession returns a session for a call with ctx.
 func newConsumeSession(ctx context.Context) *consumeSession {
-	s := &consumeSession{detached: make(chan struct{}), open: map[allocfn.Partition]*claim{}}
+	s := &consumeSession{detached: make(chan struct{}), open: map[allocfn.Partition]*Partition{}}
 	s.ctx, s.stop = context.WithCancel(ctx)
 	s.closing, s.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	context.AfterFunc(s.closing, s.stop)
@@ -69,18 +71,18 @@ func (s *consumeSession) expect(ps []allocfn.Partition) {
 }
 
 // opened notes that a partition is open.
-func (s *consumeSession) opened(p allocfn.Partition, c *claim) {
+func (s *consumeSession) opened(p *Partition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open[p] = c
+	s.open[p.id] = p
 }
 
 // closed notes that a partition is closed.
-func (s *consumeSession) closed(p allocfn.Partition, c *claim) {
+func (s *consumeSession) closed(p *Partition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open[p] == c {
-		delete(s.open, p)
+	if s.open[p.id] == p {
+		delete(s.open, p.id)
 	}
 }
 
@@ -94,18 +96,28 @@ func (s *consumeSession) partitions() map[string][]int32 {
 	return byTopic(slices.Collect(maps.Keys(s.open)))
 }
 
-// claim returns the claim of an open partition, or nil.
-func (s *consumeSession) claim(p allocfn.Partition) *claim {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.open[p]
-}
-
-// claims returns the open claims; the map is the caller's.
-func (s *consumeSession) claims() map[allocfn.Partition]*claim {
+// opens returns the open partitions; the map is the caller's.
+func (s *consumeSession) opens() map[allocfn.Partition]*Partition {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.open)
+}
+
+// fail ends the session alone, with the error of a handler. The first one counts.
+func (s *consumeSession) fail(err error) {
+	s.mu.Lock()
+	if s.failure == nil {
+		s.failure = err
+	}
+	s.mu.Unlock()
+	s.end(errSessionOver)
+}
+
+// failed returns the error that ended the session, or nil.
+func (s *consumeSession) failed() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failure
 }
 
 // isOver says whether the call has let go of the membership.

@@ -1,6 +1,7 @@
 // Package consumer consumes Kafka topics in a group whose members share the
 // partitions through ZooKeeper. A [Group] is a sarama.ConsumerGroup: handlers and
-// wrappers written for sarama's groups work after changing the constructor.
+// wrappers written for sarama's groups work after changing the constructor. New
+// programs may prefer [Group.Run], which calls a function with a [Partition].
 //
 // # Overview
 //
@@ -10,19 +11,29 @@
 //	defer group.Close()
 //	err = group.Consume(ctx, []string{"orders"}, handler)
 //
-// The example is this as a whole program, with a handler, errors and signals.
+// or, without sarama's interfaces:
 //
-// Consume adds the partitions of its topics to the group's set (package
-// allocator), claims those that are this member's (package ownership) and runs
-// ConsumeClaim for each. A call that ends before its context leaves the member in the
-// group, waiting for the next call. It looks at the topics again every minute, or every
-// Config.Metadata.RefreshFrequency if that is less, and adds partitions that they
+//	err = group.Run(ctx, []string{"orders"}, func(ctx context.Context, p *consumer.Partition) error {
+//		for m := range p.Messages() {
+//			fmt.Println(string(m.Value))
+//			p.Mark(m)
+//		}
+//		return nil
+//	})
+//
+// The examples are these as whole programs, with errors and signals.
+//
+// Consume and Run add the partitions of their topics to the group's set (package
+// allocator), claim those that are this member's (package ownership) and call the
+// handler, ConsumeClaim or the function, for each. A call that ends before its context leaves the member in the
+// group, waiting for the next call. They look at the topics again every minute, or every
+// Config.Metadata.RefreshFrequency if that is less, and add partitions that the topics
 // have got. Topics are never created.
 //
 // A partition is opened in this order: claim → read the committed offset → commit
-// the start position → read. It is closed in this order: Messages closes →
-// ConsumeClaim returns → what was marked is committed → the claim is released. When a
-// Consume call ends and the member stays, the claim is not released: the next call
+// the start position → read. It is closed in this order: Messages ends →
+// the handler returns → what was marked is committed → the claim is released. When a
+// call ends and the member stays, the claim is not released: the next call
 // opens the partition again from reading the committed offset.
 //
 // Offsets are Kafka's, under the group's name, so the usual tools show them. They
@@ -53,13 +64,17 @@
 //
 //   - Each message is handed out at least once, in order within a claim, if
 //     handlers mark what they have done and not more.
-//   - Trust in the claim is checked right before each message is handed out and
-//     before each commit is sent. Nothing stands on offer while the handler
-//     works, because a channel can't take back what it offers: a process that is
-//     stopped, and goes on after its trust has ended, hands out nothing more.
-//     For what a handler has in hand then, [Claim] lets it check for itself. A
-//     lost partition is never committed: not by a late mark, not by Commit, not by
-//     a handler that is stuck.
+//   - With Run, trust in the claim is checked by the clock in the same call that
+//     hands out a message, or a batch, on the handler's own goroutine. A process
+//     that is stopped, and goes on after its trust has ended, hands out one message
+//     at most, of which the check began before the stop.
+//   - With Consume, trust is checked right before each message enters the channel
+//     that Messages returns. When the partition is revoked or trust ends, what
+//     stands in the channel is taken out.
+//   - Trust is checked before each commit is sent. A lost partition is never
+//     committed: not by a late mark, not by Commit, not by a handler that is stuck.
+//     For what a handler has in hand then, [Partition] and [Claim] let it check for
+//     itself.
 //   - A start position that comes from a policy (From, or a reset) is committed
 //     before the first message is handed out, so that it is not decided twice.
 //   - A position that Kafka does not have is never passed over in silence: it is
@@ -76,7 +91,7 @@
 //     happens, because Kafka forgets an offset 7 days after its last commit (1
 //     day before Kafka 2.0). Stop the group to reset its offsets by hand.
 //   - A slow handler holds up the other partitions of its broker for 50 ms at
-//     most: what was fetched waits in a queue of about Config.Consumer.Fetch.Default
+//     most. What was fetched waits in a queue of about Config.Consumer.Fetch.Default
 //     bytes, then the partition is paused until the queue has room.
 //
 // # Not guaranteed
@@ -94,17 +109,17 @@
 //   - With an unclean leader election messages may be missed that replaced others
 //     at offsets already read.
 //
-//   - A handler that is away for long is found at once only if it says that it is
-//     back: by marking a message, by Commit, or by calling Messages again, as a
-//     select in a loop does. One that ranges over Messages and does none of that
-//     for many messages waits for the next a sixteenth of the time that it was
-//     away, 1 ms at least and 100 ms at most. Mark each message; that is cheap.
+//   - What stands in a channel of Messages is bounded by Config.ChannelBufferSize
+//     alone, 256 unless changed. A process that was stopped for longer than its
+//     trust lasts may hand its handler some of that before the channel is emptied.
+//     Ask Claim.Trusted before each effect on the outside, or use Run.
 //
 // # Differences from a group of sarama
 //
 //	sarama                                      here
 //	ConsumeClaim returns early: the session     that partition alone is closed, reported as
-//	ends, all claims close                      ErrHandler, and opened again after a pause
+//	ends, all claims close                      ErrHandler, and opened again after a pause;
+//	                                            Options.AfterHandlerError ends Consume instead
 //	ConsumeClaim, Setup or Cleanup panics:      an error like any other
 //	the process ends
 //	Setup or Cleanup does not return: Close     they return ownership.ErrStuck
@@ -128,7 +143,9 @@
 //	Errors drops the newest when it is full     the oldest
 //	GenerationID counts Kafka's generations     the versions of this member's mapping
 //	Claims in Setup are claimed                 are about to be claimed
-//	interceptors see what is fetched            what is handed out next, once
+//	interceptors see what is fetched            what enters the channel next
+//	Messages keeps what it holds when it        it is emptied when the partition is revoked or lost
+//	closes
 //
 // Of Config, these mean nothing here: Consumer.Group but for Rebalance.Timeout and
 // ResetInvalidOffsets, Consumer.Offsets.Initial and Retry, Consumer.Fetch.Max

@@ -7,8 +7,8 @@ import (
 )
 
 var (
-	// ErrBusy is returned by [Group.Consume] while another Consume of the same
-	// Group runs. A Group is one member; make a second Group for a second one.
+	// ErrBusy is returned by [Group.Consume] and [Group.Run] while another call of
+	// them runs on the same Group. A Group is one member; make a second Group for a second one.
 	ErrBusy = errors.New("consumer: this group is consuming already")
 
 	// ErrTopicMismatch says that a partition was assigned to this member whose
@@ -22,9 +22,10 @@ var (
 	// Stop them, or use another group name.
 	ErrGroupInUse = offsets.ErrGroupInUse
 
-	// ErrHandler wraps what a ConsumeClaim returned or panicked with, and is
-	// the whole error when it returned nil before its partition was taken away.
-	ErrHandler = errors.New("consumer: ConsumeClaim ended before its partition was revoked")
+	// ErrHandler wraps what a handler, a ConsumeClaim or a function given to Run,
+	// returned or panicked with while its partition was owned. It is the whole error
+	// when the handler returned nil.
+	ErrHandler = errors.New("consumer: the handler ended before its partition was revoked")
 
 	// ErrRecreated says that a topic was deleted and created again under the
 	// same name. Its partitions are opened anew, at the earliest message.

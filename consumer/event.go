@@ -12,7 +12,7 @@ const (
 	Snapshot  EventKind = "snapshot"  // a new mapping was agreed on
 	Claimed   EventKind = "claimed"   // a claim was acknowledged and verified
 	Opened    EventKind = "opened"    // reading starts, at Offset
-	Message   EventKind = "message"   // the handler took the message at Offset
+	Message   EventKind = "message"   // the message at Offset is about to be handed out, or to enter the channel of Messages
 	Revoking  EventKind = "revoking"  // the handler is told to finish
 	Committed EventKind = "committed" // Offset is stored; the next owner starts there
 	Released  EventKind = "released"  // the claim is about to be deleted

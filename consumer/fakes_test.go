@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
@@ -37,7 +39,8 @@ type fakeHolder struct {
 	p         allocfn.Partition
 	token     int64
 	distrust  atomic.Bool
-	asked     atomic.Int64 // whether it is trusted
+	asked     atomic.Int64                 // whether it is trusted
+	onTrust   func(n int64) (after func()) // called at the nth such question; what it returns is, after the answer was found
 	ctx       context.Context
 	end       context.CancelCauseFunc
 	work      context.Context
@@ -60,8 +63,20 @@ func (h *fakeHolder) Version() uint64                   { return 3 }
 func (h *fakeHolder) EpochPath() string                 { return "/epoch" }
 func (h *fakeHolder) EpochVersion() int32               { return 5 }
 func (h *fakeHolder) Incarnation() *session.Incarnation { return nil }
-func (h *fakeHolder) Trusted() bool                     { h.asked.Add(1); return !h.distrust.Load() }
 func (h *fakeHolder) Context() context.Context          { return h.ctx }
+
+func (h *fakeHolder) Trusted() bool {
+	n := h.asked.Add(1) - 1
+	var after func()
+	if h.onTrust != nil {
+		after = h.onTrust(n)
+	}
+	trusted := !h.distrust.Load()
+	if after != nil {
+		after()
+	}
+	return trusted
+}
 
 func (h *fakeHolder) revoke() { h.endOfWork(errRevokedInTest) }
 func (h *fakeHolder) lose() {
@@ -81,7 +96,7 @@ type fakeStream struct {
 }
 
 func newStream(p allocfn.Partition) *fakeStream {
-	return &fakeStream{p: p, messages: make(chan *sarama.ConsumerMessage, 16), errors: make(chan *sarama.ConsumerError, 4), end: 99}
+	return &fakeStream{p: p, messages: make(chan *sarama.ConsumerMessage, 64), errors: make(chan *sarama.ConsumerError, 4), end: 99}
 }
 
 func (s *fakeStream) Messages() <-chan *sarama.ConsumerMessage { return s.messages }
@@ -102,6 +117,67 @@ func (s *fakeStream) send(offsets ...int64) {
 	}
 }
 
+// fakeSource is a source that a test fills with batches.
+type fakeSource struct {
+	batches chan fetch.Batch
+	ended   chan error
+	lag     int64
+	behind  time.Duration
+	hwm     int64
+}
+
+func (s *fakeSource) Next(ctx context.Context) (fetch.Batch, error) {
+	select {
+	case b := <-s.batches:
+		return b, nil
+	default:
+	}
+	select {
+	case b := <-s.batches:
+		return b, nil
+	case err := <-s.ended:
+		return fetch.Batch{}, err
+	case <-ctx.Done():
+		return fetch.Batch{}, context.Cause(ctx)
+	}
+}
+
+func (s *fakeSource) Pause()                      {}
+func (s *fakeSource) Resume()                     {}
+func (s *fakeSource) HighWatermark() int64        { return s.hwm }
+func (s *fakeSource) Lag() (int64, time.Duration) { return s.lag, s.behind }
+func (s *fakeSource) Close()                      {}
+func (s *fakeSource) fail(err error)              { s.ended <- err }
+func (s *fakeSource) put(offsets ...int64) {
+	b := fetch.Batch{LeaderEpoch: -1}
+	for _, o := range offsets {
+		b.Messages = append(b.Messages, sarama.ConsumerMessage{Topic: "t", Offset: o, Value: []byte("v"), Timestamp: time.Now()})
+		b.Next = o + 1
+	}
+	s.batches <- b
+}
+
+// newPartition returns a partition of a fake source and claim.
+func newPartition(t *testing.T) (*Partition, *fakeSource, *fakeHolder) {
+	t.Helper()
+	h := &fakeHolder{p: tp("t", 0), token: 7}
+	s := &fakeSource{batches: make(chan fetch.Batch, 16), ended: make(chan error, 1)}
+	ctx, end := context.WithCancelCause(t.Context())
+	t.Cleanup(func() { end(nil) })
+	return &Partition{
+		ctx: ctx, end: end, id: h.p, claim: h, source: s, tracker: &offsets.Tracker{},
+		metrics: partitionMetrics{
+			messages: prometheus.NewCounter(prometheus.CounterOpts{Name: "m_total", Help: "M."}),
+			bytes:    prometheus.NewCounter(prometheus.CounterOpts{Name: "b_total", Help: "B."}),
+		},
+	}, s, h
+}
+
+// interceptorFunc is an interceptor.
+type interceptorFunc func(*sarama.ConsumerMessage)
+
+func (f interceptorFunc) OnConsume(m *sarama.ConsumerMessage) { f(m) }
+
 // fakeFetcher opens fakeStreams between the offsets first and last.
 type fakeFetcher struct {
 	mu          sync.Mutex
@@ -109,11 +185,12 @@ type fakeFetcher struct {
 	opens       []int64
 	streams     chan *fakeStream // each opened one
 	fail        error
-	wg          sync.WaitGroup
+	ready       int64 // messages that a stream holds when it is opened
+	running     kafkaconn.Calls
 	log         *journal
 }
 
-func (f *fakeFetcher) open(_ context.Context, p allocfn.Partition, offset int64) (stream, error) {
+func (f *fakeFetcher) open(_ context.Context, p allocfn.Partition, offset int64, report func(error)) (source, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.opens = append(f.opens, offset)
@@ -125,19 +202,14 @@ func (f *fakeFetcher) open(_ context.Context, p allocfn.Partition, offset int64)
 	}
 	f.log.add("open", p, offset)
 	s := newStream(p)
+	for i := range f.ready {
+		s.send(offset + i)
+	}
 	f.streams <- s
-	return s, nil
+	return newStreamSource(s, offset, 1<<20, f.running.Start, report), nil
 }
 
-func (f *fakeFetcher) close(_ allocfn.Partition, s stream) {
-	s.AsyncClose()
-	f.wg.Go(func() {
-		for range s.Messages() {
-		}
-	})
-}
-
-func (f *fakeFetcher) end() { f.wg.Wait() }
+func (f *fakeFetcher) end() { f.running.Wait() }
 
 func (f *fakeFetcher) edge(_ context.Context, _ allocfn.Partition, from From) (int64, error) {
 	f.mu.Lock()
@@ -215,7 +287,10 @@ func (r *rig) kinds(p allocfn.Partition) []string {
 // begin begins a session under which partitions are opened, unless the member leaves.
 func (r *rig) begin(ctx context.Context) bool {
 	s := newConsumeSession(ctx)
-	r.session = &groupSession{session: s, handler: r.handler, member: "m", committer: r.committer, generation: func() int32 { return 3 }}
+	r.session = &groupSession{
+		session: s, handler: r.handler, member: "m", committer: r.committer, generation: func() int32 { return 3 },
+		channelSize: r.group.settings.config.ChannelBufferSize,
+	}
 	s.user = r.session
 	begun := r.membership.begin(s)
 	if begun {
@@ -276,7 +351,7 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 	}
 	c.committer = offsets.NewCommitter(offsets.Options{
 		Store: r.store, Abort: func() {}, Auto: set.autoCommit, Interval: set.CommitInterval, Timeout: sessionTimeout,
-		CurrentID: cat.id, Notify: c.notifyCommitted, Report: c.report, Count: m.committed,
+		Window: set.Window, CurrentID: cat.id, Notify: c.notifyCommitted, Report: c.report, Count: m.committed,
 	})
 	c.reader = offsets.NewReader(r.store)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -292,7 +367,7 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 		c.endLate()
 		c.endLife()
 		running.Wait()
-		c.pumping.Wait()
+		c.background.Wait()
 		r.fetch.end()
 	})
 	return r

@@ -12,31 +12,6 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 )
 
-// fetcher opens partitions for reading. It is a seam: what fetches behind it
-// can be replaced.
-type fetcher interface {
-	// open starts to read p at offset. It is sarama.ErrOffsetOutOfRange when
-	// Kafka does not have it.
-	open(ctx context.Context, p allocfn.Partition, offset int64) (stream, error)
-	// close ends a stream that open returned, and takes what comes from Messages.
-	// The caller goes on reading Errors. It does not wait: a later open of the same
-	// partition does.
-	close(p allocfn.Partition, s stream)
-	// end gives up everything at once and returns when nothing is left.
-	end()
-}
-
-// stream is one partition being read. Both channels must be read until they are
-// closed; they close after AsyncClose, or by themselves when reading can't go on.
-type stream interface {
-	Messages() <-chan *sarama.ConsumerMessage
-	Errors() <-chan *sarama.ConsumerError
-	HighWaterMarkOffset() int64
-	Pause()
-	Resume()
-	AsyncClose()
-}
-
 // kafkaFetcher reads through sarama's PartitionConsumers, all on one client that
 // does nothing else: what is on its connections waits for long polls.
 type kafkaFetcher struct {
@@ -45,9 +20,10 @@ type kafkaFetcher struct {
 	consumer sarama.Consumer
 	dialer   *kafkaconn.Dialer
 	do       kafkaconn.Calls
+	limit    int // of a partition's queue, in bytes
 
-	mu      sync.Mutex
-	closing map[allocfn.Partition]chan struct{}
+	mu   sync.Mutex
+	last map[allocfn.Partition]*streamSource // opened last
 }
 
 func newKafkaFetcher(brokers []string, config *sarama.Config, d *kafkaconn.Dialer, control sarama.Client) (*kafkaFetcher, error) {
@@ -60,7 +36,10 @@ func newKafkaFetcher(brokers []string, config *sarama.Config, d *kafkaconn.Diale
 		_ = client.Close()
 		return nil, err
 	}
-	return &kafkaFetcher{client: client, control: control, consumer: consumer, dialer: d, closing: map[allocfn.Partition]chan struct{}{}}, nil
+	return &kafkaFetcher{
+		client: client, control: control, consumer: consumer, dialer: d,
+		limit: int(config.Consumer.Fetch.Default), last: map[allocfn.Partition]*streamSource{},
+	}, nil
 }
 
 // pollClient asks for metadata and offsets on another client: a sarama.Broker
@@ -118,45 +97,31 @@ func (c pollClient) LeaderAndEpoch(topic string, partition int32) (*sarama.Broke
 	return own, epoch, err
 }
 
-func (f *kafkaFetcher) open(ctx context.Context, p allocfn.Partition, offset int64) (stream, error) {
+func (f *kafkaFetcher) open(ctx context.Context, p allocfn.Partition, offset int64, report func(error)) (source, error) {
 	f.mu.Lock()
-	closing := f.closing[p]
+	last := f.last[p]
 	f.mu.Unlock()
-	if closing != nil {
+	if last != nil { // it was closed
 		select {
-		case <-closing:
+		case <-last.ended:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 	}
-	pc, err := kafkaconn.Run(ctx, &f.do, func() (sarama.PartitionConsumer, error) {
+	return kafkaconn.Run(ctx, &f.do, func() (source, error) {
 		pc, err := f.consumer.ConsumePartition(p.Topic, p.ID, offset)
-		if err != nil && !errors.Is(err, sarama.ErrOffsetOutOfRange) {
-			_ = f.control.RefreshMetadata(p.Topic) // the next try finds the leader
+		if err != nil {
+			if !errors.Is(err, sarama.ErrOffsetOutOfRange) {
+				_ = f.control.RefreshMetadata(p.Topic) // the next try finds the leader
+			}
+			return nil, err
 		}
-		return pc, err
-	}, func(pc sarama.PartitionConsumer) { // nobody wants it any more
-		f.close(p, pc)
-		for range pc.Errors() {
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	return pc, nil
-}
-
-func (f *kafkaFetcher) close(p allocfn.Partition, s stream) {
-	closed := make(chan struct{})
-	f.mu.Lock()
-	f.closing[p] = closed
-	f.mu.Unlock()
-	s.AsyncClose()
-	f.do.Start(func() {
-		defer close(closed)
-		for range s.Messages() {
-		}
-	})
+		s := newStreamSource(pc, offset, f.limit, f.do.Start, report)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.last[p] = s
+		return s, nil
+	}, source.Close) // nobody wants it any more
 }
 
 // end closes the connections first: an idle partition closes at the end of its

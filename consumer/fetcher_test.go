@@ -1,6 +1,8 @@
 package consumer
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -36,11 +38,10 @@ func TestFollowerThatComesLater(t *testing.T) {
 			if _, err := k.describe([]string{"t"}); err != nil {
 				t.Fatal(err)
 			}
-			s, err := k.fetcher.open(t.Context(), tp("t", 0), 3)
+			s, err := k.fetcher.open(t.Context(), tp("t", 0), 3, ignore)
 			if err != nil {
 				t.Fatal(err)
 			}
-			ignore(s)
 			elsewhere.Close()
 			follower := sarama.NewMockBroker(t, 2)
 			defer follower.Close()
@@ -52,15 +53,12 @@ func TestFollowerThatComesLater(t *testing.T) {
 			leader.SetHandlerByMap(map[string]sarama.MockResponse{
 				"MetadataRequest": now, "OffsetRequest": offsets, "FetchRequest": sarama.NewMockWrapper(named),
 			})
-			select {
-			case m := <-s.Messages():
-				if m.Offset != 3 {
-					t.Errorf("read %d", m.Offset)
-				}
-			case <-time.After(20 * time.Second):
-				t.Error("the follower is not found")
+			ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Second, errors.New("the follower is not found"))
+			defer cancel()
+			if b, err := s.Next(ctx); err != nil || b.Messages[0].Offset != 3 {
+				t.Errorf("read %+v, %v", b, err)
 			}
-			k.fetcher.close(tp("t", 0), s)
+			s.Close()
 		})
 	}
 }

@@ -89,6 +89,16 @@ func (g *Group) Consume(ctx context.Context, topics []string, handler sarama.Con
 	if handler == nil {
 		return errors.New("consumer: the handler is nil")
 	}
+	return g.runSession(ctx, topics, func(m *membership, s *consumeSession) sessionUser {
+		return &groupSession{
+			session: s, handler: handler, member: g.Name(), committer: m.committer, generation: m.generation,
+			channelSize: g.settings.config.ChannelBufferSize,
+		}
+	})
+}
+
+// runSession checks topics and calls serve, as the one call that consumes.
+func (g *Group) runSession(ctx context.Context, topics []string, user func(*membership, *consumeSession) sessionUser) error {
 	if len(topics) == 0 {
 		return errors.New("consumer: no topics given")
 	}
@@ -103,9 +113,7 @@ func (g *Group) Consume(ctx context.Context, topics []string, handler sarama.Con
 		return err
 	}
 	defer done()
-	return g.serve(ctx, topics, func(m *membership, s *consumeSession) sessionUser {
-		return &groupSession{session: s, handler: handler, member: g.Name(), committer: m.committer, generation: m.generation}
-	})
+	return g.serve(ctx, topics, user)
 }
 
 // begin makes this the running Consume.
@@ -180,11 +188,11 @@ func (g *Group) setMember(m *membership) {
 	g.current = m
 }
 
-// open returns the open claims.
-func (g *Group) open() map[allocfn.Partition]*claim {
+// open returns the open partitions.
+func (g *Group) open() map[allocfn.Partition]*Partition {
 	if m := g.member(); m != nil {
 		if s := m.session(); s != nil {
-			return s.claims()
+			return s.opens()
 		}
 	}
 	return nil
@@ -198,9 +206,8 @@ func (g *Group) Pause(partitions map[string][]int32) {
 	for topic, ids := range partitions {
 		for _, id := range ids {
 			p := allocfn.Partition{Topic: topic, ID: id}
-			if c := open[p]; c != nil {
-				g.pauses.set(p, true)
-				c.gate.setUser(true)
+			if o := open[p]; o != nil {
+				o.Pause()
 			}
 		}
 	}
@@ -213,8 +220,8 @@ func (g *Group) Resume(partitions map[string][]int32) {
 		for _, id := range ids {
 			p := allocfn.Partition{Topic: topic, ID: id}
 			g.pauses.set(p, false)
-			if c := open[p]; c != nil {
-				c.gate.setUser(false)
+			if o := open[p]; o != nil {
+				o.source.Resume()
 			}
 		}
 	}
@@ -222,17 +229,16 @@ func (g *Group) Resume(partitions map[string][]int32) {
 
 // PauseAll pauses all partitions that are open now.
 func (g *Group) PauseAll() {
-	for p, c := range g.open() {
-		g.pauses.set(p, true)
-		c.gate.setUser(true)
+	for _, o := range g.open() {
+		o.Pause()
 	}
 }
 
 // ResumeAll ends all pauses.
 func (g *Group) ResumeAll() {
 	g.pauses.clear()
-	for _, c := range g.open() {
-		c.gate.setUser(false)
+	for _, o := range g.open() {
+		o.source.Resume()
 	}
 }
 

@@ -81,22 +81,20 @@ func TestKafkaClients(t *testing.T) {
 	if err := k.offsets.Commit(t.Context(), oneCommit())[p]; err != nil {
 		t.Errorf("commit after the connections were thrown away: %v", err)
 	}
-	s, err := k.fetcher.open(t.Context(), p, 3)
+	s, err := k.fetcher.open(t.Context(), p, 3, ignore)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ignore(s)
-	if m := <-s.Messages(); m.Offset != 3 {
-		t.Errorf("read %d", m.Offset)
+	if b, err := s.Next(t.Context()); err != nil || b.Messages[0].Offset != 3 {
+		t.Errorf("read %+v, %v", b, err)
 	}
-	k.fetcher.close(p, s)
-	s, err = k.fetcher.open(t.Context(), p, 3) // waits until it is closed
+	s.Close()
+	s, err = k.fetcher.open(t.Context(), p, 3, ignore) // waits until it is closed
 	if err != nil {
 		t.Fatalf("open again: %v", err)
 	}
-	ignore(s)
-	k.fetcher.close(p, s)
-	if _, err := k.fetcher.open(t.Context(), p, 10); !errors.Is(err, sarama.ErrOffsetOutOfRange) {
+	s.Close()
+	if _, err := k.fetcher.open(t.Context(), p, 10, ignore); !errors.Is(err, sarama.ErrOffsetOutOfRange) {
 		t.Errorf("open beyond the end: %v", err)
 	}
 }
@@ -105,13 +103,8 @@ func oneCommit() []offsets.OffsetCommit {
 	return []offsets.OffsetCommit{{Partition: tp("t", 0), Offset: 100, Authorize: func() error { return nil }}}
 }
 
-// ignore reads a stream's errors.
-func ignore(s stream) {
-	go func() {
-		for range s.Errors() {
-		}
-	}()
-}
+// ignore drops an error of a source.
+func ignore(error) {}
 
 func TestUnknownTopicIsAnError(t *testing.T) {
 	b := mock(t, map[string]sarama.MockResponse{
@@ -138,7 +131,7 @@ func TestCallsEndWithTheirContextThoughKafkaIsSilent(t *testing.T) {
 			return err
 		},
 		"open": func(ctx context.Context) error {
-			_, err := k.fetcher.open(ctx, tp("t", 0), 0)
+			_, err := k.fetcher.open(ctx, tp("t", 0), 0, ignore)
 			return err
 		},
 		"describe": func(ctx context.Context) error {

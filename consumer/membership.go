@@ -40,12 +40,11 @@ type membership struct {
 	pauses         *pauses
 	log            *slog.Logger
 	openPartitions openPartitions
-	pumping        kafkaconn.Calls // pumps and error readers
+	background     kafkaconn.Calls // of openings; they call no user code
 	users          *callbacks
 
 	from         From
 	resetInvalid bool
-	queueLimit   int
 	interceptors []sarama.ConsumerInterceptor
 	observer     func(Event)
 
@@ -106,7 +105,6 @@ func (g *Group) emptyMembership(ctx context.Context, topics []string) *membershi
 		log:          g.settings.log,
 		from:         g.settings.From,
 		resetInvalid: g.settings.config.Consumer.Group.ResetInvalidOffsets,
-		queueLimit:   int(g.settings.config.Consumer.Fetch.Default),
 		interceptors: g.settings.config.Consumer.Interceptors,
 		observer:     g.settings.Observer,
 		closed:       make(chan struct{}),
@@ -142,6 +140,7 @@ func (m *membership) build(ctx context.Context) error {
 		Auto:      g.settings.autoCommit,
 		Interval:  g.settings.CommitInterval,
 		Timeout:   g.zk.Timeout(),
+		Window:    g.settings.Window,
 		CurrentID: m.catalog.id,
 		Notify:    m.notifyCommitted,
 		Report:    m.report,
@@ -206,9 +205,9 @@ func (m *membership) run() {
 		m.owned = fmt.Errorf("consumer: %w", err)
 	}
 	byItself := m.ctx.Err() == nil || !errors.Is(context.Cause(m.ctx), context.Canceled)
-	m.leave(nil)                    // what is waited for is so for StopTimeout from now on, if not from earlier
-	m.pumping.Start(m.abortFetches) // what is being fetched is of no use; where Kafka is silent it would be waited for
-	kafkaconn.Await(m.late, m.pumping.Ended())
+	m.leave(nil)                       // what is waited for is so for StopTimeout from now on, if not from earlier
+	m.background.Start(m.abortFetches) // what is being fetched is of no use; where Kafka is silent it would be waited for
+	kafkaconn.Await(m.late, m.background.Ended())
 	last := m.lastSession()
 	close(m.closed)
 	if last != nil {
@@ -372,16 +371,7 @@ func (m *membership) notify(e Event) {
 		return
 	}
 	switch e.Kind {
-	case Opened, Message:
-	case Committed:
-		if s := m.session(); s != nil {
-			if cl := s.claim(allocfn.Partition{Topic: e.Topic, ID: e.Partition}); cl != nil {
-				cl.waitTold(e.Offset)
-			}
-		}
-		if m.users.ended() {
-			return // meanwhile
-		}
+	case Opened, Message, Committed:
 	default:
 		e.Offset = -1
 	}

@@ -31,6 +31,7 @@ type metrics struct {
 	commits    *prometheus.CounterVec
 	commitTime *prometheus.HistogramVec
 	resets     *prometheus.CounterVec
+	heldBack   *prometheus.GaugeVec
 	mismatches prometheus.Counter
 	dropped    prometheus.Counter
 }
@@ -62,6 +63,10 @@ func newMetrics(reg prometheus.Registerer, group string) (*metrics, error) {
 			Name: "kiel_consumer_offset_resets_total",
 			Help: "Start positions that came from a policy, by reason.",
 		}, []string{"topic", "reason"})),
+		register(reg, &m.heldBack, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kiel_consumer_held_back_partitions",
+			Help: "Partitions of which no message is handed out because one has not been marked for 30 s.",
+		}, []string{"topic"})),
 		register(reg, &m.mismatches, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "kiel_consumer_topic_mismatches_total",
 			Help: "Partitions assigned to this member and not claimed, because it does not consume their topic.",
@@ -84,6 +89,13 @@ func register[C prometheus.Collector](reg prometheus.Registerer, to *C, c C) err
 	got, err := promreg.Register(reg, c)
 	*to = got
 	return err
+}
+
+// of returns the metrics that the partitions of a topic share.
+func (m *metrics) of(topic string) partitionMetrics {
+	return partitionMetrics{
+		messages: m.messages.WithLabelValues(topic), bytes: m.bytes.WithLabelValues(topic), heldBack: m.heldBack.WithLabelValues(topic),
+	}
 }
 
 // committed counts one partition's part in a commit.

@@ -101,10 +101,20 @@ type Options struct {
 	// nothing when AutoCommit.Enable is false.
 	CommitInterval time.Duration
 
+	// Window is how many messages of a partition may be handed out from the oldest one
+	// on that is not marked, once [Partition.Done] was called for it. 0 is 10,000. A
+	// batch counts as its messages.
+	Window int
+
+	// AfterHandlerError says what happens when a handler, a function given to Run or a
+	// ConsumeClaim, returns before its partition is revoked or lost.
+	AfterHandlerError HandlerErrorAction
+
 	// Observer, when not nil, is called with each event of this member. For a
 	// partition the calls begin in the order in which the events happen, and may
 	// overlap: of its messages and commits each waits for the one before, but a
 	// commit, or what befalls the claim, may be told during the call for a message.
+	// The call for a message returns before the message is handed out.
 	// One that blocks at Opened, Message or Committed holds up that partition, at
 	// any other event all of this member. It may call Commit, which does not wait
 	// for it, and must not call Close. A panic ends the call; it is logged and goes
@@ -151,6 +161,12 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 	}
 	if opts.From != Earliest && opts.From != Latest {
 		fail("option From: %d is neither Earliest nor Latest", int(opts.From))
+	}
+	if opts.Window < 0 {
+		fail("option Window: %d is negative", opts.Window)
+	}
+	if opts.AfterHandlerError != RetryPartition && opts.AfterHandlerError != EndRun {
+		fail("option AfterHandlerError: %d is neither RetryPartition nor EndRun", int(opts.AfterHandlerError))
 	}
 	for _, d := range []struct {
 		field string

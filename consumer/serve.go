@@ -83,12 +83,12 @@ func (m *membership) serve(ctx context.Context, s *consumeSession) error {
 		setup = nil // the membership's error says why
 	}
 	if unhook() && m.ctx.Err() == nil {
-		return errors.Join(setup, cleanup)
+		return errors.Join(setup, s.failed(), cleanup)
 	}
 	m.leave(nil) // what ended ctx does that at this moment
 	<-m.done
 	m.group.setMember(nil)
-	return errors.Join(setup, stuck, m.err, cleanup)
+	return errors.Join(setup, s.failed(), stuck, m.err, cleanup)
 }
 
 // setupReturned returns whether Setup was called and has returned, by the error of setup.

@@ -17,13 +17,30 @@ type groupSession struct {
 	member     string
 	committer  *offsets.Committer
 	generation func() int32
+
+	channelSize int // of what Messages of a claim returns
 }
 
 var _ sessionUser = (*groupSession)(nil)
 
-func (s *groupSession) setup() error            { return s.handler.Setup(s) }
-func (s *groupSession) consume(cl *claim) error { return s.handler.ConsumeClaim(s, cl) }
-func (s *groupSession) cleanup() error          { return s.handler.Cleanup(s) }
+func (s *groupSession) setup() error   { return s.handler.Setup(s) }
+func (s *groupSession) cleanup() error { return s.handler.Cleanup(s) }
+
+// consume calls ConsumeClaim with a claim, while a goroutine moves messages into its channel.
+func (s *groupSession) consume(owned context.Context, p *Partition) error {
+	c := newClaim(p, s.channelSize)
+	returned, fed := make(chan struct{}), make(chan struct{})
+	go func() { // ends with p
+		defer close(fed)
+		c.feed(owned, returned)
+	}()
+	defer func() {
+		p.end(errHandlerReturned)
+		close(returned)
+		<-fed
+	}()
+	return s.handler.ConsumeClaim(s, c)
+}
 
 var _ sarama.ConsumerGroupSession = (*groupSession)(nil)
 
@@ -52,15 +69,6 @@ func (s *groupSession) MarkOffset(topic string, partition int32, offset int64, m
 	if t := s.find(topic, partition); t != nil {
 		t.Mark(offset, metadata)
 	}
-	s.hint(topic, partition)
-}
-
-// hint says that the handler of a partition has done with a message: most come
-// for the next one then.
-func (s *groupSession) hint(topic string, partition int32) {
-	if c := s.session.claim(allocfn.Partition{Topic: topic, ID: partition}); c != nil {
-		c.hint()
-	}
 }
 
 // ResetOffset is MarkOffset for a lower offset, and ignores higher ones.
@@ -68,7 +76,6 @@ func (s *groupSession) ResetOffset(topic string, partition int32, offset int64, 
 	if t := s.find(topic, partition); t != nil {
 		t.Reset(offset, metadata)
 	}
-	s.hint(topic, partition)
 }
 
 // MarkMessage marks a message as consumed.
@@ -80,9 +87,6 @@ func (s *groupSession) MarkMessage(m *sarama.ConsumerMessage, metadata string) {
 // failures go to Errors.
 func (s *groupSession) Commit() {
 	_ = s.committer.Commit(context.WithoutCancel(s.session.ctx), nil) // ends with the committer; reported there
-	for _, c := range s.session.claims() {
-		c.hint()
-	}
 }
 
 // Context ends when this member begins to leave, or the call to end.

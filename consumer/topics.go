@@ -51,19 +51,19 @@ func (m *membership) watchTopics(ctx context.Context, asked chan<- struct{}) {
 // openPartitions are the partitions that are open, to be closed when their topic is created again.
 type openPartitions struct {
 	mu    sync.Mutex
-	stops map[*term]context.CancelCauseFunc
+	stops map[*opening]context.CancelCauseFunc
 }
 
-func (o *openPartitions) add(t *term, stop context.CancelCauseFunc) {
+func (o *openPartitions) add(t *opening, stop context.CancelCauseFunc) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.stops == nil {
-		o.stops = map[*term]context.CancelCauseFunc{}
+		o.stops = map[*opening]context.CancelCauseFunc{}
 	}
 	o.stops[t] = stop
 }
 
-func (o *openPartitions) remove(t *term) {
+func (o *openPartitions) remove(t *opening) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.stops, t)
@@ -74,7 +74,7 @@ func (o *openPartitions) check(id func(topic string) sarama.Uuid) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for t, stop := range o.stops {
-		if !offsets.SameTopic(t.topic, id(t.Topic())) {
+		if !offsets.SameTopic(t.topicID, id(t.Topic())) {
 			stop(offsets.Recreated(t.Topic()))
 		}
 	}

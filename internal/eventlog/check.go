@@ -59,7 +59,7 @@ type Report struct {
 	Terms         int              // unbroken ownerships
 	Messages      int              // handed out, duplicates included
 	Distinct      int              // different messages handed out
-	Duplicates    int              // Messages - Distinct
+	Duplicates    int              // messages that were processed again; handed out again, where the log does not have what is done
 	Lost          int              // messages that no member was handed, or none has done
 	Late          int              // messages in the log after the end of trust or a claim that were handed out in the moment before
 	Overlaps      int              // pairs of terms that overlap
@@ -134,6 +134,7 @@ func Check(logs []Log, expect Expect) *Report {
 	c := checker{
 		report: &Report{Members: len(logs), Repeated: map[string]int64{}}, expect: expect,
 		terms: map[Partition][]*term{}, seen: map[Partition]map[int64]int{}, done: map[Partition]map[int64]bool{},
+		processed: map[Partition]map[int64]bool{},
 	}
 	for _, l := range logs {
 		c.report.Events += len(l.Events)
@@ -161,6 +162,8 @@ type checker struct {
 	terms  map[Partition][]*term
 	seen   map[Partition]map[int64]int
 	done   map[Partition]map[int64]bool
+
+	processed map[Partition]map[int64]bool // done; handed out, where the log does not have that
 }
 
 // exempt says whether a partition may have two owners at a time.
@@ -337,6 +340,7 @@ func (w *walker) finished(tm *term, p Partition, e Event) {
 		w.done[p] = map[int64]bool{}
 	}
 	w.done[p][*e.Offset] = true
+	w.process(p, *e.Offset)
 	if tm != nil && tm.opened != nil {
 		tm.done = max(tm.done, *e.Offset+1)
 	}
@@ -368,9 +372,21 @@ func (w *walker) message(tm *term, p Partition, e Event) {
 	w.report.Messages++
 	if seen[d.offset] == 1 {
 		w.report.Distinct++
-	} else {
-		w.report.Duplicates++
 	}
+	if !w.tells {
+		w.process(p, d.offset)
+	}
+}
+
+// process counts what was processed before.
+func (c *checker) process(p Partition, offset int64) {
+	if c.processed[p] == nil {
+		c.processed[p] = map[int64]bool{}
+	}
+	if c.processed[p][offset] {
+		c.report.Duplicates++
+	}
+	c.processed[p][offset] = true
 }
 
 // partition checks the terms of one partition against each other.
@@ -428,7 +444,8 @@ func (c *checker) pair(before []*term, tm *term) {
 }
 
 // start checks where a term began to read: at what was committed, and after an
-// orderly release exactly behind what was handed out before.
+// orderly release exactly behind what was processed before. What was only handed out
+// may have stood in a channel, and is read again.
 func (c *checker) start(tm *term, before []*term, commits []delivery, delivered int64) {
 	at, committed := *tm.opened, int64(-1)
 	for _, d := range commits {
@@ -446,10 +463,11 @@ func (c *checker) start(tm *term, before []*term, commits []delivery, delivered 
 		return
 	}
 	prev := before[len(before)-1]
-	if pos, ok := prev.position(); ok && at < pos {
+	pos, ok := prev.processed()
+	if ok && at < pos {
 		c.report.Repeated[prev.how] += pos - at
 	}
-	if pos, ok := prev.position(); ok && prev.how == Released && at != pos && len(prev.messages) > 0 {
+	if ok && prev.tells && prev.how == Released && at != pos && len(prev.messages) > 0 {
 		c.violate("%s: %s opened at %d although %s had handed it over at %d", tm.log, tm.p, at, prev.log, pos)
 	}
 }

@@ -16,9 +16,14 @@
 // moment at which it was last found, before the request was sent, that it may be:
 // its answer may come later than the end of what it was about.
 //
+// "message" means that a message was handed out, or entered the channel from which
+// its handler takes messages; it may be taken out of there again when the partition
+// is given up. "done" means that the handler has processed it.
+//
 // Logs need not have "done". Where one has, what was handed out and not done by
-// anybody is lost, and only what is done may be committed; otherwise handing out
-// counts.
+// anybody is lost, only what is done may be committed, and after an orderly release
+// the next owner begins exactly behind what is done. Otherwise handing out counts,
+// and the next owner may begin before what was handed out.
 //
 // At most one message of each partition may be in the log after it was lost: one
 // that was handed out in the moment before, by a process that was stopped then.
@@ -38,7 +43,7 @@ const (
 	Snapshot  = "snapshot"  // a new view was agreed on
 	Claimed   = "claimed"   // a claim was acknowledged and verified
 	Opened    = "opened"    // reading starts, at offset
-	Message   = "message"   // the message at offset was handed to the handler
+	Message   = "message"   // the message at offset was handed to the handler, or entered its channel
 	Done      = "done"      // the handler has processed the message at offset, and marks it next
 	Revoking  = "revoking"  // the handler was told to finish
 	Committed = "committed" // offset is stored; the next owner starts there

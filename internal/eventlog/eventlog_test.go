@@ -261,12 +261,28 @@ func TestCheck(t *testing.T) {
 			want: end(3),
 			says: "handed to nobody",
 		},
-		"duplicates after an orderly release": {
+		"processed again after an orderly release": {
 			logs: []eventlog.Log{
-				script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 0), drop(15, eventlog.Released)),
-				script(t, "b", 0, claim(17, 101), on(18, eventlog.Opened, 0), on(19, eventlog.Message, 0), ev(20, eventlog.Left)),
+				script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 0), on(13, eventlog.Done, 0), drop(15, eventlog.Released)),
+				script(t, "b", 0, claim(17, 101), on(18, eventlog.Opened, 0), on(19, eventlog.Message, 0), on(20, eventlog.Done, 0), ev(21, eventlog.Left)),
 			},
 			says: "had handed it over at 1",
+		},
+		"read again after an orderly release, because it only stood in the channel": {
+			logs: []eventlog.Log{
+				script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 0), on(13, eventlog.Done, 0), on(14, eventlog.Message, 1),
+					on(15, eventlog.Committed, 1), drop(16, eventlog.Released)),
+				script(t, "b", 0, claim(17, 101), on(18, eventlog.Opened, 1), on(19, eventlog.Message, 1), on(20, eventlog.Done, 1), ev(21, eventlog.Left)),
+			},
+			want: end(2),
+		},
+		"handed over before what was processed, with what only stood in the channel": {
+			logs: []eventlog.Log{
+				script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 0), on(13, eventlog.Done, 0), on(14, eventlog.Message, 1),
+					drop(16, eventlog.Released)),
+				script(t, "b", 0, claim(17, 101), on(18, eventlog.Opened, 2), ev(21, eventlog.Left)),
+			},
+			says: "opened at 2 although a had handed it over at 1",
 		},
 		"opened before the committed offset": {
 			logs: []eventlog.Log{
@@ -325,6 +341,28 @@ func TestRepeatedMessagesAreCountedByCause(t *testing.T) {
 	}, eventlog.Expect{})
 	if len(r.Repeated) != 1 || r.Repeated["killed"] != 2 {
 		t.Errorf("repeated %v, want 2 after the kill", r.Repeated)
+	}
+}
+
+// What stood in a channel and is read by the next owner is no duplicate.
+func TestDuplicatesAreProcessedAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		lines []eventlog.Event
+		want  int
+	}{
+		"handed out again": {[]eventlog.Event{on(12, eventlog.Message, 0), on(13, eventlog.Done, 0), on(14, eventlog.Message, 1)}, 0},
+		"done again":       {[]eventlog.Event{on(12, eventlog.Message, 0), on(13, eventlog.Message, 1), on(14, eventlog.Done, 1)}, 1},
+		"handed out again, in a log without done": {[]eventlog.Event{on(12, eventlog.Message, 0), on(13, eventlog.Message, 1)}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := eventlog.Check([]eventlog.Log{
+				script(t, "a", 20, append([]eventlog.Event{claim(10, 100), on(11, eventlog.Opened, 0)}, c.lines...)...),
+				script(t, "b", 0, claim(21, 101), on(22, eventlog.Opened, 1), on(23, eventlog.Message, 1), on(24, eventlog.Done, 1), ev(25, eventlog.Left)),
+			}, eventlog.Expect{})
+			if r.Duplicates != c.want {
+				t.Errorf("%d duplicates, want %d", r.Duplicates, c.want)
+			}
+		})
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/internal/clocks"
 	"github.com/kielgo/kiel/internal/eventlog"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -191,6 +192,15 @@ func (l *log) observe(e consumer.Event) {
 	l.ev = append(l.ev, out)
 }
 
+// done notes that the handler has processed a message.
+func (l *log) done(m *sarama.ConsumerMessage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ev = append(l.ev, eventlog.Event{
+		T: time.Now().UnixNano(), Member: l.name, Event: eventlog.Done, Topic: m.Topic, Partition: new(m.Partition), Offset: new(m.Offset),
+	})
+}
+
 func (l *log) events() []eventlog.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -222,6 +232,7 @@ type recorder struct {
 	got      map[partition][]int64
 	calls    []string
 	delay    time.Duration
+	done     func(*sarama.ConsumerMessage)
 	each     func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) error
 	ending   func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim)
 	setupErr error
@@ -257,13 +268,7 @@ func (h *recorder) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.Consumer
 		if h.delay > 0 {
 			time.Sleep(h.delay)
 		}
-		h.mu.Lock()
-		p := partition{Topic: m.Topic, ID: m.Partition}
-		if h.got == nil {
-			h.got = map[partition][]int64{}
-		}
-		h.got[p] = append(h.got[p], m.Offset)
-		h.mu.Unlock()
+		h.take(m)
 		if h.each != nil {
 			if err := h.each(s, c, m); err != nil {
 				return err
@@ -276,6 +281,33 @@ func (h *recorder) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.Consumer
 		h.ending(s, c)
 	}
 	return nil
+}
+
+// handle is ConsumeClaim for Run.
+func (h *recorder) handle(_ context.Context, p *consumer.Partition) error {
+	name := fmt.Sprintf("%s:%d", p.Topic(), p.ID())
+	h.note("open " + name)
+	defer h.note("close " + name)
+	for m := range p.Messages() {
+		if h.delay > 0 {
+			time.Sleep(h.delay)
+		}
+		h.take(m)
+		p.Mark(m)
+	}
+	return nil
+}
+
+// take notes that a message was processed.
+func (h *recorder) take(m *sarama.ConsumerMessage) {
+	h.mu.Lock()
+	p := partition{Topic: m.Topic, ID: m.Partition}
+	if h.got == nil {
+		h.got = map[partition][]int64{}
+	}
+	h.got[p] = append(h.got[p], m.Offset)
+	h.mu.Unlock()
+	h.done(m)
 }
 
 func (h *recorder) offsets(topic string, p int32) []int64 {
@@ -297,6 +329,12 @@ func (h *recorder) count() int {
 // member makes a member that does not consume yet.
 func (r *rig) member(name string, change func(*consumer.Options)) *member {
 	r.t.Helper()
+	return r.clocked(name, nil, change)
+}
+
+// clocked makes a member whose session goes by a clock of the test's; nil is the machine's.
+func (r *rig) clocked(name string, clock clocks.Clock, change func(*consumer.Options)) *member {
+	r.t.Helper()
 	m := &member{r: r, t: r.t, name: name, h: &recorder{}, net: r.zknet.Client(name), ran: make(chan struct{}), errs: make(chan struct{})}
 	zk, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: m.net.Dial})
 	if err != nil {
@@ -304,6 +342,7 @@ func (r *rig) member(name string, change func(*consumer.Options)) *member {
 	}
 	m.zk = zk
 	m.log = &log{name: name}
+	m.h.done = m.log.done
 	opts := consumer.Options{Name: name, Config: r.config(), Observer: m.log.observe}
 	if change != nil {
 		change(&opts)
@@ -316,7 +355,7 @@ func (r *rig) member(name string, change func(*consumer.Options)) *member {
 	m.kill = kill
 	go func() {
 		defer close(m.ran)
-		if err := zk.Run(ctx); err != nil {
+		if err := zk.Run(clocks.With(ctx, clock)); err != nil {
 			r.t.Errorf("%s: session: %v", name, err)
 		}
 	}()
@@ -351,6 +390,20 @@ func (m *member) startWith(h sarama.ConsumerGroupHandler, topics ...string) *mem
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop, m.done = stop, make(chan error, 1)
 	go func() { m.done <- m.group.Consume(ctx, topics, h) }()
+	return m
+}
+
+// run lets the member consume by Run. What the handler does is as with ConsumeClaim.
+func (m *member) run(topics ...string) *member { return m.runWith(m.h.handle, topics...) }
+
+// runWith is run with a handler of the test's.
+func (m *member) runWith(handle func(context.Context, *consumer.Partition) error, topics ...string) *member {
+	ctx, stop := context.WithCancel(context.Background())
+	m.stop, m.done = stop, make(chan error, 1)
+	if len(topics) == 0 {
+		topics = []string{topic}
+	}
+	go func() { m.done <- m.group.Run(ctx, topics, handle) }()
 	return m
 }
 

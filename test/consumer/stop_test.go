@@ -141,7 +141,11 @@ func TestCloseInEveryPhase(t *testing.T) {
 				for _, what := range rnd.Perm(3) {
 					switch what {
 					case 0:
-						a.start()
+						if rnd.IntN(2) == 0 {
+							a.start()
+						} else {
+							a.run()
+						}
 					case 1:
 						heal = troubles()[trouble](r, a)
 					case 2:

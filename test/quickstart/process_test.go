@@ -106,9 +106,16 @@ func (p *process) terminate(t *testing.T) {
 	}
 }
 
-// The consumer's example, which is the README's quick start with a main function, consumes until it is told to end; what it has
-// done is committed then.
+// The consumer's examples, of which one is the README's quick start with a main function, consume until they are told to end;
+// what they have done is committed then.
 func TestConsumerProgram(t *testing.T) {
+	for _, example := range []string{"consumer/Example", "consumer/ExampleGroup_Run"} {
+		t.Run(example, func(t *testing.T) { testConsumerProgram(t, example) })
+	}
+}
+
+func testConsumerProgram(t *testing.T, example string) {
+	t.Helper()
 	_, zookeeper := zktest.Start(t, zktest.Options{})
 	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"))
 	if err != nil {
@@ -117,7 +124,7 @@ func TestConsumerProgram(t *testing.T) {
 	defer kafka.Close()
 	produce(t, kafka.ListenAddrs(), "one", "two", "three")
 
-	p := start(t, "consumer/Example", map[string][]string{zookeeperServers: {zookeeper}, kafkaServers: kafka.ListenAddrs()})
+	p := start(t, example, map[string][]string{zookeeperServers: {zookeeper}, kafkaServers: kafka.ListenAddrs()})
 	for _, value := range []string{"one", "two", "three"} {
 		p.waitFor(t, value)
 	}

@@ -78,9 +78,9 @@
 // # What it can't show
 //
 // A process that stands still (SIGSTOP) is one that hears and sends nothing and whose handlers wait; its own timers go
-// on, so it has heard of the end of trust when it wakes: that the pump of a Group asks for trust before each message
-// shows only where a clock jumps, or a message comes just when trust ends; of freezes see TestFrozen of test/chaos, and
-// TestPumpHandsOutNothingUntrusted of package consumer. A clock that runs at another rate is the session's clock alone.
+// on, so it has heard of the end of trust when it wakes: that a Group asks for trust before each message shows only
+// where a clock jumps, or a message comes just when trust ends; of freezes see TestFrozen of test/chaos, and
+// TestStoppedAtAnyMoment of package consumer. A clock that runs at another rate is the session's clock alone.
 // Connections to kfake break, they never hang: sarama waits for answers with a mutex in hand, and virtual time stands
 // still while another goroutine wants that. All of that is for the real processes of test/chaos.
 package sim

@@ -366,37 +366,6 @@ func TestSessionLooksLikeSaramas(t *testing.T) {
 	})
 }
 
-// What a handler does when it is about to come for the next message is a hint for the pump of that partition.
-func TestHandlersHint(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRig(t, nil, nil).session
-		open := func(id int32) *claim { return newClaim(newHolder(t, tp("t", id)), newStream(tp("t", id)), 0) }
-		cl, other := open(0), open(1)
-		s.session.opened(tp("t", 0), cl)
-		s.session.opened(tp("t", 1), other)
-		for name, step := range map[string]struct {
-			do     func()
-			others bool
-		}{
-			"MarkMessage": {func() { s.MarkMessage(&sarama.ConsumerMessage{Topic: "t", Offset: 3}, "") }, false},
-			"MarkOffset":  {func() { s.MarkOffset("t", 0, 3, "") }, false},
-			"ResetOffset": {func() { s.ResetOffset("t", 0, 3, "") }, false},
-			"Messages":    {func() { cl.Messages() }, false},
-			"Commit":      {s.Commit, true},
-		} {
-			step.do()
-			if len(cl.back) != 1 {
-				t.Errorf("%s is no hint", name)
-			}
-			if hinted := len(other.back) == 1; hinted != step.others {
-				t.Errorf("%s: the other partition was hinted: %v", name, hinted)
-			}
-			cl.forget()
-			other.forget()
-		}
-	})
-}
-
 func TestObserverHearsOfAMessageBeforeItsCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))

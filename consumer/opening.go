@@ -1,0 +1,313 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/ownership"
+)
+
+// Waits between attempts to open a partition, and between openings of a
+// partition whose stream ends by itself.
+const (
+	openBackoff    = 100 * time.Millisecond
+	maxOpenBackoff = 5 * time.Second
+)
+
+// errHandlerReturned ends the context of a handler that has returned by itself.
+var errHandlerReturned = errors.New("consumer: the handler has returned")
+
+// errReported is returned to ownership for what was reported here already.
+var errReported = errors.New("reported")
+
+// own consumes a partition for as long as it is owned, under one session after the
+// other: ownership calls it, and releases the claim after it has returned. ctx ends
+// when the partition is revoked or lost.
+func (m *membership) own(ctx context.Context, h holder) error {
+	o := opening{membership: m, holder: h, tp: allocfn.Partition{Topic: h.Topic(), ID: h.Partition()}}
+	for s := range m.sessions(ctx) {
+		o.session = s
+		if err := o.repeat(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// repeat opens the partition again and again until ctx ends or the session closes its
+// partitions. Only what a handler returned by itself ends it before, with errReported.
+func (o *opening) repeat(ctx context.Context) error {
+	ctx, stop := o.session.within(ctx)
+	defer stop()
+	wait := kafkaconn.NewBackoff(openBackoff, maxOpenBackoff)
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := o.run(ctx)
+		o.prevTopicID = o.topicID
+		switch {
+		case ctx.Err() != nil: // err tells the same
+		case errors.Is(err, ErrHandler):
+			return o.handlerFailed(err)
+		case err != nil && !errors.Is(err, offsets.ErrLost) && !errors.Is(err, ownership.ErrLost) && !errors.Is(err, ErrRecreated):
+			o.report(err, o.tp) // what comes next reports the others
+		}
+		if time.Since(began) > time.Minute {
+			wait.Reset()
+		}
+		_ = wait.Wait(ctx)
+	}
+	return nil
+}
+
+// handlerFailed does with the error of a handler what the options say.
+func (o *opening) handlerFailed(err error) error {
+	if o.group.settings.AfterHandlerError != EndRun {
+		o.report(err, o.tp)
+		return errReported
+	}
+	o.session.fail(&sarama.ConsumerError{Topic: o.tp.Topic, Partition: o.tp.ID, Err: err})
+	return nil
+}
+
+// opening is one stretch of a partition from its start position to its last commit.
+type opening struct {
+	*membership
+	holder
+	session     *consumeSession
+	tp          allocfn.Partition
+	prevTopicID sarama.Uuid // the topic's id in the opening before, zero if there was none
+	topicID     sarama.Uuid // the topic's id now
+	tracker     *offsets.Tracker
+}
+
+// run returns when the partition is closed again: because ctx ended, and then it
+// returns anything; or with the reason.
+func (o *opening) run(ctx context.Context) error {
+	start, err := o.position(ctx)
+	if err != nil {
+		return err
+	}
+	s, start, err := o.openSource(ctx, start)
+	if err != nil {
+		o.committer.Close(o.Context(), o.tracker)
+		return err
+	}
+	return o.consume(ctx, s, start)
+}
+
+// position finds out where to start, opens the tracker there, and commits it: the
+// policy's choice must not be made twice, and the commit of an owner before us
+// may come late.
+func (o *opening) position(ctx context.Context) (int64, error) {
+	if err := o.catalog.refresh(ctx, time.Second); err != nil {
+		o.log.WarnContext(ctx, "topics not described", "error", err) // what is known is good enough
+	}
+	o.topicID = o.catalog.id(o.Topic())
+	found, err := o.reader.Get(ctx, o.tp)
+	if err != nil {
+		return 0, err
+	}
+	start, text, reason := found.Offset, found.Text, ""
+	from := o.from
+	switch {
+	case start >= 0 && !offsets.SameTopic(found.TopicID, o.topicID), start < 0 && !offsets.SameTopic(o.prevTopicID, o.topicID):
+		reason, from = reasonRecreated, Earliest // the policy was for the start of the old one
+		o.report(fmt.Errorf("%w: its offsets do not count, starting at the first message", offsets.Recreated(o.Topic())), o.tp)
+	case start < 0:
+		reason = reasonNone
+	}
+	if reason != "" {
+		text = ""
+		if start, err = o.edge(ctx, o.tp, from); err != nil {
+			return 0, fmt.Errorf("consumer: start of %s: %w", o.tp, err)
+		}
+	}
+	o.tracker = o.committer.Open(o.tp, o.holder, o.topicID, start, text)
+	if err := o.first(ctx, reason); err != nil {
+		o.committer.Close(o.Context(), o.tracker)
+		return 0, err
+	}
+	return start, nil
+}
+
+// first commits the position that the partition starts at.
+func (o *opening) first(ctx context.Context, reason string) error {
+	if err := o.committer.Commit(ctx, o.tracker); err != nil {
+		return fmt.Errorf("start position: %w", err)
+	}
+	if reason != "" {
+		o.metrics.resets.WithLabelValues(o.Topic(), reason).Inc()
+	}
+	return nil
+}
+
+// openSource opens the source at start, or where the policy says when Kafka does
+// not have start.
+func (o *opening) openSource(ctx context.Context, start int64) (source, int64, error) {
+	report := func(err error) { o.report(err, o.tp) }
+	s, err := o.fetcher.open(ctx, o.tp, start, report)
+	if !errors.Is(err, sarama.ErrOffsetOutOfRange) {
+		return s, start, err
+	}
+	if !o.resetInvalid {
+		return nil, 0, fmt.Errorf("%w: %d: %w", ErrOffsetReset, start, err)
+	}
+	oldest, err := o.edge(ctx, o.tp, Earliest)
+	if err != nil {
+		return nil, 0, err
+	}
+	next := oldest
+	if start > oldest && o.from == Latest {
+		if next, err = o.edge(ctx, o.tp, Latest); err != nil {
+			return nil, 0, err
+		}
+	}
+	o.report(fmt.Errorf("%w: %d, first message %d, continuing at %d", ErrOffsetReset, start, oldest, next), o.tp)
+	o.tracker.Move(next)
+	if err := o.first(ctx, reasonOutOfRange); err != nil {
+		return nil, 0, err
+	}
+	s, err = o.fetcher.open(ctx, o.tp, next, report)
+	return s, next, err
+}
+
+// consume runs the handler on an open source and commits what it marked.
+func (o *opening) consume(ctx context.Context, s source, start int64) error {
+	work, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	o.background.Start(func() {
+		<-work.Done()
+		s.Close()
+	})
+	opened := o.notifyAsync(Event{Kind: Opened, Topic: o.Topic(), Partition: o.Partition(), Token: o.Token(), Version: o.Version(), Offset: start}, nil)
+	if !kafkaconn.Await(ctx, opened.returned()) {
+		stop(nil)
+		o.awaitNotified(opened)
+		o.committer.Close(o.Context(), o.tracker)
+		return context.Cause(ctx)
+	}
+	p := o.newPartition(work, stop, s, start)
+	o.session.opened(p)
+	o.openPartitions.add(o, stop)
+	if o.pauses.has(o.tp) {
+		s.Pause()
+	}
+	err := o.callHandler(ctx, p)
+	stop(errHandlerReturned)
+	ended := context.Cause(work)
+	o.awaitNotified(p.notifying.Load()) // events come in order
+	o.openPartitions.remove(o)
+	o.session.closed(p)
+	o.settle(ctx)
+	switch {
+	case !errors.Is(ended, errHandlerReturned): // the handler returned because of that
+		if err != nil { // as sarama reports what a revoked ConsumeClaim returns
+			o.report(err, o.tp)
+		}
+		return ended
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrHandler, err)
+	default:
+		return ErrHandler
+	}
+}
+
+// settle makes the last commit.
+func (o *opening) settle(ctx context.Context) {
+	if sabotage.Of(ctx).Off(sabotage.CommitBeforeRelease) {
+		o.background.Start(o.settleLate)
+		return
+	}
+	if err := o.committer.Settle(o.Context(), o.tracker); err != nil && !errors.Is(err, offsets.ErrLost) {
+		o.log.WarnContext(ctx, "last commit failed", "topic", o.Topic(), "partition", o.Partition(), "error", err)
+	}
+}
+
+// settleLate commits what was marked last after the claim was released, which is what
+// sabotage.CommitBeforeRelease is there against.
+func (o *opening) settleLate() {
+	<-o.Context().Done()
+	ctx := context.WithoutCancel(o.Context())
+	if !errors.Is(context.Cause(o.Context()), ownership.ErrRevoked) || kafkaconn.Sleep(ctx, openBackoff) != nil {
+		return
+	}
+	next, text, dirty := o.tracker.Marked()
+	if !dirty {
+		return
+	}
+	_ = o.committer.Settle(ctx, o.committer.Open(o.tp, unasked{o.holder}, o.topicID, next, text))
+}
+
+// unasked is a claim that is not asked whether it is trusted.
+type unasked struct{ holder }
+
+func (unasked) Trusted() bool { return true }
+
+// awaitNotified waits for the observer when the partition is to be given up, for
+// offsets.SettleTimeout at most, within the claim's lifetime. The last commit has a time of
+// its own after that: an observer that is slow with an event must not cost it.
+func (o *opening) awaitNotified(call *callback) {
+	ctx, cancel := context.WithTimeoutCause(o.Context(), offsets.SettleTimeout, offsets.ErrLate)
+	defer cancel()
+	kafkaconn.Await(ctx, call.returned())
+}
+
+// callHandler calls the handler, which may take as long as the partition is owned.
+// A panic is an error of the handler like any other: it ends with this partition,
+// not with the process.
+func (o *opening) callHandler(owned context.Context, p *Partition) error {
+	return o.users.goGuarded("handler of "+o.tp.String(), func() error { return o.session.user.consume(owned, p) }, nil).result()
+}
+
+func (o *opening) newPartition(ctx context.Context, end context.CancelCauseFunc, s source, start int64) *Partition {
+	p := &Partition{
+		ctx: ctx, end: end, id: o.tp, claim: o.holder, source: s, start: start, tracker: o.tracker, committer: o.committer, pauses: o.pauses,
+		log: o.log, metrics: o.metrics.of(o.Topic()),
+	}
+	if o.observer != nil || len(o.interceptors) > 0 {
+		p.announce = func(m *sarama.ConsumerMessage) bool { return o.announce(p, m) }
+	}
+	return p
+}
+
+// announce shows a message that is about to be handed out to the interceptors and
+// notifies the observer of it. It reports false if p's context ended, or trust did,
+// before they returned.
+func (o *opening) announce(p *Partition, m *sarama.ConsumerMessage) bool {
+	if len(o.interceptors) > 0 && (!p.mayHandOut() || !kafkaconn.Await(p.ctx, o.intercept(m).returned())) {
+		return false
+	}
+	if o.observer == nil {
+		return true
+	}
+	if !p.mayHandOut() {
+		return false
+	}
+	call := o.notifyAsync(Event{
+		Kind: Message, Topic: m.Topic, Partition: m.Partition, Token: o.Token(), Version: o.Version(), Offset: m.Offset,
+	}, nil)
+	p.notifying.Store(call)
+	return kafkaconn.Await(p.ctx, call.returned())
+}
+
+// intercept shows a message to the user's interceptors before it is handed out. What
+// they panic with is logged and costs nothing else, as with sarama.
+func (m *membership) intercept(msg *sarama.ConsumerMessage) *callback {
+	return m.users.goTimed(callInterceptor, func() error {
+		for _, i := range m.interceptors {
+			if m.users.ended() {
+				break // while the one before ran
+			}
+			<-m.users.goGuarded(callInterceptor, func() error { i.OnConsume(msg); return nil }, nil).returned()
+		}
+		return nil
+	}, nil)
+}

@@ -1,0 +1,339 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"sort"
+	"sync/atomic"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/ownership"
+)
+
+// errUntrusted ends a handler's context when trust in the claim has ended.
+var errUntrusted = fmt.Errorf("consumer: the claim is not trusted any more: %w", ownership.ErrLost)
+
+// Partition is a partition that is open, for the handler given to [Group.Run].
+// Messages and Batches are for one goroutine at a time, which need not be the
+// handler's own; the other methods may be called from any goroutine, also after
+// the handler has returned. A partition that is closed and opened again is
+// another Partition.
+type Partition struct {
+	ctx       context.Context         //nolint:containedctx // the handler's
+	end       context.CancelCauseFunc // ends ctx
+	id        allocfn.Partition
+	claim     holder
+	source    source
+	start     int64 // the offset of the first message
+	tracker   *offsets.Tracker
+	committer *offsets.Committer
+	pauses    *pauses
+	log       *slog.Logger
+
+	// announce, when not nil, shows a message that is about to be handed out to the
+	// interceptors and the Observer. It reports false if ctx ended before they returned.
+	announce  func(*sarama.ConsumerMessage) bool
+	notifying atomic.Pointer[callback] // the Observer's call for the newest message
+
+	cursor  atomic.Pointer[cursor]
+	metrics partitionMetrics
+
+	// What follows is for the goroutine that reads.
+	handed       counts // of messages that are not in the metrics yet
+	readingEnded bool   // by itself: the source has no more
+}
+
+// cursor is a batch of messages, and how many of them were handed out.
+type cursor struct {
+	messages []sarama.ConsumerMessage
+	done     atomic.Int64
+}
+
+// counts are numbers of messages and of bytes in their keys and values.
+type counts struct{ messages, bytes int }
+
+func (c *counts) add(m *sarama.ConsumerMessage) {
+	c.messages++
+	c.bytes += len(m.Key) + len(m.Value)
+}
+
+// partitionMetrics are the metrics of a partition's topic.
+type partitionMetrics struct {
+	messages, bytes prometheus.Counter
+	heldBack        prometheus.Gauge
+}
+
+// heldBackLimit is how long a full window may hold messages back before that is
+// reported.
+const heldBackLimit = 30 * time.Second
+
+// countEvery is how many messages may be missing in the metrics while a batch is handed out.
+const countEvery = 64
+
+// Topic returns the partition's topic.
+func (p *Partition) Topic() string { return p.id.Topic }
+
+// ID returns the partition's number in its topic.
+func (p *Partition) ID() int32 { return p.id.ID }
+
+// Token returns the fencing token: it grows with every change of the partition's
+// owner. Give it to a store that can refuse an older one.
+func (p *Partition) Token() int64 { return p.claim.Token() }
+
+// Trusted reports whether the partition surely is this member's at this moment.
+// It looks at the clock and costs nanoseconds: ask before each effect on the
+// outside. After a revocation it stays true until the handler has returned, unless
+// the partition is lost meanwhile.
+func (p *Partition) Trusted() bool { return p.claim.Trusted() }
+
+// Context returns the lifetime of the claim. It outlives the handler's context
+// after a revocation, so that the handler can finish what it has in hand. Its cause
+// wraps ownership.ErrLost when the partition may be another member's.
+func (p *Partition) Context() context.Context { return p.claim.Context() }
+
+// Messages returns the messages one after the other, in the order of their
+// offsets. It waits for more; the loop ends when the handler's context does. Right
+// before each message the claim is checked, by the clock: none is handed out if
+// the claim is not trusted at that moment. A second loop begins behind the last
+// message of the first. The messages of a batch share memory: who keeps one for
+// long, keeps all of them.
+func (p *Partition) Messages() iter.Seq[*sarama.ConsumerMessage] {
+	return func(yield func(*sarama.ConsumerMessage) bool) {
+		defer p.count()
+		for m := p.next(); m != nil && yield(m); m = p.next() {
+		}
+	}
+}
+
+// Batches is Messages by batch: what one answer of a broker held, or what is left
+// of it. The claim is checked once for each batch, right before it is handed out.
+// No batch is empty. The handler must not write to the slice.
+func (p *Partition) Batches() iter.Seq[[]sarama.ConsumerMessage] {
+	return func(yield func([]sarama.ConsumerMessage) bool) {
+		defer p.count()
+		for b := p.nextBatch(); b != nil && yield(b); b = p.nextBatch() {
+		}
+	}
+}
+
+// next returns the next message, nil when there will be none. It checks the claim
+// after everything that may take time.
+func (p *Partition) next() *sarama.ConsumerMessage {
+	c, done := p.current()
+	if c == nil {
+		return nil
+	}
+	m := &c.messages[done]
+	if !p.awaitRoom(m.Offset) {
+		return nil
+	}
+	if p.announce != nil && !p.announce(m) {
+		return nil
+	}
+	if !p.mayHandOut() {
+		return nil
+	}
+	c.done.Store(done + 1)
+	if p.handed.add(m); p.handed.messages >= countEvery {
+		p.count()
+	}
+	return m
+}
+
+// nextBatch returns the rest of the batch, or the next one.
+func (p *Partition) nextBatch() []sarama.ConsumerMessage {
+	c, done := p.current()
+	if c == nil {
+		return nil
+	}
+	rest := c.messages[done:]
+	if !p.awaitRoom(rest[0].Offset) {
+		return nil
+	}
+	rest = rest[:max(1, sort.Search(len(rest), func(i int) bool { return p.tracker.Room(rest[i].Offset) != nil }))]
+	for i := range rest {
+		if p.announce != nil && !p.announce(&rest[i]) {
+			return nil
+		}
+	}
+	if !p.mayHandOut() {
+		return nil
+	}
+	c.done.Store(done + int64(len(rest)))
+	for i := range rest {
+		p.handed.add(&rest[i])
+	}
+	p.count()
+	return rest
+}
+
+// current returns the batch that is being handed out and how many of its messages
+// were, nil when reading has ended.
+func (p *Partition) current() (*cursor, int64) {
+	for {
+		if c := p.cursor.Load(); c != nil {
+			if done := c.done.Load(); done < int64(len(c.messages)) {
+				return c, done
+			}
+		}
+		if !p.fill() {
+			return nil, 0
+		}
+	}
+}
+
+// fill waits for the next batch.
+func (p *Partition) fill() bool {
+	p.count()
+	b, err := p.source.Next(p.ctx)
+	if err != nil {
+		p.readingEnded = p.ctx.Err() == nil
+		p.end(err) // unless it has ended
+		return false
+	}
+	p.tracker.Delivered(b.Messages, b.Next)
+	p.cursor.Store(&cursor{messages: b.Messages})
+	return true
+}
+
+// awaitRoom waits until the window has room for the message at offset. It reports
+// false if p's context ended before.
+func (p *Partition) awaitRoom(offset int64) bool {
+	room := p.tracker.Room(offset)
+	if room == nil {
+		return true
+	}
+	p.count()
+	timer := time.NewTimer(heldBackLimit)
+	defer timer.Stop()
+	warned := false
+	for ; room != nil; room = p.tracker.Room(offset) {
+		select {
+		case <-room:
+			continue
+		case <-p.ctx.Done():
+		case <-timer.C:
+			oldest, since, held := p.tracker.HeldBack()
+			if left := heldBackLimit - time.Since(since); held && left > 0 {
+				timer.Reset(left) // the window has moved meanwhile
+			} else if held && !warned {
+				warned = true
+				p.metrics.heldBack.Inc()
+				defer p.metrics.heldBack.Dec()
+				p.log.WarnContext(p.ctx, "messages held back, the oldest is not marked",
+					"topic", p.id.Topic, "partition", p.id.ID, "oldest", oldest, "since", since)
+			}
+			continue
+		}
+		return false
+	}
+	return true
+}
+
+// mayHandOut reports whether the claim allows that messages are handed out at this
+// moment.
+func (p *Partition) mayHandOut() bool {
+	if p.ctx.Err() != nil {
+		return false
+	}
+	if !p.claim.Trusted() {
+		p.end(errUntrusted)
+		return false
+	}
+	return true
+}
+
+// count adds what was handed out to the metrics.
+func (p *Partition) count() {
+	if p.handed.messages == 0 {
+		return
+	}
+	p.metrics.messages.Add(float64(p.handed.messages))
+	p.metrics.bytes.Add(float64(p.handed.bytes))
+	p.handed = counts{}
+}
+
+// Mark marks m and all messages before it. The mark is committed within
+// Options.CommitInterval, and at once when the partition is given up. A mark below
+// an earlier one changes nothing, nor does one after the partition was closed. Mark
+// does not block. It panics if m is of another partition.
+func (p *Partition) Mark(m *sarama.ConsumerMessage) {
+	p.mustOwn(m)
+	p.tracker.Mark(m.Offset+1, "")
+}
+
+// Done marks m alone, for handlers that work on several messages of the partition at
+// a time and finish them in any order. Only what is done without a hole is committed:
+// the position is the offset of the oldest message that is neither marked nor done.
+// Mark marks all messages before its own in any case. From the first call of Done on,
+// Options.Window bounds how many messages may be handed out from that oldest one on.
+// When it is full the loop waits. If the oldest message does not change for 30 s
+// meanwhile, a warning names it. Done does not block, may be called from any
+// goroutine, and panics if m is of another partition. A handler must wait for what it
+// has begun before it returns: what is done later is not committed.
+func (p *Partition) Done(m *sarama.ConsumerMessage) {
+	p.mustOwn(m)
+	p.tracker.Done(m.Offset)
+}
+
+// mustOwn panics if m is of another partition: its offset means nothing here.
+func (p *Partition) mustOwn(m *sarama.ConsumerMessage) {
+	if m.Partition != p.id.ID || m.Topic != p.id.Topic {
+		panic(fmt.Sprintf("consumer: message of %q:%d marked in %s", m.Topic, m.Partition, p.id))
+	}
+}
+
+// Commit stores what is marked, and returns when it is stored, refused, or ctx
+// ends. It returns nil at once if all marks are stored. A refusal goes to Errors,
+// too; one because the claim has ended is an ownership.ErrLost and goes nowhere else.
+func (p *Partition) Commit(ctx context.Context) error {
+	if _, _, dirty := p.tracker.Marked(); !dirty {
+		return nil
+	}
+	err := p.committer.Commit(ctx, p.tracker)
+	if errors.Is(err, offsets.ErrLost) {
+		return errUntrusted
+	}
+	return err
+}
+
+// HighWatermark returns the offset after the last message that may be read, as the
+// newest answer of a broker had it; 0 before the first answer.
+func (p *Partition) HighWatermark() int64 { return p.source.HighWatermark() }
+
+// Lag returns how many offsets there are between the next message to hand out and
+// the high watermark, and how old that message is: 0 when there is none, or the
+// broker has not sent it yet.
+func (p *Partition) Lag() (messages int64, behind time.Duration) {
+	messages, behind = p.source.Lag()
+	c := p.cursor.Load()
+	if c == nil {
+		return messages, behind
+	}
+	if done := c.done.Load(); done < int64(len(c.messages)) {
+		m := &c.messages[done]
+		return max(0, p.source.HighWatermark()-m.Offset), max(0, time.Since(m.Timestamp))
+	}
+	return messages, behind
+}
+
+// Pause suspends fetching, as [Group.Pause] does. What was fetched before still
+// comes.
+func (p *Partition) Pause() {
+	p.pauses.set(p.id, true)
+	p.source.Pause()
+}
+
+// Resume ends the pause.
+func (p *Partition) Resume() {
+	p.pauses.set(p.id, false)
+	p.source.Resume()
+}

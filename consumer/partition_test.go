@@ -1,0 +1,583 @@
+package consumer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/ownership"
+)
+
+// newRunRig is newRig for a function as Run takes it.
+func newRunRig(t *testing.T, handle func(context.Context, *Partition) error, change func(*Options)) *rig {
+	t.Helper()
+	r := newRig(t, nil, change)
+	r.session.session.user = runUser{handle}
+	return r
+}
+
+// owned opens p as ownership does, and returns what own returns.
+func (r *rig) owned(h *fakeHolder) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- r.own(h.work, h) }()
+	return done
+}
+
+func TestRunKeepsTheOrderOfOpeningAndClosing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, h := tp("t", 0), newHolder(t, tp("t", 0))
+		var r *rig
+		r = newRunRig(t, func(ctx context.Context, part *Partition) error {
+			for m := range part.Messages() {
+				part.Mark(m)
+			}
+			if cause := context.Cause(ctx); !errors.Is(cause, errRevokedInTest) {
+				t.Errorf("the handler's context ended with %v", cause)
+			}
+			if !part.Trusted() || part.Context().Err() != nil {
+				t.Error("the claim ended with the revocation")
+			}
+			r.log.add("return", p, 0)
+			return ctx.Err()
+		}, nil)
+		r.store.Set(map[allocfn.Partition]offsets.Stored{p: {Offset: 40}})
+		done := r.owned(h)
+		s := <-r.fetch.streams
+		s.send(40, 41, 42)
+		synctest.Wait()
+		h.revoke()
+		if err := <-done; err != nil {
+			t.Errorf("own: %v", err)
+		}
+		want := []string{line("commit", p, 40), line("open", p, 40), line("return", p, 0), line("commit", p, 43)}
+		if got := r.log.all(); !slices.Equal(got, want) {
+			t.Errorf("got  %v\nwant %v", got, want)
+		}
+		events := []string{
+			line("committed", p, 40), line("opened", p, 40), line("message", p, 40), line("message", p, 41), line("message", p, 42),
+			line("committed", p, 43),
+		}
+		if got := r.kinds(p); !slices.Equal(got, events) {
+			t.Errorf("got  %v\nwant %v", got, events)
+		}
+		if errs := r.errors(); len(errs) != 0 {
+			t.Errorf("reported %v", errs)
+		}
+	})
+}
+
+// A handler that works on a message when the partition is lost finds that out, and commits nothing.
+func TestRunCommitsNothingOfALostPartition(t *testing.T) {
+	for name, lose := range map[string]func(*fakeHolder){
+		"and is told":             func(h *fakeHolder) { h.end(fmt.Errorf("gone: %w", ownership.ErrLost)) },
+		"and is not told for now": func(*fakeHolder) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, h := tp("t", 0), newHolder(t, tp("t", 0))
+				var got []int64
+				r := newRunRig(t, func(ctx context.Context, part *Partition) error {
+					for m := range part.Messages() {
+						got = append(got, m.Offset)
+						if m.Offset == 1 {
+							h.distrust.Store(true)
+							lose(h)
+						}
+						part.Mark(m)
+					}
+					if cause := context.Cause(ctx); !errors.Is(cause, ownership.ErrLost) {
+						t.Errorf("the handler's context ended with %v", cause)
+					}
+					if err := part.Commit(t.Context()); !errors.Is(err, ownership.ErrLost) {
+						t.Errorf("Commit: %v", err)
+					}
+					return context.Cause(ctx)
+				}, func(o *Options) { o.CommitInterval = time.Hour })
+				done := r.owned(h)
+				s := <-r.fetch.streams
+				s.send(0, 1, 2, 3)
+				time.Sleep(time.Second)
+				h.end(offsets.ErrLost)
+				<-done
+				if !slices.Equal(got, []int64{0, 1}) {
+					t.Errorf("handed out %v", got)
+				}
+				if at := r.store.Get(p).Offset; at != 0 {
+					t.Errorf("stored %d, want the start position alone", at)
+				}
+				if errs := r.errors(); len(errs) != 0 {
+					t.Errorf("reported %v", errs)
+				}
+			})
+		})
+	}
+}
+
+// The claim is asked anew for each message, and once for each batch.
+func TestTrustIsAskedAtEachHandOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		read  func(p *Partition)
+		asked int64
+	}{
+		"messages": {func(p *Partition) {
+			for range p.Messages() {
+			}
+		}, 5},
+		"batches": {func(p *Partition) {
+			for range p.Batches() {
+			}
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, s, h := newPartition(t)
+				s.put(0, 1, 2, 3, 4)
+				s.fail(errStreamEnded)
+				c.read(p)
+				if n := h.asked.Load(); n != c.asked {
+					t.Errorf("asked %d times", n)
+				}
+				if cause := context.Cause(p.ctx); !errors.Is(cause, errStreamEnded) {
+					t.Errorf("ended with %v", cause)
+				}
+			})
+		})
+	}
+}
+
+// A process may be stopped at any moment. Wherever that is, it gets no more than the message for which the claim was
+// checked before, and commits nothing of what comes after.
+func TestStoppedAtAnyMoment(t *testing.T) {
+	first := rand.Uint64()
+	t.Logf("seeds from %d", first)
+	for i := range uint64(100) {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(first+i, 0))
+			tp, h := tp("t", 0), newHolder(t, tp("t", 0))
+			moment := rnd.Int64N(40) // in questions for trust
+			before := rnd.IntN(2) == 0
+			news := time.Duration(rnd.Int64N(int64(20 * time.Millisecond)))
+			stopped, late, marked := false, 0, int64(0)
+			stop := func() {
+				stopped = true
+				h.distrust.Store(true)
+				time.AfterFunc(news, h.lose) // until the process knows
+			}
+			h.onTrust = func(n int64) (after func()) {
+				if n != moment || stopped {
+					return nil
+				}
+				if before {
+					stop()
+					return nil
+				}
+				return stop
+			}
+			r := newRunRig(t, func(_ context.Context, p *Partition) error {
+				for m := range p.Messages() {
+					if stopped {
+						late++
+					} else {
+						marked = m.Offset + 1
+					}
+					p.Mark(m)
+					if rnd.IntN(3) == 0 {
+						time.Sleep(time.Duration(rnd.Int64N(int64(5 * time.Millisecond))))
+					}
+				}
+				return nil
+			}, func(o *Options) { o.CommitInterval = 3 * time.Millisecond })
+			r.observer, r.fetch.ready = nil, 50
+			done := r.owned(h)
+			time.Sleep(time.Second)
+			h.lose()
+			<-done
+			most := 1
+			if before {
+				most = 0
+			}
+			if late > most {
+				t.Errorf("seed %d: %d messages after waking", first+i, late)
+			}
+			if at := r.store.Get(tp).Offset; at > marked {
+				t.Errorf("seed %d: stored %d, but %d was marked before the stop", first+i, at, marked)
+			}
+		})
+	}
+}
+
+// A handler may leave a loop and begin another, of either kind: it goes on where it was.
+func TestLoopsGoOnWhereTheyWere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, s, _ := newPartition(t)
+		s.put(0, 1, 2, 3)
+		s.put()
+		s.put(4, 5)
+		s.put(9)
+		s.fail(errStreamEnded)
+		var got []int64
+		for m := range p.Messages() {
+			if got = append(got, m.Offset); len(got) == 2 {
+				break
+			}
+		}
+		for b := range p.Batches() {
+			got = append(got, -int64(len(b)), b[0].Offset)
+			break
+		}
+		for m := range p.Messages() {
+			got = append(got, m.Offset)
+			break
+		}
+		for b := range p.Batches() {
+			got = append(got, -int64(len(b)), b[0].Offset)
+		}
+		for m := range p.Messages() {
+			t.Errorf("got %d after the end", m.Offset)
+		}
+		if want := []int64{0, 1, -2, 2, 4, -1, 5, -1, 9}; !slices.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	})
+}
+
+func TestHandOutAllocatesNothing(t *testing.T) {
+	p, s, _ := newPartition(t)
+	s.put(make([]int64, 3000)...)
+	p.next() // the batch
+	if n := testing.AllocsPerRun(1000, func() {
+		if p.next() == nil {
+			t.Fatal("no message")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations for a message", n)
+	}
+	var n float64
+	for m := range p.Messages() {
+		n = testing.AllocsPerRun(1000, func() { p.Mark(m) })
+		break
+	}
+	if n != 0 {
+		t.Errorf("%v allocations for a mark", n)
+	}
+}
+
+func TestLag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, s, _ := newPartition(t)
+		s.lag, s.behind, s.hwm = 7, time.Hour, 10
+		check := func(messages int64, behind time.Duration) {
+			t.Helper()
+			if n, d := p.Lag(); n != messages || d != behind {
+				t.Errorf("lag %d, %v, want %d, %v", n, d, messages, behind)
+			}
+		}
+		check(7, time.Hour)
+		s.put(3, 4)
+		p.next()
+		time.Sleep(time.Minute)
+		check(6, time.Minute)
+		p.next()
+		check(7, time.Hour) // as the source says of what comes next
+	})
+}
+
+func TestMarkOfAnotherPartitionPanics(t *testing.T) {
+	p, _, _ := newPartition(t)
+	for _, m := range []*sarama.ConsumerMessage{{Topic: "t", Partition: 1}, {Topic: "u"}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s:%d was marked", m.Topic, m.Partition)
+				}
+			}()
+			p.Mark(m)
+		}()
+	}
+}
+
+// What was handed out is in the metrics when the handler waits for more, and when it leaves its loop.
+func TestHandedOutIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRunRig(t, func(_ context.Context, p *Partition) error {
+			for range p.Messages() {
+			}
+			return nil
+		}, nil)
+		h := newHolder(t, tp("t", 0))
+		done := r.owned(h)
+		(<-r.fetch.streams).send(0, 1, 2)
+		synctest.Wait()
+		if n, b := testutil.ToFloat64(r.metrics.messages.WithLabelValues("t")), testutil.ToFloat64(r.metrics.bytes.WithLabelValues("t")); n != 3 || b != 3 {
+			t.Errorf("%v messages, %v bytes", n, b)
+		}
+		h.revoke()
+		<-done
+	})
+}
+
+func TestHandlerOfRunThatReturns(t *testing.T) {
+	boom := errors.New("boom")
+	for name, c := range map[string]struct {
+		result func() error
+		action HandlerErrorAction
+		want   error
+	}{
+		"nil":            {func() error { return nil }, RetryPartition, ErrHandler},
+		"error":          {func() error { return boom }, RetryPartition, boom},
+		"panic":          {func() error { panic("boom") }, RetryPartition, ownership.ErrCallback},
+		"nil, end run":   {func() error { return nil }, EndRun, ErrHandler},
+		"error, end run": {func() error { return boom }, EndRun, boom},
+		"panic, end run": {func() error { panic("boom") }, EndRun, ownership.ErrCallback},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRunRig(t, func(_ context.Context, p *Partition) error {
+					for m := range p.Messages() {
+						p.Mark(m)
+						break
+					}
+					return c.result()
+				}, func(o *Options) { o.AfterHandlerError = c.action })
+				h := newHolder(t, tp("t", 0))
+				done := r.owned(h)
+				(<-r.fetch.streams).send(0, 1)
+				synctest.Wait()
+				if at := r.store.Get(tp("t", 0)).Offset; at != 1 {
+					t.Errorf("stored %d, want what was marked", at)
+				}
+				got := r.session.session.failed()
+				if ended := r.session.session.closing.Err() != nil; ended != (c.action == EndRun) {
+					t.Errorf("the session has ended: %v", ended)
+				}
+				errs := r.errors()
+				if c.action == EndRun {
+					h.revoke()
+					if err := <-done; err != nil || len(errs) > 0 {
+						t.Errorf("own: %v, reported %v", err, errs)
+					}
+				} else {
+					if err := <-done; !errors.Is(err, errReported) || got != nil || len(errs) != 1 {
+						t.Fatalf("own: %v, failed %v, reported %v", err, got, errs)
+					}
+					got = errs[0]
+				}
+				if !errors.Is(got, ErrHandler) || !errors.Is(got, c.want) {
+					t.Errorf("reported %v", got)
+				}
+				if ce, ok := errors.AsType[*sarama.ConsumerError](got); !ok || ce.Topic != "t" {
+					t.Errorf("reported %T", got)
+				}
+			})
+		})
+	}
+}
+
+// An error that a handler returns when its context has ended is reported, unless the context is why.
+func TestHandlerOfRunThatFailsAtItsEnd(t *testing.T) {
+	boom := errors.New("boom")
+	for name, c := range map[string]struct {
+		result func(ctx context.Context) error
+		want   error
+	}{
+		"context's error": {func(ctx context.Context) error { return fmt.Errorf("work: %w", ctx.Err()) }, nil},
+		"context's cause": {context.Cause, nil},
+		"its own":         {func(context.Context) error { return boom }, boom},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHolder(t, tp("t", 0))
+				r := newRunRig(t, func(ctx context.Context, _ *Partition) error {
+					<-ctx.Done()
+					return c.result(ctx)
+				}, nil)
+				done := r.owned(h)
+				<-r.fetch.streams
+				synctest.Wait()
+				h.revoke()
+				if err := <-done; err != nil {
+					t.Errorf("own: %v", err)
+				}
+				if errs := r.errors(); !errors.Is(errors.Join(errs...), c.want) {
+					t.Errorf("reported %v", errs)
+				}
+			})
+		})
+	}
+}
+
+// What the Observer hears of a message comes before the handler has it. The claim is checked after that, however long it took.
+func TestObserverHearsBeforeTheHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHolder(t, tp("t", 0))
+		var got []int64
+		r := newRunRig(t, func(_ context.Context, p *Partition) error {
+			for m := range p.Messages() {
+				got = append(got, m.Offset)
+			}
+			return nil
+		}, nil)
+		var heard []int64
+		r.observer = func(e Event) {
+			if e.Kind != Message {
+				return
+			}
+			if heard = append(heard, e.Offset); e.Offset == 2 {
+				h.distrust.Store(true)
+			}
+			if len(got) != len(heard)-1 {
+				t.Errorf("heard %v when the handler had %v", heard, got)
+			}
+		}
+		done := r.owned(h)
+		(<-r.fetch.streams).send(0, 1, 2, 3)
+		time.Sleep(time.Second)
+		h.lose()
+		<-done
+		if !slices.Equal(heard, []int64{0, 1, 2}) || !slices.Equal(got, []int64{0, 1}) {
+			t.Errorf("heard %v, handed out %v", heard, got)
+		}
+	})
+}
+
+func TestPauseOfAPartition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHolder(t, tp("t", 0))
+		parts := make(chan *Partition, 1)
+		r := newRunRig(t, func(_ context.Context, p *Partition) error {
+			parts <- p
+			for range p.Messages() {
+			}
+			return nil
+		}, nil)
+		done := r.owned(h)
+		s, p := <-r.fetch.streams, <-parts
+		p.Pause()
+		if !s.paused.Load() || !r.group.pauses.has(tp("t", 0)) {
+			t.Error("not paused")
+		}
+		p.Resume()
+		if s.paused.Load() || r.group.pauses.has(tp("t", 0)) {
+			t.Error("still paused")
+		}
+		h.revoke()
+		<-done
+	})
+}
+
+// lockedBuffer is a log that may be read while it is written.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// What is done alone is committed as far as there is no hole, and a full window holds the next messages back.
+func TestDoneFillsAWindow(t *testing.T) {
+	for name, batches := range map[string]bool{"messages": false, "batches": true} {
+		t.Run(name, func(t *testing.T) { testWindow(t, batches) })
+	}
+}
+
+func testWindow(t *testing.T, batches bool) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHolder(t, tp("t", 0))
+		got := make(chan *sarama.ConsumerMessage, 64)
+		parts, start := make(chan *Partition, 1), make(chan struct{})
+		r := newRunRig(t, func(_ context.Context, p *Partition) error {
+			parts <- p
+			<-start
+			if batches {
+				for b := range p.Batches() {
+					for i := range b {
+						got <- &b[i]
+					}
+				}
+				return nil
+			}
+			for m := range p.Messages() {
+				got <- m
+			}
+			return nil
+		}, func(o *Options) { o.Window, o.CommitInterval = 4, time.Second })
+		var log lockedBuffer
+		r.membership.log = slog.New(slog.NewTextHandler(&log, nil))
+		r.observer, r.fetch.ready = nil, 10
+		done := r.owned(h)
+		p := <-parts
+		p.Done(&sarama.ConsumerMessage{Topic: "t", Offset: -1}) // from now on the window counts
+		close(start)
+		var ms []*sarama.ConsumerMessage
+		expect := func(n int) {
+			t.Helper()
+			synctest.Wait()
+			for len(got) > 0 {
+				ms = append(ms, <-got)
+			}
+			if len(ms) != n {
+				t.Fatalf("%d messages were handed out, want %d", len(ms), n)
+			}
+		}
+		expect(4)
+		p.Done(ms[2])
+		p.Done(ms[1])
+		expect(4)
+		time.Sleep(2 * time.Second)
+		if at := r.store.Get(tp("t", 0)).Offset; at != 0 {
+			t.Errorf("stored %d, though 0 is not done", at)
+		}
+		p.Done(ms[0])
+		expect(7)
+		time.Sleep(2 * time.Second)
+		if at := r.store.Get(tp("t", 0)).Offset; at != 3 {
+			t.Errorf("stored %d", at)
+		}
+		heldBack := r.metrics.heldBack.WithLabelValues("t")
+		time.Sleep(heldBackLimit - 5*time.Second)
+		synctest.Wait()
+		if testutil.ToFloat64(heldBack) != 0 || log.String() != "" {
+			t.Errorf("reported too early: %s", log.String())
+		}
+		time.Sleep(2 * heldBackLimit)
+		synctest.Wait()
+		if testutil.ToFloat64(heldBack) != 1 || strings.Count(log.String(), "held back") != 1 || !strings.Contains(log.String(), "oldest=3 ") {
+			t.Errorf("reported %v: %s", testutil.ToFloat64(heldBack), log.String())
+		}
+		p.Mark(ms[6])
+		expect(10)
+		if testutil.ToFloat64(heldBack) != 0 {
+			t.Error("it is still reported")
+		}
+		h.revoke()
+		<-done
+		if at := r.store.Get(tp("t", 0)).Offset; at != 7 {
+			t.Errorf("stored %d at the end", at)
+		}
+	})
+}

@@ -1,0 +1,38 @@
+package consumer
+
+import (
+	"context"
+	"time"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer/internal/fetch"
+)
+
+// fetcher opens partitions for reading.
+type fetcher interface {
+	// open starts to read p at offset. The error is sarama.ErrOffsetOutOfRange when
+	// Kafka does not have that offset. report gets the errors after which reading
+	// goes on.
+	open(ctx context.Context, p allocfn.Partition, offset int64, report func(error)) (source, error)
+	// end gives up everything at once and returns when nothing is left.
+	end()
+}
+
+// source is one partition being read. Its methods may be called from any
+// goroutine; only Next has one caller at a time.
+type source interface {
+	// Next blocks until there is a batch. Its error is ctx's cause, or why reading
+	// can't go on.
+	Next(ctx context.Context) (fetch.Batch, error)
+	// Pause suspends fetching for the user, Resume ends that.
+	Pause()
+	Resume()
+	// HighWatermark returns the offset after the last message that may be read, as
+	// the newest answer of a broker had it.
+	HighWatermark() int64
+	// Lag returns how many offsets are before the high watermark that Next has not
+	// returned, and how old the first of those messages is; 0 if there is none.
+	Lag() (messages int64, behind time.Duration)
+	// Close ends reading. It does not wait: a later open of the same partition does.
+	Close()
+}
