@@ -60,8 +60,7 @@ func TestSessionsFollowOneAnother(t *testing.T) {
 		}
 		want := []string{
 			line("commit", p, 40), line("open", p, 40), line("return", p, 0), line("commit", p, 43),
-			line("commit", p, 43), line("open", p, 43), line("commit", p, 44), line("commit", p, 44), // the last one repeats
-			line("return", p, 0),
+			line("commit", p, 43), line("open", p, 43), line("commit", p, 44), line("return", p, 0),
 		}
 		if got := r.log.all(); !slices.Equal(got, want) {
 			t.Errorf("got  %v\nwant %v", got, want)

@@ -85,11 +85,18 @@
 //   - A topic that was deleted and created again is another topic: its claims are
 //     closed, offsets of the old one neither used nor stored, and it is read
 //     from its first message. That takes up to a minute while it is consumed.
-//   - The position is committed when a partition is opened, marked or not, and
-//     again after the session timeout, 1 minute and 10 minutes, in case a commit
-//     of an owner before is still on its way; and every 6 hours while nothing
-//     happens, because Kafka forgets an offset 7 days after its last commit (1
-//     day before Kafka 2.0). Stop the group to reset its offsets by hand.
+//   - The position is committed when a partition is opened, marked or not. After
+//     the session timeout, 1 minute and 10 minutes the owner looks at what is stored,
+//     in case a commit of an owner before came late and lowered it, and raises it
+//     again. Every 6 hours while nothing is marked it commits the position anew,
+//     because Kafka forgets an offset 7 days after its last commit (1 day before
+//     Kafka 2.0). When a partition is released in which nothing was marked, its
+//     position is restored if it was deleted or lowered meanwhile; that takes a
+//     second at most, and its failure is logged.
+//   - These repeats never lower an offset. They leave alone what another program has
+//     stored, as one does that commits offsets in transactions, until a mark is
+//     committed again; then the group does not keep that offset alive, which is
+//     logged once per topic at Info. Stop the group to reset its offsets by hand.
 //   - A slow handler holds up the other partitions of its broker for 50 ms at
 //     most. What was fetched waits in a queue of about Config.Consumer.Fetch.Default
 //     bytes, then the partition is paused until the queue has room.
@@ -100,8 +107,9 @@
 //     fencing token for stores that can refuse an old owner.
 //
 //   - Commits are not fenced by Kafka: whoever writes last wins. Trust, short
-//     TCP timeouts, connections thrown away when trust ends and the repeated
-//     commits make a late commit harmless, not impossible.
+//     TCP timeouts, connections thrown away when trust ends and the repeats make a
+//     late commit harmless, not impossible. A repeat reads what is stored before it
+//     writes: another program's commit in the milliseconds between is written over.
 //
 //   - Nothing is shared with members of Kafka's own group protocol. While some are
 //     in the group of this name, nothing is opened ([ErrGroupInUse]).

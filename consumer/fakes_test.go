@@ -352,6 +352,7 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 	c.committer = offsets.NewCommitter(offsets.Options{
 		Store: r.store, Abort: func() {}, Auto: set.autoCommit, Interval: set.CommitInterval, Timeout: sessionTimeout,
 		Window: set.Window, CurrentID: cat.id, Notify: c.notifyCommitted, Report: c.report, Count: m.committed,
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	c.reader = offsets.NewReader(r.store)
 	ctx, cancel := context.WithCancel(context.Background())

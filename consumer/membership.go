@@ -144,6 +144,7 @@ func (m *membership) build(ctx context.Context) error {
 		CurrentID: m.catalog.id,
 		Notify:    m.notifyCommitted,
 		Report:    m.report,
+		Logger:    g.settings.log,
 		Count:     g.metrics.committed,
 	})
 	m.reader = offsets.NewReader(k.offsets)

@@ -39,7 +39,7 @@ func TestAbortIsBounded(t *testing.T) {
 		for id := range int32(2) {
 			h := newClaim(t)
 			tr := cm.Open(tp("t", id), h, sarama.Uuid{}, 0, "")
-			if err := tr.prepare(cm, true).authorize(); err != nil {
+			if err := tr.prepare(cm, marked).authorize(); err != nil {
 				t.Fatal(err)
 			}
 			h.lose()

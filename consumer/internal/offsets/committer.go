@@ -3,6 +3,7 @@ package offsets
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,14 +14,16 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 )
 
+// SettleTimeout bounds the last commit of a partition that is given up.
+const SettleTimeout = 10 * time.Second
+
+// content is what is committed of a Tracker.
+type content int
+
 const (
-	// idleRepeat is how often the offset of a partition is committed again on
-	// which nothing happens. Kafka forgets the offset of a group without members
-	// of its own protocol a time after its last commit: 7 days unless
-	// configured, 1 day before Kafka 2.0.
-	idleRepeat = 6 * time.Hour
-	// SettleTimeout bounds the last commit of a partition that is given up.
-	SettleTimeout = 10 * time.Second
+	marked    content = iota // the marked position
+	committed                // the committed position again
+	restored                 // the same, before the partition is released
 )
 
 // Committer holds the Trackers of one member and commits them: the marked ones
@@ -29,7 +32,16 @@ const (
 type Committer struct {
 	options  Options
 	requests chan commitRequest
+	releases chan release
 	done     chan struct{} // closed when Run has returned
+
+	// Of Run: what is stored is read on other goroutines, for repeats and for releases one at a time.
+	reads     kafkaconn.Calls
+	repeats   chan question
+	repeating bool
+	released  chan question
+	releasing bool
+	leftAlone map[string]bool // the topics of which it was logged that offsets are left alone
 
 	aborting sync.Mutex   // held while connections are thrown away
 	aborts   atomic.Int64 // how often that was begun
@@ -54,6 +66,8 @@ type Options struct {
 	Notify func(c Committed, observed func()) bool
 	// Report reports why an offset of a partition was not stored.
 	Report func(error, allocfn.Partition)
+	// Logger receives what is not an error.
+	Logger *slog.Logger
 	// Count counts the result of one partition's part in a commit, and how long it took.
 	Count func(err error, took time.Duration)
 }
@@ -83,7 +97,9 @@ func NewCommitter(opts Options) *Committer {
 	return &Committer{
 		options:  opts,
 		requests: make(chan commitRequest),
+		releases: make(chan release),
 		done:     make(chan struct{}),
+		repeats:  make(chan question), released: make(chan question), leftAlone: map[string]bool{},
 		trackers: map[allocfn.Partition]*Tracker{},
 	}
 }
@@ -95,9 +111,9 @@ func (c *Committer) Open(p allocfn.Partition, claim Claim, topicID sarama.Uuid, 
 	t := &Tracker{
 		partition: p, claim: claim, topicID: topicID, currentID: c.options.CurrentID,
 		next: offset, text: text, dirty: true, committed: position{offset: offset, text: text},
-		repeats: []time.Time{now.Add(c.options.Timeout), now.Add(time.Minute), now.Add(10 * time.Minute)},
-		every:   idleRepeat,
-		size:    int64(cmp.Or(c.options.Window, DefaultWindow)), tail: offset, delivered: offset,
+		repeats:  []time.Time{now.Add(c.options.Timeout), now.Add(time.Minute), now.Add(10 * time.Minute)},
+		storedAt: now,
+		size:     int64(cmp.Or(c.options.Window, DefaultWindow)), tail: offset, delivered: offset,
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +130,10 @@ func (c *Committer) Open(p allocfn.Partition, claim Claim, topicID sarama.Uuid, 
 // most. Then it aborts the connections. While it waits the claim stands, so the commit
 // may be written, too: a refusal would end the connection of whoever happens to write
 // next, and on the coordinator's that is the one on which t's commit is answered.
-func (c *Committer) Close(ctx context.Context, t *Tracker) {
+func (c *Committer) Close(ctx context.Context, t *Tracker) { c.close(ctx, ctx, t) }
+
+// close is Close, but waits for a commit that only restores the position until short ends.
+func (c *Committer) close(ctx, short context.Context, t *Tracker) {
 	p := t.close()
 	c.mu.Lock()
 	if c.trackers[t.partition] == t {
@@ -126,11 +145,14 @@ func (c *Committer) Close(ctx context.Context, t *Tracker) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, SettleTimeout, ErrLate)
 	defer cancel()
-	answered := c.wait(ctx, p.answered)
+	if p.content != restored {
+		short = ctx
+	}
+	answered := c.wait(short, p.answered)
 	t.end() // first: what asks after this is refused, what has asked before is aborted
 	if answered {
 		c.wait(ctx, p.observed)
-	} else if ctx.Err() != nil {
+	} else if short.Err() != nil {
 		c.abort(p)
 	}
 }
@@ -185,14 +207,17 @@ func (c *Committer) Commit(ctx context.Context, t *Tracker) error {
 
 // Settle stores what was marked last in a partition that is given up, and closes t,
 // all within SettleTimeout. ctx is the claim's lifetime. Without auto commit, marks
-// that were not committed are dropped, as sarama does.
+// that were not committed are dropped, as sarama does. Without a mark the committed
+// position is written again if the store has lost or lowered it; that may take a second,
+// and its failure is logged and is no error.
 func (c *Committer) Settle(ctx context.Context, t *Tracker) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, SettleTimeout, ErrLate)
 	defer cancel()
-	defer c.Close(ctx, t)
 	if !c.options.Auto || !t.isDirty() {
+		c.release(ctx, t)
 		return nil
 	}
+	defer c.Close(ctx, t)
 	wait := kafkaconn.NewBackoff(storeBackoff, maxStoreBackoff)
 	for {
 		err := c.Commit(ctx, t)
@@ -208,16 +233,30 @@ func (c *Committer) Settle(ctx context.Context, t *Tracker) error {
 // Run commits until ctx ends.
 func (c *Committer) Run(ctx context.Context) {
 	defer close(c.done)
+	defer c.reads.Wait()
 	tick := time.NewTicker(c.options.Interval)
 	defer tick.Stop()
 	for {
+		releases := c.releases
+		if c.releasing {
+			releases = nil // those that come now travel together
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			c.flush(ctx, c.waiting(time.Now()))
+			c.flush(ctx, c.waiting())
+			c.askRepeats(ctx, time.Now())
+		case q := <-c.repeats:
+			c.repeating = false
+			c.repeat(ctx, q)
+		case first := <-releases:
+			c.askReleases(ctx, first)
+		case q := <-c.released:
+			c.releasing = false
+			c.restore(ctx, q)
 		case first := <-c.requests:
-			requests := c.gather(first)
+			requests := gather(c.requests, first)
 			answers := c.flush(ctx, c.wanted(requests))
 			for _, q := range requests {
 				q.answer <- answers[q.tracker] // for all marked ones none: each error was reported
@@ -226,30 +265,17 @@ func (c *Committer) Run(ctx context.Context) {
 	}
 }
 
-// gather takes all requests that wait.
-func (c *Committer) gather(first commitRequest) []commitRequest {
-	requests := []commitRequest{first}
-	for {
-		select {
-		case q := <-c.requests:
-			requests = append(requests, q)
-		default:
-			return requests
-		}
-	}
-}
-
-// wanted returns the Trackers of requests, each with whether its mark is meant.
-func (c *Committer) wanted(requests []commitRequest) map[*Tracker]bool {
-	trackers := map[*Tracker]bool{}
+// wanted returns the Trackers of requests.
+func (c *Committer) wanted(requests []commitRequest) map[*Tracker]content {
+	trackers := map[*Tracker]content{}
 	for _, q := range requests {
 		if q.tracker != nil {
-			trackers[q.tracker] = true
+			trackers[q.tracker] = marked
 			continue
 		}
 		for _, t := range c.all() {
 			if t.isDirty() {
-				trackers[t] = true
+				trackers[t] = marked
 			}
 		}
 	}
@@ -258,11 +284,11 @@ func (c *Committer) wanted(requests []commitRequest) map[*Tracker]bool {
 
 // waiting returns the Trackers that are to be committed without anybody asking. One
 // whose last commit the observer was not notified of yet is not among them.
-func (c *Committer) waiting(now time.Time) map[*Tracker]bool {
-	trackers := map[*Tracker]bool{}
+func (c *Committer) waiting() map[*Tracker]content {
+	trackers := map[*Tracker]content{}
 	for _, t := range c.all() {
-		if (c.options.Auto && t.isDirty() || t.isDue(now)) && t.isObserved() {
-			trackers[t] = c.options.Auto
+		if c.options.Auto && t.isDirty() && t.isObserved() {
+			trackers[t] = marked
 		}
 	}
 	return trackers
@@ -280,14 +306,14 @@ func (c *Committer) all() []*Tracker {
 
 // flush commits trackers in one request and reports what was refused. It does not
 // wait for the observer: one that hangs on a partition holds up that one alone.
-func (c *Committer) flush(ctx context.Context, trackers map[*Tracker]bool) map[*Tracker]commitAnswer {
+func (c *Committer) flush(ctx context.Context, trackers map[*Tracker]content) map[*Tracker]commitAnswer {
 	if len(trackers) == 0 {
 		return nil
 	}
 	pending := make([]*pendingCommit, 0, len(trackers))
 	commits := make([]OffsetCommit, 0, len(trackers))
-	for t, marked := range trackers {
-		p := t.prepare(c, marked)
+	for t, content := range trackers {
+		p := t.prepare(c, content)
 		pending = append(pending, p)
 		commits = append(commits, p.offsetCommit())
 	}
@@ -307,7 +333,7 @@ func (c *Committer) flush(ctx context.Context, trackers map[*Tracker]bool) map[*
 			continue
 		}
 		c.notify(p, false)
-		if ctx.Err() == nil && !Fenced(err) { // the end of the claim is reported elsewhere
+		if ctx.Err() == nil && !Fenced(err) && p.content != restored { // the end of the claim is reported elsewhere
 			c.options.Report(err, t.partition)
 		}
 	}

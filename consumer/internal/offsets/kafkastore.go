@@ -42,11 +42,11 @@ type KafkaStore struct {
 }
 
 // Fetch reads the offsets that are committed for ps, in one request if all goes well.
-func (o *KafkaStore) Fetch(ctx context.Context, ps []allocfn.Partition) (map[allocfn.Partition]Stored, error) {
+func (o *KafkaStore) Fetch(ctx context.Context, ps []allocfn.Partition, stable bool) (map[allocfn.Partition]Stored, error) {
 	out := make(map[allocfn.Partition]Stored, len(ps))
 	pending := ps
 	err := ask(ctx, o, func() func(Coordinator) (*sarama.OffsetFetchResponse, error) {
-		req := o.fetchRequest(pending)
+		req := o.fetchRequest(pending, stable)
 		return func(c Coordinator) (*sarama.OffsetFetchResponse, error) { return c.FetchOffset(req) }
 	}, func(resp *sarama.OffsetFetchResponse) error {
 		if group := resp.GroupError(); retriable(group) {
@@ -74,13 +74,14 @@ func (o *KafkaStore) Fetch(ctx context.Context, ps []allocfn.Partition) (map[all
 	return out, nil
 }
 
-func (o *KafkaStore) fetchRequest(ps []allocfn.Partition) *sarama.OffsetFetchRequest {
+func (o *KafkaStore) fetchRequest(ps []allocfn.Partition, stable bool) *sarama.OffsetFetchRequest {
 	byTopic := map[string][]int32{}
 	for _, p := range ps {
 		byTopic[p.Topic] = append(byTopic[p.Topic], p.ID)
 	}
 	req := sarama.NewOffsetFetchRequest(o.Config.Version, o.Group, byTopic)
-	req.RequireStable = o.Config.Consumer.IsolationLevel == sarama.ReadCommitted && req.Version >= 7
+	stable = stable || o.Config.Consumer.IsolationLevel == sarama.ReadCommitted
+	req.RequireStable = stable && req.Version >= 7
 	return req
 }
 
@@ -95,8 +96,8 @@ func readStored(resp *sarama.OffsetFetchResponse, p allocfn.Partition) Stored {
 	}
 	switch kerr {
 	case sarama.ErrNoError:
-		m := parseMetadata(block.Metadata)
-		return Stored{Offset: block.Offset, TopicID: m.topicID, Token: m.token, Text: m.text}
+		m, ours := parseMetadata(block.Metadata)
+		return Stored{Offset: block.Offset, TopicID: m.topicID, Token: m.token, Text: m.text, Ours: ours && block.Offset >= 0}
 	case sarama.ErrGroupIDNotFound:
 		return Stored{Offset: -1}
 	default:

@@ -218,7 +218,7 @@ func TestFetchedOffsets(t *testing.T) {
 			}),
 			respond(func(r *sarama.OffsetFetchResponse) { r.AddBlock("t", 2, block(7, 0)) }),
 		}}
-		got, err := s.store().Fetch(t.Context(), []allocfn.Partition{tp("t", 0), tp("t", 1), tp("t", 2), tp("t", 3)})
+		got, err := s.store().Fetch(t.Context(), []allocfn.Partition{tp("t", 0), tp("t", 1), tp("t", 2), tp("t", 3)}, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,7 +237,7 @@ func TestFetchedOffsets(t *testing.T) {
 				r.Groups = []sarama.OffsetFetchResponseGroup{{GroupId: "g", Err: sarama.ErrGroupIDNotFound}}
 			}),
 		}}
-		got, err = unseen.store().Fetch(t.Context(), []allocfn.Partition{tp("t", 0)})
+		got, err = unseen.store().Fetch(t.Context(), []allocfn.Partition{tp("t", 0)}, false)
 		if f := got[tp("t", 0)]; err != nil || f.Offset != -1 || f.Err != nil {
 			t.Errorf("unseen group: %v, %v", f, err)
 		}
@@ -247,7 +247,7 @@ func TestFetchedOffsets(t *testing.T) {
 				r.Groups = []sarama.OffsetFetchResponseGroup{{GroupId: "g", Err: sarama.ErrNotCoordinatorForConsumer}}
 			}),
 		}}
-		if _, err = denied.store().Fetch(t.Context(), []allocfn.Partition{tp("t", 0)}); !errors.Is(err, sarama.ErrNotCoordinatorForConsumer) {
+		if _, err = denied.store().Fetch(t.Context(), []allocfn.Partition{tp("t", 0)}, false); !errors.Is(err, sarama.ErrNotCoordinatorForConsumer) {
 			t.Errorf("no coordinator: %v", err)
 		}
 	})
@@ -260,12 +260,12 @@ func TestMetadataIsReadAsWritten(t *testing.T) {
 		{topicID: sarama.Uuid{1, 2, 3}, token: 1 << 40, text: ""},
 		{topicID: sarama.Uuid{15: 9}, token: -1, text: "kiel1;;0;nested"},
 	} {
-		if got := parseMetadata(n.String()); got != n {
+		if got, ours := parseMetadata(n.String()); got != n || !ours {
 			t.Errorf("%+v came back as %+v from %q", n, got, n.String())
 		}
 	}
 	for _, foreign := range []string{"", "hello", "kiel1;", "kiel1;x", "kiel1;;x;y", "kiel1;!!;1;y", "kiel1;AAAA;1;y", "kiel2;;1;y"} {
-		if got := parseMetadata(foreign); got != (commitMetadata{text: foreign}) {
+		if got, ours := parseMetadata(foreign); ours || got != (commitMetadata{text: foreign}) {
 			t.Errorf("%q was read as %+v", foreign, got)
 		}
 	}

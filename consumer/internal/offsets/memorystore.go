@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/kielgo/kiel/allocfn"
 )
@@ -14,10 +15,12 @@ import (
 // asked, and does what can go wrong with a store when told to; what tells it so is set before
 // the first request.
 type MemoryStore struct {
-	Hold     chan struct{}            // a request waits until it is closed; nil for no wait
-	Slow     chan struct{}            // the answer to a commit waits until it is closed; nil for no wait
-	Refuse   func(OffsetCommit) error // why a commit is not stored; nil stores all
-	OnStored func(OffsetCommit)       // called with what was stored
+	Delay     time.Duration            // of each answer to Fetch
+	HoldFetch chan struct{}            // Fetch waits until it is closed; nil for no wait
+	Hold      chan struct{}            // a request waits until it is closed; nil for no wait
+	Slow      chan struct{}            // the answer to a commit waits until it is closed; nil for no wait
+	Refuse    func(OffsetCommit) error // why a commit is not stored; nil stores all
+	OnStored  func(OffsetCommit)       // called with what was stored
 
 	mu      sync.Mutex
 	offsets map[allocfn.Partition]Stored
@@ -26,8 +29,20 @@ type MemoryStore struct {
 }
 
 // Fetch returns what is stored for ps.
-func (s *MemoryStore) Fetch(ctx context.Context, ps []allocfn.Partition) (map[allocfn.Partition]Stored, error) {
+func (s *MemoryStore) Fetch(ctx context.Context, ps []allocfn.Partition, _ bool) (map[allocfn.Partition]Stored, error) {
 	s.wait(ctx)
+	if s.HoldFetch != nil {
+		select {
+		case <-s.HoldFetch:
+		case <-ctx.Done():
+		}
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	if s.Delay > 0 {
+		<-time.After(s.Delay)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fetches = append(s.fetches, slices.Clone(ps))
@@ -80,7 +95,7 @@ func (s *MemoryStore) put(c OffsetCommit) {
 	if s.offsets == nil {
 		s.offsets = map[allocfn.Partition]Stored{}
 	}
-	s.offsets[c.Partition] = Stored{Offset: c.Offset, TopicID: c.TopicID, Token: c.Token, Text: c.Text}
+	s.offsets[c.Partition] = Stored{Offset: c.Offset, TopicID: c.TopicID, Token: c.Token, Text: c.Text, Ours: true}
 	if s.OnStored != nil {
 		s.OnStored(c)
 	}

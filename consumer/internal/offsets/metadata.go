@@ -32,24 +32,25 @@ func (m commitMetadata) String() string {
 	return metadataPrefix + id + ";" + strconv.FormatInt(m.token, 10) + ";" + m.text
 }
 
-func parseMetadata(s string) commitMetadata {
+// parseMetadata returns what metadata say, and whether they are ours.
+func parseMetadata(s string) (m commitMetadata, ours bool) {
 	foreign := commitMetadata{text: s}
 	rest, ok := strings.CutPrefix(s, metadataPrefix)
 	if !ok {
-		return foreign
+		return foreign, false
 	}
 	parts := strings.SplitN(rest, ";", 3)
 	if len(parts) != 3 {
-		return foreign
+		return foreign, false
 	}
 	token, err := strconv.ParseInt(parts[1], 10, 64)
 	if err != nil {
-		return foreign
+		return foreign, false
 	}
-	m := commitMetadata{token: token, text: parts[2]}
+	m = commitMetadata{token: token, text: parts[2]}
 	id, err := base64.RawURLEncoding.DecodeString(parts[0])
 	if err != nil || len(id) != 0 && copy(m.topicID[:], id) != len(m.topicID) {
-		return foreign
+		return foreign, false
 	}
-	return m
+	return m, true
 }

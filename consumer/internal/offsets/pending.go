@@ -8,6 +8,7 @@ import (
 // pendingCommit is an offset of a Tracker in a request.
 type pendingCommit struct {
 	position
+	content   content
 	tracker   *Tracker
 	committer *Committer
 	before    <-chan struct{} // observed of the commit before; nil for none
@@ -83,11 +84,11 @@ func (p *pendingCommit) offsetCommit() OffsetCommit {
 }
 
 // prepare returns what a request is to store: the marked position, or the committed one.
-func (t *Tracker) prepare(c *Committer, marked bool) *pendingCommit {
+func (t *Tracker) prepare(c *Committer, content content) *pendingCommit {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := &pendingCommit{position: t.committed, tracker: t, committer: c, answered: make(chan struct{}), observed: make(chan struct{})}
-	if marked {
+	p := &pendingCommit{position: t.committed, content: content, tracker: t, committer: c, answered: make(chan struct{}), observed: make(chan struct{})}
+	if content == marked {
 		p.position = position{offset: t.next, text: t.text}
 	}
 	if t.last != nil {

@@ -36,7 +36,7 @@ func twoInOneRequest(t *testing.T, cm *Committer) (pending [2]*pendingCommit, ho
 	for i := range holders {
 		p := tp("t", int32(i))
 		holders[i] = newClaim(t)
-		pending[i] = cm.Open(p, holders[i], sarama.Uuid{}, 0, "").prepare(cm, true)
+		pending[i] = cm.Open(p, holders[i], sarama.Uuid{}, 0, "").prepare(cm, marked)
 		if err := pending[i].authorize(); err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +147,7 @@ func TestCommitThatIsWaitedForDisturbsNobody(t *testing.T) {
 		tr := cm.Open(tp("t", 0), newClaim(t), sarama.Uuid{}, 0, "")
 		coordinator, _ := sinks.Dial(t, d)
 		other, _ := sinks.Dial(t, d)
-		defer d.Gate(tr.prepare(cm, true).authorize)()
+		defer d.Gate(tr.prepare(cm, marked).authorize)()
 		write := func(when string, c net.Conn, allowed bool) {
 			t.Helper()
 			if _, err := c.Write([]byte("request")); (err == nil) != allowed {
@@ -163,7 +163,7 @@ func TestCommitThatIsWaitedForDisturbsNobody(t *testing.T) {
 		synctest.Wait()
 		write("metadata", other, true)
 		write("another partition's offsets", coordinator, true)
-		posted := tr.prepare(cm, true)
+		posted := tr.prepare(cm, marked)
 		if posted.authorize() == nil {
 			t.Error("what was posted when the Tracker was closed may be written")
 		}

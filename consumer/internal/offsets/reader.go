@@ -74,7 +74,7 @@ func (r *Reader) answer(ctx context.Context, requests []readRequest) {
 	for i, q := range requests {
 		ps[i] = q.partition
 	}
-	found, err := r.store.Fetch(ctx, ps)
+	found, err := r.store.Fetch(ctx, ps, false)
 	for _, q := range requests {
 		if err != nil {
 			q.answer <- Stored{Offset: -1, Err: err}

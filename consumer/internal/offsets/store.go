@@ -11,8 +11,9 @@ import (
 
 // Store keeps the offsets of a group. Both calls end when ctx does.
 type Store interface {
-	// Fetch returns what is stored for each of ps. The error is of the whole request.
-	Fetch(ctx context.Context, ps []allocfn.Partition) (map[allocfn.Partition]Stored, error)
+	// Fetch returns what is stored for each of ps. With stable it does not answer for a partition
+	// while an offset of it is about to be stored by a transaction. The error is of the whole request.
+	Fetch(ctx context.Context, ps []allocfn.Partition, stable bool) (map[allocfn.Partition]Stored, error)
 	// Commit stores cs and returns the result for each partition, nil when it is stored.
 	Commit(ctx context.Context, cs []OffsetCommit) map[allocfn.Partition]error
 }
@@ -43,6 +44,7 @@ type Stored struct {
 	TopicID sarama.Uuid // the id of the topic that the offset is of; zero when it is not known
 	Token   int64       // of the claim that stored it; 0 when it is not known
 	Text    string      // the user's, given with the mark
+	Ours    bool        // a member of a group like ours stored it
 	Err     error       // why it could not be read
 }
 

@@ -43,8 +43,9 @@ type Tracker struct {
 	text      string         // the user's, given with the mark
 	dirty     bool           // next was never committed
 	committed position
+	storedAt  time.Time      // when it was opened, or something was stored last
 	repeats   []time.Time    // when to commit again, the next one first
-	every     time.Duration  // between the repeats after those
+	alone     bool           // somebody else has stored an offset: nothing is committed again
 	last      *pendingCommit // the newest; nil before the first
 
 	windowed  atomic.Bool   // Done was called
@@ -251,13 +252,6 @@ func (t *Tracker) isObserved() bool {
 	}
 }
 
-// isDue says whether a commit is to be repeated.
-func (t *Tracker) isDue(now time.Time) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.repeats) > 0 && !now.Before(t.repeats[0])
-}
-
 // stored notes that p was committed.
 func (t *Tracker) stored(p *pendingCommit, now time.Time) {
 	t.mu.Lock()
@@ -266,12 +260,18 @@ func (t *Tracker) stored(p *pendingCommit, now time.Time) {
 	if t.next == p.offset && t.text == p.text {
 		t.dirty = false
 	}
-	for len(t.repeats) > 0 && !now.Before(t.repeats[0]) {
-		t.repeats = t.repeats[1:]
+	if p.content == marked {
+		t.alone = false
 	}
-	if len(t.repeats) == 0 {
-		t.repeats = []time.Time{now.Add(t.every)}
-	}
+	t.storedAt = now
+	t.dropRepeats(now)
+}
+
+// isOpen says whether the Tracker was not closed.
+func (t *Tracker) isOpen() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.closed
 }
 
 // Marked returns the marked position, and whether it was never committed.

@@ -1,0 +1,250 @@
+package offsets
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/allocfn"
+)
+
+// openAt returns a Tracker whose start position is stored.
+func openAt(t *testing.T, cm *Committer, p allocfn.Partition, offset int64) *Tracker {
+	t.Helper()
+	tr := cm.Open(p, newClaim(t), sarama.Uuid{1}, offset, "")
+	if err := cm.Commit(t.Context(), tr); err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+// A repeat never lowers an offset. It raises one that a member with an older token, or the group's own late commit, has
+// lowered, and restores one that was deleted; it leaves alone what somebody else has stored.
+func TestRepeatOnlyRaises(t *testing.T) {
+	id, other := sarama.Uuid{1}, sarama.Uuid{2}
+	for name, c := range map[string]struct{ found, want Stored }{
+		"lowered by an older token":        {Stored{Offset: 15, TopicID: id, Token: 6, Ours: true}, Stored{Offset: 42, Token: 7}},
+		"lowered by our own token":         {Stored{Offset: 15, TopicID: id, Token: 7, Ours: true}, Stored{Offset: 42, Token: 7}},
+		"lowered by a newer token":         {Stored{Offset: 15, TopicID: id, Token: 8, Ours: true}, Stored{Offset: 15, Token: 8}},
+		"raised by an older token":         {Stored{Offset: 99, TopicID: id, Token: 6, Ours: true}, Stored{Offset: 99, Token: 6}},
+		"lowered by somebody else":         {Stored{Offset: 15}, Stored{Offset: 15}},
+		"raised by somebody else":          {Stored{Offset: 99, Text: "x"}, Stored{Offset: 99}},
+		"deleted":                          {Stored{Offset: -1}, Stored{Offset: 42, Token: 7}},
+		"of a deleted topic, above":        {Stored{Offset: 99, TopicID: other, Token: 6, Ours: true}, Stored{Offset: 42, Token: 7}},
+		"lowered before ids were known":    {Stored{Offset: 15, Token: 6, Ours: true}, Stored{Offset: 42, Token: 7}},
+		"of somebody else's token of ours": {Stored{Offset: 15, Token: 6, Text: "kiel"}, Stored{Offset: 15, Token: 6}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &MemoryStore{}
+				cm, stop := committerOn(t, store, true)
+				defer stop()
+				p := tp("t", 0)
+				openAt(t, cm, p, 42)
+				time.Sleep(2 * time.Second)
+				store.Set(map[allocfn.Partition]Stored{p: c.found})
+				time.Sleep(7 * time.Hour)
+				if got := store.Get(p); got.Offset != c.want.Offset || got.Token != c.want.Token && c.found.Ours && c.found.Offset < 42 {
+					t.Errorf("stored %+v, want %+v", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// What somebody else stores is left alone from then on, which is logged once per topic, until a mark is committed.
+func TestOffsetsOfOthersAreLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &MemoryStore{}
+		var log bytes.Buffer
+		cm, stop := committerOn(t, store, true)
+		defer stop()
+		cm.options.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		p, q := tp("t", 0), tp("t", 1)
+		tr := openAt(t, cm, p, 0)
+		openAt(t, cm, q, 0)
+		store.Set(map[allocfn.Partition]Stored{p: {Offset: 50}, q: {Offset: 60}})
+		time.Sleep(2 * time.Hour)
+		store.Set(map[allocfn.Partition]Stored{p: {Offset: -1}}) // deleted meanwhile
+		n := len(store.Fetches())
+		time.Sleep(24 * time.Hour)
+		if got := store.Get(p).Offset; got != -1 || len(store.Fetches()) != n {
+			t.Errorf("stored %d, read %d times", got, len(store.Fetches())-n)
+		}
+		synctest.Wait()
+		if n := strings.Count(log.String(), "level=INFO"); n != 1 || !strings.Contains(log.String(), "topic=t") {
+			t.Errorf("%d lines:\n%s", n, log.String())
+		}
+		tr.Mark(70, "")
+		time.Sleep(2 * time.Second)
+		store.Set(map[allocfn.Partition]Stored{p: {Offset: 20, TopicID: sarama.Uuid{1}, Token: 3, Ours: true}})
+		time.Sleep(7 * time.Hour)
+		if got := store.Get(p).Offset; got != 70 {
+			t.Errorf("stored %d after a mark was committed, want 70", got)
+		}
+	})
+}
+
+// What is stored already is written again only to keep it alive.
+func TestRepeatsWriteSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &MemoryStore{}
+		cm, stop := committerOn(t, store, true)
+		defer stop()
+		openAt(t, cm, tp("t", 0), 42)
+		time.Sleep(time.Hour)
+		if n, reads := len(store.Commits()), len(store.Fetches()); n != 1 || reads != 3 {
+			t.Errorf("%d commits, %d reads in an hour, want the start alone and 3 reads", n, reads)
+		}
+		time.Sleep(12 * time.Hour)
+		if n := len(store.Commits()); n != 3 {
+			t.Errorf("%d commits in 13 hours, want the start and 2 to keep it alive", n)
+		}
+	})
+}
+
+// A store that does not answer a repeat's question holds up no commit.
+func TestSilentReadHoldsUpNoCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &MemoryStore{HoldFetch: make(chan struct{})}
+		cm, stop := committerOn(t, store, true)
+		defer stop()
+		p, q := tp("t", 0), tp("t", 1)
+		openAt(t, cm, p, 0)
+		tr := openAt(t, cm, q, 0)
+		time.Sleep(sessionTimeout + 2*time.Second) // the repeats are due
+		tr.Mark(5, "")
+		time.Sleep(1500 * time.Millisecond)
+		if got := store.Get(q).Offset; got != 5 {
+			t.Errorf("stored %d while a read is under way", got)
+		}
+	})
+}
+
+// A partition in which nothing was marked is committed once more when it is released.
+func TestReleaseRestoresAnUnmarkedPosition(t *testing.T) {
+	id := sarama.Uuid{1}
+	for name, c := range map[string]struct{ found, want Stored }{
+		"deleted":                   {Stored{Offset: -1}, Stored{Offset: 42}},
+		"lowered by an older token": {Stored{Offset: 15, TopicID: id, Token: 6, Ours: true}, Stored{Offset: 42}},
+		"raised by an older token":  {Stored{Offset: 99, TopicID: id, Token: 6, Ours: true}, Stored{Offset: 99}},
+		"of somebody else":          {Stored{Offset: 15}, Stored{Offset: 15}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, auto := range []bool{true, false} {
+				synctest.Test(t, func(t *testing.T) {
+					store := &MemoryStore{}
+					cm, stop := committerOn(t, store, auto)
+					defer stop()
+					p := tp("t", 0)
+					tr := openAt(t, cm, p, 42)
+					store.Set(map[allocfn.Partition]Stored{p: c.found})
+					if err := cm.Settle(t.Context(), tr); err != nil {
+						t.Error(err)
+					}
+					if got := store.Get(p); got.Offset != c.want.Offset {
+						t.Errorf("auto commit %v: stored %+v, want %d", auto, got, c.want.Offset)
+					}
+				})
+			}
+		})
+	}
+}
+
+func TestReleasesTravelTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &MemoryStore{Delay: time.Millisecond}
+		cm, stop := committerOn(t, store, true)
+		defer stop()
+		var trackers []*Tracker
+		for i := range int32(50) {
+			trackers = append(trackers, openAt(t, cm, tp("t", i), int64(i)))
+		}
+		store.Clear()
+		commits := len(store.Commits())
+		done := make(chan error)
+		for _, tr := range trackers {
+			go func() { done <- cm.Settle(t.Context(), tr) }()
+		}
+		for range trackers {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if n, reads := len(store.Commits())-commits, len(store.Fetches()); n > 2 || reads > 2 {
+			t.Errorf("50 releases took %d commits and %d reads", n, reads)
+		}
+		if got := store.Get(tp("t", 49)).Offset; got != 49 {
+			t.Errorf("stored %d", got)
+		}
+	})
+}
+
+// A release waits for a second at most, and fails by nothing.
+func TestReleaseGoesOnWithoutTheStore(t *testing.T) {
+	for name, change := range map[string]func(*MemoryStore){
+		"no answer to the read":   func(s *MemoryStore) { s.HoldFetch = make(chan struct{}) },
+		"no answer to the commit": func(s *MemoryStore) { s.Slow = make(chan struct{}) },
+		"refused": func(s *MemoryStore) {
+			s.Refuse = func(OffsetCommit) error { return errors.New("no") }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &MemoryStore{}
+				var log bytes.Buffer
+				cm, stop := committerOn(t, store, true)
+				defer stop()
+				aborts := 0
+				cm.options.Abort = func() { aborts++ }
+				cm.options.Logger = slog.New(slog.NewTextHandler(&log, nil))
+				tr := openAt(t, cm, tp("t", 0), 42)
+				store.Clear()
+				change(store)
+				if store.Slow != nil {
+					defer close(store.Slow)
+				}
+				start := time.Now()
+				if err := cm.Settle(t.Context(), tr); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(start); took > time.Second || (took < time.Second) != (store.Refuse != nil) {
+					t.Errorf("the release took %v", took)
+				}
+				if n := strings.Count(log.String(), "\n"); n != 1 {
+					t.Errorf("%d lines:\n%s", n, log.String())
+				}
+				if want := store.Slow != nil; (aborts == 1) != want {
+					t.Errorf("connections were aborted %d times: what is on the wire may arrive later: %v", aborts, want)
+				}
+			})
+		})
+	}
+}
+
+func TestNothingIsRestoredForALostClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &MemoryStore{}
+		cm, stop := committerOn(t, store, true)
+		defer stop()
+		claim := newClaim(t)
+		tr := cm.Open(tp("t", 0), claim, sarama.Uuid{}, 42, "")
+		if err := cm.Commit(t.Context(), tr); err != nil {
+			t.Fatal(err)
+		}
+		store.Clear()
+		claim.distrust.Store(true)
+		if err := cm.Settle(t.Context(), tr); err != nil {
+			t.Error(err)
+		}
+		if len(store.Fetches()) > 0 || store.Get(tp("t", 0)).Offset != -1 {
+			t.Errorf("read %v, stored %+v", store.Fetches(), store.Get(tp("t", 0)))
+		}
+	})
+}
