@@ -120,8 +120,8 @@ type Options struct {
 	// for it, and must not call Close. A panic ends the call; it is logged and goes
 	// to Errors, as ownership.ErrCallback. A call that takes longer than
 	// RebalanceTimeout, and 5 s, is an ownership.ErrStuck, logged and sent to
-	// Errors; then the member leaves, and Consume returns that. Of Setup, Cleanup
-	// and the interceptors it is only said.
+	// Errors; then the member leaves, and Consume returns that. For Setup, Cleanup
+	// and the interceptors it is only reported.
 	Observer func(Event)
 
 	// Logger receives the log of the group, those of allocator and ownership

@@ -52,7 +52,7 @@ type zoneKeeper struct {
 	told map[allocfn.Partition]string // what Kafka said when it was written last, or was so already
 }
 
-// look asks nobody, but for a write if there is something to write.
+// look uses cached metadata; its only request is a write.
 func (k *zoneKeeper) look(ctx context.Context) error {
 	said, refused := checkRacks(k.kafka())
 	has := k.group()

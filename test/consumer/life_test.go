@@ -65,6 +65,7 @@ func TestClaimsStandBetweenConsumes(t *testing.T) {
 		r := newRig(t, 4)
 		a := r.member("a", nil)
 		b := r.member("b", nil).start()
+		until(t, "b has all", func() bool { return len(b.owns()) == 4 })
 		for range 3 {
 			a.failSetup()
 			time.Sleep(sessionTimeout - time.Second)
@@ -187,16 +188,21 @@ func TestNextConsumeReturnsWhyTheMemberEnded(t *testing.T) {
 			taken = r.zk.Create(node, nil) == nil
 		}
 		time.Sleep(5 * time.Second)
+		if err := r.zk.Delete(node); err != nil {
+			t.Fatal(err)
+		}
 		calls := len(a.h.called())
 		a.start()
-		if err := <-a.done; !errors.Is(err, party.ErrNameTaken) {
-			t.Errorf("Consume: %v", err)
+		select {
+		case err := <-a.done:
+			if !errors.Is(err, party.ErrNameTaken) {
+				t.Errorf("Consume: %v", err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("Consume joined again")
 		}
 		if n := len(a.h.called()); n != calls {
 			t.Errorf("called: %v", a.h.called())
-		}
-		if err := r.zk.Delete(node); err != nil {
-			t.Fatal(err)
 		}
 		a.start()
 		until(t, "all is read", func() bool { return total(a) == 10 })
@@ -215,6 +221,7 @@ func TestOtherTopicsJoinAnew(t *testing.T) {
 		r.produceTo("u", 5, 0, 1)
 		a := r.member("a", nil)
 		a.failSetup(topic)
+		until(t, "a has claimed", func() bool { return a.log.holds() == 2 })
 		a.start("u", topic)
 		until(t, "all is read", func() bool { return total(a) == 20 })
 		a.leave()
