@@ -1,0 +1,203 @@
+package realkafka_test
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/kielgo/kiel/test/servers"
+	"github.com/kielgo/kiel/test/wait"
+)
+
+// traffic counts what members do on their connections to Kafka: sarama writes each request in one piece.
+type traffic struct {
+	dials, writes atomic.Int64
+}
+
+// Dial opens a connection that is counted.
+func (c *traffic) Dial(network, address string) (net.Conn, error) {
+	c.dials.Add(1)
+	nc, err := net.DialTimeout(network, address, 5*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	return &countedConn{nc, c}, nil
+}
+
+type countedConn struct {
+	net.Conn
+	of *traffic
+}
+
+// Write counts a request.
+func (c *countedConn) Write(b []byte) (int, error) {
+	c.of.writes.Add(1)
+	return c.Conn.Write(b)
+}
+
+// count makes members count what they do.
+func (r *rig) count() *traffic {
+	c := new(traffic)
+	r.config = memberConfig()
+	r.config.Net.Proxy.Enable, r.config.Net.Proxy.Dialer = true, c
+	return c
+}
+
+// watch lets time pass and returns how many connections were dialed and requests written in each second of it.
+func (c *traffic) watch(t *testing.T, d time.Duration) (dials, requests float64) {
+	t.Helper()
+	begun, before, written := time.Now(), c.dials.Load(), c.writes.Load()
+	wait.Pass(t, d)
+	seconds := time.Since(begun).Seconds()
+	dials, requests = float64(c.dials.Load()-before)/seconds, float64(c.writes.Load()-written)/seconds
+	t.Logf("%.1f connections and %.1f requests a second in %v", dials, requests, d)
+	return dials, requests
+}
+
+// away is how long servers are away.
+func away() time.Duration {
+	if *full {
+		return time.Minute
+	}
+	return 5 * time.Second
+}
+
+// goesOn lets the members leave, and has another go on at the end of all partitions: positions were kept.
+func (r *rig) goesOn(n int32, leaving ...*member) {
+	r.t.Helper()
+	for _, m := range leaving {
+		m.leave()
+	}
+	c := r.member("last")
+	until(r.t, "the last member has all", func() bool { return c.open.Load() == int64(n) })
+	r.produce(1, ids(n)...)
+	until(r.t, "the last messages", func() bool { return c.count.Load() >= int64(n) })
+	c.leave()
+	if got := c.count.Load(); got != int64(n) {
+		r.t.Errorf("the last member got %d messages, want %d", got, n)
+	}
+	if errs := c.errors(); len(errs) > 0 {
+		r.t.Errorf("errors: %v", errs)
+	}
+}
+
+// produceOnce writes each message once, whatever happens to brokers.
+func (r *rig) produceOnce(messages int, partitions int32) {
+	r.t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(r.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer client.Close()
+	var records []*kgo.Record
+	for _, id := range ids(partitions) {
+		for range messages {
+			records = append(records, &kgo.Record{Topic: topic, Partition: id, Value: []byte("value")})
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := client.ProduceSync(ctx, records...).FirstErr(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// maxAway bounds what a member does each second while a server is away. A long poll each 100 ms is 10 requests.
+const maxAway = 30
+
+// Kafka is away for long: nobody loses a partition, no message is lost or comes twice, and nobody storms.
+func TestKafkaIsAway(t *testing.T) {
+	const n = 4
+	r := newRig(t, servers.KafkaOptions{}, n)
+	c := r.count()
+	r.produce(100, ids(n)...)
+	a, b := r.member("a"), r.member("b")
+	total := func() int64 { return a.count.Load() + b.count.Load() }
+	until(t, "all messages", func() bool { return total() == 100*n && a.open.Load() == n/2 && b.open.Load() == n/2 })
+	r.kafka.Stop()
+	if dials, requests := c.watch(t, away()); dials > 2*maxAway || requests > 2*maxAway {
+		t.Errorf("%.1f connections and %.1f requests a second of two members", dials, requests)
+	}
+	r.kafka.Start()
+	r.produce(100, ids(n)...)
+	took := until(t, "the next messages", func() bool { return total() >= 200*n })
+	t.Logf("the next messages %v after Kafka was back", took)
+	if a.open.Load() != n/2 || b.open.Load() != n/2 {
+		t.Errorf("open: %d and %d", a.open.Load(), b.open.Load())
+	}
+	r.goesOn(n, a, b)
+	if got := total(); got != 200*n {
+		t.Errorf("%d messages, want %d", got, 200*n)
+	}
+}
+
+// ZooKeeper is away for longer than sessions live: members stop and keep still, and go on at their positions when it is back.
+func TestZooKeeperIsAway(t *testing.T) {
+	const n = 4
+	r := newRig(t, servers.KafkaOptions{}, n)
+	c := r.count()
+	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{TickTime: 200 * time.Millisecond})
+	r.zk = zk.Addr()
+	r.produce(100, ids(n)...)
+	a, b := r.member("a"), r.member("b")
+	total := func() int64 { return a.count.Load() + b.count.Load() }
+	until(t, "all messages", func() bool { return total() == 100*n && a.open.Load() == n/2 && b.open.Load() == n/2 })
+	(*a.sess.Load()).Commit() // or they are handed out again: a lost claim is not committed
+	(*b.sess.Load()).Commit()
+	zk.Stop()
+	until(t, "all have stopped", func() bool { return a.open.Load()+b.open.Load() == 0 })
+	r.produce(100, ids(n)...)
+	if dials, requests := c.watch(t, away()); dials > 2*maxAway || requests > 2*maxAway {
+		t.Errorf("%.1f connections and %.1f requests a second of two members", dials, requests)
+	}
+	if got := total(); got != 100*n {
+		t.Errorf("%d messages were handed out without trust", got-100*n)
+	}
+	zk.Start()
+	took := until(t, "the next messages", func() bool { return total() >= 200*n })
+	t.Logf("the next messages %v after ZooKeeper was back", took)
+	until(t, "both have their half", func() bool { return a.open.Load() == n/2 && b.open.Load() == n/2 })
+	r.goesOn(n, a, b)
+	if got := total(); got < 200*n {
+		t.Errorf("%d messages, want %d", got, 200*n)
+	}
+}
+
+// One broker of three after the other is killed and comes back, while messages are written and read; without -full, one.
+func TestBrokersAreKilledInTurn(t *testing.T) {
+	const n = 6
+	r := newRig(t, servers.KafkaOptions{Brokers: 3, Config: map[string]string{
+		"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500",
+	}}, n)
+	c := r.count()
+	a, b := r.member("a"), r.member("b")
+	total := func() int64 { return a.count.Load() + b.count.Load() }
+	r.produce(100, ids(n)...)
+	until(t, "all messages", func() bool { return total() == 100*n && a.open.Load() == n/2 && b.open.Load() == n/2 })
+	want := int64(100 * n)
+	turns := r.kafka.Nodes()
+	if !*full {
+		turns = turns[:1]
+	}
+	for _, node := range turns {
+		node.Kill()
+		r.produceOnce(100, n)
+		want += 100 * n
+		took := until(t, "messages of the others", func() bool { return total() >= want })
+		t.Logf("all messages %v after they were written", took)
+		if _, requests := c.watch(t, time.Second); requests > 2*maxAway*3 {
+			t.Errorf("%.1f requests a second of two members", requests)
+		}
+		node.Start()
+		node.WaitReady()
+		r.kafka.WaitTopic(topic, n)
+	}
+	r.goesOn(n, a, b)
+	if got := total(); got != want {
+		t.Errorf("%d messages, want %d", got, want)
+	}
+}
