@@ -3,17 +3,9 @@ package consumer
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/IBM/sarama"
-
-	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 )
-
-// maxWait bounds a long poll, whatever the user's configuration asks for. A
-// partition that is opened while its broker's poll is under way waits for the end
-// of the poll.
-const maxWait = 100 * time.Millisecond
 
 // copyConfig returns a validated copy of the user's configuration, or the
 // default one.
@@ -32,19 +24,4 @@ func copyConfig(user *sarama.Config) (*sarama.Config, error) {
 		return nil, fmt.Errorf("option Config.Version: %s is older than %s", c.Version, minVersion())
 	}
 	return &c, nil
-}
-
-// fetchConfig is the configuration of the client that fetches.
-func fetchConfig(c sarama.Config, d *kafkaconn.Dialer) *sarama.Config {
-	kafkaconn.SetPrivate(&c, d)
-	c.Consumer.MaxWaitTime = min(c.Consumer.MaxWaitTime, maxWait)
-	// What reads the fetched messages takes every one within patience, so that
-	// one slow partition does not hold up the others of its broker. The
-	// interceptors run when a message is about to be handed out, not when it is
-	// fetched.
-	c.Consumer.MaxProcessingTime = max(c.Consumer.MaxProcessingTime, 4*patience)
-	c.Consumer.Interceptors = nil
-	c.Consumer.Fetch.Max = 0        // with a limit, sarama skips what is larger
-	c.Metadata.RefreshFrequency = 0 // the other client knows; see pollClient
-	return &c
 }

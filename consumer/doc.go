@@ -97,9 +97,17 @@
 //     stored, as one does that commits offsets in transactions, until a mark is
 //     committed again; then the group does not keep that offset alive, which is
 //     logged once per topic at Info. Stop the group to reset its offsets by hand.
-//   - A slow handler holds up the other partitions of its broker for 50 ms at
-//     most. What was fetched waits in a queue of about Config.Consumer.Fetch.Default
-//     bytes, then the partition is paused until the queue has room.
+//   - A slow handler holds up no other partition. What was fetched waits in a buffer, and
+//     the partition is left out of requests until that has room. The buffers of a member
+//     hold 64 MiB together at most, but for record batches that are larger than a
+//     partition's share, and four times Config.Consumer.Fetch.Default each.
+//   - Opening a partition waits for no long poll. A broker that is silent for 5 s while
+//     an answer is due is asked on another connection; one that sends slowly is not cut off.
+//   - After a change of leader the message read last is compared with the new leader's
+//     log. If an unclean election has cut it off, that is an [ErrOffsetReset], and the
+//     partition continues at the first offset that was written anew.
+//   - A partition that stands still for 30 s though there is something to read is fetched
+//     anew, once a minute at most; kiel_consumer_fetch_resets_total counts that.
 //
 // # Not guaranteed
 //
@@ -114,8 +122,9 @@
 //   - Nothing is shared with members of Kafka's own group protocol. While some are
 //     in the group of this name, nothing is opened ([ErrGroupInUse]).
 //
-//   - With an unclean leader election messages may be missed that replaced others
-//     at offsets already read.
+//   - After an unclean leader election messages may be missed that replaced others
+//     at offsets already read, if the partition was not being read by this member before
+//     and after it.
 //
 //   - What stands in a channel of Messages is bounded by Config.ChannelBufferSize
 //     alone, 256 unless changed. A process that was stopped for longer than its
@@ -158,8 +167,8 @@
 // Of Config, these mean nothing here: Consumer.Group but for Rebalance.Timeout and
 // ResetInvalidOffsets, Consumer.Offsets.Initial and Retry, Consumer.Fetch.Max
 // (sarama skips what is larger), Metadata.Full and AllowAutoTopicCreation (both
-// false). Consumer.MaxWaitTime is 100 ms at most, Net's timeouts of the
-// connections that carry commits 10 s. With Offsets.AutoCommit.Enable false marks
+// false). Net's timeouts of the connections that carry commits are 10 s at most;
+// ReadTimeout means nothing for those that fetch. With Offsets.AutoCommit.Enable false marks
 // are committed by Commit alone, and dropped when the partition is given up, as by
 // sarama.
 //
@@ -177,8 +186,8 @@
 // left.
 //
 // Fetches have connections of their own: on one that carries a long poll,
-// a commit would wait for the poll. Consume leaves no goroutine, but for two of
-// sarama: its loops end up to 100 ms later, and the meters of go-metrics, which
-// count fetches by topic in that package's own registry, share one for ever. A member
+// a commit would wait for the poll. There are two connections to a broker, each with
+// two goroutines. Consume leaves no goroutine, but for one of sarama: the meters of go-metrics,
+// which count fetches by topic in that package's own registry, share one for ever. A member
 // that stays for the next call keeps its own until it leaves.
 package consumer

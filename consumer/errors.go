@@ -32,6 +32,7 @@ var (
 	ErrRecreated = offsets.ErrRecreated
 
 	// ErrOffsetReset says that the position of a partition was outside what
-	// Kafka still has, and where it continues instead.
+	// Kafka still has, or that what was read before it was cut off by an unclean leader
+	// election, and where it continues instead.
 	ErrOffsetReset = errors.New("consumer: position out of range")
 )

@@ -84,36 +84,54 @@ func (h *fakeHolder) lose() {
 	h.end(offsets.ErrLost)
 }
 
-// fakeStream is a stream that a test fills.
+// errEndedInTest ends a source by itself.
+var errEndedInTest = errors.New("reading ended in a test")
+
+// fakeStream is a source that a test fills with messages.
 type fakeStream struct {
 	p        allocfn.Partition
-	messages chan *sarama.ConsumerMessage
-	errors   chan *sarama.ConsumerError
-	once     sync.Once
+	messages chan sarama.ConsumerMessage
+	ended    chan error
 	paused   atomic.Bool
-	pauses   atomic.Int32
-	end      int64
 }
 
 func newStream(p allocfn.Partition) *fakeStream {
-	return &fakeStream{p: p, messages: make(chan *sarama.ConsumerMessage, 64), errors: make(chan *sarama.ConsumerError, 4), end: 99}
+	return &fakeStream{p: p, messages: make(chan sarama.ConsumerMessage, 64), ended: make(chan error, 1)}
 }
 
-func (s *fakeStream) Messages() <-chan *sarama.ConsumerMessage { return s.messages }
-func (s *fakeStream) Errors() <-chan *sarama.ConsumerError     { return s.errors }
-func (s *fakeStream) HighWaterMarkOffset() int64               { return s.end }
-func (s *fakeStream) Pause()                                   { s.paused.Store(true); s.pauses.Add(1) }
-func (s *fakeStream) Resume()                                  { s.paused.Store(false) }
-func (s *fakeStream) AsyncClose() {
-	s.once.Do(func() {
-		close(s.messages)
-		close(s.errors)
-	})
+// Next returns all messages that there are.
+func (s *fakeStream) Next(ctx context.Context) (fetch.Batch, error) {
+	b := fetch.Batch{LeaderEpoch: -1}
+	for {
+		select {
+		case m := <-s.messages:
+			b.Messages, b.Next = append(b.Messages, m), m.Offset+1
+			continue
+		default:
+		}
+		if len(b.Messages) > 0 {
+			return b, nil
+		}
+		select {
+		case m := <-s.messages:
+			b.Messages, b.Next = append(b.Messages, m), m.Offset+1
+		case err := <-s.ended:
+			return b, err
+		case <-ctx.Done():
+			return b, context.Cause(ctx)
+		}
+	}
 }
+
+func (s *fakeStream) HighWatermark() int64        { return 99 }
+func (s *fakeStream) Lag() (int64, time.Duration) { return 0, 0 }
+func (s *fakeStream) Pause()                      { s.paused.Store(true) }
+func (s *fakeStream) Resume()                     { s.paused.Store(false) }
+func (s *fakeStream) Close()                      {}
 
 func (s *fakeStream) send(offsets ...int64) {
 	for _, o := range offsets {
-		s.messages <- &sarama.ConsumerMessage{Topic: s.p.Topic, Partition: s.p.ID, Offset: o, Value: []byte("v")}
+		s.messages <- sarama.ConsumerMessage{Topic: s.p.Topic, Partition: s.p.ID, Offset: o, Value: []byte("v")}
 	}
 }
 
@@ -186,11 +204,10 @@ type fakeFetcher struct {
 	streams     chan *fakeStream // each opened one
 	fail        error
 	ready       int64 // messages that a stream holds when it is opened
-	running     kafkaconn.Calls
 	log         *journal
 }
 
-func (f *fakeFetcher) open(_ context.Context, p allocfn.Partition, offset int64, report func(error)) (source, error) {
+func (f *fakeFetcher) open(_ context.Context, p allocfn.Partition, offset int64) (source, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.opens = append(f.opens, offset)
@@ -206,10 +223,10 @@ func (f *fakeFetcher) open(_ context.Context, p allocfn.Partition, offset int64,
 		s.send(offset + i)
 	}
 	f.streams <- s
-	return newStreamSource(s, offset, 1<<20, f.running.Start, report), nil
+	return s, nil
 }
 
-func (f *fakeFetcher) end() { f.running.Wait() }
+func (f *fakeFetcher) end() {}
 
 func (f *fakeFetcher) edge(_ context.Context, _ allocfn.Partition, from From) (int64, error) {
 	f.mu.Lock()

@@ -10,14 +10,15 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/ownership"
 )
 
-// kafka is the Kafka side of a membership: two clients, so two sets of
-// connections. On one, commits, offsets and metadata; on the other, fetches,
-// which make wait what comes behind them.
+// kafka is the Kafka side of a membership. It has two sets of connections: a
+// client's for commits, offsets and metadata, and those of the fetcher, on which long
+// polls hold up what comes behind them.
 type kafka struct {
 	client  sarama.Client
 	dialer  *kafkaconn.Dialer // of client
@@ -26,16 +27,20 @@ type kafka struct {
 	do      kafkaconn.Calls
 }
 
-// newKafka makes the clients, which connect when they are used. Everything ends
-// with life; end must be called after that. timeout is the ZooKeeper session's.
-func newKafka(life context.Context, brokers []string, group string, config *sarama.Config, timeout time.Duration) (*kafka, error) {
+// newKafka makes the client and starts the fetcher. Both connect when they are used.
+// Everything ends with life; end must be called after that. timeout is the ZooKeeper
+// session's. Of fetching, the configuration and the dialer are set here.
+func newKafka(
+	life context.Context, brokers []string, group string, config *sarama.Config, timeout time.Duration, fetching fetch.Options,
+) (*kafka, error) {
 	k := &kafka{dialer: kafkaconn.NewDialer(life, config, timeout/4)}
 	client, err := sarama.NewClient(brokers, kafkaconn.ControlConfig(*config, k.dialer))
 	if err != nil {
 		return nil, fmt.Errorf("consumer: connect to Kafka: %w", err)
 	}
 	k.client = client
-	k.fetcher, err = newKafkaFetcher(brokers, config, kafkaconn.NewDialer(life, config, 0), client)
+	fetching.Config = config
+	k.fetcher, err = newKafkaFetcher(life, kafkaconn.NewDialer(life, config, 0), client, fetching)
 	if err != nil {
 		_ = client.Close()
 		return nil, fmt.Errorf("consumer: connect to Kafka: %w", err)

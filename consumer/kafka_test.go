@@ -10,6 +10,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 )
@@ -42,7 +43,7 @@ func newTestKafkaOf(t *testing.T, addr string, version sarama.KafkaVersion) *kaf
 	config.ApiVersionsRequest = false
 	config.Metadata.Retry.Max = 0
 	life, end := context.WithCancel(t.Context())
-	k, err := newKafka(life, []string{addr}, "g", config, 4*time.Second)
+	k, err := newKafka(life, []string{addr}, "g", config, 4*time.Second, fetch.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +82,7 @@ func TestKafkaClients(t *testing.T) {
 	if err := k.offsets.Commit(t.Context(), oneCommit())[p]; err != nil {
 		t.Errorf("commit after the connections were thrown away: %v", err)
 	}
-	s, err := k.fetcher.open(t.Context(), p, 3, ignore)
+	s, err := k.fetcher.open(t.Context(), p, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,12 +90,19 @@ func TestKafkaClients(t *testing.T) {
 		t.Errorf("read %+v, %v", b, err)
 	}
 	s.Close()
-	s, err = k.fetcher.open(t.Context(), p, 3, ignore) // waits until it is closed
+	s, err = k.fetcher.open(t.Context(), p, 3)
 	if err != nil {
 		t.Fatalf("open again: %v", err)
 	}
 	s.Close()
-	if _, err := k.fetcher.open(t.Context(), p, 10, ignore); !errors.Is(err, sarama.ErrOffsetOutOfRange) {
+	outside := &sarama.FetchResponse{Version: 8}
+	outside.AddError("t", 0, sarama.ErrOffsetOutOfRange)
+	b.SetHandlerByMap(map[string]sarama.MockResponse{
+		"MetadataRequest": sarama.NewMockMetadataResponse(t).SetBroker(b.Addr(), b.BrokerID()).SetLeader("t", 0, b.BrokerID()),
+		"OffsetRequest":   sarama.NewMockOffsetResponse(t).SetOffset("t", 0, sarama.OffsetOldest, 3).SetOffset("t", 0, sarama.OffsetNewest, 9),
+		"FetchRequest":    sarama.NewMockWrapper(outside),
+	})
+	if _, err := k.fetcher.open(t.Context(), p, 10); !errors.Is(err, sarama.ErrOffsetOutOfRange) {
 		t.Errorf("open beyond the end: %v", err)
 	}
 }
@@ -102,9 +110,6 @@ func TestKafkaClients(t *testing.T) {
 func oneCommit() []offsets.OffsetCommit {
 	return []offsets.OffsetCommit{{Partition: tp("t", 0), Offset: 100, Authorize: func() error { return nil }}}
 }
-
-// ignore drops an error of a source.
-func ignore(error) {}
 
 func TestUnknownTopicIsAnError(t *testing.T) {
 	b := mock(t, map[string]sarama.MockResponse{
@@ -131,7 +136,7 @@ func TestCallsEndWithTheirContextThoughKafkaIsSilent(t *testing.T) {
 			return err
 		},
 		"open": func(ctx context.Context) error {
-			_, err := k.fetcher.open(ctx, tp("t", 0), 0, ignore)
+			_, err := k.fetcher.open(ctx, tp("t", 0), 0)
 			return err
 		},
 		"describe": func(ctx context.Context) error {

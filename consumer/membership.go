@@ -14,6 +14,7 @@ import (
 
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/internal/usercall"
@@ -34,7 +35,6 @@ type membership struct {
 	reader         *offsets.Reader
 	fetcher        fetcher
 	catalog        *catalog
-	abortFetches   func() // ends the connections that fetch
 	edge           func(ctx context.Context, p allocfn.Partition, from From) (int64, error)
 	metrics        *metrics
 	pauses         *pauses
@@ -122,11 +122,14 @@ func (g *Group) emptyMembership(ctx context.Context, topics []string) *membershi
 // build makes the parts. Those that run are started by run.
 func (m *membership) build(ctx context.Context) error {
 	g := m.group
-	k, err := newKafka(m.life, g.brokers, g.name, g.settings.config, g.zk.Timeout())
+	k, err := newKafka(m.life, g.brokers, g.name, g.settings.config, g.zk.Timeout(), fetch.Options{
+		Logger:  g.settings.log,
+		OnReset: func(topic string, _ int32) { g.metrics.stuck.WithLabelValues(topic).Inc() },
+	})
 	if err != nil {
 		return err
 	}
-	m.kafka, m.fetcher, m.abortFetches, m.edge = k, k.fetcher, k.fetcher.dialer.Abort, k.edge
+	m.kafka, m.fetcher, m.edge = k, k.fetcher, k.edge
 	m.catalog = newCatalog(m.topics, k.describe, &k.do)
 	if err := m.catalog.refresh(ctx, 0); err != nil {
 		if ctx.Err() != nil {
@@ -206,8 +209,7 @@ func (m *membership) run() {
 		m.owned = fmt.Errorf("consumer: %w", err)
 	}
 	byItself := m.ctx.Err() == nil || !errors.Is(context.Cause(m.ctx), context.Canceled)
-	m.leave(nil)                       // what is waited for is so for StopTimeout from now on, if not from earlier
-	m.background.Start(m.abortFetches) // what is being fetched is of no use; where Kafka is silent it would be waited for
+	m.leave(nil) // what is waited for is so for StopTimeout from now on, if not from earlier
 	kafkaconn.Await(m.late, m.background.Ended())
 	last := m.lastSession()
 	close(m.closed)

@@ -22,6 +22,7 @@ const (
 const (
 	reasonNone       = "none" // nothing was committed
 	reasonOutOfRange = "out_of_range"
+	reasonTruncated  = "truncated" // an unclean leader election has cut the log off
 	reasonRecreated  = "recreated" // what was committed is of a deleted topic
 )
 
@@ -32,6 +33,7 @@ type metrics struct {
 	commitTime *prometheus.HistogramVec
 	resets     *prometheus.CounterVec
 	heldBack   *prometheus.GaugeVec
+	stuck      *prometheus.CounterVec
 	mismatches prometheus.Counter
 	dropped    prometheus.Counter
 }
@@ -66,6 +68,10 @@ func newMetrics(reg prometheus.Registerer, group string) (*metrics, error) {
 		register(reg, &m.heldBack, prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kiel_consumer_held_back_partitions",
 			Help: "Partitions of which no message is handed out because one has not been marked for 30 s.",
+		}, []string{"topic"})),
+		register(reg, &m.stuck, prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kiel_consumer_fetch_resets_total",
+			Help: "Partitions fetched anew because they had stood still for 30 s though there was something to read.",
 		}, []string{"topic"})),
 		register(reg, &m.mismatches, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "kiel_consumer_topic_mismatches_total",

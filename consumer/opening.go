@@ -9,6 +9,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/internal/sabotage"
@@ -52,6 +53,7 @@ func (o *opening) repeat(ctx context.Context) error {
 		began := time.Now()
 		err := o.run(ctx)
 		o.prevTopicID = o.topicID
+		errors.As(err, &o.cut)
 		switch {
 		case ctx.Err() != nil: // err tells the same
 		case errors.Is(err, ErrHandler):
@@ -83,8 +85,9 @@ type opening struct {
 	holder
 	session     *consumeSession
 	tp          allocfn.Partition
-	prevTopicID sarama.Uuid // the topic's id in the opening before, zero if there was none
-	topicID     sarama.Uuid // the topic's id now
+	prevTopicID sarama.Uuid           // the topic's id in the opening before, zero if there was none
+	topicID     sarama.Uuid           // the topic's id now
+	cut         *fetch.TruncatedError // how the log was truncated, until it is read from there; nil if it was not
 	tracker     *offsets.Tracker
 }
 
@@ -100,6 +103,7 @@ func (o *opening) run(ctx context.Context) error {
 		o.committer.Close(o.Context(), o.tracker)
 		return err
 	}
+	o.cut = nil
 	return o.consume(ctx, s, start)
 }
 
@@ -149,17 +153,17 @@ func (o *opening) first(ctx context.Context, reason string) error {
 	return nil
 }
 
-// openSource opens the source at start, or where the policy says when Kafka does
-// not have start.
+// openSource opens the source at start. If Kafka does not have start it opens where
+// the policy says, and if the log was truncated below start, where it was.
 func (o *opening) openSource(ctx context.Context, start int64) (source, int64, error) {
-	report := func(err error) { o.report(err, o.tp) }
-	s, err := o.fetcher.open(ctx, o.tp, start, report)
+	if o.cut != nil && o.cut.Diverges < start {
+		return o.openElsewhere(ctx, start, o.cut.Diverges, reasonTruncated, o.cut)
+	}
+	s, err := o.fetcher.open(ctx, o.tp, start)
 	if !errors.Is(err, sarama.ErrOffsetOutOfRange) {
 		return s, start, err
 	}
-	if !o.resetInvalid {
-		return nil, 0, fmt.Errorf("%w: %d: %w", ErrOffsetReset, start, err)
-	}
+	why := err
 	oldest, err := o.edge(ctx, o.tp, Earliest)
 	if err != nil {
 		return nil, 0, err
@@ -170,12 +174,21 @@ func (o *opening) openSource(ctx context.Context, start int64) (source, int64, e
 			return nil, 0, err
 		}
 	}
-	o.report(fmt.Errorf("%w: %d, first message %d, continuing at %d", ErrOffsetReset, start, oldest, next), o.tp)
+	return o.openElsewhere(ctx, start, next, reasonOutOfRange, why)
+}
+
+// openElsewhere opens the source at next because of why, and reports that, if the
+// configuration allows it.
+func (o *opening) openElsewhere(ctx context.Context, start, next int64, reason string, why error) (source, int64, error) {
+	if !o.resetInvalid {
+		return nil, 0, fmt.Errorf("%w: %d: %w", ErrOffsetReset, start, why)
+	}
+	o.report(fmt.Errorf("%w: %d, continuing at %d: %w", ErrOffsetReset, start, next, why), o.tp)
 	o.tracker.Move(next)
-	if err := o.first(ctx, reasonOutOfRange); err != nil {
+	if err := o.first(ctx, reason); err != nil {
 		return nil, 0, err
 	}
-	s, err = o.fetcher.open(ctx, o.tp, next, report)
+	s, err := o.fetcher.open(ctx, o.tp, next)
 	return s, next, err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 )
 
@@ -218,9 +219,8 @@ func TestStreamThatEndsByItselfIsOpenedAgain(t *testing.T) {
 		go func() { done <- r.own(h.work, h) }()
 		s := <-r.fetch.streams
 		s.send(0, 1, 2)
-		boom := errors.New("broker says no")
-		s.errors <- &sarama.ConsumerError{Topic: "t", Err: boom}
-		s.AsyncClose()
+		synctest.Wait()
+		s.ended <- errEndedInTest
 		s = <-r.fetch.streams // opened again after a pause
 		s.send(3)
 		synctest.Wait()
@@ -233,10 +233,45 @@ func TestStreamThatEndsByItselfIsOpenedAgain(t *testing.T) {
 			t.Errorf("opened at %v", r.fetch.opens)
 		}
 		errs := r.errors()
-		if len(errs) != 2 || !errors.Is(errs[0], boom) || !errors.Is(errs[1], errStreamEnded) {
+		if len(errs) != 1 || !errors.Is(errs[0], errEndedInTest) {
 			t.Errorf("reported %v", errs)
 		}
 	})
+}
+
+func TestTruncatedLogIsReadFromWhereItDiffers(t *testing.T) {
+	for _, reset := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			p, h := tp("t", 0), newHolder(t, tp("t", 0))
+			var r *rig
+			r = newRig(t, marker(&r), func(o *Options) { o.Config.Consumer.Group.ResetInvalidOffsets = reset })
+			done := make(chan error)
+			go func() { done <- r.own(h.work, h) }()
+			s := <-r.fetch.streams
+			s.send(0, 1, 2, 3)
+			synctest.Wait()
+			s.ended <- &fetch.TruncatedError{Topic: "t", Position: 4, Diverges: 2, Epoch: 5, Found: 6}
+			want, stored := []int64{0}, int64(4)
+			if reset {
+				want, stored = []int64{0, 2}, 2
+				<-r.fetch.streams
+			} else {
+				time.Sleep(time.Second)
+			}
+			synctest.Wait()
+			if got := r.store.Get(p).Offset; got != stored {
+				t.Errorf("reset %v: stored %d", reset, got)
+			}
+			h.revoke()
+			<-done
+			if !slices.Equal(r.fetch.opens, want) {
+				t.Errorf("reset %v: opened at %v", reset, r.fetch.opens)
+			}
+			if errs := r.errors(); len(errs) < 2 || !errors.Is(errs[1], ErrOffsetReset) || !errors.Is(errs[1], fetch.ErrTruncated) {
+				t.Errorf("reset %v: reported %v", reset, errs)
+			}
+		})
+	}
 }
 
 func TestRecreatedTopicClosesTheClaimAndStartsAtTheEarliest(t *testing.T) {

@@ -146,12 +146,12 @@ func TestTrustIsAskedAtEachHandOut(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, s, h := newPartition(t)
 				s.put(0, 1, 2, 3, 4)
-				s.fail(errStreamEnded)
+				s.fail(errEndedInTest)
 				c.read(p)
 				if n := h.asked.Load(); n != c.asked {
 					t.Errorf("asked %d times", n)
 				}
-				if cause := context.Cause(p.ctx); !errors.Is(cause, errStreamEnded) {
+				if cause := context.Cause(p.ctx); !errors.Is(cause, errEndedInTest) {
 					t.Errorf("ended with %v", cause)
 				}
 			})
@@ -228,7 +228,7 @@ func TestLoopsGoOnWhereTheyWere(t *testing.T) {
 		s.put()
 		s.put(4, 5)
 		s.put(9)
-		s.fail(errStreamEnded)
+		s.fail(errEndedInTest)
 		var got []int64
 		for m := range p.Messages() {
 			if got = append(got, m.Offset); len(got) == 2 {

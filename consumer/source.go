@@ -11,9 +11,8 @@ import (
 // fetcher opens partitions for reading.
 type fetcher interface {
 	// open starts to read p at offset. The error is sarama.ErrOffsetOutOfRange when
-	// Kafka does not have that offset. report gets the errors after which reading
-	// goes on.
-	open(ctx context.Context, p allocfn.Partition, offset int64, report func(error)) (source, error)
+	// Kafka does not have that offset.
+	open(ctx context.Context, p allocfn.Partition, offset int64) (source, error)
 	// end gives up everything at once and returns when nothing is left.
 	end()
 }
@@ -33,6 +32,6 @@ type source interface {
 	// Lag returns how many offsets are before the high watermark that Next has not
 	// returned, and how old the first of those messages is; 0 if there is none.
 	Lag() (messages int64, behind time.Duration)
-	// Close ends reading. It does not wait: a later open of the same partition does.
+	// Close ends reading. It does not wait.
 	Close()
 }

@@ -190,7 +190,7 @@ func (p *Partition) apply(e *entry, r *result, now time.Time) {
 		return
 	}
 	p.end, p.stable, p.start = r.end, r.stable, r.start
-	if r.follower >= 0 && r.follower != p.node.at.ID {
+	if r.follower >= 0 && p.follower < 0 && r.follower != p.node.at.ID {
 		p.follower, p.lease = r.follower, now.Add(p.of.settings.lease)
 		p.look()
 		return

@@ -333,6 +333,3 @@ func (p *Partition) standsStill(now time.Time) bool {
 	}
 	return now.Sub(w.since) >= stuckAfter && now.Sub(w.reset) >= resetAtMost
 }
-
-// logged returns an error's text for the log, where an answer may have put anything.
-func logged(err error) string { return fmt.Sprintf("%.300q", err.Error()) }

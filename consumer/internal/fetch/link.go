@@ -175,5 +175,5 @@ func (n *node) warn(ctx context.Context, err error, now time.Time) {
 		return
 	}
 	n.warned = now
-	n.of.settings.log.WarnContext(ctx, "fetch failed", "broker", n.at.ID, "error", logged(err))
+	n.of.settings.log.WarnContext(ctx, "fetch failed", "broker", n.at.ID, "error", err)
 }

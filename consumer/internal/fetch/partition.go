@@ -243,7 +243,7 @@ func (p *Partition) retry(err error) {
 	}
 	if now.Sub(p.failing) >= patience && now.Sub(p.warned) >= warnAtMost {
 		p.warned = now
-		p.of.settings.log.WarnContext(p.of.life, "partition can't be read", "topic", p.topic, "partition", p.id, "error", logged(err))
+		p.of.settings.log.WarnContext(p.of.life, "partition can't be read", "topic", p.topic, "partition", p.id, "error", err)
 	}
 	p.follower, p.refresh, p.failure = -1, true, err
 	p.lookAfter(now, max(p.backoff, minBackoff))
