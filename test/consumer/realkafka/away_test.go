@@ -107,7 +107,7 @@ func (r *rig) produceOnce(messages int, partitions int32) {
 }
 
 // maxAway bounds what a member does each second while a server is away. A long poll each 100 ms is 10 requests.
-const maxAway = 30
+const maxAway = 15
 
 // Kafka is away for long: nobody loses a partition, no message is lost or comes twice, and nobody storms.
 func TestKafkaIsAway(t *testing.T) {
