@@ -40,7 +40,8 @@
 // are stored as by one who is no member of a Kafka group: all marked partitions
 // in one request each CommitInterval, at once when partitions are given up, those
 // together that are given up together. A commit's metadata is
-// "kiel1;<topic id>;<token>;" and the text given to MarkMessage.
+// "kiel1;<topic id>;<token>/<partitions>;" and the text given to MarkMessage; the
+// partitions are how many the topic had when the group first started on it.
 //
 // # Zones
 //
@@ -77,6 +78,8 @@
 //     itself.
 //   - A start position that comes from a policy (From, or a reset) is committed
 //     before the first message is handed out, so that it is not decided twice.
+//   - From Latest, a partition that the topic got after the group had started on it is
+//     read from its first message: it is new if what is stored for the topic says so.
 //   - A position that Kafka does not have is never passed over in silence: it is
 //     reported ([ErrOffsetReset]), counted, and reading goes on at the first
 //     message that there is; only a position beyond the end goes to the end when

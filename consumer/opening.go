@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -128,6 +129,13 @@ func (o *opening) position(ctx context.Context) (int64, error) {
 	case start < 0:
 		reason = reasonNone
 	}
+	first, isNew, err := o.firstPartitions(ctx, found, reason)
+	if err != nil {
+		return 0, err
+	}
+	if isNew {
+		from = Earliest // the group had started before there was this partition
+	}
 	if reason != "" {
 		text = ""
 		if start, err = o.edge(ctx, o.tp, from); err != nil {
@@ -135,11 +143,36 @@ func (o *opening) position(ctx context.Context) (int64, error) {
 		}
 	}
 	o.tracker = o.committer.Open(o.tp, o.holder, o.topicID, start, text)
+	o.tracker.SetFirstPartitions(first)
 	if err := o.first(ctx, reason); err != nil {
 		o.committer.Close(o.Context(), o.tracker)
 		return 0, err
 	}
 	return start, nil
+}
+
+// firstPartitions returns how many partitions the topic had when the group first started on it: as
+// what is stored says, and as many as there are now if nothing says so. isNew says whether this
+// partition was not among them. Only one without an offset may be new, and only when the policy is
+// Latest it matters: then what is stored for the others is read.
+func (o *opening) firstPartitions(ctx context.Context, found offsets.Stored, reason string) (first int32, isNew bool, err error) {
+	ids := o.catalog.partitions()[o.Topic()]
+	now := int32(len(ids)) //nolint:gosec // partitions have numbers of 32 bits
+	switch {
+	case reason == "":
+		return cmp.Or(found.FirstPartitions, now), false, nil
+	case reason != reasonNone || o.from != Latest:
+		return now, false, nil
+	}
+	all := make([]allocfn.Partition, len(ids))
+	for i, id := range ids {
+		all[i] = allocfn.Partition{Topic: o.Topic(), ID: id}
+	}
+	first, err = o.reader.FirstPartitions(ctx, all, o.topicID)
+	if first == 0 {
+		return now, false, err
+	}
+	return first, o.tp.ID >= first, err
 }
 
 // first commits the position that the partition starts at.

@@ -30,7 +30,8 @@ const (
 	// default, because nothing may be lost; sarama's own default is the end.
 	Earliest From = iota
 	// Latest starts at the end of the partition as it is when the partition is
-	// opened for the first time.
+	// opened for the first time; at the first message if the topic got the partition
+	// after the group had started on it.
 	Latest
 )
 

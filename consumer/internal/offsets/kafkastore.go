@@ -97,7 +97,7 @@ func readStored(resp *sarama.OffsetFetchResponse, p allocfn.Partition) Stored {
 	switch kerr {
 	case sarama.ErrNoError:
 		m, ours := parseMetadata(block.Metadata)
-		return Stored{Offset: block.Offset, TopicID: m.topicID, Token: m.token, Text: m.text, Ours: ours && block.Offset >= 0}
+		return Stored{Offset: block.Offset, TopicID: m.topicID, Token: m.token, Text: m.text, FirstPartitions: m.partitions, Ours: ours && block.Offset >= 0}
 	case sarama.ErrGroupIDNotFound:
 		return Stored{Offset: -1}
 	default:

@@ -257,6 +257,7 @@ func TestMetadataIsReadAsWritten(t *testing.T) {
 	for _, n := range []commitMetadata{
 		{},
 		{text: "user's; own; text"},
+		{topicID: sarama.Uuid{1}, token: 9, partitions: 1<<31 - 1, text: "a/b"},
 		{topicID: sarama.Uuid{1, 2, 3}, token: 1 << 40, text: ""},
 		{topicID: sarama.Uuid{15: 9}, token: -1, text: "kiel1;;0;nested"},
 	} {
@@ -264,7 +265,7 @@ func TestMetadataIsReadAsWritten(t *testing.T) {
 			t.Errorf("%+v came back as %+v from %q", n, got, n.String())
 		}
 	}
-	for _, foreign := range []string{"", "hello", "kiel1;", "kiel1;x", "kiel1;;x;y", "kiel1;!!;1;y", "kiel1;AAAA;1;y", "kiel2;;1;y"} {
+	for _, foreign := range []string{"", "hello", "kiel1;", "kiel1;x", "kiel1;;x;y", "kiel1;!!;1;y", "kiel1;AAAA;1;y", "kiel2;;1;y", "kiel1;;1/;y", "kiel1;;1/0;y", "kiel1;;1/-1;y", "kiel1;;1/2147483648;y", "kiel1;;1/2/3;y", "kiel1;;/2;y"} {
 		if got, ours := parseMetadata(foreign); ours || got != (commitMetadata{text: foreign}) {
 			t.Errorf("%q was read as %+v", foreign, got)
 		}

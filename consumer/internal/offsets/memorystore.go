@@ -95,7 +95,7 @@ func (s *MemoryStore) put(c OffsetCommit) {
 	if s.offsets == nil {
 		s.offsets = map[allocfn.Partition]Stored{}
 	}
-	s.offsets[c.Partition] = Stored{Offset: c.Offset, TopicID: c.TopicID, Token: c.Token, Text: c.Text, Ours: true}
+	s.offsets[c.Partition] = Stored{Offset: c.Offset, TopicID: c.TopicID, Token: c.Token, Text: c.Text, Ours: true, FirstPartitions: c.FirstPartitions}
 	if s.OnStored != nil {
 		s.OnStored(c)
 	}

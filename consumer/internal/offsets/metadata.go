@@ -9,17 +9,20 @@ import (
 )
 
 // commitMetadata is what a commit in Kafka has beside its offset: the topic's id, the
-// token of the claim that stored it, and the user's own text. Kafka keeps it as
-// "kiel1;<topic id>;<token>;<text>", the id in base64 and empty when unknown.
-// Metadata of another form is all text.
+// token of the claim that stored it, how many partitions the topic had when the group
+// first started on it, and the user's own text. Kafka keeps it as
+// "kiel1;<topic id>;<token>/<partitions>;<text>": the id in base64 and empty when
+// unknown, the partitions with their slash left out when unknown. Metadata of another
+// form is all text.
 type commitMetadata struct {
-	topicID sarama.Uuid
-	token   int64
-	text    string
+	topicID    sarama.Uuid
+	token      int64
+	partitions int32 // 0 when unknown
+	text       string
 }
 
 func metadataOf(c OffsetCommit) commitMetadata {
-	return commitMetadata{topicID: c.TopicID, token: c.Token, text: c.Text}
+	return commitMetadata{topicID: c.TopicID, token: c.Token, partitions: c.FirstPartitions, text: c.Text}
 }
 
 const metadataPrefix = "kiel1;"
@@ -29,7 +32,11 @@ func (m commitMetadata) String() string {
 	if m.topicID != (sarama.Uuid{}) {
 		id = base64.RawURLEncoding.EncodeToString(m.topicID[:])
 	}
-	return metadataPrefix + id + ";" + strconv.FormatInt(m.token, 10) + ";" + m.text
+	partitions := ""
+	if m.partitions > 0 {
+		partitions = "/" + strconv.Itoa(int(m.partitions))
+	}
+	return metadataPrefix + id + ";" + strconv.FormatInt(m.token, 10) + partitions + ";" + m.text
 }
 
 // parseMetadata returns what metadata say, and whether they are ours.
@@ -43,11 +50,19 @@ func parseMetadata(s string) (m commitMetadata, ours bool) {
 	if len(parts) != 3 {
 		return foreign, false
 	}
-	token, err := strconv.ParseInt(parts[1], 10, 64)
+	number, count, counted := strings.Cut(parts[1], "/")
+	token, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {
 		return foreign, false
 	}
 	m = commitMetadata{token: token, text: parts[2]}
+	if counted {
+		n, err := strconv.ParseInt(count, 10, 32)
+		if err != nil || n <= 0 {
+			return foreign, false
+		}
+		m.partitions = int32(n)
+	}
 	id, err := base64.RawURLEncoding.DecodeString(parts[0])
 	if err != nil || len(id) != 0 && copy(m.topicID[:], id) != len(m.topicID) {
 		return foreign, false

@@ -2,6 +2,10 @@ package offsets
 
 import (
 	"context"
+	"maps"
+	"slices"
+
+	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/allocfn"
 )
@@ -15,8 +19,13 @@ type Reader struct {
 }
 
 type readRequest struct {
-	partition allocfn.Partition
-	answer    chan Stored // of 1
+	partitions []allocfn.Partition
+	answer     chan readAnswer // of 1
+}
+
+type readAnswer struct {
+	found map[allocfn.Partition]Stored
+	err   error
 }
 
 // NewReader returns a Reader; it works while its Run does.
@@ -26,22 +35,53 @@ func NewReader(store Store) *Reader {
 
 // Get returns what is committed for p.
 func (r *Reader) Get(ctx context.Context, p allocfn.Partition) (Stored, error) {
-	q := readRequest{partition: p, answer: make(chan Stored, 1)}
+	found, err := r.GetAll(ctx, []allocfn.Partition{p})
+	if err != nil {
+		return Stored{Offset: -1}, err
+	}
+	return found[p], found[p].Err
+}
+
+// GetAll returns what is committed for each of ps. The error is of the whole request. The map
+// must not be written to.
+func (r *Reader) GetAll(ctx context.Context, ps []allocfn.Partition) (map[allocfn.Partition]Stored, error) {
+	q := readRequest{partitions: ps, answer: make(chan readAnswer, 1)}
 	select {
 	case r.requests <- q:
 	case <-ctx.Done():
-		return Stored{}, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	case <-r.done:
-		return Stored{}, ErrEnded
+		return nil, ErrEnded
 	}
 	select {
-	case s := <-q.answer:
-		return s, s.Err
+	case a := <-q.answer:
+		return a.found, a.err
 	case <-ctx.Done():
-		return Stored{}, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	case <-r.done:
-		return Stored{}, ErrEnded
+		return nil, ErrEnded
 	}
+}
+
+// FirstPartitions returns the smallest number of partitions that commits of ps have, whose topic has
+// the id topicID: how many there were when the group first started on the topic. It is 0 when no
+// commit has the number.
+func (r *Reader) FirstPartitions(ctx context.Context, ps []allocfn.Partition, topicID sarama.Uuid) (int32, error) {
+	found, err := r.GetAll(ctx, ps)
+	if err != nil {
+		return 0, err
+	}
+	least := int32(0)
+	for _, p := range ps {
+		s := found[p]
+		if s.Err != nil {
+			return 0, s.Err
+		}
+		if n := s.FirstPartitions; n > 0 && (least == 0 || n < least) && SameTopic(s.TopicID, topicID) {
+			least = n
+		}
+	}
+	return least, nil
 }
 
 // Run reads until ctx ends.
@@ -52,34 +92,21 @@ func (r *Reader) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case q := <-r.requests:
-			r.answer(ctx, r.gather(q))
+			r.answer(ctx, gather(r.requests, q))
 		}
 	}
 }
 
-func (r *Reader) gather(first readRequest) []readRequest {
-	requests := []readRequest{first}
-	for {
-		select {
-		case q := <-r.requests:
-			requests = append(requests, q)
-		default:
-			return requests
-		}
-	}
-}
-
+// answer reads what requests ask for in one request, each partition once.
 func (r *Reader) answer(ctx context.Context, requests []readRequest) {
-	ps := make([]allocfn.Partition, len(requests))
-	for i, q := range requests {
-		ps[i] = q.partition
-	}
-	found, err := r.store.Fetch(ctx, ps, false)
+	all := map[allocfn.Partition]struct{}{}
 	for _, q := range requests {
-		if err != nil {
-			q.answer <- Stored{Offset: -1, Err: err}
-			continue
+		for _, p := range q.partitions {
+			all[p] = struct{}{}
 		}
-		q.answer <- found[q.partition]
+	}
+	found, err := r.store.Fetch(ctx, slices.Collect(maps.Keys(all)), false)
+	for _, q := range requests {
+		q.answer <- readAnswer{found: found, err: err}
 	}
 }

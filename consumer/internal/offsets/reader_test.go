@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/IBM/sarama"
+
 	"github.com/kielgo/kiel/allocfn"
 )
 
@@ -45,4 +47,35 @@ func TestReadsThatWaitTravelTogether(t *testing.T) {
 			t.Errorf("get after the end: %v", err)
 		}
 	})
+}
+
+// The smallest number counts that commits of the same topic have.
+func TestFirstPartitions(t *testing.T) {
+	id, other := sarama.Uuid{1}, sarama.Uuid{2}
+	ps := []allocfn.Partition{tp("t", 0), tp("t", 1), tp("t", 2)}
+	for name, c := range map[string]struct {
+		stored []Stored
+		want   int32
+	}{
+		"nothing is stored":              {nil, 0},
+		"by an older version":            {[]Stored{{TopicID: id, Ours: true}, {TopicID: id, Ours: true}}, 0},
+		"some by an older version":       {[]Stored{{TopicID: id, Ours: true}, {TopicID: id, FirstPartitions: 4}}, 4},
+		"the smallest":                   {[]Stored{{TopicID: id, FirstPartitions: 8}, {TopicID: id, FirstPartitions: 4}, {TopicID: id, FirstPartitions: 6}}, 4},
+		"of a topic that was deleted":    {[]Stored{{TopicID: other, FirstPartitions: 2}, {TopicID: id, FirstPartitions: 8}}, 8},
+		"of a topic whose id is unknown": {[]Stored{{FirstPartitions: 2}, {TopicID: id, FirstPartitions: 8}}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &MemoryStore{}
+				for i, s := range c.stored {
+					store.Set(map[allocfn.Partition]Stored{ps[i]: s})
+				}
+				r := NewReader(store)
+				go r.Run(t.Context())
+				if got, err := r.FirstPartitions(t.Context(), ps, id); got != c.want || err != nil {
+					t.Errorf("%d, %v, want %d", got, err, c.want)
+				}
+			})
+		})
+	}
 }

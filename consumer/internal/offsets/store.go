@@ -25,6 +25,10 @@ type OffsetCommit struct {
 	TopicID   sarama.Uuid // zero when it is not known
 	Text      string      // the user's, given with the mark
 
+	// FirstPartitions is how many partitions the topic had when the group first started on it, as far
+	// as the members know; 0 when it is not known. Each commit carries it on.
+	FirstPartitions int32
+
 	// The claim, as a store needs it that can refuse an old owner: the fencing token, the path
 	// and the version of the partition's epoch znode, and the incarnation that holds the claim.
 	Token        int64
@@ -46,6 +50,9 @@ type Stored struct {
 	Text    string      // the user's, given with the mark
 	Ours    bool        // a member of a group like ours stored it
 	Err     error       // why it could not be read
+
+	// FirstPartitions is what the commit had; 0 when it is not known.
+	FirstPartitions int32
 }
 
 // SameTopic says whether two ids can be of one topic; an unknown id can be any.

@@ -36,6 +36,8 @@ type Tracker struct {
 	topicID   sarama.Uuid                    // when the partition was opened
 	currentID func(topic string) sarama.Uuid // the topic's id as known now
 
+	firstPartitions atomic.Int32 // see OffsetCommit
+
 	mu        sync.Mutex
 	closed    bool           // no mark is taken, and nothing but awaited may be written
 	awaited   *pendingCommit // what Close waits for; nil when nothing may be written
@@ -56,6 +58,9 @@ type Tracker struct {
 	full      chan struct{} // closed when there may be room again; nil while nobody waits for that
 	fullSince time.Time
 }
+
+// SetFirstPartitions makes n the OffsetCommit.FirstPartitions of commits that are made from now on.
+func (t *Tracker) SetFirstPartitions(n int32) { t.firstPartitions.Store(n) }
 
 // Mark raises the position, as sarama's MarkOffset does: all messages below offset are
 // done. When these are all that were delivered, the position is the one after the last
