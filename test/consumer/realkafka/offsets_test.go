@@ -6,6 +6,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/test/servers"
 )
 
@@ -107,6 +108,30 @@ func TestDeletedGroupIsRestored(t *testing.T) {
 			if got := committed(t, admin, p); got != 10 {
 				t.Errorf("%s:%d: committed %d, want 10", topic, p, got)
 			}
+		}
+	})
+}
+
+// From Latest, a partition that the topic gets is read from its first message, and the group's first start reads nothing old,
+// whichever of two members opens which partition first.
+func TestNewPartitionsFromLatest(t *testing.T) {
+	both(t, func(t *testing.T, version string) {
+		const n = 8
+		r := newRig(t, servers.KafkaOptions{Version: version}, n)
+		r.from, r.config = consumer.Latest, memberConfig()
+		r.config.Metadata.RefreshFrequency = time.Second
+		r.produce(10, ids(n)...)
+		a, b := r.member("a"), r.member("b")
+		until(t, "all partitions are open", func() bool { return a.open.Load() == n/2 && b.open.Load() == n/2 })
+		if err := r.admin().CreatePartitions(topic, n+2, nil, false); err != nil {
+			t.Fatal(err)
+		}
+		r.produce(10, n, n+1)
+		until(t, "all of the new partitions", func() bool { return a.count.Load()+b.count.Load() >= 20 })
+		a.leave()
+		b.leave()
+		if got := a.count.Load() + b.count.Load(); got != 20 {
+			t.Errorf("%d messages were read, want the 20 of the new partitions", got)
 		}
 	})
 }

@@ -45,6 +45,7 @@ type rig struct {
 	group   string         // "" is g
 	config  *sarama.Config // of members; nil is memberConfig
 	written int            // messages of the first partition
+	from    consumer.From  // of the members
 }
 
 func newRig(t *testing.T, opts servers.KafkaOptions, partitions int32) *rig {
@@ -133,7 +134,7 @@ func (r *rig) memberIn(name, zone string) *member {
 	}
 	config := cmp.Or(r.config, memberConfig())
 	config.RackID = zone
-	g, err := consumer.New(zk, r.brokers, cmp.Or(r.group, "g"), consumer.Options{Name: name, Config: config})
+	g, err := consumer.New(zk, r.brokers, cmp.Or(r.group, "g"), consumer.Options{Name: name, Config: config, From: r.from})
 	if err != nil {
 		r.t.Fatal(err)
 	}
