@@ -179,6 +179,7 @@ type fakeCluster struct {
 	silent    map[int32]bool // takes requests and does not answer
 	slow      time.Duration  // between two pieces of an answer
 	throttle  time.Duration  // told once in the next answer
+	busy      bool           // other partitions' messages come first in an answer
 	known     map[key]fakeLeader
 	served    sync.WaitGroup
 }
@@ -429,7 +430,7 @@ func (c *fakeCluster) body(req fakeRequest) ([]byte, bool) {
 	out = binary.BigEndian.AppendUint16(out, 1)
 	out = append(out, 't')
 	out = binary.BigEndian.AppendUint32(out, uint32(len(req.f.partitions)))
-	first, left := true, int(req.maxBytes)
+	first, left := !c.busy || len(req.f.partitions) == 1, int(req.maxBytes)
 	for _, a := range req.f.partitions {
 		code, follower, l := c.check(req, a)
 		var data []byte

@@ -38,6 +38,7 @@ func TestReads(t *testing.T) {
 		"gzip":               {batches: []batch{{values: vals(300), gzip: true}}, want: seq(0, 300), end: 300},
 		"inside a batch":     {batches: []batch{{values: vals(10)}}, open: 4, want: seq(4, 10), end: 10},
 		"compaction":         {batches: []batch{{base: 2, last: 9, values: vals(2), keep: []int64{1, 4}}, {base: 20, values: vals(1)}}, want: []int64{3, 6, 20}, end: 21},
+		"compacted tail":     {batches: []batch{{base: 2, last: 9, values: vals(2), keep: []int64{1, 4}}}, want: []int64{3, 6}, end: 10},
 		"empty batch":        {batches: []batch{{last: 4}, {base: 5, values: vals(2)}}, want: []int64{5, 6}, end: 7},
 		"only empty batches": {batches: []batch{{last: 4}}, end: 5},
 		"control, uncommitted": {
@@ -217,11 +218,19 @@ func TestMemoryBound(t *testing.T) {
 func TestOversize(t *testing.T) {
 	inBubble(t, func(o *Options) { o.Config.Consumer.Fetch.Default = 32 << 10; o.MaxBytes = 128 << 10 }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 		big := strings.Repeat("x", 5<<20)
+		k.busy = true
 		k.add(0, batch{values: vals(100)})
 		k.add(1, batch{values: vals(2)}, batch{values: []string{big}}, batch{values: vals(2)})
 		a, b := open(t, x, 0, 0, -1), open(t, x, 1, 0, -1)
 		same(t, offsets(t, a, 100), seq(0, 100))
 		same(t, offsets(t, b, 5), seq(0, 5))
+		for _, f := range k.requests() {
+			for _, ask := range f.partitions {
+				if ask.size > 256<<10 {
+					t.Errorf("asked for %d bytes of partition %d, though a batch comes whole if it comes alone", ask.size, ask.id)
+				}
+			}
+		}
 	})
 }
 
@@ -610,6 +619,12 @@ func TestEnd(t *testing.T) {
 			k.add(0, batch{values: vals(1000)})
 			open(t, x, 0, 0, -1)
 			synctest.Wait()
+		},
+		"throttled": func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			k.throttle = time.Hour
+			k.add(0, batch{values: vals(1)})
+			open(t, x, 0, 0, -1)
+			time.Sleep(time.Second)
 		},
 		"slow answer": func(t *testing.T, k *fakeCluster, x *Fetcher) {
 			k.slow = time.Second
