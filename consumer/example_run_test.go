@@ -9,8 +9,6 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/IBM/sarama"
-
 	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/session"
 )
@@ -38,19 +36,13 @@ func run(ctx context.Context, zookeeper, kafka []string) error {
 		return err
 	}
 	defer group.Close()
-	return group.Run(ctx, []string{"orders"}, func(ctx context.Context, p *consumer.Partition) error {
+	return group.Run(ctx, []string{"orders"}, func(_ context.Context, p *consumer.Partition) error {
 		for m := range p.Messages() { // ends when the partition is another member's, or this one leaves
-			if err := work(ctx, p, m); err != nil {
+			if _, err := fmt.Println(string(m.Value)); err != nil {
 				return err // the partition is opened again after a pause, at this message
 			}
 			p.Mark(m)
 		}
 		return nil
 	})
-}
-
-// work prints a message. A store that remembers the largest token can refuse an owner that is late.
-func work(_ context.Context, p *consumer.Partition, m *sarama.ConsumerMessage) error {
-	_, err := fmt.Println(string(m.Value), p.Token())
-	return err
 }
