@@ -271,3 +271,17 @@ func TestMetadataIsReadAsWritten(t *testing.T) {
 		}
 	}
 }
+
+// Whether an offset is waited for that a transaction is about to store is up to the isolation level, but for repeats.
+func TestStableReads(t *testing.T) {
+	for _, c := range []struct {
+		level        sarama.IsolationLevel
+		stable, want bool
+	}{{sarama.ReadUncommitted, false, false}, {sarama.ReadUncommitted, true, true}, {sarama.ReadCommitted, false, true}} {
+		store := (&script{}).store()
+		store.Config.Consumer.IsolationLevel = c.level
+		if got := store.fetchRequest([]allocfn.Partition{tp("t", 0)}, c.stable).RequireStable; got != c.want {
+			t.Errorf("level %v, stable %v: %v", c.level, c.stable, got)
+		}
+	}
+}

@@ -248,3 +248,27 @@ func TestNothingIsRestoredForALostClaim(t *testing.T) {
 		}
 	})
 }
+
+// A repeat that could not read what is stored is tried again, with one line in the log a try.
+func TestRepeatIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &MemoryStore{HoldFetch: make(chan struct{})}
+		var log bytes.Buffer
+		cm, stop := committerOn(t, store, true)
+		defer stop()
+		cm.options.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		p := tp("t", 0)
+		openAt(t, cm, p, 42)
+		store.Set(map[allocfn.Partition]Stored{p: {Offset: 15, Token: 6, Ours: true}})
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
+		if n := strings.Count(log.String(), "\n"); n < 15 || n > 20 {
+			t.Errorf("%d tries in 20 minutes", n)
+		}
+		close(store.HoldFetch)
+		time.Sleep(2 * time.Minute)
+		if got := store.Get(p).Offset; got != 42 {
+			t.Errorf("stored %d when the store answers again, want 42", got)
+		}
+	})
+}
