@@ -38,14 +38,15 @@ const topic = "orders"
 
 // rig is a real Kafka and an embedded ZooKeeper.
 type rig struct {
-	t       *testing.T
-	kafka   *servers.Kafka
-	zk      string
-	brokers []string
-	group   string         // "" is g
-	config  *sarama.Config // of members; nil is memberConfig
-	written int            // messages of the first partition
-	from    consumer.From  // of the members
+	t        *testing.T
+	kafka    *servers.Kafka
+	zk       string
+	brokers  []string
+	group    string               // "" is g
+	config   *sarama.Config       // of members; nil is memberConfig
+	written  int                  // messages of the first partition
+	from     consumer.From        // of the members
+	observer func(consumer.Event) // of members that are made; nil for none
 }
 
 func newRig(t *testing.T, opts servers.KafkaOptions, partitions int32) *rig {
@@ -134,7 +135,7 @@ func (r *rig) memberIn(name, zone string) *member {
 	}
 	config := cmp.Or(r.config, memberConfig())
 	config.RackID = zone
-	g, err := consumer.New(zk, r.brokers, cmp.Or(r.group, "g"), consumer.Options{Name: name, Config: config, From: r.from})
+	g, err := consumer.New(zk, r.brokers, cmp.Or(r.group, "g"), consumer.Options{Name: name, Config: config, From: r.from, Observer: r.observer})
 	if err != nil {
 		r.t.Fatal(err)
 	}
