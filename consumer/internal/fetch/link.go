@@ -23,7 +23,8 @@ type link struct {
 	failed   atomic.Bool
 
 	// guarded by the fetcher's mu
-	request *request // in flight
+	request *request      // in flight
+	poll    time.Duration // how long the last short poll waited
 	conn    net.Conn
 	stopped bool
 }

@@ -96,8 +96,11 @@ func (l *link) take() (*request, time.Duration) {
 		return nil, idleTimeout
 	}
 	req := &request{began: now, quiet: true, wait: f.settings.Config.Consumer.MaxWaitTime}
+	for _, p := range ps {
+		req.quiet = req.quiet && p.quiet
+	}
 	if l == second {
-		req.wait = min(req.wait, shortPoll)
+		req.wait = min(req.wait, l.nextPoll(req.quiet))
 	}
 	if alone {
 		req.wait = 0
@@ -111,6 +114,15 @@ func (l *link) take() (*request, time.Duration) {
 		n.wake() // for the others
 	}
 	return req, 0
+}
+
+// nextPoll returns how long the next short poll may wait for messages.
+func (l *link) nextPoll(quiet bool) time.Duration {
+	l.poll = min(2*l.poll, maxShortPoll)
+	if !quiet || l.poll == 0 {
+		l.poll = minShortPoll
+	}
+	return l.poll
 }
 
 // ready returns the partitions to fetch, or only one that is to be fetched alone.
@@ -140,7 +152,6 @@ func (r *request) add(p *Partition, l *link, alone bool) {
 		}
 	}
 	r.entries = append(r.entries, e)
-	r.quiet = r.quiet && p.quiet
 	if p.end < 0 { // who opens it waits for the first answer
 		r.wait, r.wire.MaxWaitTime = 0, 0
 	}

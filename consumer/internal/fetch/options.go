@@ -20,12 +20,14 @@ const (
 	maxFetch = math.MaxInt32
 	// silence is how long a connection may bring no byte while an answer is due.
 	silence = 5 * time.Second
-	// shortPoll is how long the second connection of a broker waits for messages. A
-	// partition that becomes ready meanwhile waits for its end.
-	shortPoll = 5 * time.Millisecond
+	// minShortPoll and maxShortPoll bound how long the second connection of a broker waits
+	// for messages; the time doubles while none come. A partition that becomes ready
+	// meanwhile waits for the end of the poll.
+	minShortPoll = time.Millisecond
+	maxShortPoll = 8 * time.Millisecond
 	// mergeWait is how long the first connection waits for the end of a short poll
 	// before it starts a long one, to take its partitions over.
-	mergeWait = 4 * shortPoll
+	mergeWait = 2 * maxShortPoll
 	// idleTimeout is how long a connection is kept that nothing is fetched on, and a
 	// broker that leads none of the partitions.
 	idleTimeout = time.Minute

@@ -35,6 +35,7 @@ func TestOpenBesideIdlePartitions(t *testing.T) {
 					took = append(took, time.Since(b))
 					delete(began, e.Partition)
 				}
+			default:
 			}
 		}
 		a := r.member("a")
