@@ -198,6 +198,7 @@ func (m *membership) run() {
 	background.Go(func() { m.committer.Run(m.life) })
 	background.Go(func() { m.reader.Run(m.life) })
 	background.Go(func() { m.watchTrust(m.life) })
+	background.Go(func() { m.watchLag(m.life) })
 	asked := make(chan struct{}, 1)
 	background.Go(func() { m.watchTopics(m.ctx, asked) })
 	if m.group.settings.Zone != "" {

@@ -34,6 +34,8 @@ type metrics struct {
 	resets     *prometheus.CounterVec
 	heldBack   *prometheus.GaugeVec
 	stuck      *prometheus.CounterVec
+	lag        *prometheus.GaugeVec
+	behind     *prometheus.GaugeVec
 	mismatches prometheus.Counter
 	dropped    prometheus.Counter
 }
@@ -73,6 +75,14 @@ func newMetrics(reg prometheus.Registerer, group string) (*metrics, error) {
 			Name: "kiel_consumer_fetch_resets_total",
 			Help: "Partitions fetched anew because they had stood still for 30 s though there was something to read.",
 		}, []string{"topic"})),
+		register(reg, &m.lag, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kiel_consumer_lag_messages",
+			Help: "Offsets between the next message to hand out and the end of what may be read, of open partitions.",
+		}, []string{"topic", "partition"})),
+		register(reg, &m.behind, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kiel_consumer_lag_seconds",
+			Help: "Age of the next message to hand out, in seconds, of open partitions; 0 when none waits.",
+		}, []string{"topic", "partition"})),
 		register(reg, &m.mismatches, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "kiel_consumer_topic_mismatches_total",
 			Help: "Partitions assigned to this member and not claimed, because it does not consume their topic.",
