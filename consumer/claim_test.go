@@ -1,0 +1,130 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/ownership"
+)
+
+// claimOn returns a claim of a channel size and its partition, source and holder. feed runs until the test ends.
+func claimOn(t *testing.T, size int) (c *claim, s *fakeSource, h *fakeHolder, revoke context.CancelCauseFunc) {
+	t.Helper()
+	p, s, h := newPartition(t)
+	owned, revoke := context.WithCancelCause(p.ctx)
+	p.ctx, p.end = context.WithCancelCause(owned)
+	c = newClaim(p, size)
+	returned, fed := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(fed)
+		c.feed(owned, returned)
+	}()
+	t.Cleanup(func() {
+		p.end(errHandlerReturned)
+		close(returned)
+		<-fed
+	})
+	return c, s, h, revoke
+}
+
+func take(t *testing.T, c *claim, want int64) {
+	t.Helper()
+	if m, open := <-c.Messages(); !open || m.Offset != want {
+		t.Fatalf("got %v, want %d", m, want)
+	}
+}
+
+func nothingIsLeft(t *testing.T, c *claim) {
+	t.Helper()
+	synctest.Wait()
+	if m, open := <-c.Messages(); open {
+		t.Errorf("%d was left in the channel", m.Offset)
+	}
+}
+
+// The channel holds as much as the configuration says. It is empty once the partition is revoked or lost.
+func TestChannelIsEmptiedAtTheEnd(t *testing.T) {
+	for name, end := range map[string]func(*fakeHolder, context.CancelCauseFunc){
+		"revoked": func(_ *fakeHolder, revoke context.CancelCauseFunc) { revoke(ownership.ErrRevoked) },
+		"lost":    func(_ *fakeHolder, revoke context.CancelCauseFunc) { revoke(ownership.ErrLost) },
+	} {
+		for _, size := range []int{0, 1, 3, 256} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c, s, h, revoke := claimOn(t, size)
+					s.put(0, 1, 2, 3, 4, 5)
+					take(t, c, 0)
+					synctest.Wait()
+					if n := min(size, 5); len(c.Messages()) != n {
+						t.Errorf("%d messages stand in the channel, want %d", len(c.Messages()), n)
+					}
+					end(h, revoke)
+					nothingIsLeft(t, c)
+				})
+			})
+		}
+	}
+}
+
+// The claim is asked for each message that enters the channel, and what stands there when it says no is taken out.
+func TestChannelTakesNothingUntrusted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s, h, _ := claimOn(t, 2)
+		s.put(0, 1, 2, 3, 4)
+		synctest.Wait()
+		if n := h.asked.Load(); n != 3 {
+			t.Errorf("asked %d times for three messages", n)
+		}
+		h.distrust.Store(true)
+		take(t, c, 0) // makes room for the message that the claim was asked for
+		nothingIsLeft(t, c)
+		if cause := context.Cause(c.p.ctx); !errors.Is(cause, ownership.ErrLost) {
+			t.Errorf("ended with %v", cause)
+		}
+	})
+}
+
+// What was fetched before reading ended by itself is the handler's, unless the partition is revoked meanwhile.
+func TestChannelKeepsWhatWasReadBeforeTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s, _, revoke := claimOn(t, 3)
+		s.put(0, 1, 2)
+		synctest.Wait()
+		s.fail(errors.New("no leader"))
+		synctest.Wait()
+		take(t, c, 0)
+		revoke(ownership.ErrRevoked)
+		nothingIsLeft(t, c)
+	})
+}
+
+// A handler that takes its messages from the channel commits nothing of them once the claim has ended.
+func TestWhatStoodInTheChannelIsNotCommitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, h := tp("t", 0), newHolder(t, tp("t", 0))
+		r := newRig(t, func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
+			time.Sleep(time.Second)
+			h.distrust.Store(true) // the process was stopped, and does not know yet
+			for range 3 {
+				s.MarkMessage(<-c.Messages(), "")
+			}
+			s.Commit()
+			h.end(ownership.ErrLost)
+			for range c.Messages() {
+			}
+			return nil
+		}, nil)
+		r.fetch.ready = 10
+		if err := <-r.owned(h); err != nil {
+			t.Errorf("own: %v", err)
+		}
+		if at := r.store.Get(p).Offset; at != 0 {
+			t.Errorf("stored %d, want the start position alone", at)
+		}
+	})
+}
