@@ -13,11 +13,12 @@ const (
 	PartitionConsumer Client = "sarama-partition" // sarama's PartitionConsumer, without a group
 	SaramaGroup       Client = "sarama-group"     // sarama's ConsumerGroup
 	Franz             Client = "franz-go"         // a group of franz-go
+	Kiel              Client = "kiel"             // package consumer through Group.Run
 	KielSarama        Client = "kiel-sarama"      // package consumer through sarama's interfaces
 )
 
 // Clients returns all clients.
-func Clients() []Client { return []Client{PartitionConsumer, SaramaGroup, Franz, KielSarama} }
+func Clients() []Client { return []Client{PartitionConsumer, SaramaGroup, Franz, Kiel, KielSarama} }
 
 // Title is the client's name for readers.
 func (c Client) Title() string {
@@ -28,6 +29,8 @@ func (c Client) Title() string {
 		return "sarama, group"
 	case Franz:
 		return "franz-go, group"
+	case Kiel:
+		return "kiel"
 	case KielSarama:
 		return "kiel, sarama's API"
 	default:

@@ -48,6 +48,7 @@ var byClient = []clientSeries{
 	{series{"", grey, draw.CrossGlyph{}, dashes, 1}, datapath.PartitionConsumer},
 	{series{"", black, draw.SquareGlyph{}, dashes, 1}, datapath.SaramaGroup},
 	{series{"", purple, draw.BoxGlyph{}, dashes, 1}, datapath.Franz},
+	{series{"", blue, draw.CircleGlyph{}, nil, 2}, datapath.Kiel},
 	{series{"", orange, draw.TriangleGlyph{}, nil, 1.5}, datapath.KielSarama},
 }
 

@@ -8,7 +8,28 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-func readKielSarama(ctx context.Context, j job) (err error) {
+// readKiel reads through Group.Run.
+func readKiel(ctx context.Context, j job) error {
+	return withGroup(ctx, j, func(group *consumer.Group) error {
+		err := group.Run(ctx, []string{j.topic}, func(_ context.Context, p *consumer.Partition) error {
+			part := j.meter.part(p.ID())
+			for m := range p.Messages() {
+				part.take(m.Offset, m.Value)
+				p.Mark(m)
+			}
+			return nil
+		})
+		return errors.Join(err, group.Close())
+	})
+}
+
+// readKielSarama reads through sarama's interfaces.
+func readKielSarama(ctx context.Context, j job) error {
+	return withGroup(ctx, j, func(group *consumer.Group) error { return consume(ctx, group, j) })
+}
+
+// withGroup calls read with a group.
+func withGroup(ctx context.Context, j job, read func(*consumer.Group) error) (err error) {
 	zk, err := session.Start(ctx, j.zookeeper, session.Options{})
 	if err != nil {
 		return err
@@ -18,5 +39,5 @@ func readKielSarama(ctx context.Context, j job) (err error) {
 	if err != nil {
 		return err
 	}
-	return consume(ctx, group, j)
+	return read(group)
 }

@@ -78,6 +78,8 @@ func read(ctx context.Context, j job) error {
 		return readSaramaGroup(ctx, j)
 	case datapath.Franz:
 		return readFranz(ctx, j)
+	case datapath.Kiel:
+		return readKiel(ctx, j)
 	case datapath.KielSarama:
 		return readKielSarama(ctx, j)
 	default:
