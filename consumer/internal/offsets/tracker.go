@@ -43,7 +43,8 @@ type Tracker struct {
 	awaited   *pendingCommit // what Close waits for; nil when nothing may be written
 	next      int64          // marked: the offset of the next message to read
 	text      string         // the user's, given with the mark
-	dirty     bool           // next was never committed
+	dirty     bool           // next is to be committed, and never was
+	used      bool           // something was marked or reset since the partition was opened
 	committed position
 	storedAt  time.Time      // when it was opened, or something was stored last
 	repeats   []time.Time    // when to commit again, the next one first
@@ -71,6 +72,7 @@ func (t *Tracker) Mark(offset int64, text string) {
 	if offset >= t.tail && offset < t.delivered {
 		offset = t.delivered
 	}
+	t.used = true
 	if t.closed || offset <= t.next {
 		return
 	}
@@ -89,6 +91,7 @@ func (t *Tracker) Done(offset int64) {
 	if t.closed {
 		return
 	}
+	t.used = true
 	t.window.markDone(offset)
 	t.windowed.Store(true)
 	if t.next < t.window.blind {
@@ -106,8 +109,9 @@ func (t *Tracker) Done(offset int64) {
 
 // Delivered takes note of a batch whose messages are about to be handed out, in order of
 // their offsets. next is the position after the batch, which may be far above the last
-// message's when the log has gaps or control records there; a batch may be empty. The
-// Tracker keeps no reference to messages.
+// message's when the log has gaps or control records there; a batch may be empty. Before
+// the first mark a position that passes these is not committed: the user may commit by
+// other means, in transactions. The Tracker keeps no reference to messages.
 func (t *Tracker) Delivered(messages []sarama.ConsumerMessage, next int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,7 +130,7 @@ func (t *Tracker) Delivered(messages []sarama.ConsumerMessage, next int64) {
 	}
 	t.delivered = max(t.delivered, t.tail, next)
 	if marked && t.delivered > t.next {
-		t.set(t.delivered, t.text)
+		t.next, t.dirty = t.delivered, t.dirty || t.used
 	}
 }
 
@@ -190,6 +194,7 @@ func (t *Tracker) set(next int64, text string) { t.next, t.text, t.dirty = next,
 func (t *Tracker) Reset(offset int64, text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.used = true
 	if !t.closed && offset <= t.next {
 		t.set(offset, text)
 	}

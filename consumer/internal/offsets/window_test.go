@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/allocfn"
 )
 
 // trackerAt returns an open Tracker whose position is offset.
@@ -58,6 +60,30 @@ func TestPositionPassesGaps(t *testing.T) {
 	tr.Reset(12, "")
 	tr.Delivered(nil, 40)
 	wantPosition(t, "after a reset", tr, 12)
+}
+
+// A position that passes control records before the first mark is not committed: it would lower what is committed by other
+// means.
+func TestUnmarkedPositionIsNotCommitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, p := &MemoryStore{}, tp("t", 0)
+		cm, stop := committerOn(t, store, true)
+		defer stop()
+		tr := openAt(t, cm, p, 50)
+		tr.Delivered(nil, 51)
+		tr.Delivered(messages(51, 52), 53)
+		store.Set(map[allocfn.Partition]Stored{p: {Offset: 53}}) // in a transaction
+		time.Sleep(2 * time.Second)
+		if got := store.Get(p); got.Offset != 53 || got.Ours {
+			t.Errorf("stored %+v", got)
+		}
+		tr.Mark(53, "")
+		tr.Delivered(nil, 54)
+		time.Sleep(2 * time.Second)
+		if got := store.Get(p); got.Offset != 54 || !got.Ours {
+			t.Errorf("stored %+v after a mark", got)
+		}
+	})
 }
 
 func TestDoneMarksOneMessage(t *testing.T) {
