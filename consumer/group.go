@@ -155,6 +155,9 @@ func (g *Group) Close() error {
 	if m := g.member(); m != nil { // it waits for another Consume
 		m.leave(nil)
 		<-m.done
+		if g.forget(m) && m.err != nil {
+			g.report(m.err) // it had ended by itself, and no call has returned that
+		}
 	}
 	g.errs.close()
 	return nil
@@ -180,6 +183,17 @@ func (g *Group) member() *membership {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.current
+}
+
+// forget lets go of m, which has left, and reports false if that was done before.
+func (g *Group) forget(m *membership) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	was := g.current == m
+	if was {
+		g.current = nil
+	}
+	return was
 }
 
 func (g *Group) setMember(m *membership) {

@@ -173,6 +173,36 @@ func TestMemberLeavesWhenNoConsumeFollows(t *testing.T) {
 	})
 }
 
+// takeName has somebody else take a member's name for a while.
+func (r *rig) takeName(name string) {
+	r.t.Helper()
+	node := "/kiel/groups/" + group + "/members/" + name
+	for taken := false; !taken; { // the member may be faster
+		if err := r.zk.Delete(node); err != nil {
+			r.t.Fatal(err)
+		}
+		taken = r.zk.Create(node, nil) == nil
+	}
+	time.Sleep(5 * time.Second)
+	if err := r.zk.Delete(node); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// When no call follows, Close reports it.
+func TestCloseReportsWhyTheMemberEnded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		a := r.member("a", nil)
+		a.failSetup()
+		r.takeName("a")
+		a.close()
+		if errs := a.errors(); len(errs) != 1 || !errors.Is(errs[0], party.ErrNameTaken) {
+			t.Errorf("reported: %v", errs)
+		}
+	})
+}
+
 // The error of a membership that ended between two calls is the next call's; the one after that joins again.
 func TestNextConsumeReturnsWhyTheMemberEnded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -180,17 +210,7 @@ func TestNextConsumeReturnsWhyTheMemberEnded(t *testing.T) {
 		r.produce(5, 0, 1)
 		a := r.member("a", nil)
 		a.failSetup()
-		const node = "/kiel/groups/" + group + "/members/a"
-		for taken := false; !taken; { // a may be faster
-			if err := r.zk.Delete(node); err != nil {
-				t.Fatal(err)
-			}
-			taken = r.zk.Create(node, nil) == nil
-		}
-		time.Sleep(5 * time.Second)
-		if err := r.zk.Delete(node); err != nil {
-			t.Fatal(err)
-		}
+		r.takeName("a")
 		calls := len(a.h.called())
 		a.start()
 		select {
