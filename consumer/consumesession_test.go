@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -181,4 +182,44 @@ func TestWaitingBeginsAnew(t *testing.T) {
 			t.Error("the member does not leave")
 		}
 	})
+}
+
+// A handler that watches the session's context, as sarama's examples do, may return before its partition is revoked. That the
+// call ends is no error of the handler; what else it returns is reported.
+func TestHandlerThatEndsWithItsSession(t *testing.T) {
+	boom := errors.New("boom")
+	for name, c := range map[string]struct{ result, want error }{
+		"nil": {nil, nil}, "the context's error": {context.Canceled, nil}, "its own": {boom, boom},
+	} {
+		for _, action := range []HandlerErrorAction{RetryPartition, EndRun} {
+			t.Run(fmt.Sprintf("%s, %s", name, action), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					p, h := tp("t", 0), newHolder(t, tp("t", 0))
+					r := newRig(t, func(s sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+						s.MarkMessage(<-claim.Messages(), "")
+						<-s.Context().Done()
+						return c.result
+					}, func(o *Options) { o.AfterHandlerError = action })
+					ctx, cancel := context.WithCancel(t.Context())
+					r.begin(ctx)
+					done := make(chan error, 1)
+					go func() { done <- r.own(h.work, h) }()
+					(<-r.fetch.streams).send(0)
+					synctest.Wait()
+					cancel()
+					synctest.Wait()
+					if at := r.store.Get(p).Offset; at != 1 || len(done) != 0 {
+						t.Errorf("stored %d; own has returned before the partition was revoked: %v", at, len(done) != 0)
+					}
+					h.revoke()
+					if err := <-done; err != nil || r.session.session.failed() != nil {
+						t.Errorf("own: %v, the session failed: %v", err, r.session.session.failed())
+					}
+					if errs := r.errors(); len(errs) > 1 || len(errs) > 0 != (c.want != nil) || !errors.Is(errors.Join(errs...), c.want) {
+						t.Errorf("reported %v", errs)
+					}
+				})
+			})
+		}
+	}
 }

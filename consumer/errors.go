@@ -24,7 +24,8 @@ var (
 
 	// ErrHandler wraps what a handler, a ConsumeClaim or a function given to Run,
 	// returned or panicked with while its partition was owned. It is the whole error
-	// when the handler returned nil.
+	// when the handler returned nil. That a handler returns because the call ends is no
+	// error.
 	ErrHandler = errors.New("consumer: the handler ended before its partition was revoked")
 
 	// ErrRecreated says that a topic was deleted and created again under the

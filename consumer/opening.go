@@ -57,6 +57,9 @@ func (o *opening) repeat(ctx context.Context) error {
 		errors.As(err, &o.cut)
 		switch {
 		case ctx.Err() != nil: // err tells the same
+		case errors.Is(err, ErrHandler) && o.session.ctx.Err() != nil:
+			o.handlerEnded(ctx, err)
+			return nil
 		case errors.Is(err, ErrHandler):
 			return o.handlerFailed(err)
 		case err != nil && !errors.Is(err, offsets.ErrLost) && !errors.Is(err, ownership.ErrLost) && !errors.Is(err, ErrRecreated):
@@ -78,6 +81,15 @@ func (o *opening) handlerFailed(err error) error {
 	}
 	o.session.fail(&sarama.ConsumerError{Topic: o.tp.Topic, Partition: o.tp.ID, Err: err})
 	return nil
+}
+
+// handlerEnded does with the error of a handler that returned because its session ends what is
+// done when the partition was revoked first, which it waits for.
+func (o *opening) handlerEnded(ctx context.Context, err error) {
+	if err != ErrHandler && !errors.Is(err, o.session.ctx.Err()) { //nolint:errorlint // alone it says that there was none
+		o.report(err, o.tp)
+	}
+	<-ctx.Done() // the member leaves
 }
 
 // opening is one stretch of a partition from its start position to its last commit.
