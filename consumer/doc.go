@@ -96,6 +96,8 @@
 //     Kafka 2.0). When a partition is released in which nothing was marked, its
 //     position is restored if it was deleted or lowered meanwhile; that takes a
 //     second at most, and its failure is logged.
+//   - An offset that a transaction is about to store is waited for (Config.Version 2.5 or
+//     newer): a partition is opened when that is decided.
 //   - These repeats never lower an offset. They leave alone what another program has
 //     stored, as one does that commits offsets in transactions, until a mark is
 //     committed again; then the group does not keep that offset alive, which is

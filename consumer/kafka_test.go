@@ -71,7 +71,7 @@ func TestKafkaClients(t *testing.T) {
 			t.Errorf("%v: %d, %v", from, got, err)
 		}
 	}
-	found, err := k.offsets.Fetch(t.Context(), []allocfn.Partition{p}, false)
+	found, err := k.offsets.Fetch(t.Context(), []allocfn.Partition{p})
 	if f := found[p]; err != nil || f.Offset != 7 || f.Text != "meta" {
 		t.Errorf("fetch: %+v, %v", f, err)
 	}
@@ -127,7 +127,7 @@ func TestCallsEndWithTheirContextThoughKafkaIsSilent(t *testing.T) {
 	start := time.Now()
 	for name, call := range map[string]func(context.Context) error{
 		"offsets": func(ctx context.Context) error {
-			_, err := k.offsets.Fetch(ctx, []allocfn.Partition{tp("t", 0)}, false)
+			_, err := k.offsets.Fetch(ctx, []allocfn.Partition{tp("t", 0)})
 			return err
 		},
 		"commit": func(ctx context.Context) error { return k.offsets.Commit(ctx, oneCommit())[tp("t", 0)] },

@@ -42,11 +42,11 @@ type KafkaStore struct {
 }
 
 // Fetch reads the offsets that are committed for ps, in one request if all goes well.
-func (o *KafkaStore) Fetch(ctx context.Context, ps []allocfn.Partition, stable bool) (map[allocfn.Partition]Stored, error) {
+func (o *KafkaStore) Fetch(ctx context.Context, ps []allocfn.Partition) (map[allocfn.Partition]Stored, error) {
 	out := make(map[allocfn.Partition]Stored, len(ps))
 	pending := ps
 	err := ask(ctx, o, func() func(Coordinator) (*sarama.OffsetFetchResponse, error) {
-		req := o.fetchRequest(pending, stable)
+		req := o.fetchRequest(pending)
 		return func(c Coordinator) (*sarama.OffsetFetchResponse, error) { return c.FetchOffset(req) }
 	}, func(resp *sarama.OffsetFetchResponse) error {
 		if group := resp.GroupError(); retriable(group) {
@@ -74,14 +74,13 @@ func (o *KafkaStore) Fetch(ctx context.Context, ps []allocfn.Partition, stable b
 	return out, nil
 }
 
-func (o *KafkaStore) fetchRequest(ps []allocfn.Partition, stable bool) *sarama.OffsetFetchRequest {
+func (o *KafkaStore) fetchRequest(ps []allocfn.Partition) *sarama.OffsetFetchRequest {
 	byTopic := map[string][]int32{}
 	for _, p := range ps {
 		byTopic[p.Topic] = append(byTopic[p.Topic], p.ID)
 	}
 	req := sarama.NewOffsetFetchRequest(o.Config.Version, o.Group, byTopic)
-	stable = stable || o.Config.Consumer.IsolationLevel == sarama.ReadCommitted
-	req.RequireStable = stable && req.Version >= 7
+	req.RequireStable = req.Version >= 7
 	return req
 }
 

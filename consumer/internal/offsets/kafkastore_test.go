@@ -218,7 +218,7 @@ func TestFetchedOffsets(t *testing.T) {
 			}),
 			respond(func(r *sarama.OffsetFetchResponse) { r.AddBlock("t", 2, block(7, 0)) }),
 		}}
-		got, err := s.store().Fetch(t.Context(), []allocfn.Partition{tp("t", 0), tp("t", 1), tp("t", 2), tp("t", 3)}, false)
+		got, err := s.store().Fetch(t.Context(), []allocfn.Partition{tp("t", 0), tp("t", 1), tp("t", 2), tp("t", 3)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,7 +237,7 @@ func TestFetchedOffsets(t *testing.T) {
 				r.Groups = []sarama.OffsetFetchResponseGroup{{GroupId: "g", Err: sarama.ErrGroupIDNotFound}}
 			}),
 		}}
-		got, err = unseen.store().Fetch(t.Context(), []allocfn.Partition{tp("t", 0)}, false)
+		got, err = unseen.store().Fetch(t.Context(), []allocfn.Partition{tp("t", 0)})
 		if f := got[tp("t", 0)]; err != nil || f.Offset != -1 || f.Err != nil {
 			t.Errorf("unseen group: %v, %v", f, err)
 		}
@@ -247,7 +247,7 @@ func TestFetchedOffsets(t *testing.T) {
 				r.Groups = []sarama.OffsetFetchResponseGroup{{GroupId: "g", Err: sarama.ErrNotCoordinatorForConsumer}}
 			}),
 		}}
-		if _, err = denied.store().Fetch(t.Context(), []allocfn.Partition{tp("t", 0)}, false); !errors.Is(err, sarama.ErrNotCoordinatorForConsumer) {
+		if _, err = denied.store().Fetch(t.Context(), []allocfn.Partition{tp("t", 0)}); !errors.Is(err, sarama.ErrNotCoordinatorForConsumer) {
 			t.Errorf("no coordinator: %v", err)
 		}
 	})
@@ -272,16 +272,13 @@ func TestMetadataIsReadAsWritten(t *testing.T) {
 	}
 }
 
-// Whether an offset is waited for that a transaction is about to store is up to the isolation level, but for repeats.
+// An offset is waited for that a transaction is about to store, whatever the isolation level, if Kafka knows how.
 func TestStableReads(t *testing.T) {
-	for _, c := range []struct {
-		level        sarama.IsolationLevel
-		stable, want bool
-	}{{sarama.ReadUncommitted, false, false}, {sarama.ReadUncommitted, true, true}, {sarama.ReadCommitted, false, true}} {
+	for version, want := range map[sarama.KafkaVersion]bool{sarama.V2_4_0_0: false, sarama.V2_5_0_0: true} {
 		store := (&script{}).store()
-		store.Config.Consumer.IsolationLevel = c.level
-		if got := store.fetchRequest([]allocfn.Partition{tp("t", 0)}, c.stable).RequireStable; got != c.want {
-			t.Errorf("level %v, stable %v: %v", c.level, c.stable, got)
+		store.Config.Version = version
+		if got := store.fetchRequest([]allocfn.Partition{tp("t", 0)}).RequireStable; got != want {
+			t.Errorf("Kafka %s: %v", version, got)
 		}
 	}
 }

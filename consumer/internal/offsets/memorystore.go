@@ -29,7 +29,7 @@ type MemoryStore struct {
 }
 
 // Fetch returns what is stored for ps.
-func (s *MemoryStore) Fetch(ctx context.Context, ps []allocfn.Partition, _ bool) (map[allocfn.Partition]Stored, error) {
+func (s *MemoryStore) Fetch(ctx context.Context, ps []allocfn.Partition) (map[allocfn.Partition]Stored, error) {
 	s.wait(ctx)
 	if s.HoldFetch != nil {
 		select {

@@ -105,7 +105,7 @@ func (r *Reader) answer(ctx context.Context, requests []readRequest) {
 			all[p] = struct{}{}
 		}
 	}
-	found, err := r.store.Fetch(ctx, slices.Collect(maps.Keys(all)), false)
+	found, err := r.store.Fetch(ctx, slices.Collect(maps.Keys(all)))
 	for _, q := range requests {
 		q.answer <- readAnswer{found: found, err: err}
 	}

@@ -48,7 +48,7 @@ func (c *Committer) ask(ctx context.Context, q question, within time.Duration, a
 	c.reads.Start(func() {
 		reading, cancel := context.WithTimeoutCause(ctx, within, ErrLate)
 		defer cancel()
-		q.found, q.err = c.options.Store.Fetch(reading, ps, true)
+		q.found, q.err = c.options.Store.Fetch(reading, ps)
 		select {
 		case answers <- q:
 		case <-ctx.Done():

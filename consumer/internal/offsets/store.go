@@ -11,9 +11,10 @@ import (
 
 // Store keeps the offsets of a group. Both calls end when ctx does.
 type Store interface {
-	// Fetch returns what is stored for each of ps. With stable it does not answer for a partition
-	// while an offset of it is about to be stored by a transaction. The error is of the whole request.
-	Fetch(ctx context.Context, ps []allocfn.Partition, stable bool) (map[allocfn.Partition]Stored, error)
+	// Fetch returns what is stored for each of ps. It does not answer for a partition while
+	// a transaction is about to store an offset of it: what is read is written again. The error is of
+	// the whole request.
+	Fetch(ctx context.Context, ps []allocfn.Partition) (map[allocfn.Partition]Stored, error)
 	// Commit stores cs and returns the result for each partition, nil when it is stored.
 	Commit(ctx context.Context, cs []OffsetCommit) map[allocfn.Partition]error
 }
