@@ -121,8 +121,8 @@
 //
 //   - Commits are not fenced by Kafka: whoever writes last wins. Trust, short
 //     TCP timeouts, connections thrown away when trust ends and the repeats make a
-//     late commit harmless, not impossible. A repeat reads what is stored before it
-//     writes: another program's commit in the milliseconds between is written over.
+//     late commit harmless, not impossible. A repeat reads what is stored right before
+//     it writes: another program's commit in between is written over.
 //
 //   - Nothing is shared with members of Kafka's own group protocol. While some are
 //     in the group of this name, nothing is opened ([ErrGroupInUse]).

@@ -17,6 +17,8 @@ const (
 	idleRepeat = 6 * time.Hour
 	// retryRepeat is when a repeat is tried again that failed.
 	retryRepeat = time.Minute
+	// maxAnswerAge is how old an answer to a repeat's question may be when it is acted on.
+	maxAnswerAge = time.Second
 	// releaseTimeout bounds the repeat for a partition that is released and has no mark.
 	releaseTimeout = time.Second
 )
@@ -31,6 +33,7 @@ type question struct {
 	releases []release // who waits for it; nil for the repeats that are due
 	found    map[allocfn.Partition]Stored
 	err      error
+	answered time.Time
 }
 
 // release asks for a repeat before a partition is released.
@@ -49,6 +52,7 @@ func (c *Committer) ask(ctx context.Context, q question, within time.Duration, a
 		reading, cancel := context.WithTimeoutCause(ctx, within, ErrLate)
 		defer cancel()
 		q.found, q.err = c.options.Store.Fetch(reading, ps)
+		q.answered = time.Now()
 		select {
 		case answers <- q:
 		case <-ctx.Done():
@@ -74,9 +78,13 @@ func (c *Committer) askRepeats(ctx context.Context, now time.Time) {
 	}
 }
 
-// repeat writes the positions again that q shows to need it. What failed is tried again later.
+// repeat writes the positions again that q shows to need it. What failed is tried again later. An
+// answer that a slow commit kept waiting is dropped, and with the next tick asked for again.
 func (c *Committer) repeat(ctx context.Context, q question) {
 	now := time.Now()
+	if now.Sub(q.answered) > maxAnswerAge {
+		return
+	}
 	if q.err != nil && ctx.Err() == nil {
 		c.options.Logger.WarnContext(ctx, "stored offsets not read", "partitions", len(q.trackers), "error", q.err)
 	}

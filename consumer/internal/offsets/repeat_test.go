@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -269,6 +270,40 @@ func TestRepeatIsTriedAgain(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		if got := store.Get(p).Offset; got != 42 {
 			t.Errorf("stored %d when the store answers again, want 42", got)
+		}
+	})
+}
+
+// What was read is not acted on when a commit has kept the answer waiting: meanwhile another program may have stored an offset.
+func TestRepeatForgetsWhatWasReadLongAgo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &MemoryStore{Delay: 500 * time.Millisecond}
+		cm, stop := committerOn(t, store, true)
+		defer stop()
+		var slow atomic.Bool
+		cm.options.Count = func(error, time.Duration) {
+			if slow.Load() {
+				time.Sleep(10 * time.Second)
+			}
+		}
+		p, q := tp("t", 0), tp("t", 1)
+		openAt(t, cm, p, 42)
+		busy := openAt(t, cm, q, 0)
+		store.Clear()
+		time.Sleep(sessionTimeout + 200*time.Millisecond) // the repeats are due: what is stored is being read
+		slow.Store(true)
+		busy.Mark(1, "")
+		done := make(chan error)
+		go func() { done <- cm.Commit(t.Context(), busy) }()
+		time.Sleep(5 * time.Second)
+		store.Set(map[allocfn.Partition]Stored{p: {Offset: 99}})
+		slow.Store(false)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Hour)
+		if got := store.Get(p).Offset; got != 99 {
+			t.Errorf("stored %d", got)
 		}
 	})
 }
