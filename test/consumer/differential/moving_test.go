@@ -5,8 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -105,34 +107,38 @@ func (r *rig) testRecordsDeleted(t *testing.T) {
 	config.ChannelBufferSize = 0
 	what := reading{config, topic.from(oldest)}
 	want := r.start(t, reference, what, nil).wait()[p]
+	var all []*background
+	var standing sync.WaitGroup
+	goOn := make(chan struct{})
 	for _, by := range readers {
-		t.Run(by.name, func(t *testing.T) {
-			stands, goOn := make(chan struct{}), make(chan struct{})
-			b := r.start(t, by, what, func(m *sarama.ConsumerMessage) {
-				if m.Offset == 10 {
-					close(stands)
-					<-goOn
-				}
-			})
-			<-stands
-			if err := r.admin.DeleteRecords(topic.name, map[int32]int64{0: deleted}); err != nil {
-				t.Error(err)
+		standing.Add(1)
+		stands := sync.OnceFunc(standing.Done)
+		all = append(all, r.start(t, by, what, func(m *sarama.ConsumerMessage) {
+			if m.Offset == 10 {
+				stands()
+				<-goOn
 			}
-			close(goOn)
-			got := b.wait()[p]
-			came := make(map[int64]bool, len(got))
-			for _, m := range got {
-				came[m.Offset] = true
-			}
-			may := slices.DeleteFunc(slices.Clone(want), func(m *sarama.ConsumerMessage) bool { return m.Offset < deleted && !came[m.Offset] })
-			if len(may) == len(want) {
-				t.Error("all messages were read ahead: the test shows nothing")
-			}
-			checkSame(t, by.name, what, map[partition][]*sarama.ConsumerMessage{p: may}, map[partition][]*sarama.ConsumerMessage{p: got})
-			if !reset(b) {
-				t.Errorf("the gap was not reported: %v", b.errors())
-			}
-		})
+		}))
+	}
+	standing.Wait()
+	if err := r.admin.DeleteRecords(topic.name, map[int32]int64{0: deleted}); err != nil {
+		t.Error(err)
+	}
+	close(goOn)
+	for _, b := range all {
+		got := b.wait()[p]
+		came := make(map[int64]bool, len(got))
+		for _, m := range got {
+			came[m.Offset] = true
+		}
+		may := slices.DeleteFunc(slices.Clone(want), func(m *sarama.ConsumerMessage) bool { return m.Offset < deleted && !came[m.Offset] })
+		if len(may) == len(want) {
+			t.Errorf("%s had read all messages ahead: the test shows nothing", b.name)
+		}
+		checkSame(t, b.name, what, map[partition][]*sarama.ConsumerMessage{p: may}, map[partition][]*sarama.ConsumerMessage{p: got})
+		if !reset(b) {
+			t.Errorf("%s did not report the gap: %v", b.name, b.errors())
+		}
 	}
 }
 
@@ -141,35 +147,92 @@ func reset(b *background) bool {
 	return slices.ContainsFunc(b.errors(), func(err error) bool { return errors.Is(err, consumer.ErrOffsetReset) })
 }
 
-// A broker comes back without its log, so the log ends before the position of its readers: that is reported, and what is written
-// from then on is read from the first message.
+// A broker comes back without its logs. A reader that looks before anything is written finds that the log ends before its position,
+// and one that looks later finds other messages at offsets that it has read. Both report that, and read from the first message.
 func (r *rig) testLogIsLost(t *testing.T) {
-	for _, by := range readers {
-		t.Run(by.name, func(t *testing.T) {
-			topic := topic{name: "lost-" + by.name, partitions: 1}
-			p := partition{topic.name, 0}
-			r.createTopic(t, topic.name, topic.partitions)
-			s := newSource(topic.name)
-			const old = 150
-			r.producer(t).send(s.records(old, 0)...)
-			what := reading{newConfig(sarama.ReadUncommitted), topic.from(oldest)}
-			b := r.start(t, by, what, nil)
-			waitCounts(t, []*background{b}, p, old)
-			r.kafka.Stop()
-			if err := os.RemoveAll(r.kafka.Nodes()[0].LogDir(topic.name, 0)); err != nil {
-				t.Fatal(err)
-			}
-			r.kafka.Start()
-			wait.Until(t, time.Minute, func() bool { return reset(b) }, func() string {
-				return fmt.Sprintf("no reset was reported: %v", b.errors())
-			})
-			r.producer(t).send(s.records(2*old, 0)...)
-			r.finish(t, topic.name, topic.partitions, time.Now())
-			got := b.wait()[p][old:]
-			want := r.start(t, reference, what, nil).wait()
-			checkSame(t, by.name, what, want, map[partition][]*sarama.ConsumerMessage{p: got})
+	const old = 150
+	lost, replaced := topic{name: "lost", partitions: 1}, topic{name: "replaced", partitions: 1}
+	all, sources := map[string][]*background{}, map[string]*source{}
+	cut := new(cutter)
+	for _, topic := range []topic{lost, replaced} {
+		r.createTopic(t, topic.name, 1)
+		sources[topic.name] = newSource(topic.name)
+		r.producer(t).send(sources[topic.name].records(old, 0)...)
+		config := newConfig(sarama.ReadUncommitted)
+		if topic.name == replaced.name {
+			config.Net.Proxy.Enable, config.Net.Proxy.Dialer = true, cut
+		}
+		for _, by := range readers {
+			all[topic.name] = append(all[topic.name], r.start(t, by, reading{config, topic.from(oldest)}, nil))
+		}
+		waitCounts(t, all[topic.name], partition{topic.name, 0}, old)
+	}
+	cut.set(true)
+	r.kafka.Stop()
+	for _, topic := range []topic{lost, replaced} {
+		if err := os.RemoveAll(r.kafka.Nodes()[0].LogDir(topic.name, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.kafka.Start()
+	waitReset(t, all[lost.name])
+	for _, topic := range []topic{lost, replaced} {
+		r.producer(t).send(sources[topic.name].records(2*old, 0)...)
+		r.finish(t, topic.name, 1, time.Now())
+	}
+	cut.set(false)
+	waitReset(t, all[replaced.name])
+	for _, topic := range []topic{lost, replaced} {
+		what := reading{newConfig(sarama.ReadUncommitted), topic.from(oldest)}
+		want := r.start(t, reference, what, nil).wait()
+		p := partition{topic.name, 0}
+		for _, b := range all[topic.name] {
+			checkSame(t, b.name, what, want, map[partition][]*sarama.ConsumerMessage{p: b.wait()[p][old:]})
+		}
+	}
+}
+
+// waitReset waits until each reader has reported an ErrOffsetReset.
+func waitReset(t *testing.T, all []*background) {
+	t.Helper()
+	for _, b := range all {
+		wait.Until(t, time.Minute, func() bool { return reset(b) }, func() string {
+			return fmt.Sprintf("%s reports no reset: %v", b.name, b.errors())
 		})
 	}
+}
+
+// cutter dials brokers unless it is cut.
+type cutter struct {
+	mu    sync.Mutex
+	isCut bool
+	conns []net.Conn
+}
+
+// set cuts all connections off and refuses new ones, or allows them again.
+func (c *cutter) set(isCut bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.isCut = isCut
+	for _, nc := range c.conns {
+		_ = nc.Close()
+	}
+	c.conns = nil
+}
+
+// Dial opens a connection.
+func (c *cutter) Dial(network, address string) (net.Conn, error) {
+	nc, err := net.DialTimeout(network, address, 5*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isCut {
+		return nil, errors.Join(errors.New("cut off"), nc.Close())
+	}
+	c.conns = append(c.conns, nc)
+	return nc, nil
 }
 
 // Leaders move, and with -full brokers are killed and come back, while messages are written and read.
