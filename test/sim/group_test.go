@@ -240,7 +240,11 @@ func (w *world) startGroup(p *process, log *slog.Logger) {
 func (p *process) consume(ctx context.Context) error {
 	var err error
 	for ctx.Err() == nil {
-		err = p.group.Consume(ctx, []string{topic}, groupHandler{p})
+		if p.runs() {
+			err = p.group.Run(ctx, []string{topic}, p.run)
+		} else {
+			err = p.group.Consume(ctx, []string{topic}, groupHandler{p})
+		}
 		if err == nil || !errors.Is(err, sarama.ErrOutOfBrokers) && !errors.Is(err, errNoWay) {
 			break
 		}

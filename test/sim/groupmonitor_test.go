@@ -1,6 +1,8 @@
 package sim_test
 
 import (
+	"context"
+	"iter"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -227,11 +229,36 @@ func (h groupHandler) Cleanup(sarama.ConsumerGroupSession) error {
 }
 
 func (h groupHandler) ConsumeClaim(s sarama.ConsumerGroupSession, claimed sarama.ConsumerGroupClaim) error {
-	p := h.p
-	c := claimed.(consumer.Claim)
+	messages := func(yield func(*sarama.ConsumerMessage) bool) {
+		for m := range claimed.Messages() {
+			if !yield(m) {
+				return
+			}
+		}
+	}
+	return h.p.work(claimed.(consumer.Claim), messages, func(m *sarama.ConsumerMessage) { s.MarkMessage(m, "") })
+}
+
+// runClaim is the claim of a partition that was given to a function.
+type runClaim struct{ p *consumer.Partition }
+
+func (c runClaim) Partition() int32 { return c.p.ID() }
+func (c runClaim) Token() int64     { return c.p.Token() }
+func (c runClaim) Trusted() bool    { return c.p.Trusted() }
+
+// run is the function of a group that runs one.
+func (p *process) run(_ context.Context, part *consumer.Partition) error {
+	return p.work(runClaim{part}, part.Messages(), part.Mark)
+}
+
+// runs says whether the process has a function, and not a handler of sarama's shape.
+func (p *process) runs() bool { return p.slot%2 == 1 }
+
+// work is what handlers do.
+func (p *process) work(c claim, messages iter.Seq[*sarama.ConsumerMessage], mark func(*sarama.ConsumerMessage)) error {
 	t := p.w.mon.enter(p, c)
 	defer p.w.mon.exit(p, c)
-	for m := range c.Messages() {
+	for m := range messages {
 		if d := p.slowness(); d > 0 {
 			time.Sleep(d)
 		}
@@ -246,7 +273,7 @@ func (h groupHandler) ConsumeClaim(s sarama.ConsumerGroupSession, claimed sarama
 		if t != nil {
 			p.w.mon.handled(t, m.Offset)
 		}
-		s.MarkMessage(m, "")
+		mark(m)
 	}
 	if stuck := p.stuckNow(); stuck != nil {
 		<-stuck
