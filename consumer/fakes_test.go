@@ -392,3 +392,10 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 }
 
 func testConfig() *sarama.Config { return conntest.Config() }
+
+// has says whether the user has paused a partition.
+func (p *pauses) has(tp allocfn.Partition) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.partitions[tp]
+}

@@ -233,9 +233,10 @@ func (g *Group) Resume(partitions map[string][]int32) {
 	for topic, ids := range partitions {
 		for _, id := range ids {
 			p := allocfn.Partition{Topic: topic, ID: id}
-			g.pauses.set(p, false)
 			if o := open[p]; o != nil {
-				o.source.Resume()
+				o.Resume()
+			} else {
+				g.pauses.set(p, false, nil)
 			}
 		}
 	}
@@ -252,7 +253,7 @@ func (g *Group) PauseAll() {
 func (g *Group) ResumeAll() {
 	g.pauses.clear()
 	for _, o := range g.open() {
-		o.source.Resume()
+		o.Resume()
 	}
 }
 
@@ -262,9 +263,17 @@ type pauses struct {
 	partitions map[allocfn.Partition]bool
 }
 
-func (p *pauses) set(tp allocfn.Partition, paused bool) {
+// set notes whether tp is paused, and pauses or resumes s, which is nil if tp is not open.
+func (p *pauses) set(tp allocfn.Partition, paused bool, s source) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	switch {
+	case s == nil:
+	case paused:
+		s.Pause()
+	default:
+		s.Resume()
+	}
 	if p.partitions == nil {
 		p.partitions = map[allocfn.Partition]bool{}
 	}
@@ -275,10 +284,13 @@ func (p *pauses) set(tp allocfn.Partition, paused bool) {
 	}
 }
 
-func (p *pauses) has(tp allocfn.Partition) bool {
+// apply pauses s, which has just been opened, if tp is paused.
+func (p *pauses) apply(tp allocfn.Partition, s source) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.partitions[tp]
+	if p.partitions[tp] {
+		s.Pause()
+	}
 }
 
 func (p *pauses) clear() {

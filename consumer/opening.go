@@ -255,9 +255,7 @@ func (o *opening) consume(ctx context.Context, s source, start int64) error {
 	p := o.newPartition(work, stop, s, start)
 	o.session.opened(p)
 	o.openPartitions.add(o, stop)
-	if o.pauses.has(o.tp) {
-		s.Pause()
-	}
+	o.pauses.apply(o.tp, s) // after opened: who resumes it from now on finds it
 	err := o.callHandler(ctx, p)
 	stop(errHandlerReturned)
 	ended := context.Cause(work)

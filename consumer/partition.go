@@ -328,12 +328,10 @@ func (p *Partition) Lag() (messages int64, behind time.Duration) {
 // Pause suspends fetching, as [Group.Pause] does. What was fetched before still
 // comes.
 func (p *Partition) Pause() {
-	p.pauses.set(p.id, true)
-	p.source.Pause()
+	p.pauses.set(p.id, true, p.source)
 }
 
 // Resume ends the pause.
 func (p *Partition) Resume() {
-	p.pauses.set(p.id, false)
-	p.source.Resume()
+	p.pauses.set(p.id, false, p.source)
 }
