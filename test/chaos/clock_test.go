@@ -123,10 +123,10 @@ func TestClocks(t *testing.T) {
 	f.repeatedOnlyAfter(f.finish(), eventlog.Untrusted)
 }
 
-// did says that after a time a member has seen messages, and events of some kinds, and no others.
+// did says that after a time a member has seen and done messages, and events of some kinds, and no others.
 func (m *member) did(since int64, kinds ...string) {
 	m.f.t.Helper()
-	kinds = append(kinds, eventlog.Opened, eventlog.Message, eventlog.Committed)
+	kinds = append(kinds, eventlog.Opened, eventlog.Message, eventlog.Done, eventlog.Committed)
 	for _, e := range m.events {
 		if e.T > since && !slices.Contains(kinds, e.Event) {
 			m.f.t.Errorf("%s: %s", m.Name, e.Event)

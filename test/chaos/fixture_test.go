@@ -249,7 +249,7 @@ func (f *fleet) exemptOverlap(id int32, from, to int64) {
 	f.exempt = append(f.exempt, fmt.Sprintf("%s:%d=%d..%d", f.topic, id, from, to))
 }
 
-// caughtUp says whether every message that Kafka has was handed to somebody.
+// caughtUp says whether somebody has done with every message that Kafka has.
 func (f *fleet) caughtUp() bool {
 	for id, end := range f.ends() {
 		next := int64(0)
@@ -263,7 +263,7 @@ func (f *fleet) caughtUp() bool {
 	return true
 }
 
-// lag tells which messages nobody was handed.
+// lag tells which messages nobody has done with.
 func (f *fleet) lag() string {
 	var b strings.Builder
 	for id, end := range f.ends() {
@@ -272,13 +272,13 @@ func (f *fleet) lag() string {
 			next = max(next, m.next[id])
 		}
 		if next < end {
-			fmt.Fprintf(&b, "%d: handed out up to %d of %d; ", id, next, end)
+			fmt.Fprintf(&b, "%d: done up to %d of %d; ", id, next, end)
 		}
 	}
 	return b.String() + f.String()
 }
 
-// finish stops producing, waits until everything was handed out, lets all members leave, and has the logs judged.
+// finish stops producing, waits until everything is done, lets all members leave, and has the logs judged.
 func (f *fleet) finish() *eventlog.Report {
 	f.t.Helper()
 	f.stopFeeding()

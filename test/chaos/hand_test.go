@@ -29,10 +29,8 @@ type hand struct {
 	done  chan struct{}      // closed when it has left
 	err   error              // to be read after done
 
-	mu   sync.Mutex
-	log  bytes.Buffer
-	said *sync.Cond      // on mu: that last has changed
-	last map[int32]int64 // the offset before which all messages are in the log of events, by partition
+	mu  sync.Mutex
+	log bytes.Buffer
 }
 
 // inside is what only a [hand] can be given.
@@ -63,8 +61,7 @@ func (f *fleet) hire(name string, hows ...how) *member {
 		f.t.Fatal(err)
 	}
 	ctx, leave := context.WithCancel(context.Background())
-	h := &hand{leave: leave, done: make(chan struct{}), last: map[int32]int64{}}
-	h.said = sync.NewCond(&h.mu)
+	h := &hand{leave: leave, done: make(chan struct{})}
 	logger := slog.New(slog.NewTextHandler(h, nil))
 	servers := strings.Split(s.zookeeper, ",")
 	if h.ses, err = session.New(servers, session.Options{Timeout: f.opts.timeout, Logger: logger}); err != nil {
@@ -77,14 +74,17 @@ func (f *fleet) hire(name string, hows ...how) *member {
 		config.Metadata.RefreshFrequency = s.inside.refresh
 	}
 	events := eventlog.NewWriter(file)
+	write := func(e eventlog.Event) {
+		if err := events.Write(e, members.Monotonic); err != nil {
+			f.t.Error(err)
+		}
+	}
+	done := func(m *sarama.ConsumerMessage) {
+		write(eventlog.Event{Member: name, Event: eventlog.Done, Topic: m.Topic, Partition: &m.Partition, Offset: &m.Offset})
+	}
 	group, err := consumer.New(h.ses, f.kafka.Brokers(), f.topic, consumer.Options{
 		Name: name, Config: config, Logger: logger,
-		Observer: func(e consumer.Event) {
-			if err := events.Write(line(name, e, s.inside.clock == nil), members.Monotonic); err != nil {
-				f.t.Error(err)
-			}
-			h.say(e)
-		},
+		Observer: func(e consumer.Event) { write(line(name, e, s.inside.clock == nil)) },
 	})
 	if err != nil {
 		f.t.Fatal(err)
@@ -99,7 +99,7 @@ func (f *fleet) hire(name string, hows ...how) *member {
 			lost = h.ses.Run(clocks.With(connected, s.inside.clock))
 			leave()
 		})
-		err := errors.Join(group.Consume(ctx, []string{f.topic}, marker{h}), group.Close())
+		err := errors.Join(group.Consume(ctx, []string{f.topic}, marker{done}), group.Close())
 		disconnect()
 		running.Wait()
 		h.err = errors.Join(err, lost, file.Close())
@@ -108,46 +108,20 @@ func (f *fleet) hire(name string, hows ...how) *member {
 	return f.enlist(&members.Process{Name: name, Events: path}, h)
 }
 
-// marker is a handler that is done with a message as soon as that is in the log of events, where it comes a moment after the
-// handler has it: on a busy machine, in the process of all tests, a moment may be long.
-type marker struct{ *hand }
+// marker is a handler that is done with a message as soon as it has it. That is in the log of events before the mark.
+type marker struct {
+	done func(*sarama.ConsumerMessage)
+}
 
 func (marker) Setup(sarama.ConsumerGroupSession) error   { return nil }
 func (marker) Cleanup(sarama.ConsumerGroupSession) error { return nil }
 
 func (h marker) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
 	for m := range claim.Messages() {
-		h.await(s.Context(), m)
+		h.done(m)
 		s.MarkMessage(m, "")
 	}
 	return nil
-}
-
-// say notes what is in the log of events.
-func (h *hand) say(e consumer.Event) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if e.Kind == consumer.Opened {
-		h.last[e.Partition] = e.Offset
-	}
-	if e.Kind == consumer.Message {
-		h.last[e.Partition] = e.Offset + 1
-		h.said.Broadcast()
-	}
-}
-
-// await waits until a message is in the log of events.
-func (h *hand) await(ctx context.Context, m *sarama.ConsumerMessage) {
-	defer context.AfterFunc(ctx, func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.said.Broadcast()
-	})()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for h.last[m.Partition] <= m.Offset && ctx.Err() == nil {
-		h.said.Wait()
-	}
 }
 
 // line turns what a consumer observed into a line of the log of events, as demo-consumer does. When trust ended by a clock

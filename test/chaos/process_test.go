@@ -24,7 +24,7 @@ type member struct {
 	held   map[int32]*ownTerm   // what it owns, as its log tells
 	terms  map[int32][]*ownTerm // what it has ever owned
 	events []eventlog.Event     // all read so far
-	next   map[int32]int64      // the offset after the last message that it was handed
+	next   map[int32]int64      // the offset after the last message that it has done with
 	count  map[string]int       // events by kind
 	seen   map[string]struct{}  // sessions
 }
@@ -190,8 +190,9 @@ func (m *member) take(e eventlog.Event) {
 		own := &ownTerm{claimed: e.T, token: e.Token}
 		m.held[*e.Partition] = own
 		m.terms[*e.Partition] = append(m.terms[*e.Partition], own)
-	case eventlog.Message:
+	case eventlog.Done:
 		m.next[*e.Partition] = max(m.next[*e.Partition], *e.Offset+1)
+	case eventlog.Message:
 		if own := m.held[*e.Partition]; own != nil && own.first == 0 {
 			own.first = e.T
 		}

@@ -93,11 +93,11 @@ func (f *fleet) take(i int) *members.Process {
 }
 
 // distinct reads what the logs have gained and returns the number of different
-// messages seen by anybody.
+// messages that anybody has done with.
 func (f *fleet) distinct() int {
 	for _, p := range f.all {
 		for _, e := range p.Read(f.t) {
-			if e.Event != eventlog.Message {
+			if e.Event != eventlog.Done {
 				continue
 			}
 			tp := eventlog.Partition{Topic: e.Topic, ID: *e.Partition}
