@@ -176,7 +176,7 @@ func TestStoppedForLong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			seed := rand.Uint64()
 			t.Attr("seed", strconv.FormatUint(seed, 10))
-			rnd := rand.New(rand.NewPCG(seed, 0))
+			rnd, stops := rand.New(rand.NewPCG(seed, 0)), rand.New(rand.NewPCG(seed, 1)) // of the handler and of the test
 			bubble(t, func(t *testing.T) {
 				r := newRig(t, 1)
 				r.produce(30_000, 0)
@@ -240,7 +240,7 @@ func TestStoppedForLong(t *testing.T) {
 						defer mu.Unlock()
 						return openings == i+1
 					})
-					time.Sleep(time.Duration(rnd.Int64N(int64(100 * time.Millisecond))))
+					time.Sleep(time.Duration(stops.Int64N(int64(100 * time.Millisecond))))
 					mu.Lock()
 					stopped = true
 					clock.stop(2 * timeout)
