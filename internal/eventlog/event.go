@@ -20,8 +20,8 @@
 // its handler takes messages; it may be taken out of there again when the partition
 // is given up. "done" means that the handler has processed it.
 //
-// Logs need not have "done". Where one has, what was handed out and not done by
-// anybody is lost, only what is done may be committed, and after an orderly release
+// Logs need not have "done". If one of a group has, all members write it: what was handed
+// out and not done by anybody is lost, only what is done may be committed, and after an orderly release
 // the next owner begins exactly behind what is done. Otherwise handing out counts,
 // and the next owner may begin before what was handed out.
 //

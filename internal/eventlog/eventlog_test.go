@@ -2,6 +2,7 @@ package eventlog_test
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -216,6 +217,14 @@ func TestCheck(t *testing.T) {
 			want:   eventlog.Expect{Exempt: []eventlog.Exempt{{Partition: eventlog.Partition{Topic: "orders"}, Span: eventlog.Span{From: 17, To: 20}}}},
 			exempt: 1,
 		},
+		"claimed where an operator deletes the claim before that is in the log": {
+			logs: []eventlog.Log{
+				script(t, "a", 0, append(first[:5:5], drop(22, eventlog.Released))...),
+				script(t, "b", 0, claim(17, 99), drop(20, eventlog.Lost), ev(30, eventlog.Left)),
+			},
+			want:   eventlog.Expect{Exempt: []eventlog.Exempt{{Partition: eventlog.Partition{Topic: "orders"}, Span: eventlog.Span{From: 16, To: 22}}}},
+			exempt: 1,
+		},
 		"two owners for longer than that excuses": {
 			logs: []eventlog.Log{
 				script(t, "a", 0, append(first[:5:5], drop(20, eventlog.Lost))...),
@@ -346,18 +355,22 @@ func TestRepeatedMessagesAreCountedByCause(t *testing.T) {
 
 // What stood in a channel and is read by the next owner is no duplicate.
 func TestDuplicatesAreProcessedAgain(t *testing.T) {
+	again := []eventlog.Event{on(23, eventlog.Message, 1)}
+	done := append(again[:1:1], on(24, eventlog.Done, 1))
 	for name, c := range map[string]struct {
 		lines []eventlog.Event
+		then  []eventlog.Event // by the next owner
 		want  int
 	}{
-		"handed out again": {[]eventlog.Event{on(12, eventlog.Message, 0), on(13, eventlog.Done, 0), on(14, eventlog.Message, 1)}, 0},
-		"done again":       {[]eventlog.Event{on(12, eventlog.Message, 0), on(13, eventlog.Message, 1), on(14, eventlog.Done, 1)}, 1},
-		"handed out again, in a log without done": {[]eventlog.Event{on(12, eventlog.Message, 0), on(13, eventlog.Message, 1)}, 1},
+		"handed out again": {[]eventlog.Event{on(12, eventlog.Message, 0), on(13, eventlog.Done, 0), on(14, eventlog.Message, 1)}, done, 0},
+		"done again":       {[]eventlog.Event{on(12, eventlog.Message, 0), on(13, eventlog.Message, 1), on(14, eventlog.Done, 1)}, done, 1},
+		"handed out again, after a process that has done nothing": {[]eventlog.Event{on(12, eventlog.Message, 0), on(13, eventlog.Message, 1)}, done, 0},
+		"handed out again, in logs without done":                  {[]eventlog.Event{on(12, eventlog.Message, 0), on(13, eventlog.Message, 1)}, again, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := eventlog.Check([]eventlog.Log{
 				script(t, "a", 20, append([]eventlog.Event{claim(10, 100), on(11, eventlog.Opened, 0)}, c.lines...)...),
-				script(t, "b", 0, claim(21, 101), on(22, eventlog.Opened, 1), on(23, eventlog.Message, 1), on(24, eventlog.Done, 1), ev(25, eventlog.Left)),
+				script(t, "b", 0, slices.Concat([]eventlog.Event{claim(21, 101), on(22, eventlog.Opened, 1)}, c.then, []eventlog.Event{ev(25, eventlog.Left)})...),
 			}, eventlog.Expect{})
 			if r.Duplicates != c.want {
 				t.Errorf("%d duplicates, want %d", r.Duplicates, c.want)
