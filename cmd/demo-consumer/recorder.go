@@ -52,17 +52,15 @@ func (r *recorder) observer(member string) func(consumer.Event) {
 			maps.DeleteFunc(r.owners, func(q eventlog.Partition, owner string) bool {
 				return owner == member && (line.Partition == nil || p == q)
 			})
-		case eventlog.Message:
-			if r.seen[p] == nil {
-				r.seen[p] = map[int64]bool{}
-			}
-			r.total++
-			r.seen[p][*line.Offset] = true
-			r.next[p] = max(r.next[p], *line.Offset+1)
 		}
-		close(r.changed)
-		r.changed = make(chan struct{})
+		r.notify()
 	}
+}
+
+// notify wakes those who wait for a change. The caller holds mu.
+func (r *recorder) notify() {
+	close(r.changed)
+	r.changed = make(chan struct{})
 }
 
 // done returns the function that records what one member's handler has done.
@@ -73,6 +71,14 @@ func (r *recorder) done(member string) func(*sarama.ConsumerMessage) {
 		defer r.mu.Unlock()
 		line.T = monotonic()
 		r.logs[member] = append(r.logs[member], line)
+		p := eventlog.Partition{Topic: m.Topic, ID: m.Partition}
+		if r.seen[p] == nil {
+			r.seen[p] = map[int64]bool{}
+		}
+		r.total++
+		r.seen[p][m.Offset] = true
+		r.next[p] = max(r.next[p], m.Offset+1)
+		r.notify()
 	}
 }
 

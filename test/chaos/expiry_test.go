@@ -250,7 +250,7 @@ func (f *fleet) silences(since int64) (all silences) {
 	}
 	for _, m := range f.all {
 		for _, e := range m.events {
-			if e.Event == eventlog.Message && e.T > since {
+			if e.Event == eventlog.Done && e.T > since {
 				times[*e.Partition] = append(times[*e.Partition], e.T)
 			}
 		}

@@ -108,7 +108,7 @@ func TestFrozen(t *testing.T) {
 		wait.Pass(t, f.opts.timeout/2)
 		woken := victim.Resume()
 		f.until("the frozen member works", func() bool {
-			_, ok := victim.after(woken, eventlog.Message)
+			_, ok := victim.after(woken, eventlog.Done)
 			return ok && f.owned()
 		})
 		wait.Pass(t, f.opts.timeout/2) // in which it proves its session alive, so that the next time counts from its beginning

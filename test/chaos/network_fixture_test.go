@@ -96,14 +96,14 @@ func (f *fleet) stopsBefore(m *member, cut, gone int64) {
 	// It says so itself; what it did after it was cut off must agree.
 	last := int64(0)
 	for _, e := range m.events {
-		if e.T > cut && e.Event == eventlog.Message {
+		if e.T > cut && (e.Event == eventlog.Message || e.Event == eventlog.Done) {
 			last = e.T
 		}
 	}
-	f.t.Attr("margin", fmt.Sprintf("%v: stopped after %v, last message after %v, ephemeral gone after %v",
+	f.t.Attr("margin", fmt.Sprintf("%v: stopped after %v, last message processed after %v, ephemeral gone after %v",
 		ms(margin), ms(time.Duration(since-cut)), ms(time.Duration(last-cut)), ms(time.Duration(gone-cut))))
 	if last == 0 || last >= gone {
-		f.t.Errorf("%s: the last message was handed out %v after it was cut off, and its ephemeral was gone after %v",
+		f.t.Errorf("%s: the last message was processed %v after it was cut off, and its ephemeral was gone after %v",
 			m.Name, time.Duration(last-cut), time.Duration(gone-cut))
 	}
 	if least := f.opts.timeout/3 - tick/2; margin < least {
