@@ -67,7 +67,7 @@ func testFiles(t *testing.T) map[string][]string {
 		switch top, _, _ := strings.Cut(filepath.ToSlash(pkg), "/"); {
 		case !entry.IsDir():
 			return nil
-		case pkg != "." && strings.HasPrefix(top, "."), top == "internal", top == "cmd", top == "test", top == "testdata":
+		case pkg != "." && strings.HasPrefix(top, "."), entry.Name() == "internal", top == "cmd", top == "test", top == "testdata":
 			return fs.SkipDir
 		}
 		code, err := filepath.Glob(filepath.Join(path, "*.go"))
