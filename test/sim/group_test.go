@@ -224,7 +224,8 @@ func (w *world) startGroup(p *process, log *slog.Logger) {
 	var err error
 	p.group, err = consumer.New(p.ses, w.brokers.cluster.ListenAddrs(), groupName, consumer.Options{
 		Name: p.name, Config: w.brokers.config(p), Func: w.function(),
-		RebalanceTimeout: rebalanceTimeout, StopTimeout: stopTimeout, CommitInterval: commitEvery, Observer: p.observeGroup, Logger: log, Registerer: p.reg,
+		RebalanceTimeout: rebalanceTimeout, StopTimeout: stopTimeout, CommitInterval: commitEvery, Window: doneWindow,
+		Observer: p.observeGroup, Logger: log, Registerer: p.reg,
 	})
 	if err != nil {
 		panic(err)
@@ -240,11 +241,7 @@ func (w *world) startGroup(p *process, log *slog.Logger) {
 func (p *process) consume(ctx context.Context) error {
 	var err error
 	for ctx.Err() == nil {
-		if p.runs() {
-			err = p.group.Run(ctx, []string{topic}, p.run)
-		} else {
-			err = p.group.Consume(ctx, []string{topic}, groupHandler{p})
-		}
+		err = p.consumeOnce(ctx)
 		if err == nil || !errors.Is(err, sarama.ErrOutOfBrokers) && !errors.Is(err, errNoWay) {
 			break
 		}

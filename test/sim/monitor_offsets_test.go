@@ -63,6 +63,11 @@ func (part *partState) saw(off int64) {
 	part.seen[off/64] |= 1 << (off % 64)
 }
 
+// hasSeen returns whether a message was processed.
+func (part *partState) hasSeen(off int64) bool {
+	return int(off/64) < len(part.seen) && part.seen[off/64]&(1<<(off%64)) != 0
+}
+
 // lostOf counts the messages before ends that nobody has processed.
 func (m *monitor) lostOf(ends []int64) int {
 	m.mu.Lock()
@@ -70,7 +75,7 @@ func (m *monitor) lostOf(ends []int64) int {
 	lost := 0
 	for i, end := range ends {
 		for off := range end {
-			if seen := m.parts[i].seen; int(off/64) >= len(seen) || seen[off/64]&(1<<(off%64)) == 0 {
+			if !m.parts[i].hasSeen(off) {
 				lost++
 			}
 		}

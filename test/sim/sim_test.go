@@ -296,6 +296,7 @@ func TestGroups(t *testing.T) {
 	for _, what := range []string{
 		"group: opened", "group: message", "group: committed", "group: messages processed again",
 		"event untrusted", "fault: kill session",
+		saramaAPI.String(), plainMark.String(), plainDone.String(), "group: processed before an older message",
 	} {
 		if sum.cov.of(what) == 0 {
 			t.Errorf("not reached: %s", what)
