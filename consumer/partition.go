@@ -278,7 +278,10 @@ func (p *Partition) Mark(m *sarama.ConsumerMessage) {
 // When it is full the loop waits. If the oldest message does not change for 30 s
 // meanwhile, a warning names it. Done does not block, may be called from any
 // goroutine, and panics if m is of another partition. A handler must wait for what it
-// has begun before it returns: what is done later is not committed.
+// has begun before it returns: what is done later is not committed. One that takes more
+// than 16 million messages, or messages from 65,536 gaps of the log, before its first
+// Done must Mark the last of them: until then nothing that is done is committed, and the
+// loop waits.
 func (p *Partition) Done(m *sarama.ConsumerMessage) {
 	p.mustOwn(m)
 	p.tracker.Done(m.Offset)
