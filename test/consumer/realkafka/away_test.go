@@ -2,13 +2,16 @@ package realkafka_test
 
 import (
 	"context"
+	"errors"
 	"net"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/test/servers"
 	"github.com/kielgo/kiel/test/wait"
 )
@@ -71,6 +74,9 @@ func (r *rig) goesOn(n int32, leaving ...*member) {
 	r.t.Helper()
 	for _, m := range leaving {
 		m.leave()
+		if reset := slices.ContainsFunc(m.errors(), func(err error) bool { return errors.Is(err, consumer.ErrOffsetReset) }); reset {
+			r.t.Errorf("a position was reset: %v", m.errors())
+		}
 	}
 	c := r.member("last")
 	until(r.t, "the last member has all", func() bool { return c.open.Load() == int64(n) })

@@ -66,7 +66,7 @@ func (r *rig) commitInTransaction(p int32, offset int64) {
 
 // An offset that a transaction has stored is not lowered by the commits that the owner repeats.
 func TestOffsetsOfTransactionsStay(t *testing.T) {
-	both(t, func(t *testing.T, version string) {
+	longer(t, func(t *testing.T, version string) {
 		r := newRig(t, servers.KafkaOptions{Version: version}, 1)
 		a := r.member("a")
 		until(t, "the partition is open", func() bool { return a.open.Load() == 1 })
@@ -87,7 +87,7 @@ func TestOffsetsOfTransactionsStay(t *testing.T) {
 
 // A group that Kafka's tools delete while it consumes has its offsets again when its partitions are released.
 func TestDeletedGroupIsRestored(t *testing.T) {
-	both(t, func(t *testing.T, version string) {
+	longer(t, func(t *testing.T, version string) {
 		const n = 8
 		r := newRig(t, servers.KafkaOptions{Version: version}, n)
 		r.produce(10, ids(n)...)
@@ -115,7 +115,7 @@ func TestDeletedGroupIsRestored(t *testing.T) {
 // From Latest, a partition that the topic gets is read from its first message, and the group's first start reads nothing old,
 // whichever of two members opens which partition first.
 func TestNewPartitionsFromLatest(t *testing.T) {
-	both(t, func(t *testing.T, version string) {
+	longer(t, func(t *testing.T, version string) {
 		const n = 8
 		r := newRig(t, servers.KafkaOptions{Version: version}, n)
 		r.from, r.config = consumer.Latest, memberConfig()

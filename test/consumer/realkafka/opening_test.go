@@ -13,7 +13,7 @@ import (
 // The first message of a partition comes at once after its start position is stored, though the other partitions of its
 // broker are idle and long polls last 10 s.
 func TestOpenBesideIdlePartitions(t *testing.T) {
-	both(t, func(t *testing.T, version string) {
+	longer(t, func(t *testing.T, version string) {
 		const n = 8
 		r := newRig(t, servers.KafkaOptions{Version: version}, n)
 		r.config = memberConfig()

@@ -200,26 +200,21 @@ func ids(n int32) []int32 {
 	return out
 }
 
-func both(t *testing.T, f func(t *testing.T, version string)) {
+// longer runs f on all versions with -full, else on the newest.
+func longer(t *testing.T, f func(t *testing.T, version string)) {
 	t.Helper()
-	for _, version := range []string{servers.Kafka4, servers.Kafka3} {
+	versions := []string{servers.Kafka4}
+	if *full {
+		versions = append(versions, servers.Kafka3)
+	}
+	for _, version := range versions {
 		t.Run("kafka "+version, func(t *testing.T) { f(t, version) })
 	}
 }
 
-// longer runs f on all versions with -full, else on the newest.
-func longer(t *testing.T, f func(t *testing.T, version string)) {
-	t.Helper()
-	if *full {
-		both(t, f)
-		return
-	}
-	t.Run("kafka "+servers.Kafka4, func(t *testing.T) { f(t, servers.Kafka4) })
-}
-
 // A commit waits for no long poll, and neither does a hand-over.
 func TestIdlePartitions(t *testing.T) {
-	both(t, func(t *testing.T, version string) {
+	longer(t, func(t *testing.T, version string) {
 		const n = 8
 		r := newRig(t, servers.KafkaOptions{Version: version}, n)
 		r.produce(10, ids(n)...)
@@ -291,7 +286,7 @@ func TestPartitionsOfManyBrokersMove(t *testing.T) {
 // What kfake can't show: real brokers' answers to a group in use, and to one
 // that is new.
 func TestGroupInUse(t *testing.T) {
-	both(t, func(t *testing.T, version string) {
+	longer(t, func(t *testing.T, version string) {
 		r := newRig(t, servers.KafkaOptions{Version: version}, 1)
 		config := sarama.NewConfig()
 		config.Version = sarama.V3_6_0_0
