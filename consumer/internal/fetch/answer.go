@@ -18,12 +18,13 @@ type result struct {
 	start    int64
 	follower int32
 	check    *check
+	passed   bool  // the comparison was refused and is left out; nothing else is known
 	diverges int64 // where the log differs from what was read; -1: it does not, as far as known
 }
 
 // parse reads the partition's part of an answer. It holds no lock.
 func (e *entry) parse(resp *sarama.FetchResponse, s *settings) result {
-	r := result{batch: Batch{Next: e.position, LeaderEpoch: e.epoch}, follower: -1, check: e.check, diverges: -1}
+	r := result{batch: Batch{Next: e.position, LeaderEpoch: e.epoch, EpochFrom: e.position}, follower: -1, check: e.check, diverges: -1}
 	if resp.ErrorCode != 0 {
 		r.err = sarama.KError(resp.ErrorCode)
 		return r
@@ -76,7 +77,7 @@ func (r *result) read(e *entry, block *sarama.FetchResponseBlock, isolation sara
 				r.readBatch(e.p, b)
 			}
 			r.batch.Next = max(r.batch.Next, b.LastOffset()+1)
-			r.batch.LeaderEpoch = b.PartitionLeaderEpoch
+			r.batch.setEpoch(b.FirstOffset, b.PartitionLeaderEpoch)
 		case records.MsgSet != nil:
 			r.readLegacy(e.p, records.MsgSet)
 		}
@@ -123,7 +124,8 @@ func (r *result) readLegacy(p *Partition, set *sarama.MessageSet) {
 				Key: m.Msg.Key, Value: m.Msg.Value,
 			})
 		}
-		r.batch.Next, r.batch.LeaderEpoch = max(r.batch.Next, outer.Offset+1), -1
+		r.batch.Next = max(r.batch.Next, outer.Offset+1)
+		r.batch.setEpoch(outer.Offset, -1)
 	}
 }
 
@@ -189,6 +191,10 @@ func (p *Partition) apply(e *entry, r *result, now time.Time) {
 		p.refused(r.err, now)
 		return
 	}
+	if r.passed {
+		p.check, p.quiet = nil, false
+		return
+	}
 	p.end, p.stable, p.start = r.end, r.stable, r.start
 	if r.follower >= 0 && p.follower < 0 && r.follower != p.node.at.ID {
 		p.follower, p.lease = r.follower, now.Add(p.of.settings.lease)
@@ -233,7 +239,8 @@ func (p *Partition) apply(e *entry, r *result, now time.Time) {
 func (p *Partition) push(b Batch) {
 	p.position, p.epoch = b.Next, b.LeaderEpoch
 	if last := len(p.queue) - 1; len(b.Messages) == 0 && last >= 0 {
-		p.queue[last].Next, p.queue[last].LeaderEpoch = b.Next, b.LeaderEpoch
+		p.queue[last].Next = b.Next
+		p.queue[last].setEpoch(b.EpochFrom, b.LeaderEpoch)
 		return
 	}
 	p.queue = append(p.queue, b)

@@ -17,7 +17,18 @@ type Batch struct {
 	// LeaderEpoch is that of the last record batch, -1 if it is not known.
 	LeaderEpoch int32
 
+	// EpochFrom is the offset from which on all record batches have LeaderEpoch. It is
+	// above the first message's offset when the leader changed within the answer.
+	EpochFrom int64
+
 	size int // what the messages take in memory, in bytes
+}
+
+// setEpoch notes that the record batches from offset from on, the last ones, have a leader epoch.
+func (b *Batch) setEpoch(from int64, epoch int32) {
+	if epoch != b.LeaderEpoch {
+		b.LeaderEpoch, b.EpochFrom = epoch, from
+	}
 }
 
 // messageOverhead is what a message takes in memory beside its key, value and headers, in bytes.

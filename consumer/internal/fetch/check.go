@@ -30,12 +30,15 @@ func (r *result) compare(e *entry, block *sarama.FetchResponseBlock) bool {
 	}
 	if r.err != nil {
 		if r.err == sarama.ErrOffsetOutOfRange { //nolint:errorlint // a bare code
-			r.err, r.check = nil, nil // retention has taken what it would be compared with, or the next request says what is wrong
+			r.err, r.check, r.passed = nil, nil, true // retention has taken what it would be compared with, or the next request says what is wrong
 		}
 		return true
 	}
 	b := batchAt(block, e.ask)
 	switch {
+	case e.epoch > e.leader: // the leader takes requests of its own epoch alone, and its log has none above
+		r.check, r.batch.LeaderEpoch = nil, -1
+		return false
 	case b == nil && len(block.RecordsSet) == 0 && !e.alone && passed(block) < e.position:
 		return true // it did not come, or the log is not as long yet
 	case b == nil, b.FirstOffset > e.ask, b.PartitionLeaderEpoch < 0, b.PartitionLeaderEpoch == e.epoch:

@@ -432,6 +432,12 @@ func TestTruncation(t *testing.T) {
 			same(t, offsets(t, p, 1010), seq(1000, 1010))
 		})
 	})
+	t.Run("an epoch that no leader had", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			fill(k)
+			same(t, offsets(t, open(t, x, 0, 995, 99), 1000), seq(995, 1000))
+		})
+	})
 	t.Run("taken by retention", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 			fill(k)
@@ -440,6 +446,44 @@ func TestTruncation(t *testing.T) {
 			same(t, offsets(t, open(t, x, 0, 1000, 5), 1001), []int64{1000})
 		})
 	})
+}
+
+// A position that Kafka does not have is an error of the opening, with an epoch to compare too.
+func TestOutOfRangeWithAnEpoch(t *testing.T) {
+	for _, offset := range []int64{5, 50} {
+		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			k.change(func() { k.log(0).epoch = 5; k.known[key{"t", 0}] = fakeLeader{1, 5} })
+			k.add(0, batch{values: vals(10)}, batch{values: vals(10)})
+			k.log(0).start = 10
+			if err := open(t, x, 0, offset, 5).Opened(t.Context()); !errors.Is(err, sarama.ErrOffsetOutOfRange) {
+				t.Errorf("opened at %d: %v", offset, err)
+			}
+		})
+	}
+}
+
+// A batch says from which offset on its record batches have the leader epoch of the last one.
+func TestEpochFrom(t *testing.T) {
+	for name, c := range map[string]struct {
+		offset int64
+		epoch  int32
+		want   int64
+	}{
+		"one epoch, known before": {7, 4, 7},
+		"one epoch":               {7, -1, 6},
+		"two epochs":              {1, 3, 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+				k.change(func() { k.log(0).epoch = 4; k.known[key{"t", 0}] = fakeLeader{1, 4} })
+				k.add(0, batch{values: vals(6), epoch: 3}, batch{values: vals(2), epoch: 4})
+				b, err := next(t, open(t, x, 0, c.offset, c.epoch), time.Second)
+				if err != nil || b.Next != 8 || b.LeaderEpoch != 4 || b.EpochFrom != c.want {
+					t.Errorf("next %d, epoch %d from %d, %v", b.Next, b.LeaderEpoch, b.EpochFrom, err)
+				}
+			})
+		})
+	}
 }
 
 // A broker that takes a request and answers nothing is left after MaxWait and 5 s.

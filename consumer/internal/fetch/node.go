@@ -57,6 +57,7 @@ type entry struct {
 	turn     int
 	position int64 // messages below are left out
 	epoch    int32
+	leader   int32 // the leader's epoch, which the request names
 	ask      int64 // the offset to fetch
 	check    *check
 	alone    bool
@@ -142,7 +143,7 @@ func (n *node) ready(now time.Time) (ps []*Partition, alone bool) {
 }
 
 func (r *request) add(p *Partition, l *link, alone bool) {
-	e := entry{p: p, turn: p.turn, position: p.position, epoch: p.epoch, ask: p.position, alone: alone, share: p.share()}
+	e := entry{p: p, turn: p.turn, position: p.position, epoch: p.epoch, leader: p.leaderEpoch, ask: p.position, alone: alone, share: p.share()}
 	size := p.fetchSize()
 	if p.check != nil {
 		c := *p.check
