@@ -110,7 +110,9 @@
 //     an answer is due is asked on another connection; one that sends slowly is not cut off.
 //   - After a change of leader the message read last is compared with the new leader's
 //     log. If an unclean election has cut it off, that is an [ErrOffsetReset], and the
-//     partition continues at the first offset that was written anew.
+//     partition continues at the first offset that was written anew. The leader epoch is
+//     committed with the position (Config.Version 2.1 or newer), so the next owner
+//     compares too, as does a member that was restarted.
 //   - A partition that stands still for 30 s though there is something to read is fetched
 //     anew, once a minute at most; kiel_consumer_fetch_resets_total counts that.
 //
@@ -128,8 +130,9 @@
 //     in the group of this name, nothing is opened ([ErrGroupInUse]).
 //
 //   - After an unclean leader election messages may be missed that replaced others
-//     at offsets already read, if the partition was not being read by this member before
-//     and after it.
+//     at offsets already read, if there is no leader epoch to compare: Config.Version is
+//     older than 2.1, retention or compaction has removed the record batch before the
+//     position, or the position was stored by another program or lies where no message was read.
 //
 //   - What stands in a channel of Messages is bounded by Config.ChannelBufferSize
 //     alone, 256 unless changed. A process that was stopped for longer than its

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,15 +94,16 @@ type fakeStream struct {
 	messages chan sarama.ConsumerMessage
 	ended    chan error
 	paused   atomic.Bool
+	epoch    int32 // of its batches
 }
 
 func newStream(p allocfn.Partition) *fakeStream {
-	return &fakeStream{p: p, messages: make(chan sarama.ConsumerMessage, 64), ended: make(chan error, 1)}
+	return &fakeStream{p: p, messages: make(chan sarama.ConsumerMessage, 64), ended: make(chan error, 1), epoch: -1}
 }
 
 // Next returns all messages that there are.
 func (s *fakeStream) Next(ctx context.Context) (fetch.Batch, error) {
-	b := fetch.Batch{LeaderEpoch: -1}
+	b := fetch.Batch{LeaderEpoch: s.epoch}
 	for {
 		select {
 		case m := <-s.messages:
@@ -203,22 +205,28 @@ type fakeFetcher struct {
 	opens       []int64
 	streams     chan *fakeStream // each opened one
 	fail        error
-	ready       int64 // messages that a stream holds when it is opened
+	cut         *fetch.TruncatedError // what was read under its epoch is not there; nil for no truncation
+	epoch       int32                 // of the batches of streams that are opened, if not 0
+	ready       int64                 // messages that a stream holds when it is opened
 	log         *journal
 }
 
-func (f *fakeFetcher) open(_ context.Context, p allocfn.Partition, offset int64) (source, error) {
+func (f *fakeFetcher) open(_ context.Context, p allocfn.Partition, offset int64, epoch int32) (source, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.opens = append(f.opens, offset)
 	if f.fail != nil {
 		return nil, f.fail
 	}
+	if f.cut != nil && offset > f.cut.Diverges && epoch == f.cut.Epoch {
+		return nil, f.cut
+	}
 	if offset < f.first || offset > f.last {
 		return nil, sarama.ErrOffsetOutOfRange
 	}
 	f.log.add("open", p, offset)
 	s := newStream(p)
+	s.epoch = cmp.Or(f.epoch, -1)
 	for i := range f.ready {
 		s.send(offset + i)
 	}

@@ -33,8 +33,8 @@ func newKafkaFetcher(life context.Context, d *kafkaconn.Dialer, control sarama.C
 	return f, nil
 }
 
-func (f *kafkaFetcher) open(ctx context.Context, p allocfn.Partition, offset int64) (source, error) {
-	s, err := f.reading.Open(ctx, p.Topic, p.ID, offset, -1)
+func (f *kafkaFetcher) open(ctx context.Context, p allocfn.Partition, offset int64, epoch int32) (source, error) {
+	s, err := f.reading.Open(ctx, p.Topic, p.ID, offset, epoch)
 	if err != nil {
 		return nil, fmt.Errorf("consumer: %w", err)
 	}

@@ -38,7 +38,7 @@ func TestFollowerThatComesLater(t *testing.T) {
 			if _, err := k.describe([]string{"t"}); err != nil {
 				t.Fatal(err)
 			}
-			s, err := k.fetcher.open(t.Context(), tp("t", 0), 3)
+			s, err := k.fetcher.open(t.Context(), tp("t", 0), 3, -1)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -82,7 +82,7 @@ func TestKafkaClients(t *testing.T) {
 	if err := k.offsets.Commit(t.Context(), oneCommit())[p]; err != nil {
 		t.Errorf("commit after the connections were thrown away: %v", err)
 	}
-	s, err := k.fetcher.open(t.Context(), p, 3)
+	s, err := k.fetcher.open(t.Context(), p, 3, -1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestKafkaClients(t *testing.T) {
 		t.Errorf("read %+v, %v", b, err)
 	}
 	s.Close()
-	s, err = k.fetcher.open(t.Context(), p, 3)
+	s, err = k.fetcher.open(t.Context(), p, 3, -1)
 	if err != nil {
 		t.Fatalf("open again: %v", err)
 	}
@@ -102,7 +102,7 @@ func TestKafkaClients(t *testing.T) {
 		"OffsetRequest":   sarama.NewMockOffsetResponse(t).SetOffset("t", 0, sarama.OffsetOldest, 3).SetOffset("t", 0, sarama.OffsetNewest, 9),
 		"FetchRequest":    sarama.NewMockWrapper(outside),
 	})
-	if _, err := k.fetcher.open(t.Context(), p, 10); !errors.Is(err, sarama.ErrOffsetOutOfRange) {
+	if _, err := k.fetcher.open(t.Context(), p, 10, -1); !errors.Is(err, sarama.ErrOffsetOutOfRange) {
 		t.Errorf("open beyond the end: %v", err)
 	}
 }
@@ -136,7 +136,7 @@ func TestCallsEndWithTheirContextThoughKafkaIsSilent(t *testing.T) {
 			return err
 		},
 		"open": func(ctx context.Context) error {
-			_, err := k.fetcher.open(ctx, tp("t", 0), 0)
+			_, err := k.fetcher.open(ctx, tp("t", 0), 0, -1)
 			return err
 		},
 		"describe": func(ctx context.Context) error {

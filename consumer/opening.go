@@ -102,6 +102,7 @@ type opening struct {
 	topicID     sarama.Uuid           // the topic's id now
 	cut         *fetch.TruncatedError // how the log was truncated, until it is read from there; nil if it was not
 	tracker     *offsets.Tracker
+	epoch       int32 // the leader epoch of the record batch before the start position; -1 when it is not known
 }
 
 // run returns when the partition is closed again: because ctx ended, and then it
@@ -148,6 +149,10 @@ func (o *opening) position(ctx context.Context) (int64, error) {
 	if isNew {
 		from = Earliest // the group had started before there was this partition
 	}
+	o.epoch = -1
+	if found.Ours && reason == "" { // others may store any number
+		o.epoch = found.LeaderEpoch
+	}
 	if reason != "" {
 		text = ""
 		if start, err = o.edge(ctx, o.tp, from); err != nil {
@@ -156,6 +161,7 @@ func (o *opening) position(ctx context.Context) (int64, error) {
 	}
 	o.tracker = o.committer.Open(o.tp, o.holder, o.topicID, start, text)
 	o.tracker.SetFirstPartitions(first)
+	o.tracker.SetStartEpoch(o.epoch)
 	if err := o.first(ctx, reason); err != nil {
 		o.committer.Close(o.Context(), o.tracker)
 		return 0, err
@@ -204,7 +210,7 @@ func (o *opening) openSource(ctx context.Context, start int64) (source, int64, e
 	if o.cut != nil && o.cut.Diverges < start {
 		return o.openElsewhere(ctx, start, o.cut.Diverges, reasonTruncated, o.cut)
 	}
-	s, err := o.fetcher.open(ctx, o.tp, start)
+	s, err := o.fetcher.open(ctx, o.tp, start, o.epoch)
 	if !errors.Is(err, sarama.ErrOffsetOutOfRange) {
 		return s, start, err
 	}
@@ -233,7 +239,7 @@ func (o *opening) openElsewhere(ctx context.Context, start, next int64, reason s
 	if err := o.first(ctx, reason); err != nil {
 		return nil, 0, err
 	}
-	s, err := o.fetcher.open(ctx, o.tp, next)
+	s, err := o.fetcher.open(ctx, o.tp, next, -1)
 	return s, next, err
 }
 

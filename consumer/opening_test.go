@@ -274,6 +274,61 @@ func TestTruncatedLogIsReadFromWhereItDiffers(t *testing.T) {
 	}
 }
 
+// The leader epoch goes with the committed offset, so the next owner sees that what was read was cut off.
+func TestTruncationIsSeenByTheNextOwner(t *testing.T) {
+	for name, c := range map[string]struct {
+		foreign bool // another program has stored the offset
+		want    []int64
+	}{
+		"ours":                    {false, []int64{0, 4, 2}},
+		"stored by somebody else": {true, []int64{0, 4}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, first := tp("t", 0), newHolder(t, tp("t", 0))
+				var r *rig
+				r = newRig(t, marker(&r), nil)
+				r.fetch.epoch = 5
+				done := make(chan error)
+				go func() { done <- r.own(first.work, first) }()
+				s := <-r.fetch.streams
+				s.send(0, 1, 2, 3)
+				synctest.Wait()
+				first.revoke()
+				<-done
+				stored := r.store.Get(p)
+				if stored.Offset != 4 || stored.LeaderEpoch != 5 {
+					t.Errorf("stored %d with epoch %d", stored.Offset, stored.LeaderEpoch)
+				}
+				if c.foreign {
+					stored.Ours = false
+					r.store.Set(map[allocfn.Partition]offsets.Stored{p: stored})
+				}
+				r.fetch.cut, r.fetch.epoch = &fetch.TruncatedError{Topic: "t", Position: 4, Diverges: 2, Epoch: 5, Found: 6}, 6
+				second := newHolder(t, p)
+				second.token = 8
+				go func() { done <- r.own(second.work, second) }()
+				<-r.fetch.streams
+				synctest.Wait()
+				second.revoke()
+				<-done
+				if !slices.Equal(r.fetch.opens, c.want) {
+					t.Errorf("opened at %v", r.fetch.opens)
+				}
+				reset := slices.ContainsFunc(r.errors(), func(err error) bool {
+					return errors.Is(err, ErrOffsetReset) && errors.Is(err, fetch.ErrTruncated)
+				})
+				if reset == c.foreign {
+					t.Errorf("a reset was reported: %v", reset)
+				}
+				if got := r.store.Get(p).Offset; got != c.want[len(c.want)-1] {
+					t.Errorf("stored %d", got)
+				}
+			})
+		})
+	}
+}
+
 func TestRecreatedTopicClosesTheClaimAndStartsAtTheEarliest(t *testing.T) {
 	for name, forgotten := range map[string]bool{"its offsets are kept": false, "its offsets are deleted too": true} {
 		t.Run(name, func(t *testing.T) { testRecreated(t, forgotten) })

@@ -199,6 +199,7 @@ func (p *Partition) fill() bool {
 		p.end(err) // unless it has ended
 		return false
 	}
+	p.tracker.SetEpoch(b.EpochFrom, b.LeaderEpoch)
 	p.tracker.Delivered(b.Messages, b.Next)
 	p.cursor.Store(&cursor{messages: b.Messages})
 	return true

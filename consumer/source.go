@@ -10,9 +10,11 @@ import (
 
 // fetcher opens partitions for reading.
 type fetcher interface {
-	// open starts to read p at offset. The error is sarama.ErrOffsetOutOfRange when
-	// Kafka does not have that offset.
-	open(ctx context.Context, p allocfn.Partition, offset int64) (source, error)
+	// open starts to read p at offset. epoch is the leader epoch of the record batch before
+	// offset, -1 when it is not known. The error is sarama.ErrOffsetOutOfRange when Kafka
+	// does not have that offset, and a fetch.TruncatedError when it is found at once that
+	// the log before offset is another one.
+	open(ctx context.Context, p allocfn.Partition, offset int64, epoch int32) (source, error)
 	// end gives up everything at once and returns when nothing is left.
 	end()
 }

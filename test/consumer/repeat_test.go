@@ -16,8 +16,14 @@ import (
 // commitAs stores an offset as another program, or as a member of the group would that is known by its metadata.
 func (r *rig) commitAs(metadata string, p int32, offset int64) {
 	r.t.Helper()
+	r.commitWith(metadata, p, offset, -1)
+}
+
+// commitWith is commitAs with a leader epoch.
+func (r *rig) commitWith(metadata string, p int32, offset int64, epoch int32) {
+	r.t.Helper()
 	part := kmsg.NewOffsetCommitRequestTopicPartition()
-	part.Partition, part.Offset, part.Metadata = p, offset, &metadata
+	part.Partition, part.Offset, part.LeaderEpoch, part.Metadata = p, offset, epoch, &metadata
 	of := kmsg.NewOffsetCommitRequestTopic()
 	of.Topic, of.TopicID, of.Partitions = topic, r.kafka.TopicInfo(topic).TopicID, append(of.Partitions, part)
 	req := kmsg.NewPtrOffsetCommitRequest()

@@ -110,7 +110,7 @@ func (c *Committer) Open(p allocfn.Partition, claim Claim, topicID sarama.Uuid, 
 	now := time.Now()
 	t := &Tracker{
 		partition: p, claim: claim, topicID: topicID, currentID: c.options.CurrentID,
-		next: offset, text: text, dirty: true, committed: position{offset: offset, text: text},
+		next: offset, text: text, dirty: true, committed: position{offset: offset, text: text, epoch: -1},
 		repeats:  []time.Time{now.Add(c.options.Timeout), now.Add(time.Minute), now.Add(10 * time.Minute)},
 		storedAt: now,
 		size:     int64(cmp.Or(c.options.Window, DefaultWindow)), tail: offset, delivered: offset,

@@ -96,7 +96,10 @@ func readStored(resp *sarama.OffsetFetchResponse, p allocfn.Partition) Stored {
 	switch kerr {
 	case sarama.ErrNoError:
 		m, ours := parseMetadata(block.Metadata)
-		return Stored{Offset: block.Offset, TopicID: m.topicID, Token: m.token, Text: m.text, FirstPartitions: m.partitions, Ours: ours && block.Offset >= 0}
+		return Stored{
+			Offset: block.Offset, TopicID: m.topicID, Token: m.token, Text: m.text, Ours: ours && block.Offset >= 0,
+			LeaderEpoch: block.LeaderEpoch, FirstPartitions: m.partitions,
+		}
 	case sarama.ErrGroupIDNotFound:
 		return Stored{Offset: -1}
 	default:
@@ -181,7 +184,7 @@ func permitted(cs []OffsetCommit, out map[allocfn.Partition]error) []OffsetCommi
 func (o *KafkaStore) commitRequest(cs []OffsetCommit) *sarama.OffsetCommitRequest {
 	req := sarama.NewOffsetCommitRequest(o.Config, o.Group)
 	for _, e := range cs {
-		req.AddBlockWithLeaderEpoch(e.Partition.Topic, e.Partition.ID, e.Offset, -1, 0, metadataOf(e).String())
+		req.AddBlockWithLeaderEpoch(e.Partition.Topic, e.Partition.ID, e.Offset, e.LeaderEpoch, 0, metadataOf(e).String())
 	}
 	return req
 }

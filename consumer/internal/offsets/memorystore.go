@@ -95,7 +95,10 @@ func (s *MemoryStore) put(c OffsetCommit) {
 	if s.offsets == nil {
 		s.offsets = map[allocfn.Partition]Stored{}
 	}
-	s.offsets[c.Partition] = Stored{Offset: c.Offset, TopicID: c.TopicID, Token: c.Token, Text: c.Text, Ours: true, FirstPartitions: c.FirstPartitions}
+	s.offsets[c.Partition] = Stored{
+		Offset: c.Offset, TopicID: c.TopicID, Token: c.Token, Text: c.Text, Ours: true,
+		LeaderEpoch: c.LeaderEpoch, FirstPartitions: c.FirstPartitions,
+	}
 	if s.OnStored != nil {
 		s.OnStored(c)
 	}
@@ -105,7 +108,7 @@ func (s *MemoryStore) get(p allocfn.Partition) Stored {
 	if f, ok := s.offsets[p]; ok {
 		return f
 	}
-	return Stored{Offset: -1}
+	return Stored{Offset: -1, LeaderEpoch: -1}
 }
 
 // Get returns what is stored for p.

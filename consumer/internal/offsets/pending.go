@@ -77,7 +77,7 @@ func (p *pendingCommit) maybeInFlight(aborts int64) bool {
 func (p *pendingCommit) offsetCommit() OffsetCommit {
 	t := p.tracker
 	return OffsetCommit{
-		Partition: t.partition, Offset: p.offset, TopicID: t.topicID, Text: p.text, FirstPartitions: t.firstPartitions.Load(),
+		Partition: t.partition, Offset: p.offset, TopicID: t.topicID, Text: p.text, LeaderEpoch: p.epoch, FirstPartitions: t.firstPartitions.Load(),
 		Token: t.claim.Token(), EpochPath: t.claim.EpochPath(), EpochVersion: t.claim.EpochVersion(), Incarnation: t.claim.Incarnation(),
 		Authorize: p.authorize,
 	}
@@ -89,7 +89,7 @@ func (t *Tracker) prepare(c *Committer, content content) *pendingCommit {
 	defer t.mu.Unlock()
 	p := &pendingCommit{position: t.committed, content: content, tracker: t, committer: c, answered: make(chan struct{}), observed: make(chan struct{})}
 	if content == marked {
-		p.position = position{offset: t.next, text: t.text}
+		p.position = t.position()
 	}
 	if t.last != nil {
 		p.before = t.last.observed

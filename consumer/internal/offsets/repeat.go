@@ -148,7 +148,7 @@ func (t *Tracker) compare(s Stored, keepAlive bool) bool {
 	case !SameTopic(s.TopicID, t.topicID), s.Offset < t.committed.offset:
 		return true
 	case s.Offset > t.committed.offset:
-		t.committed = position{offset: s.Offset, text: s.Text} // a late commit of an owner before, which had done that much
+		t.committed = position{offset: s.Offset, text: s.Text, epoch: s.LeaderEpoch} // a late commit of an owner before, which had done that much
 	}
 	return keepAlive
 }

@@ -26,6 +26,9 @@ type OffsetCommit struct {
 	TopicID   sarama.Uuid // zero when it is not known
 	Text      string      // the user's, given with the mark
 
+	// LeaderEpoch is that of the record batch before Offset; -1 when it is not known.
+	LeaderEpoch int32
+
 	// FirstPartitions is how many partitions the topic had when the group first started on it, as far
 	// as the members know; 0 when it is not known. Each commit carries it on.
 	FirstPartitions int32
@@ -51,6 +54,9 @@ type Stored struct {
 	Text    string      // the user's, given with the mark
 	Ours    bool        // a member of a group like ours stored it
 	Err     error       // why it could not be read
+
+	// LeaderEpoch is what the commit had; -1 when it had none. It says something only if Ours is true.
+	LeaderEpoch int32
 
 	// FirstPartitions is what the commit had; 0 when it is not known.
 	FirstPartitions int32

@@ -22,10 +22,12 @@ type Claim interface {
 	Trusted() bool
 }
 
-// position is an offset and the user's text with it.
+// position is an offset, the user's text with it, and the leader epoch of the record batch
+// before it, -1 when that is not known.
 type position struct {
 	offset int64
 	text   string
+	epoch  int32
 }
 
 // Tracker is the position of one open partition. Its methods may be called from any
@@ -56,12 +58,43 @@ type Tracker struct {
 	tail      int64         // the offset after the last message that was delivered
 	delivered int64         // the position after all that was delivered
 	window    window        // what was delivered and is not marked
+	epochs    epochs        // of what was delivered, and of the batch before the start
 	full      chan struct{} // closed when there may be room again; nil while nobody waits for that
 	fullSince time.Time
 }
 
 // SetFirstPartitions makes n the OffsetCommit.FirstPartitions of commits that are made from now on.
 func (t *Tracker) SetFirstPartitions(n int32) { t.firstPartitions.Store(n) }
+
+// SetStartEpoch takes note of the leader epoch of the record batch before the start position,
+// -1 when it is not known. It is called before anything is delivered.
+func (t *Tracker) SetStartEpoch(epoch int32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.committed.epoch, t.epochs = epoch, nil
+	t.epochs.add(t.delivered-1, epoch, t.next)
+}
+
+// SetEpoch takes note that of what is delivered next the record batches from offset from on
+// have a leader epoch; that of those before is not known. The epoch is stored with positions
+// among these. It is called right before each Delivered.
+func (t *Tracker) SetEpoch(from int64, epoch int32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if from > t.delivered {
+		t.epochs.add(t.delivered, -1, t.next)
+	}
+	t.epochs.add(max(from, t.delivered), epoch, t.next)
+}
+
+// position returns the marked position. An epoch is looked for here, and at no mark.
+func (t *Tracker) position() position {
+	p := position{offset: t.next, text: t.text, epoch: -1}
+	if t.next <= t.delivered {
+		p.epoch = t.epochs.before(t.next)
+	}
+	return p
+}
 
 // Mark raises the position, as sarama's MarkOffset does: all messages below offset are
 // done. When these are all that were delivered, the position is the one after the last
@@ -205,7 +238,7 @@ func (t *Tracker) Move(offset int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.set(offset, "")
-	t.tail, t.delivered, t.window = offset, offset, window{}
+	t.tail, t.delivered, t.window, t.epochs = offset, offset, window{}, nil
 }
 
 // close takes no more marks. Until end is called it lets nothing be written but the

@@ -1,0 +1,132 @@
+package offsets
+
+import (
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/allocfn"
+)
+
+// wantEpoch checks the leader epoch that is committed with the marked position.
+func wantEpoch(t *testing.T, when string, tr *Tracker, offset int64, epoch int32) {
+	t.Helper()
+	p := tr.prepare(NewCommitter(Options{}), marked)
+	if c := p.offsetCommit(); c.Offset != offset || c.LeaderEpoch != epoch {
+		t.Errorf("%s: position %d with epoch %d, want %d with %d", when, c.Offset, c.LeaderEpoch, offset, epoch)
+	}
+}
+
+// A position is committed with the leader epoch of the record batch before it.
+func TestCommitHasTheLeaderEpoch(t *testing.T) {
+	tr := trackerAt(t, 10, 0)
+	wantEpoch(t, "nothing is known", tr, 10, -1)
+	tr.SetStartEpoch(4)
+	wantEpoch(t, "the start's is known", tr, 10, 4)
+	tr.SetEpoch(10, 5)
+	tr.Delivered(messages(10, 11, 12, 13), 20)
+	wantEpoch(t, "delivered and not marked", tr, 10, 4)
+	tr.Mark(11, "")
+	wantEpoch(t, "one is marked", tr, 11, 5)
+	tr.SetEpoch(24, 7)
+	tr.Delivered(messages(20, 21, 24, 25), 26)
+	tr.Mark(13, "")
+	wantEpoch(t, "of an answer before", tr, 13, 5)
+	tr.Mark(14, "")
+	wantEpoch(t, "of an answer before, its last message", tr, 14, 5)
+	tr.Mark(22, "")
+	wantEpoch(t, "before a change of leader within an answer", tr, 22, -1)
+	tr.Mark(25, "")
+	wantEpoch(t, "after the change", tr, 25, 7)
+	tr.Mark(26, "")
+	wantEpoch(t, "all are marked", tr, 26, 7)
+	tr.Mark(40, "")
+	wantEpoch(t, "above what was delivered", tr, 40, -1)
+	tr.Reset(9, "")
+	wantEpoch(t, "below what was delivered", tr, 9, -1)
+	tr.Move(3)
+	wantEpoch(t, "moved", tr, 3, -1)
+}
+
+// Of many changes of leader the newest are remembered, and of the others nothing is said.
+func TestEpochsAreBounded(t *testing.T) {
+	tr := trackerAt(t, 0, 0)
+	for i := range int64(3 * maxEpochs) {
+		tr.SetEpoch(i, int32(i))
+		tr.Delivered(messages(i), i+1)
+	}
+	if len(tr.epochs) != maxEpochs {
+		t.Errorf("%d are kept", len(tr.epochs))
+	}
+	tr.Mark(5, "")
+	wantEpoch(t, "forgotten", tr, 5, -1)
+	tr.Mark(2*maxEpochs+2, "")
+	wantEpoch(t, "remembered", tr, 2*maxEpochs+2, 2*maxEpochs+1)
+	tr.SetEpoch(3*maxEpochs, 1000)
+	tr.Delivered(messages(3*maxEpochs), 3*maxEpochs+1)
+	if len(tr.epochs) != maxEpochs {
+		t.Errorf("%d are kept", len(tr.epochs))
+	}
+	tr.Mark(3*maxEpochs+1, "")
+	wantEpoch(t, "the newest", tr, 3*maxEpochs+1, 1000)
+	tr.SetEpoch(3*maxEpochs+1, 1001)
+	if len(tr.epochs) != 2 {
+		t.Errorf("%d are kept when all is marked", len(tr.epochs))
+	}
+}
+
+// The leader epoch goes to Kafka and comes back, if the versions of the requests have it.
+func TestStoredLeaderEpoch(t *testing.T) {
+	s := &script{
+		commit: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){answer(all(1, 0))},
+		fetch: []func(*sarama.OffsetFetchRequest) (*sarama.OffsetFetchResponse, error){
+			func(q *sarama.OffsetFetchRequest) (*sarama.OffsetFetchResponse, error) {
+				r := &sarama.OffsetFetchResponse{Version: q.Version}
+				r.AddBlock("t", 0, &sarama.OffsetFetchResponseBlock{Offset: 100, LeaderEpoch: 6, Metadata: "kiel1;;0;x"})
+				return r, nil
+			},
+		},
+	}
+	store := s.store()
+	c := commits(1)
+	c[0].LeaderEpoch = 6
+	if err := store.Commit(t.Context(), c)[c[0].Partition]; err != nil {
+		t.Fatal(err)
+	}
+	want := sarama.NewOffsetCommitRequest(store.Config, "g")
+	want.AddBlockWithLeaderEpoch("t", 0, 100, 6, 0, "kiel1;;0;x")
+	if got := s.commits[0]; !reflect.DeepEqual(got, want) {
+		t.Errorf("sent %+v, want %+v", got, want)
+	}
+	got, err := store.Fetch(t.Context(), []allocfn.Partition{tp("t", 0)})
+	if f := got[tp("t", 0)]; err != nil || f.LeaderEpoch != 6 || !f.Ours {
+		t.Errorf("read %+v, %v", f, err)
+	}
+}
+
+// A MemoryStore keeps the leader epoch, and a repeat keeps the one that it finds.
+func TestRepeatKeepsTheLeaderEpoch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, p := &MemoryStore{}, tp("t", 0)
+		cm, stop := committerOn(t, store, true)
+		defer stop()
+		tr := openAt(t, cm, p, 42)
+		tr.SetEpoch(42, 5)
+		tr.Delivered(messages(42), 43)
+		tr.Mark(43, "")
+		if err := cm.Commit(t.Context(), tr); err != nil {
+			t.Fatal(err)
+		}
+		if s := store.Get(p); s.LeaderEpoch != 5 {
+			t.Errorf("stored %+v", s)
+		}
+		store.Set(map[allocfn.Partition]Stored{p: {Offset: 99, TopicID: sarama.Uuid{1}, Token: 6, Ours: true, LeaderEpoch: 4}})
+		time.Sleep(7 * time.Hour)
+		if s := store.Get(p); s.Offset != 99 || s.Token != 7 || s.LeaderEpoch != 4 {
+			t.Errorf("repeated %+v", s)
+		}
+	})
+}
