@@ -34,7 +34,7 @@ var errReported = errors.New("reported")
 // other: ownership calls it, and releases the claim after it has returned. ctx ends
 // when the partition is revoked or lost.
 func (m *membership) own(ctx context.Context, h holder) error {
-	o := opening{membership: m, holder: h, tp: allocfn.Partition{Topic: h.Topic(), ID: h.Partition()}}
+	o := opening{member: m, claim: h, tp: allocfn.Partition{Topic: h.Topic(), ID: h.Partition()}}
 	for s := range m.sessions(ctx) {
 		o.session = s
 		if err := o.repeat(ctx); err != nil {
@@ -63,7 +63,7 @@ func (o *opening) repeat(ctx context.Context) error {
 		case errors.Is(err, ErrHandler):
 			return o.handlerFailed(err)
 		case err != nil && !errors.Is(err, offsets.ErrLost) && !errors.Is(err, ownership.ErrLost) && !errors.Is(err, ErrRecreated):
-			o.report(err, o.tp) // what comes next reports the others
+			o.member.report(err, o.tp) // what comes next reports the others
 		}
 		if time.Since(began) > time.Minute {
 			wait.Reset()
@@ -75,8 +75,8 @@ func (o *opening) repeat(ctx context.Context) error {
 
 // handlerFailed does with the error of a handler what the options say.
 func (o *opening) handlerFailed(err error) error {
-	if o.group.settings.AfterHandlerError != EndRun {
-		o.report(err, o.tp)
+	if o.member.group.settings.AfterHandlerError != EndRun {
+		o.member.report(err, o.tp)
 		return errReported
 	}
 	o.session.fail(&sarama.ConsumerError{Topic: o.tp.Topic, Partition: o.tp.ID, Err: err})
@@ -87,15 +87,15 @@ func (o *opening) handlerFailed(err error) error {
 // done when the partition was revoked first, which it waits for.
 func (o *opening) handlerEnded(ctx context.Context, err error) {
 	if err != ErrHandler && !errors.Is(err, o.session.ctx.Err()) { //nolint:errorlint // alone it says that there was none
-		o.report(err, o.tp)
+		o.member.report(err, o.tp)
 	}
 	<-ctx.Done() // the member leaves
 }
 
 // opening is one stretch of a partition from its start position to its last commit.
 type opening struct {
-	*membership
-	holder
+	member      *membership
+	claim       holder
 	session     *consumeSession
 	tp          allocfn.Partition
 	prevTopicID sarama.Uuid           // the topic's id in the opening before, zero if there was none
@@ -114,7 +114,7 @@ func (o *opening) run(ctx context.Context) error {
 	}
 	s, start, err := o.openSource(ctx, start)
 	if err != nil {
-		o.committer.Close(o.Context(), o.tracker)
+		o.member.committer.Close(o.claim.Context(), o.tracker)
 		return err
 	}
 	o.cut = nil
@@ -125,20 +125,20 @@ func (o *opening) run(ctx context.Context) error {
 // policy's choice must not be made twice, and the commit of an owner before us
 // may come late.
 func (o *opening) position(ctx context.Context) (int64, error) {
-	if err := o.catalog.refresh(ctx, time.Second); err != nil {
-		o.log.WarnContext(ctx, "topics not described", "error", err) // what is known is good enough
+	if err := o.member.catalog.refresh(ctx, time.Second); err != nil {
+		o.member.log.WarnContext(ctx, "topics not described", "error", err) // what is known is good enough
 	}
-	o.topicID = o.catalog.id(o.Topic())
-	found, err := o.reader.Get(ctx, o.tp)
+	o.topicID = o.member.catalog.id(o.tp.Topic)
+	found, err := o.member.reader.Get(ctx, o.tp)
 	if err != nil {
 		return 0, err
 	}
 	start, text, reason := found.Offset, found.Text, ""
-	from := o.from
+	from := o.member.from
 	switch {
 	case start >= 0 && !offsets.SameTopic(found.TopicID, o.topicID), start < 0 && !offsets.SameTopic(o.prevTopicID, o.topicID):
 		reason, from = reasonRecreated, Earliest // the policy was for the start of the old one
-		o.report(fmt.Errorf("%w: its offsets do not count, starting at the first message", offsets.Recreated(o.Topic())), o.tp)
+		o.member.report(fmt.Errorf("%w: its offsets do not count, starting at the first message", offsets.Recreated(o.tp.Topic)), o.tp)
 	case start < 0:
 		reason = reasonNone
 	}
@@ -155,15 +155,15 @@ func (o *opening) position(ctx context.Context) (int64, error) {
 	}
 	if reason != "" {
 		text = ""
-		if start, err = o.edge(ctx, o.tp, from); err != nil {
+		if start, err = o.member.edge(ctx, o.tp, from); err != nil {
 			return 0, fmt.Errorf("consumer: start of %s: %w", o.tp, err)
 		}
 	}
-	o.tracker = o.committer.Open(o.tp, o.holder, o.topicID, start, text)
+	o.tracker = o.member.committer.Open(o.tp, o.claim, o.topicID, start, text)
 	o.tracker.SetFirstPartitions(first)
 	o.tracker.SetStartEpoch(o.epoch)
 	if err := o.first(ctx, reason); err != nil {
-		o.committer.Close(o.Context(), o.tracker)
+		o.member.committer.Close(o.claim.Context(), o.tracker)
 		return 0, err
 	}
 	return start, nil
@@ -174,19 +174,19 @@ func (o *opening) position(ctx context.Context) (int64, error) {
 // partition was not among them. Only one without an offset may be new, and only when the policy is
 // Latest it matters: then what is stored for the others is read.
 func (o *opening) firstPartitions(ctx context.Context, found offsets.Stored, reason string) (first int32, isNew bool, err error) {
-	ids := o.catalog.partitions()[o.Topic()]
+	ids := o.member.catalog.partitions()[o.tp.Topic]
 	now := int32(len(ids)) //nolint:gosec // partitions have numbers of 32 bits
 	switch {
 	case reason == "":
 		return cmp.Or(found.FirstPartitions, now), false, nil
-	case reason != reasonNone || o.from != Latest:
+	case reason != reasonNone || o.member.from != Latest:
 		return now, false, nil
 	}
 	all := make([]allocfn.Partition, len(ids))
 	for i, id := range ids {
-		all[i] = allocfn.Partition{Topic: o.Topic(), ID: id}
+		all[i] = allocfn.Partition{Topic: o.tp.Topic, ID: id}
 	}
-	first, err = o.reader.FirstPartitions(ctx, all, o.topicID)
+	first, err = o.member.reader.FirstPartitions(ctx, all, o.topicID)
 	if first == 0 {
 		return now, false, err
 	}
@@ -195,11 +195,11 @@ func (o *opening) firstPartitions(ctx context.Context, found offsets.Stored, rea
 
 // first commits the position that the partition starts at.
 func (o *opening) first(ctx context.Context, reason string) error {
-	if err := o.committer.Commit(ctx, o.tracker); err != nil {
+	if err := o.member.committer.Commit(ctx, o.tracker); err != nil {
 		return fmt.Errorf("start position: %w", err)
 	}
 	if reason != "" {
-		o.metrics.resets.WithLabelValues(o.Topic(), reason).Inc()
+		o.member.metrics.resets.WithLabelValues(o.tp.Topic, reason).Inc()
 	}
 	return nil
 }
@@ -210,18 +210,18 @@ func (o *opening) openSource(ctx context.Context, start int64) (source, int64, e
 	if o.cut != nil && o.cut.Diverges < start {
 		return o.openElsewhere(ctx, start, o.cut.Diverges, reasonTruncated, o.cut)
 	}
-	s, err := o.fetcher.open(ctx, o.tp, start, o.epoch)
+	s, err := o.member.fetcher.open(ctx, o.tp, start, o.epoch)
 	if !errors.Is(err, sarama.ErrOffsetOutOfRange) {
 		return s, start, err
 	}
 	why := err
-	oldest, err := o.edge(ctx, o.tp, Earliest)
+	oldest, err := o.member.edge(ctx, o.tp, Earliest)
 	if err != nil {
 		return nil, 0, err
 	}
 	next := oldest
-	if start > oldest && o.from == Latest {
-		if next, err = o.edge(ctx, o.tp, Latest); err != nil {
+	if start > oldest && o.member.from == Latest {
+		if next, err = o.member.edge(ctx, o.tp, Latest); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -231,15 +231,15 @@ func (o *opening) openSource(ctx context.Context, start int64) (source, int64, e
 // openElsewhere opens the source at next because of why, and reports that, if the
 // configuration allows it.
 func (o *opening) openElsewhere(ctx context.Context, start, next int64, reason string, why error) (source, int64, error) {
-	if !o.resetInvalid {
+	if !o.member.resetInvalid {
 		return nil, 0, fmt.Errorf("%w: %d: %w", ErrOffsetReset, start, why)
 	}
-	o.report(fmt.Errorf("%w: %d, continuing at %d: %w", ErrOffsetReset, start, next, why), o.tp)
+	o.member.report(fmt.Errorf("%w: %d, continuing at %d: %w", ErrOffsetReset, start, next, why), o.tp)
 	o.tracker.Move(next)
 	if err := o.first(ctx, reason); err != nil {
 		return nil, 0, err
 	}
-	s, err := o.fetcher.open(ctx, o.tp, next, -1)
+	s, err := o.member.fetcher.open(ctx, o.tp, next, -1)
 	return s, next, err
 }
 
@@ -247,32 +247,34 @@ func (o *opening) openElsewhere(ctx context.Context, start, next int64, reason s
 func (o *opening) consume(ctx context.Context, s source, start int64) error {
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	o.background.Start(func() {
+	o.member.background.Start(func() {
 		<-work.Done()
 		s.Close()
 	})
-	opened := o.notifyAsync(Event{Kind: Opened, Topic: o.Topic(), Partition: o.Partition(), Token: o.Token(), Version: o.Version(), Offset: start}, nil)
+	opened := o.member.notifyAsync(Event{
+		Kind: Opened, Topic: o.tp.Topic, Partition: o.tp.ID, Token: o.claim.Token(), Version: o.claim.Version(), Offset: start,
+	}, nil)
 	if !kafkaconn.Await(ctx, opened.returned()) {
 		stop(nil)
 		o.awaitNotified(opened)
-		o.committer.Close(o.Context(), o.tracker)
+		o.member.committer.Close(o.claim.Context(), o.tracker)
 		return context.Cause(ctx)
 	}
 	p := o.newPartition(work, stop, s, start)
 	o.session.opened(p)
-	o.openPartitions.add(o, stop)
-	o.pauses.apply(o.tp, s) // after opened: who resumes it from now on finds it
+	o.member.openPartitions.add(o, stop)
+	o.member.pauses.apply(o.tp, s) // after opened: who resumes it from now on finds it
 	err := o.callHandler(ctx, p)
 	stop(errHandlerReturned)
 	ended := context.Cause(work)
 	o.awaitNotified(p.notifying.Load()) // events come in order
-	o.openPartitions.remove(o)
+	o.member.openPartitions.remove(o)
 	o.session.closed(p)
 	o.settle(ctx)
 	switch {
 	case !errors.Is(ended, errHandlerReturned): // the handler returned because of that
 		if err != nil { // as sarama reports what a revoked ConsumeClaim returns
-			o.report(err, o.tp)
+			o.member.report(err, o.tp)
 		}
 		return ended
 	case err != nil:
@@ -285,27 +287,27 @@ func (o *opening) consume(ctx context.Context, s source, start int64) error {
 // settle makes the last commit.
 func (o *opening) settle(ctx context.Context) {
 	if sabotage.Of(ctx).Off(sabotage.CommitBeforeRelease) {
-		o.background.Start(o.settleLate)
+		o.member.background.Start(o.settleLate)
 		return
 	}
-	if err := o.committer.Settle(o.Context(), o.tracker); err != nil && !errors.Is(err, offsets.ErrLost) {
-		o.log.WarnContext(ctx, "last commit failed", "topic", o.Topic(), "partition", o.Partition(), "error", err)
+	if err := o.member.committer.Settle(o.claim.Context(), o.tracker); err != nil && !errors.Is(err, offsets.ErrLost) {
+		o.member.log.WarnContext(ctx, "last commit failed", "topic", o.tp.Topic, "partition", o.tp.ID, "error", err)
 	}
 }
 
 // settleLate commits what was marked last after the claim was released, which is what
 // sabotage.CommitBeforeRelease is there against.
 func (o *opening) settleLate() {
-	<-o.Context().Done()
-	ctx := context.WithoutCancel(o.Context())
-	if !errors.Is(context.Cause(o.Context()), ownership.ErrRevoked) || kafkaconn.Sleep(ctx, openBackoff) != nil {
+	<-o.claim.Context().Done()
+	ctx := context.WithoutCancel(o.claim.Context())
+	if !errors.Is(context.Cause(o.claim.Context()), ownership.ErrRevoked) || kafkaconn.Sleep(ctx, openBackoff) != nil {
 		return
 	}
 	next, text, dirty := o.tracker.Marked()
 	if !dirty {
 		return
 	}
-	_ = o.committer.Settle(ctx, o.committer.Open(o.tp, unasked{o.holder}, o.topicID, next, text))
+	_ = o.member.committer.Settle(ctx, o.member.committer.Open(o.tp, unasked{o.claim}, o.topicID, next, text))
 }
 
 // unasked is a claim that is not asked whether it is trusted.
@@ -317,7 +319,7 @@ func (unasked) Trusted() bool { return true }
 // offsets.SettleTimeout at most, within the claim's lifetime. The last commit has a time of
 // its own after that: an observer that is slow with an event must not cost it.
 func (o *opening) awaitNotified(call *callback) {
-	ctx, cancel := context.WithTimeoutCause(o.Context(), offsets.SettleTimeout, offsets.ErrLate)
+	ctx, cancel := context.WithTimeoutCause(o.claim.Context(), offsets.SettleTimeout, offsets.ErrLate)
 	defer cancel()
 	kafkaconn.Await(ctx, call.returned())
 }
@@ -326,15 +328,15 @@ func (o *opening) awaitNotified(call *callback) {
 // A panic is an error of the handler like any other: it ends with this partition,
 // not with the process.
 func (o *opening) callHandler(owned context.Context, p *Partition) error {
-	return o.users.goGuarded("handler of "+o.tp.String(), func() error { return o.session.user.consume(owned, p) }, nil).result()
+	return o.member.users.goGuarded("handler of "+o.tp.String(), func() error { return o.session.user.consume(owned, p) }, nil).result()
 }
 
 func (o *opening) newPartition(ctx context.Context, end context.CancelCauseFunc, s source, start int64) *Partition {
 	p := &Partition{
-		ctx: ctx, end: end, id: o.tp, claim: o.holder, source: s, start: start, tracker: o.tracker, committer: o.committer, pauses: o.pauses,
-		log: o.log, metrics: o.metrics.of(o.Topic()),
+		ctx: ctx, end: end, id: o.tp, claim: o.claim, source: s, start: start, tracker: o.tracker,
+		committer: o.member.committer, pauses: o.member.pauses, log: o.member.log, metrics: o.member.metrics.of(o.tp.Topic),
 	}
-	if o.observer != nil || len(o.interceptors) > 0 {
+	if o.member.observer != nil || len(o.member.interceptors) > 0 {
 		p.announce = func(m *sarama.ConsumerMessage) bool { return o.announce(p, m) }
 	}
 	return p
@@ -344,17 +346,17 @@ func (o *opening) newPartition(ctx context.Context, end context.CancelCauseFunc,
 // notifies the observer of it. It reports false if p's context ended, or trust did,
 // before they returned.
 func (o *opening) announce(p *Partition, m *sarama.ConsumerMessage) bool {
-	if len(o.interceptors) > 0 && (!p.mayHandOut() || !kafkaconn.Await(p.ctx, o.intercept(m).returned())) {
+	if len(o.member.interceptors) > 0 && (!p.mayHandOut() || !kafkaconn.Await(p.ctx, o.member.intercept(m).returned())) {
 		return false
 	}
-	if o.observer == nil {
+	if o.member.observer == nil {
 		return true
 	}
 	if !p.mayHandOut() {
 		return false
 	}
-	call := o.notifyAsync(Event{
-		Kind: Message, Topic: m.Topic, Partition: m.Partition, Token: o.Token(), Version: o.Version(), Offset: m.Offset,
+	call := o.member.notifyAsync(Event{
+		Kind: Message, Topic: m.Topic, Partition: m.Partition, Token: o.claim.Token(), Version: o.claim.Version(), Offset: m.Offset,
 	}, nil)
 	p.notifying.Store(call)
 	return kafkaconn.Await(p.ctx, call.returned())

@@ -74,8 +74,8 @@ func (o *openPartitions) check(id func(topic string) sarama.Uuid) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for t, stop := range o.stops {
-		if !offsets.SameTopic(t.topicID, id(t.Topic())) {
-			stop(offsets.Recreated(t.Topic()))
+		if !offsets.SameTopic(t.topicID, id(t.tp.Topic)) {
+			stop(offsets.Recreated(t.tp.Topic))
 		}
 	}
 }
