@@ -214,6 +214,49 @@ func TestMemoryBound(t *testing.T) {
 	})
 }
 
+// A partition that waits for room is fetched when its share has changed meanwhile:
+// when another one was closed, or opened.
+func TestRoomByShare(t *testing.T) {
+	const limit = 400 << 10
+	value := strings.Repeat("x", 1000)
+	fill := func(k *fakeCluster, id int32) {
+		for range 40 {
+			k.add(id, batch{values: slices.Repeat([]string{value}, 30)})
+		}
+	}
+	t.Run("grows", func(t *testing.T) {
+		inBubble(t, func(o *Options) { o.MaxBytes = limit }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			fill(k, 0)
+			fill(k, 1)
+			a, b := open(t, x, 0, 0, -1), open(t, x, 1, 0, -1)
+			time.Sleep(time.Second) // both are full
+			b.Close()
+			began := time.Now()
+			same(t, offsets(t, a, 1200), seq(0, 1200))
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("took %v", took)
+			}
+		})
+	})
+	t.Run("shrinks", func(t *testing.T) {
+		inBubble(t, func(o *Options) { o.MaxBytes = limit }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			k.add(0, batch{values: []string{strings.Repeat("x", 300<<10)}}, batch{values: vals(1)})
+			k.add(1)
+			k.log(1).leader = 2
+			k.known[key{"t", 1}] = fakeLeader{2, 0}
+			a := open(t, x, 0, 0, -1)
+			time.Sleep(time.Second) // it is full by one batch
+			open(t, x, 1, 0, -1)
+			time.Sleep(time.Second)
+			began := time.Now()
+			same(t, offsets(t, a, 2), seq(0, 2))
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("took %v", took)
+			}
+		})
+	})
+}
+
 // A record batch larger than everything comes through, and the others do not wait for it.
 func TestOversize(t *testing.T) {
 	inBubble(t, func(o *Options) { o.Config.Consumer.Fetch.Default = 32 << 10; o.MaxBytes = 128 << 10 }, func(t *testing.T, k *fakeCluster, x *Fetcher) {

@@ -116,9 +116,9 @@ func (p *Partition) Next(ctx context.Context) (Batch, error) {
 func (p *Partition) take() (Batch, bool, error) {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
-	had := p.hasRoom()
 	defer func() {
-		if !had && p.hasRoom() {
+		// Not only when there was none before: other partitions that open or close change the share.
+		if p.flying == nil && p.hasRoom() {
 			p.wakeNode()
 		}
 	}()
