@@ -18,6 +18,7 @@ type result struct {
 	start    int64
 	follower int32
 	check    *check
+	shares   bool  // messages of the batch point into the answer
 	passed   bool  // the comparison was refused and is left out; nothing else is known
 	diverges int64 // where the log differs from what was read; -1: it does not, as far as known
 }
@@ -75,12 +76,17 @@ func (r *result) read(e *entry, block *sarama.FetchResponseBlock, isolation sara
 		case b != nil:
 			if !hidden.hides(b) {
 				r.readBatch(e.p, b)
+				r.shares = r.shares || b.Codec == sarama.CompressionNone
 			}
 			r.batch.Next = max(r.batch.Next, b.LastOffset()+1)
 			r.batch.setEpoch(b.FirstOffset, b.PartitionLeaderEpoch)
 		case records.MsgSet != nil:
 			r.readLegacy(e.p, records.MsgSet)
+			r.shares = true
 		}
+	}
+	if m := r.batch.Messages; len(m) < cap(m)/2 { // most were hidden
+		r.batch.Messages = slices.Clip(slices.Clone(m))
 	}
 	r.batch.size = sizeOf(r.batch.Messages)
 }
@@ -245,6 +251,7 @@ func (p *Partition) push(b Batch) {
 	}
 	p.queue = append(p.queue, b)
 	p.buffered += b.size
+	p.of.hold(b.answer)
 	p.signal()
 }
 

@@ -21,7 +21,55 @@ type Batch struct {
 	// above the first message's offset when the leader changed within the answer.
 	EpochFrom int64
 
-	size int // what the messages take in memory, in bytes
+	size   int     // what the messages take in memory, in bytes
+	answer *answer // what the messages point into; nil if they have memory of their own
+}
+
+// answer is the memory of one answer of a broker. Messages that were not compressed
+// point into it, so a single one keeps all of it alive.
+type answer struct {
+	bytes int
+	users int // batches that partitions hold of it; guarded by the fetcher's mu
+}
+
+// hold notes that a partition holds a batch of a. The fetcher's mu is held.
+func (f *Fetcher) hold(a *answer) {
+	if a == nil {
+		return
+	}
+	if a.users++; a.users == 1 {
+		f.answers += a.bytes
+	}
+}
+
+// release notes that a partition holds a batch of a no more. The fetcher's mu is held.
+func (f *Fetcher) release(a *answer) {
+	if a == nil {
+		return
+	}
+	if a.users--; a.users == 0 {
+		f.answers -= a.bytes
+	}
+}
+
+// copyOut copies what the messages point to, so that they keep no answer alive.
+func (b *Batch) copyOut() {
+	memory := make([]byte, 0, b.size)
+	own := func(data []byte) []byte {
+		if data == nil {
+			return nil
+		}
+		memory = append(memory, data...)
+		return memory[len(memory)-len(data) : len(memory) : len(memory)]
+	}
+	for i := range b.Messages {
+		m := &b.Messages[i]
+		m.Key, m.Value = own(m.Key), own(m.Value)
+		for _, h := range m.Headers {
+			h.Key, h.Value = own(h.Key), own(h.Value)
+		}
+	}
+	b.answer = nil
 }
 
 // setEpoch notes that the record batches from offset from on, the last ones, have a leader epoch.

@@ -257,6 +257,49 @@ func TestRoomByShare(t *testing.T) {
 	})
 }
 
+// Messages that wait do not keep the answers alive that they came in with others.
+func TestMemoryOfAnswers(t *testing.T) {
+	const limit = 4 << 20
+	inBubble(t, func(o *Options) { o.MaxBytes = limit }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.add(0)
+		k.add(1)
+		waits, goesOn := open(t, x, 0, 0, -1), open(t, x, 1, 0, -1)
+		value := strings.Repeat("x", 100<<10)
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		for n := range int64(400) {
+			k.change(func() { // one answer for both; the log keeps nothing
+				for id, v := range []string{"v", value} {
+					l, b := k.log(int32(id)), batch{base: n, values: []string{v}}
+					l.batches, l.bytes, l.end = []batch{b}, [][]byte{b.encode()}, n+1
+				}
+			})
+			same(t, offsets(t, goesOn, n+1), []int64{n})
+			time.Sleep(20 * time.Millisecond)
+		}
+		k.change(func() { k.fetches = nil })
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if held := int64(after.HeapAlloc) - int64(before.HeapAlloc); held > 2*limit {
+			t.Errorf("%d bytes held, the bound is %d", held, limit)
+		}
+		same(t, offsets(t, waits, 400), seq(0, 400))
+	})
+}
+
+// Messages that are hidden take no memory beside those that are seen.
+func TestMemoryOfHidden(t *testing.T) {
+	inBubble(t, committed, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.add(0, batch{producer: 7, values: vals(1000)}, batch{producer: 7, control: true, abort: true}, batch{values: vals(2)})
+		k.log(0).aborted = []sarama.AbortedTransaction{{ProducerID: 7, FirstOffset: 0}}
+		b, err := next(t, open(t, x, 0, 0, -1), time.Second)
+		if err != nil || len(b.Messages) != 2 || cap(b.Messages) > 4 {
+			t.Errorf("%d messages in a slice of %d: %v", len(b.Messages), cap(b.Messages), err)
+		}
+	})
+}
+
 // A record batch larger than everything comes through, and the others do not wait for it.
 func TestOversize(t *testing.T) {
 	inBubble(t, func(o *Options) { o.Config.Consumer.Fetch.Default = 32 << 10; o.MaxBytes = 128 << 10 }, func(t *testing.T, k *fakeCluster, x *Fetcher) {

@@ -125,15 +125,11 @@ func (l *link) hangUp() {
 
 // deliver gives what came of a request to its partitions.
 func (l *link) deliver(ctx context.Context, req *request, resp *sarama.FetchResponse, err error, received int64) {
-	results := make([]result, len(req.entries))
-	size := 0
-	if err == nil {
-		for i := range req.entries {
-			results[i] = req.entries[i].parse(resp, &l.node.of.settings)
-			size += results[i].batch.size
-		}
-	}
 	f := l.node.of
+	results, size := make([]result, len(req.entries)), 0
+	if err == nil {
+		size = f.parse(req, resp, results, int(received))
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	l.request = nil
@@ -168,6 +164,28 @@ func (l *link) deliver(ctx context.Context, req *request, resp *sarama.FetchResp
 		}
 	}
 	l.node.wake()
+}
+
+// parse reads an answer into results, and returns what all messages take in memory, in bytes. Messages
+// that are a small part of an answer are copied when partitions keep many answers alive.
+func (f *Fetcher) parse(req *request, resp *sarama.FetchResponse, results []result, received int) (size int) {
+	f.mu.Lock()
+	tight := f.answers+received > f.settings.MaxBytes/2
+	f.mu.Unlock()
+	from := &answer{bytes: received}
+	for i := range req.entries {
+		results[i] = req.entries[i].parse(resp, &f.settings)
+		b := &results[i].batch
+		size += b.size
+		switch {
+		case !results[i].shares || len(b.Messages) == 0:
+		case tight && b.size < received/2:
+			b.copyOut()
+		default:
+			b.answer = from
+		}
+	}
+	return size
 }
 
 // warn logs that requests to the broker fail, now and then.

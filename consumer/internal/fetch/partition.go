@@ -27,10 +27,11 @@ type Partition struct {
 	closed   bool
 
 	queue       []Batch
-	buffered    int   // bytes of queue
-	inHand      int   // bytes of the batch that Next returned last
-	handed      int64 // the position after that batch
-	handedEpoch int32 // its leader epoch
+	buffered    int     // bytes of queue
+	inHand      int     // bytes of the batch that Next returned last
+	hand        *answer // what that batch points into
+	handed      int64   // the position after that batch
+	handedEpoch int32   // its leader epoch
 	paused      bool
 
 	end, stable, start int64 // high watermark, last stable offset and log start; -1 before the first answer
@@ -122,7 +123,8 @@ func (p *Partition) take() (Batch, bool, error) {
 			p.wakeNode()
 		}
 	}()
-	p.inHand = 0
+	p.of.release(p.hand)
+	p.inHand, p.hand = 0, nil
 	switch {
 	case p.closed:
 		return Batch{}, false, ErrClosed
@@ -135,7 +137,7 @@ func (p *Partition) take() (Batch, bool, error) {
 		p.queue = nil
 	}
 	p.buffered -= b.size
-	p.inHand, p.handed, p.handedEpoch = b.size, b.Next, b.LeaderEpoch
+	p.inHand, p.hand, p.handed, p.handedEpoch = b.size, b.answer, b.Next, b.LeaderEpoch
 	return b, true, nil
 }
 
@@ -209,7 +211,11 @@ func (p *Partition) close() {
 	}
 	p.closed = true
 	p.detach()
-	p.queue, p.buffered, p.inHand = nil, 0, 0
+	for i := range p.queue {
+		p.of.release(p.queue[i].answer)
+	}
+	p.of.release(p.hand)
+	p.queue, p.buffered, p.inHand, p.hand = nil, 0, 0, nil
 	delete(p.of.open, key{p.topic, p.id})
 	close(p.done)
 }
@@ -277,6 +283,7 @@ func (p *Partition) trim() {
 	n := len(p.queue)
 	for ; n > 0 && p.buffered+p.inHand > p.share(); n-- {
 		p.buffered -= p.queue[n-1].size
+		p.of.release(p.queue[n-1].answer)
 	}
 	if n == len(p.queue) {
 		return
