@@ -88,7 +88,7 @@ func (r *result) read(e *entry, block *sarama.FetchResponseBlock, isolation sara
 	if m := r.batch.Messages; len(m) < cap(m)/2 { // most were hidden
 		r.batch.Messages = slices.Clip(slices.Clone(m))
 	}
-	r.batch.size = sizeOf(r.batch.Messages)
+	r.batch.size, r.batch.data = sizeOf(r.batch.Messages)
 }
 
 func (r *result) readBatch(p *Partition, b *sarama.RecordBatch) {
@@ -251,7 +251,7 @@ func (p *Partition) push(b Batch) {
 	}
 	p.queue = append(p.queue, b)
 	p.buffered += b.size
-	p.of.hold(b.answer)
+	p.of.hold(&b)
 	p.signal()
 }
 

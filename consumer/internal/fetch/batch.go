@@ -22,7 +22,8 @@ type Batch struct {
 	EpochFrom int64
 
 	size   int     // what the messages take in memory, in bytes
-	answer *answer // what the messages point into; nil if they have memory of their own
+	data   int     // the part of size that is in keys, values and headers
+	answer *answer // what these point into; nil if they have memory of their own
 }
 
 // answer is the memory of one answer of a broker. Messages that were not compressed
@@ -32,29 +33,31 @@ type answer struct {
 	users int // batches that partitions hold of it; guarded by the fetcher's mu
 }
 
-// hold notes that a partition holds a batch of a. The fetcher's mu is held.
-func (f *Fetcher) hold(a *answer) {
-	if a == nil {
+// hold notes that a partition holds the batch. The fetcher's mu is held.
+func (f *Fetcher) hold(b *Batch) {
+	if b.answer == nil {
 		return
 	}
-	if a.users++; a.users == 1 {
-		f.answers += a.bytes
+	if b.answer.users++; b.answer.users == 1 {
+		f.waste += b.answer.bytes
 	}
+	f.waste -= b.data
 }
 
-// release notes that a partition holds a batch of a no more. The fetcher's mu is held.
-func (f *Fetcher) release(a *answer) {
-	if a == nil {
+// release notes that a partition holds the batch no more. The fetcher's mu is held.
+func (f *Fetcher) release(b *Batch) {
+	if b.answer == nil {
 		return
 	}
-	if a.users--; a.users == 0 {
-		f.answers -= a.bytes
+	if b.answer.users--; b.answer.users == 0 {
+		f.waste -= b.answer.bytes
 	}
+	f.waste += b.data
 }
 
 // copyOut copies what the messages point to, so that they keep no answer alive.
 func (b *Batch) copyOut() {
-	memory := make([]byte, 0, b.size)
+	memory := make([]byte, 0, b.data)
 	own := func(data []byte) []byte {
 		if data == nil {
 			return nil
@@ -82,15 +85,20 @@ func (b *Batch) setEpoch(from int64, epoch int32) {
 // messageOverhead is what a message takes in memory beside its key, value and headers, in bytes.
 const messageOverhead = 160
 
-// sizeOf returns what the messages take in memory, in bytes.
-func sizeOf(messages []sarama.ConsumerMessage) int {
-	size := len(messages) * messageOverhead
+// headerOverhead is the same of a header, in bytes.
+const headerOverhead = 64
+
+// sizeOf returns what the messages take in memory, and the part of it that is in keys,
+// values and headers, in bytes.
+func sizeOf(messages []sarama.ConsumerMessage) (size, data int) {
+	size = len(messages) * messageOverhead
 	for i := range messages {
 		m := &messages[i]
-		size += len(m.Key) + len(m.Value)
+		data += len(m.Key) + len(m.Value)
 		for _, h := range m.Headers {
-			size += len(h.Key) + len(h.Value) + 64
+			data += len(h.Key) + len(h.Value)
+			size += headerOverhead
 		}
 	}
-	return size
+	return size + data, data
 }

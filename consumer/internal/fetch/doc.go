@@ -16,8 +16,8 @@
 //   - What all partitions hold, with what requests in flight may bring, is bounded by
 //     Options.MaxBytes. A record batch that is larger than a partition's share is fetched
 //     nevertheless, and counts once it has come. So does what a compressed answer grows to.
-//     Messages that were not compressed keep the answer alive that they came in; what
-//     answers take by that is bounded by half of MaxBytes more: messages are copied then.
+//     Messages that were not compressed keep the answer alive that they came in. What this
+//     takes beside the messages is bounded by half of MaxBytes more: then they are copied.
 //   - Leader changes, lost connections and brokers that are away are not errors. They are
 //     retried with a back-off of 2 s at most.
 //   - A connection that is silent for 5 s while an answer is due is closed. One on which

@@ -285,6 +285,11 @@ func TestMemoryOfAnswers(t *testing.T) {
 			t.Errorf("%d bytes held, the bound is %d", held, limit)
 		}
 		same(t, offsets(t, waits, 400), seq(0, 400))
+		waits.Close()
+		goesOn.Close()
+		if x.waste != 0 {
+			t.Errorf("%d bytes count as kept, though nothing is held", x.waste)
+		}
 	})
 }
 

@@ -24,7 +24,7 @@ type Fetcher struct {
 	mu      sync.Mutex // held for moments, never while something is waited for
 	open    map[key]*Partition
 	nodes   map[Node]*node
-	answers int     // bytes of the answers that batches point into
+	waste   int     // bytes of answers that batches keep alive beside their messages
 	looking [2]bool // a look at cached metadata, and at fresh, is under way
 	running bool
 	ended   bool

@@ -167,10 +167,10 @@ func (l *link) deliver(ctx context.Context, req *request, resp *sarama.FetchResp
 }
 
 // parse reads an answer into results, and returns what all messages take in memory, in bytes. Messages
-// that are a small part of an answer are copied when partitions keep many answers alive.
+// that are a small part of an answer are copied when batches keep much of answers alive that nobody reads.
 func (f *Fetcher) parse(req *request, resp *sarama.FetchResponse, results []result, received int) (size int) {
 	f.mu.Lock()
-	tight := f.answers+received > f.settings.MaxBytes/2
+	tight := f.waste+received > f.settings.MaxBytes/2
 	f.mu.Unlock()
 	from := &answer{bytes: received}
 	for i := range req.entries {

@@ -27,11 +27,11 @@ type Partition struct {
 	closed   bool
 
 	queue       []Batch
-	buffered    int     // bytes of queue
-	inHand      int     // bytes of the batch that Next returned last
-	hand        *answer // what that batch points into
-	handed      int64   // the position after that batch
-	handedEpoch int32   // its leader epoch
+	buffered    int   // bytes of queue
+	inHand      int   // bytes of the batch that Next returned last
+	hand        Batch // that batch, without its messages
+	handed      int64 // the position after that batch
+	handedEpoch int32 // its leader epoch
 	paused      bool
 
 	end, stable, start int64 // high watermark, last stable offset and log start; -1 before the first answer
@@ -123,8 +123,8 @@ func (p *Partition) take() (Batch, bool, error) {
 			p.wakeNode()
 		}
 	}()
-	p.of.release(p.hand)
-	p.inHand, p.hand = 0, nil
+	p.of.release(&p.hand)
+	p.inHand, p.hand = 0, Batch{}
 	switch {
 	case p.closed:
 		return Batch{}, false, ErrClosed
@@ -137,7 +137,7 @@ func (p *Partition) take() (Batch, bool, error) {
 		p.queue = nil
 	}
 	p.buffered -= b.size
-	p.inHand, p.hand, p.handed, p.handedEpoch = b.size, b.answer, b.Next, b.LeaderEpoch
+	p.inHand, p.hand, p.handed, p.handedEpoch = b.size, Batch{data: b.data, answer: b.answer}, b.Next, b.LeaderEpoch
 	return b, true, nil
 }
 
@@ -212,10 +212,10 @@ func (p *Partition) close() {
 	p.closed = true
 	p.detach()
 	for i := range p.queue {
-		p.of.release(p.queue[i].answer)
+		p.of.release(&p.queue[i])
 	}
-	p.of.release(p.hand)
-	p.queue, p.buffered, p.inHand, p.hand = nil, 0, 0, nil
+	p.of.release(&p.hand)
+	p.queue, p.buffered, p.inHand, p.hand = nil, 0, 0, Batch{}
 	delete(p.of.open, key{p.topic, p.id})
 	close(p.done)
 }
@@ -283,7 +283,7 @@ func (p *Partition) trim() {
 	n := len(p.queue)
 	for ; n > 0 && p.buffered+p.inHand > p.share(); n-- {
 		p.buffered -= p.queue[n-1].size
-		p.of.release(p.queue[n-1].answer)
+		p.of.release(&p.queue[n-1])
 	}
 	if n == len(p.queue) {
 		return
