@@ -91,12 +91,16 @@ func (r *result) read(e *entry, block *sarama.FetchResponseBlock, isolation sara
 	r.batch.size, r.batch.data = sizeOf(r.batch.Messages)
 }
 
+// readBatch appends the records from Next on, and raises Next. An offset that does not
+// grow is left out: what reads them relies on their order.
 func (r *result) readBatch(p *Partition, b *sarama.RecordBatch) {
+	next := r.batch.Next
 	for _, rec := range b.Records {
 		offset := b.FirstOffset + rec.OffsetDelta
-		if offset < r.batch.Next {
+		if offset < next {
 			continue
 		}
+		next = offset + 1
 		// In place: appending a literal would copy it once more, and this is the hot path.
 		r.batch.Messages = r.batch.Messages[:len(r.batch.Messages)+1]
 		m := &r.batch.Messages[len(r.batch.Messages)-1]
@@ -107,6 +111,7 @@ func (r *result) readBatch(p *Partition, b *sarama.RecordBatch) {
 			m.Timestamp = b.FirstTimestamp.Add(rec.TimestampDelta)
 		}
 	}
+	r.batch.Next = next
 }
 
 // readLegacy reads messages of the formats before record batches. Offsets inside of a
@@ -129,6 +134,7 @@ func (r *result) readLegacy(p *Partition, set *sarama.MessageSet) {
 				Topic: p.topic, Partition: p.id, Offset: offset, Timestamp: timestamp, BlockTimestamp: outer.Msg.Timestamp,
 				Key: m.Msg.Key, Value: m.Msg.Value,
 			})
+			r.batch.Next = offset + 1
 		}
 		r.batch.Next = max(r.batch.Next, outer.Offset+1)
 		r.batch.setEpoch(outer.Offset, -1)
@@ -201,7 +207,7 @@ func (p *Partition) apply(e *entry, r *result, now time.Time) {
 		p.check, p.quiet = nil, false
 		return
 	}
-	p.end, p.stable, p.start = r.end, r.stable, r.start
+	p.end, p.stable, p.start = max(r.end, 0), r.stable, r.start // below 0 it would count as not asked for yet
 	if r.follower >= 0 && p.follower < 0 && r.follower != p.node.at.ID {
 		p.follower, p.lease = r.follower, now.Add(p.of.settings.lease)
 		p.look()

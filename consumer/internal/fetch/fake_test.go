@@ -147,6 +147,7 @@ type fakeLog struct {
 	err      sarama.KError // answered instead of data
 	follower int32         // named by the leader; -1 for none
 	lagging  int64         // on the follower the log ends here
+	endless  bool          // answers have no high watermark
 }
 
 // fakeFetch is a request that a broker has received.
@@ -445,6 +446,9 @@ func (c *fakeCluster) body(req fakeRequest) ([]byte, bool) {
 		end, stable, start := int64(-1), int64(-1), int64(-1)
 		if code == 0 {
 			end, stable, start = l.endAt(req.f.broker, false), l.endAt(req.f.broker, true), l.start
+			if l.endless {
+				end, stable = -1, -1
+			}
 		}
 		out = binary.BigEndian.AppendUint64(out, uint64(end))
 		out = binary.BigEndian.AppendUint64(out, uint64(stable))

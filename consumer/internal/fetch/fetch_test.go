@@ -837,3 +837,29 @@ func TestOpened(t *testing.T) {
 		}
 	})
 }
+
+// Answers that no sane broker gives cost no message twice, and no requests without end.
+func TestHostileAnswers(t *testing.T) {
+	t.Run("offsets", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			// The header says that the batch ends at 1; the records are out of order and go to 9.
+			k.add(0, batch{last: 1, values: vals(5), keep: []int64{0, 3, 2, 3, 9}}, batch{base: 10, values: vals(1)})
+			p := open(t, x, 0, 0, -1)
+			same(t, offsets(t, p, 11), []int64{0, 3, 9, 10})
+		})
+	})
+	t.Run("end", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			k.add(0)
+			k.log(0).endless = true
+			p := open(t, x, 0, 0, -1)
+			time.Sleep(time.Minute)
+			if n := len(k.requests()); n > 200 {
+				t.Errorf("%d requests in a minute", n)
+			}
+			if err := p.Opened(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+}
