@@ -104,8 +104,10 @@
 //     logged once per topic at Info. Stop the group to reset its offsets by hand.
 //   - A slow handler holds up no other partition. What was fetched waits in a buffer, and
 //     the partition is left out of requests until that has room. The buffers of a member
-//     hold 64 MiB together at most, but for record batches that are larger than a
-//     partition's share, and four times Config.Consumer.Fetch.Default each.
+//     hold Options.BufferBytes together at most, but for record batches that are larger
+//     than a partition's share, and four times Config.Consumer.Fetch.Default each.
+//     Messages that wait may keep half as much again alive, of the answers of brokers
+//     that they came in.
 //   - Opening a partition waits for no long poll. A broker that is silent for 5 s while
 //     an answer is due is asked on another connection; one that sends slowly is not cut off.
 //   - After a change of leader the message read last is compared with the new leader's

@@ -122,10 +122,7 @@ func (g *Group) emptyMembership(ctx context.Context, topics []string) *membershi
 // build makes the parts. Those that run are started by run.
 func (m *membership) build(ctx context.Context) error {
 	g := m.group
-	k, err := newKafka(m.life, g.brokers, g.name, g.settings.config, g.zk.Timeout(), fetch.Options{
-		Logger:  g.settings.log,
-		OnReset: func(topic string, _ int32) { g.metrics.stuck.WithLabelValues(topic).Inc() },
-	})
+	k, err := newKafka(m.life, g.brokers, g.name, g.settings.config, g.zk.Timeout(), g.fetchOptions())
 	if err != nil {
 		return err
 	}
@@ -152,6 +149,15 @@ func (m *membership) build(ctx context.Context) error {
 	})
 	m.reader = offsets.NewReader(k.offsets)
 	return m.buildOwner()
+}
+
+// fetchOptions returns the options of the fetcher but for what newKafka sets.
+func (g *Group) fetchOptions() fetch.Options {
+	return fetch.Options{
+		MaxBytes: g.settings.BufferBytes,
+		Logger:   g.settings.log,
+		OnReset:  func(topic string, _ int32) { g.metrics.stuck.WithLabelValues(topic).Inc() },
+	}
 }
 
 // buildOwner makes the allocator and the owner of the claims.

@@ -107,6 +107,11 @@ type Options struct {
 	// batch counts as its messages.
 	Window int
 
+	// BufferBytes bounds what waits in the buffers of all partitions of this member, in
+	// bytes, with what requests in flight may bring; the package's page says what comes
+	// on top. Each open partition has an equal share. 0 is 64 MiB.
+	BufferBytes int
+
 	// AfterHandlerError says what happens when a handler, a function given to Run or a
 	// ConsumeClaim, returns before its partition is revoked or lost.
 	AfterHandlerError HandlerErrorAction
@@ -165,6 +170,9 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 	}
 	if opts.Window < 0 {
 		fail("option Window: %d is negative", opts.Window)
+	}
+	if opts.BufferBytes < 0 {
+		fail("option BufferBytes: %d is negative", opts.BufferBytes)
 	}
 	if opts.AfterHandlerError != RetryPartition && opts.AfterHandlerError != EndRun {
 		fail("option AfterHandlerError: %d is neither RetryPartition nor EndRun", int(opts.AfterHandlerError))

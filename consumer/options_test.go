@@ -35,6 +35,8 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 		"rebalance":      {[]string{"a:1"}, "g", Options{RebalanceTimeout: -1}, "RebalanceTimeout"},
 		"stop":           {[]string{"a:1"}, "g", Options{StopTimeout: -1}, "StopTimeout"},
 		"commit":         {[]string{"a:1"}, "g", Options{CommitInterval: -1}, "CommitInterval"},
+		"window":         {[]string{"a:1"}, "g", Options{Window: -1}, "Window"},
+		"buffer":         {[]string{"a:1"}, "g", Options{BufferBytes: -1}, "BufferBytes"},
 		"weight":         {[]string{"a:1"}, "g", Options{Weight: 1_000_001}, "Weight"},
 		"func":           {[]string{"a:1"}, "g", Options{Func: allocfn.Func{Name: "x"}}, "Func"},
 		"sarama refuses": {[]string{"a:1"}, "g", bad(func(c *sarama.Config) { c.Consumer.Fetch.Min = 0 }), "Consumer.Fetch.Min"},
@@ -123,6 +125,16 @@ func TestDefaults(t *testing.T) {
 	}
 	if Earliest.String() != "earliest" || Latest.String() != "latest" || From(9).String() != "From(9)" {
 		t.Error("names of From")
+	}
+}
+
+func TestBufferBytesReachTheFetcher(t *testing.T) {
+	set, err := newSettings([]string{"a:1"}, "g", Options{BufferBytes: 5 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := (&Group{settings: set}).fetchOptions().MaxBytes; got != 5<<20 {
+		t.Errorf("the fetcher may hold %d bytes", got)
 	}
 }
 
