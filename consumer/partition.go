@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/ownership"
 )
@@ -54,6 +55,7 @@ type Partition struct {
 // cursor is a batch of messages, and how many of them were handed out.
 type cursor struct {
 	messages []sarama.ConsumerMessage
+	next     int64 // the position after the batch
 	done     atomic.Int64
 }
 
@@ -201,7 +203,7 @@ func (p *Partition) fill() bool {
 	}
 	p.tracker.SetEpoch(b.EpochFrom, b.LeaderEpoch)
 	p.tracker.Delivered(b.Messages, b.Next)
-	p.cursor.Store(&cursor{messages: b.Messages})
+	p.cursor.Store(&cursor{messages: b.Messages, next: b.Next})
 	return true
 }
 
@@ -314,8 +316,9 @@ func (p *Partition) Commit(ctx context.Context) error {
 func (p *Partition) HighWatermark() int64 { return p.source.HighWatermark() }
 
 // Lag returns how many offsets there are between the next message to hand out and
-// the high watermark, and how old that message is: 0 when there is none, or the
-// broker has not sent it yet.
+// the end of what may be read, and how old that message is: 0 when there is none, it has
+// no timestamp, or the broker has not sent it yet. With sarama.ReadCommitted what may be
+// read ends at the first transaction that is not decided.
 func (p *Partition) Lag() (messages int64, behind time.Duration) {
 	messages, behind = p.source.Lag()
 	c := p.cursor.Load()
@@ -324,7 +327,7 @@ func (p *Partition) Lag() (messages int64, behind time.Duration) {
 	}
 	if done := c.done.Load(); done < int64(len(c.messages)) {
 		m := &c.messages[done]
-		return max(0, p.source.HighWatermark()-m.Offset), max(0, time.Since(m.Timestamp))
+		return messages + c.next - m.Offset, fetch.Age(m)
 	}
 	return messages, behind
 }

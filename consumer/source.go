@@ -31,8 +31,8 @@ type source interface {
 	// HighWatermark returns the offset after the last message that may be read, as
 	// the newest answer of a broker had it.
 	HighWatermark() int64
-	// Lag returns how many offsets are before the high watermark that Next has not
-	// returned, and how old the first of those messages is; 0 if there is none.
+	// Lag returns how many offsets that may be read Next has not returned, and how old
+	// the first of those messages is; 0 if there is none, or it has no timestamp.
 	Lag() (messages int64, behind time.Duration)
 	// Close ends reading. It does not wait.
 	Close()

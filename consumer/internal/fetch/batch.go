@@ -1,6 +1,10 @@
 package fetch
 
-import "github.com/IBM/sarama"
+import (
+	"time"
+
+	"github.com/IBM/sarama"
+)
 
 // Batch is what one answer of a broker had of one partition.
 type Batch struct {
@@ -80,6 +84,14 @@ func (b *Batch) setEpoch(from int64, epoch int32) {
 	if epoch != b.LeaderEpoch {
 		b.LeaderEpoch, b.EpochFrom = epoch, from
 	}
+}
+
+// Age returns how old a message is by its timestamp, 0 if it has none.
+func Age(m *sarama.ConsumerMessage) time.Duration {
+	if m.Timestamp.UnixMilli() < 0 {
+		return 0
+	}
+	return max(time.Since(m.Timestamp), 0)
 }
 
 // messageOverhead is what a message takes in memory beside its key, value and headers, in bytes.

@@ -176,14 +176,14 @@ func (p *Partition) read(f func() int64) int64 {
 
 // Lag returns how many offsets there are from the end of the batch that Next returned
 // last to the end of what may be read, and the age of the next message. The age is
-// zero when that message has not been fetched.
+// zero when that message has not been fetched or has no timestamp.
 func (p *Partition) Lag() (messages int64, behind time.Duration) {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
 	messages = max(p.readable()-p.handed, 0)
 	for _, b := range p.queue {
 		if len(b.Messages) > 0 {
-			return messages, max(time.Since(b.Messages[0].Timestamp), 0)
+			return messages, Age(&b.Messages[0])
 		}
 	}
 	return messages, 0
