@@ -23,7 +23,8 @@
 //   - A connection that is silent for 5 s while an answer is due is closed. One on which
 //     bytes arrive is not, however slow it is.
 //   - After a change of leader the last batch is compared with the new leader's. If that
-//     has another one there, [Partition.Next] returns a [TruncatedError].
+//     has another one there, or its log ends before, [Partition.Next] returns a
+//     [TruncatedError].
 //
 // # Not guaranteed
 //

@@ -513,6 +513,22 @@ func TestTruncation(t *testing.T) {
 			check(t, open(t, x, 0, 1000, 5))
 		})
 	})
+	t.Run("shorter than the position", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			fill(k)
+			p := open(t, x, 0, 0, -1)
+			same(t, offsets(t, p, 1000), seq(0, 1000))
+			k.change(func() {
+				l := k.log(0)
+				l.leader, l.epoch, l.end = 2, 6, 900
+				l.batches, l.bytes = l.batches[:90], l.bytes[:90]
+			})
+			for range 3 {
+				k.add(0, batch{values: vals(10)})
+			}
+			check(t, p)
+		})
+	})
 	t.Run("clean", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 			fill(k)

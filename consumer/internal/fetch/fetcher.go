@@ -248,9 +248,10 @@ func (p *Partition) assign(found finding) {
 		p.retry(found.err)
 		return
 	}
+	cut := false
 	if found.outside {
 		p.outside = false
-		if p.position < found.start || p.position > found.end {
+		if cut = p.isCutOff(found); !cut && (p.position < found.start || p.position > found.end) {
 			p.fail(&RangeError{Topic: p.topic, Partition: p.id, Position: p.position, Start: found.start, End: found.end})
 			return
 		}
@@ -259,10 +260,19 @@ func (p *Partition) assign(found finding) {
 	if p.leaderEpoch != found.epoch && p.epoch >= 0 && p.position > 0 && p.of.settings.version >= 9 {
 		p.check = &check{} // the first time, too: Open was given an epoch
 	}
+	if cut {
+		p.check, p.alone = &check{searching: true, low: found.start, high: found.end, epoch: found.epoch}, true
+	}
 	p.leaderEpoch = found.epoch
 	p.node = p.of.node(found.node)
 	p.node.partitions[p] = struct{}{}
 	p.node.wake()
+}
+
+// isCutOff reports whether the log ends before the position because a leader of a later
+// epoch than that of what was read last has cut it off.
+func (p *Partition) isCutOff(found finding) bool {
+	return p.position > found.end && p.epoch >= 0 && found.epoch > p.epoch && p.of.settings.version >= 9
 }
 
 // node returns the broker, and starts its goroutines if it is new.
