@@ -24,6 +24,10 @@ func (c *check) searches() bool { return c != nil && c.searching }
 
 // compare takes the check a step further. It returns true when the answer is of no other use.
 func (r *result) compare(e *entry, block *sarama.FetchResponseBlock) bool {
+	if e.follower && r.misses(e, block) {
+		r.err = sarama.ErrOffsetOutOfRange // it may lag behind, and says nothing about the leader's log
+		return true
+	}
 	if e.check.searching {
 		r.search(e, block)
 		return true
@@ -52,6 +56,14 @@ func (r *result) compare(e *entry, block *sarama.FetchResponseBlock) bool {
 		r.conclude()
 	}
 	return true
+}
+
+// misses reports whether the log that was asked does not have the offset, or, in a search, nothing from there on.
+func (r *result) misses(e *entry, block *sarama.FetchResponseBlock) bool {
+	if r.err != nil {
+		return r.err == sarama.ErrOffsetOutOfRange //nolint:errorlint // a bare code
+	}
+	return e.check.searching && batchAt(block, e.ask) == nil && passed(block) <= e.ask
 }
 
 // search looks at the middle of what is left.

@@ -513,6 +513,20 @@ func TestTruncation(t *testing.T) {
 			check(t, open(t, x, 0, 1000, 5))
 		})
 	})
+	t.Run("a follower lags behind", func(t *testing.T) {
+		for _, end := range []int64{0, 950, 1000} {
+			inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+				fill(k)
+				p := open(t, x, 0, 0, -1)
+				same(t, offsets(t, p, 1000), seq(0, 1000))
+				rewrite(k)
+				k.change(func() { k.log(0).follower, k.log(0).lagging = 1, end })
+				time.Sleep(5 * time.Second)
+				k.change(func() { k.log(0).lagging = -1 })
+				check(t, p)
+			})
+		}
+	})
 	t.Run("shorter than the position", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 			fill(k)

@@ -60,6 +60,7 @@ type entry struct {
 	leader   int32 // the leader's epoch, which the request names
 	ask      int64 // the offset to fetch
 	check    *check
+	follower bool // a follower is asked
 	alone    bool
 	share    int // bytes that the partition might hold
 }
@@ -143,7 +144,7 @@ func (n *node) ready(now time.Time) (ps []*Partition, alone bool) {
 }
 
 func (r *request) add(p *Partition, l *link, alone bool) {
-	e := entry{p: p, turn: p.turn, position: p.position, epoch: p.epoch, leader: p.leaderEpoch, ask: p.position, alone: alone, share: p.share()}
+	e := entry{p: p, turn: p.turn, position: p.position, epoch: p.epoch, leader: p.leaderEpoch, ask: p.position, follower: p.follower >= 0, alone: alone, share: p.share()}
 	size := p.fetchSize()
 	if p.check != nil {
 		c := *p.check
