@@ -33,8 +33,8 @@ CHAOS = github.com/kielgo/kiel/test/chaos
 FULL = github.com/kielgo/kiel/test/consumer/differential github.com/kielgo/kiel/test/consumer/realkafka
 # How many group-days of the simulation make test takes, from a random seed, besides those with fixed seeds.
 RANDOM_DAYS = 5
-# Tests of test/bench that take figures on servers.
-FIGURES = '^Test(ClaimThousand|Recipes|PartitionThousand)$$'
+# Tests on servers that are left to make soak: those of test/bench that take figures, and outages of which test/chaos has others.
+SOAKED = '^Test(ClaimThousand|Recipes|PartitionThousand|BrokersAreKilledInTurn|ZooKeeperIsAway)$$'
 PURE = github.com/kielgo/kiel/allocfn
 JUDGED = ./internal/zones ./allocator
 ARM64_TESTS = 'Vectors|Kiels|Pythons'
@@ -75,7 +75,7 @@ test: setup vet ## all tests, on real servers, some 20 minutes on 2 cores
 	  wait $$! || status=1; cat out/beside.json; \
 	  go test -json -race -timeout=$(TIMEOUT) $(CHAOS) || status=1; \
 	  nice -n 19 go run ./test/cmd/fuzz -time=30s $(FUZZ_TESTS) >out/fuzz.json & \
-	  go test -json -race -shuffle=on -timeout=$(TIMEOUT) -p=2 -skip=$(FIGURES) $(filter-out $(HISTORY) $(CHAOS),$(SERVER_PACKAGES)) || status=1; \
+	  go test -json -race -shuffle=on -timeout=$(TIMEOUT) -p=2 -skip=$(SOAKED) $(filter-out $(HISTORY) $(CHAOS),$(SERVER_PACKAGES)) || status=1; \
 	  wait $$! || status=1; cat out/fuzz.json; \
 	  exit $${status:-0}; } | go run ./test/cmd/results -again out/again.txt; \
 	ended=("$${PIPESTATUS[@]}"); \

@@ -64,8 +64,12 @@ func TestOpenBesideIdlePartitions(t *testing.T) {
 		slices.Sort(took)
 		t.Logf("first message after the start position: %v", took)
 		t.Attr("first-message-after-position", took[len(took)/2].String())
-		if median := took[len(took)/2]; median > 10*time.Millisecond {
-			t.Errorf("the first message came %v after the start position was stored", median)
+		limit := time.Second // waiting for a long poll would take 10 s; other packages run beside this one
+		if *full {
+			limit = 10 * time.Millisecond
+		}
+		if median := took[len(took)/2]; median > limit {
+			t.Errorf("the first message came %v after the start position was stored, want %v at most", median, limit)
 		}
 	})
 }
