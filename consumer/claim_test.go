@@ -89,7 +89,7 @@ func TestChannelTakesNothingUntrusted(t *testing.T) {
 	})
 }
 
-// What was fetched before reading ended by itself is the handler's, unless the partition is revoked meanwhile.
+// Messages in the channel stay the handler's when reading ends by itself, unless the partition is revoked.
 func TestChannelKeepsWhatWasReadBeforeTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s, _, revoke := claimOn(t, 3)

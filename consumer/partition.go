@@ -47,7 +47,7 @@ type Partition struct {
 	cursor  atomic.Pointer[cursor]
 	metrics partitionMetrics
 
-	// What follows is for the goroutine that reads.
+	// The fields below belong to the goroutine that reads.
 	handed       counts // of messages that are not in the metrics yet
 	readingEnded bool   // by itself: the source has no more
 }

@@ -316,7 +316,7 @@ func TestMarkOfAnotherPartitionPanics(t *testing.T) {
 	}
 }
 
-// What was handed out is in the metrics when the handler waits for more, and when it leaves its loop.
+// The metrics count all messages handed out whenever the handler waits for more or has left its loop.
 func TestHandedOutIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRunRig(t, func(_ context.Context, p *Partition) error {

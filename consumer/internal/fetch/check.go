@@ -92,7 +92,7 @@ func (r *result) conclude() {
 }
 
 // batchAt returns the record batch that holds offset, or else the first one behind it.
-// Of one that came in part the header is enough.
+// The header of an incomplete batch is enough.
 func batchAt(block *sarama.FetchResponseBlock, offset int64) *sarama.RecordBatch {
 	for _, records := range block.RecordsSet {
 		if b := records.RecordBatch; b != nil && b.LastOffset() >= offset {

@@ -23,7 +23,7 @@ func same(t *testing.T, got, want []int64) {
 
 func committed(o *Options) { o.Config.Consumer.IsolationLevel = sarama.ReadCommitted }
 
-// What may be read comes once, in order, whatever batches it comes in, and the
+// Readable messages come once, in order, whatever batches they are in, and the
 // position goes past what is hidden.
 func TestReads(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -376,7 +376,7 @@ func TestAway(t *testing.T) {
 	})
 }
 
-// What does not heal is an error of Next, and stays one.
+// Next returns an error that does not heal, and goes on returning it.
 func TestRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		err   sarama.KError

@@ -35,7 +35,7 @@ type Committer struct {
 	releases chan release
 	done     chan struct{} // closed when Run has returned
 
-	// Of Run: what is stored is read on other goroutines, for repeats and for releases one at a time.
+	// The fields below belong to Run. Stored offsets are read on other goroutines: one for repeats, one for releases.
 	reads     kafkaconn.Calls
 	repeats   chan question
 	repeating bool

@@ -51,7 +51,7 @@ func TestCommitHasTheLeaderEpoch(t *testing.T) {
 	wantEpoch(t, "moved", tr, 3, -1)
 }
 
-// Of many changes of leader the newest are remembered, and of the others nothing is said.
+// A Tracker remembers the newest changes of leader. For offsets before these it knows no epoch.
 func TestEpochsAreBounded(t *testing.T) {
 	tr := trackerAt(t, 0, 0)
 	for i := range int64(3 * maxEpochs) {

@@ -15,7 +15,7 @@ type pendingCommit struct {
 	answered  chan struct{}   // closed when the request is answered
 	observed  chan struct{}   // closed when the observer was notified of this and all before
 
-	// Of the following tracker.mu is held.
+	// tracker.mu guards the fields below.
 	sent       bool      // it may have been written; if not it never was
 	aborts     int64     // how often connections had been aborted when it was last marked as sent
 	authorized time.Time // when it was last found that it may be stored

@@ -59,7 +59,7 @@ func TestRepeatOnlyRaises(t *testing.T) {
 	}
 }
 
-// What somebody else stores is left alone from then on, which is logged once per topic, until a mark is committed.
+// Repeats leave another program's offset alone until a mark is committed. That is logged once per topic.
 func TestOffsetsOfOthersAreLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &MemoryStore{}
@@ -92,7 +92,7 @@ func TestOffsetsOfOthersAreLeftAlone(t *testing.T) {
 	})
 }
 
-// What is stored already is written again only to keep it alive.
+// A repeat writes an unchanged offset only to keep it alive.
 func TestRepeatsWriteSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &MemoryStore{}
@@ -274,7 +274,7 @@ func TestRepeatIsTriedAgain(t *testing.T) {
 	})
 }
 
-// What was read is not acted on when a commit has kept the answer waiting: meanwhile another program may have stored an offset.
+// A repeat drops an answer that waited behind a slow commit: another program may have stored an offset meanwhile.
 func TestRepeatForgetsWhatWasReadLongAgo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &MemoryStore{Delay: 500 * time.Millisecond}
