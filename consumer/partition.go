@@ -311,8 +311,9 @@ func (p *Partition) Commit(ctx context.Context) error {
 	return err
 }
 
-// HighWatermark returns the offset after the last message that may be read, as the
-// newest answer of a broker had it; 0 before the first answer.
+// HighWatermark returns the offset after the last message that all replicas in sync
+// have, as the newest answer of a broker had it. With ReadCommitted, messages before
+// it may not be readable yet.
 func (p *Partition) HighWatermark() int64 { return p.source.HighWatermark() }
 
 // Lag returns how many offsets there are between the next message to hand out and

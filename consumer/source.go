@@ -28,8 +28,8 @@ type source interface {
 	// Pause suspends fetching for the user, Resume ends that.
 	Pause()
 	Resume()
-	// HighWatermark returns the offset after the last message that may be read, as
-	// the newest answer of a broker had it.
+	// HighWatermark returns the offset after the last message that all replicas in sync
+	// have, as the newest answer of a broker had it.
 	HighWatermark() int64
 	// Lag returns how many offsets that may be read Next has not returned, and how old
 	// the first of those messages is; 0 if there is none, or it has no timestamp.
