@@ -201,13 +201,7 @@ func TestNameTakenWhileSomethingHangs(t *testing.T) {
 				}
 				a.startWith(h, topic)
 				until(t, "it hangs", func() bool { return hung.waiting.Load() == 1 })
-				const node = "/kiel/groups/" + group + "/members/a"
-				for taken := false; !taken; { // a may be faster
-					if err := r.zk.Delete(node); err != nil {
-						t.Fatal(err)
-					}
-					taken = r.zk.Create(node, nil) == nil
-				}
+				r.takeName("a")
 				select {
 				case err := <-a.done:
 					if !errors.Is(err, party.ErrNameTaken) || !errors.Is(err, ownership.ErrStuck) {

@@ -173,16 +173,23 @@ func TestMemberLeavesWhenNoConsumeFollows(t *testing.T) {
 	})
 }
 
-// takeName has somebody else take a member's name for a while.
-func (r *rig) takeName(name string) {
+// takeName has somebody else take a member's name for good, and returns the znode's path. The server stands still
+// meanwhile: a member that saw its znode missing would put it back, or wait for the other's as for a dead session's.
+func (r *rig) takeName(name string) string {
 	r.t.Helper()
 	node := "/kiel/groups/" + group + "/members/" + name
-	for taken := false; !taken; { // the member may be faster
-		if err := r.zk.Delete(node); err != nil {
-			r.t.Fatal(err)
-		}
-		taken = r.zk.Create(node, nil) == nil
+	r.zk.Freeze()
+	defer r.zk.Thaw()
+	if err := errors.Join(r.zk.Delete(node), r.zk.Create(node, nil)); err != nil {
+		r.t.Fatal(err)
 	}
+	return node
+}
+
+// takeNameForAWhile is takeName, undone after five seconds.
+func (r *rig) takeNameForAWhile(name string) {
+	r.t.Helper()
+	node := r.takeName(name)
 	time.Sleep(5 * time.Second)
 	if err := r.zk.Delete(node); err != nil {
 		r.t.Fatal(err)
@@ -195,7 +202,7 @@ func TestCloseReportsWhyTheMemberEnded(t *testing.T) {
 		r := newRig(t, 2)
 		a := r.member("a", nil)
 		a.failSetup()
-		r.takeName("a")
+		r.takeNameForAWhile("a")
 		a.close()
 		if errs := a.errors(); len(errs) != 1 || !errors.Is(errs[0], party.ErrNameTaken) {
 			t.Errorf("reported: %v", errs)
@@ -210,7 +217,7 @@ func TestNextConsumeReturnsWhyTheMemberEnded(t *testing.T) {
 		r.produce(5, 0, 1)
 		a := r.member("a", nil)
 		a.failSetup()
-		r.takeName("a")
+		r.takeNameForAWhile("a")
 		calls := len(a.h.called())
 		a.start()
 		select {
