@@ -106,7 +106,7 @@ const (
 // withDefaults returns a copy that shares nothing with o that can change, and
 // all faults of o joined.
 func (o Options) withDefaults() (Options, error) {
-	if o.Func.Name == "" && o.Func.Assign == nil && o.Func.Only == nil {
+	if o.Func.Name == "" && o.Func.Assign == nil {
 		o.Func = allocfn.RoundRobin()
 	}
 	o.AlsoFuncs = slices.Clone(o.AlsoFuncs)

@@ -88,11 +88,6 @@ type balance struct {
 	list    []int32         // one such list
 }
 
-// key is the order of pairs but for their scores: code<<32 | partition.
-type key uint64
-
-func keyOf(code int, partition int32) key { return key(code)<<32 | key(partition) }
-
 func newBalance(in Input) (*balance, error) {
 	if len(in.Members) > maxMembers {
 		return nil, fmt.Errorf("allocfn: %w: %d members, more than %d", ErrInput, len(in.Members), maxMembers)

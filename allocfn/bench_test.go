@@ -3,7 +3,6 @@ package allocfn_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/kielgo/kiel/allocfn"
 )
@@ -109,48 +108,6 @@ func BenchmarkMapping(b *testing.B) {
 			for b.Loop() {
 				allocfn.Mapping(in, a)
 			}
-		})
-	}
-}
-
-// BenchmarkEvaluator measures members that leave and join again, one after the
-// other, and calls Balanced in between: "times" is how much longer that takes
-// than one such change. What the first changes make, see Evaluator, is there by
-// then.
-func BenchmarkEvaluator(b *testing.B) {
-	for _, s := range append(largeShapes, [2]int{1_607, 1_000_000}) {
-		b.Run(fmt.Sprintf("%dx%d", s[0], s[1]), func(b *testing.B) {
-			all, _ := shape(s[0]+1, s[1])
-			var e allocfn.Evaluator
-			step := func(in allocfn.Input) {
-				if _, err := e.Assign(in); err != nil {
-					b.Fatal(err)
-				}
-			}
-			step(all)
-			for k := range 5 {
-				step(without(all, k))
-				step(all)
-			}
-			var balanced time.Duration
-			b.ReportAllocs()
-			for k := 0; b.Loop(); k++ {
-				b.StopTimer()
-				start := time.Now()
-				if _, err := allocfn.Call(allocfn.Balanced(), all); err != nil {
-					b.Fatal(err)
-				}
-				balanced += time.Since(start)
-				out := without(all, k*7919%s[0])
-				b.StartTimer()
-				step(out)
-				step(all)
-			}
-			change := float64(b.Elapsed().Nanoseconds()) / float64(2*b.N)
-			call := float64(balanced.Nanoseconds()) / float64(b.N)
-			b.ReportMetric(change, "ns/change")
-			b.ReportMetric(call, "ns/balanced")
-			b.ReportMetric(call/change, "times")
 		})
 	}
 }

@@ -42,8 +42,7 @@
 //
 // None. The package does no I/O; a call of Balanced with 65,536 partitions or more
 // has a second goroutine, which ends before the call does. Nothing is kept between
-// calls, except in an [Evaluator]: that keeps what Balanced came to, to be quicker
-// the next time, and gives the same results.
+// calls.
 //
 // # Guarantees
 //
@@ -134,6 +133,5 @@
 //
 // # Concurrency
 //
-// Everything may be called from any number of goroutines, except the methods of
-// one [Evaluator], which are called one at a time. Nothing blocks.
+// Everything may be called from any number of goroutines. Nothing blocks.
 package allocfn

@@ -53,11 +53,6 @@ type Func struct {
 	// any goroutine, and must not block.
 	Assign func(Input) (Assignment, error)
 
-	// Only, when not nil, is a cheaper way to one member's share: the indices
-	// of its partitions in Input.Partitions, growing. It must agree with
-	// Assign. nil derives it from Assign.
-	Only func(in Input, member int) ([]int32, error)
-
 	// harmless is a function of this package that is known not to change its
 	// input; while it is Assign too, that needs no copy of the input.
 	harmless func(Input) (Assignment, error)
@@ -148,39 +143,6 @@ func Call(f Func, in Input) (Assignment, error) {
 	return a, nil
 }
 
-// CallOnly returns the indices in in.Partitions of what the given member (an
-// index in in.Members) owns, growing: by f.Only when f has it, else by Call.
-// Errors are as Call's. It equals the member's part of what Call returns.
-func CallOnly(f Func, in Input, member int) ([]int32, error) {
-	if member < 0 || member >= len(in.Members) {
-		return nil, fmt.Errorf("allocfn: %w: member %d of %d", ErrInput, member, len(in.Members))
-	}
-	if f.Only == nil {
-		a, err := Call(f, in)
-		if err != nil {
-			return nil, err
-		}
-		return a.of(member), nil
-	}
-	if err := f.Validate(); err != nil {
-		return nil, err
-	}
-	if err := in.Validate(); err != nil {
-		return nil, err
-	}
-	if len(in.Partitions) == 0 {
-		return nil, nil
-	}
-	mine, err := guard(func(in Input) ([]int32, error) { return f.Only(in, member) }, in.clone())
-	if err == nil {
-		err = checkOnly(in, mine)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("allocfn: function %s, only for %s: %w", f.Name, quote(in.Members[member].Name), err)
-	}
-	return mine, nil
-}
-
 func (in Input) clone() Input {
 	in.Members = slices.Clone(in.Members)
 	for i, m := range in.Members {
@@ -193,24 +155,13 @@ func (in Input) clone() Input {
 }
 
 // guard calls a function and makes an error of a panic.
-func guard[R any](f func(Input) (R, error), in Input) (r R, err error) {
+func guard(f func(Input) (Assignment, error), in Input) (a Assignment, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
 	return f(in)
-}
-
-// of returns the indices that a gives to member.
-func (a Assignment) of(member int) []int32 {
-	var mine []int32
-	for i, m := range a {
-		if int(m) == member {
-			mine = append(mine, int32(i))
-		}
-	}
-	return mine
 }
 
 // Check returns an error unless a gives each partition of in to one member of
@@ -231,20 +182,6 @@ func Check(in Input, a Assignment) error {
 	}
 	if len(a) > len(in.Partitions) {
 		return fmt.Errorf("%w: %d owners for %d partitions", ErrStranger, len(a), len(in.Partitions))
-	}
-	return nil
-}
-
-func checkOnly(in Input, mine []int32) error {
-	last := int32(-1)
-	for _, i := range mine {
-		switch {
-		case i < 0 || int(i) >= len(in.Partitions):
-			return fmt.Errorf("%w: partition %d of %d", ErrStranger, i, len(in.Partitions))
-		case i <= last:
-			return fmt.Errorf("%w: %s (indices must grow)", ErrDoubled, quote(in.Partitions[i].String()))
-		}
-		last = i
 	}
 	return nil
 }

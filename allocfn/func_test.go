@@ -113,50 +113,9 @@ func TestProperties(t *testing.T) {
 				if after := fmt.Sprint(in); after != before {
 					t.Fatalf("the input was changed to %s", after)
 				}
-				// Every member sees its share alike in both ways.
-				for m := range in.Members {
-					want := []int32{}
-					for i, owner := range a {
-						if int(owner) == m {
-							want = append(want, int32(i))
-						}
-					}
-					got, err := allocfn.CallOnly(f, in, m)
-					if err != nil || !slices.Equal(got, want) {
-						t.Fatalf("only %d: got %v, %v, want %v", m, got, err, want)
-					}
-				}
 			})
 		})
 	}
-}
-
-// TestOnlyWithPlaces compares Only and Assign where items are spelt oddly.
-func TestOnlyWithPlaces(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		item := rapid.Custom(func(t *rapid.T) string {
-			return rapid.SampledFrom([]string{"t", "u"}).Draw(t, "topic") + ":" +
-				rapid.SampledFrom([]string{"", "0", "+", " ", "-"}).Draw(t, "prefix") + fmt.Sprint(rapid.IntRange(0, 12).Draw(t, "id"))
-		})
-		in, _ := input([]string{"a", "b", "c"}, rapid.SliceOf(item).Draw(t, "items"))
-		for _, f := range []allocfn.Func{allocfn.RoundRobin(), allocfn.Range()} {
-			a, err := allocfn.Call(f, in)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for m := range in.Members {
-				mine, err := allocfn.CallOnly(f, in, m)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for i, owner := range a {
-					if (int(owner) == m) != slices.Contains(mine, int32(i)) {
-						t.Fatalf("%s: %v, only %d: %v", f.Name, a, m, mine)
-					}
-				}
-			}
-		}
-	})
 }
 
 func spread(loads []int) int { return slices.Max(loads) - slices.Min(loads) }
@@ -186,9 +145,6 @@ func TestCallRefusesBadInput(t *testing.T) {
 		`member "\n\x1b[31m" twice`:  {Members: []allocfn.Member{{Name: "\n\x1b[31m"}, {Name: "\n\x1b[31m"}}},
 	} {
 		if _, err := allocfn.Call(allocfn.RoundRobin(), in); !errors.Is(err, allocfn.ErrInput) || !strings.Contains(err.Error(), want) {
-			t.Errorf("want %s, got %v", want, err)
-		}
-		if _, err := allocfn.CallOnly(allocfn.RoundRobin(), in, 0); !errors.Is(err, allocfn.ErrInput) {
 			t.Errorf("want %s, got %v", want, err)
 		}
 	}
@@ -254,9 +210,6 @@ func TestCallCatchesFaults(t *testing.T) {
 					t.Errorf("%q does not say %q", err, part)
 				}
 			}
-			if _, err := allocfn.CallOnly(f, in, 1); !errors.Is(err, tt.is) {
-				t.Errorf("only: got %v", err)
-			}
 		})
 	}
 }
@@ -279,41 +232,6 @@ func TestPanicError(t *testing.T) {
 }
 
 func unlucky(fault error) (allocfn.Assignment, error) { panic(fault) }
-
-func TestCallOnlyCatchesFaults(t *testing.T) {
-	in := group([]string{"a", "b"}, "t:0", "t:1", "t:2")
-	fault := errors.New("out of luck")
-	for name, tt := range map[string]struct {
-		mine []int32
-		err  error
-		is   error
-	}{
-		"below":  {[]int32{-1}, nil, allocfn.ErrStranger},
-		"beyond": {[]int32{3}, nil, allocfn.ErrStranger},
-		"twice":  {[]int32{1, 1}, nil, allocfn.ErrDoubled},
-		"order":  {[]int32{2, 0}, nil, allocfn.ErrDoubled},
-		"error":  {nil, fault, fault},
-	} {
-		f := allocfn.RoundRobin()
-		f.Only = func(allocfn.Input, int) ([]int32, error) { return tt.mine, tt.err }
-		if mine, err := allocfn.CallOnly(f, in, 0); mine != nil || !errors.Is(err, tt.is) {
-			t.Errorf("%s: got %v, %v", name, mine, err)
-		}
-	}
-	f := allocfn.RoundRobin()
-	f.Only = func(allocfn.Input, int) ([]int32, error) { panic("no") }
-	if _, err := allocfn.CallOnly(f, in, 0); !errors.Is(err, allocfn.ErrPanic) {
-		t.Errorf("panic: got %v", err)
-	}
-	for _, m := range []int{-1, 2} {
-		if _, err := allocfn.CallOnly(allocfn.RoundRobin(), in, m); !errors.Is(err, allocfn.ErrInput) {
-			t.Errorf("member %d: got %v", m, err)
-		}
-	}
-	if mine, err := allocfn.CallOnly(allocfn.RoundRobin(), group([]string{"a"}), 0); len(mine) != 0 || err != nil {
-		t.Errorf("no partitions: got %v, %v", mine, err)
-	}
-}
 
 func TestCallKeepsInputFromHarm(t *testing.T) {
 	in := group([]string{"a", "b"}, "t:0", "t:01", "t:2")
@@ -358,9 +276,6 @@ func TestFuncsAreTotal(t *testing.T) {
 		}
 		nobody := group(nil, "t:0", "t:01")
 		if a, err := f.Assign(nobody); len(a) != 0 || err != nil {
-			t.Errorf("%s: %v, %v", f.Name, a, err)
-		}
-		if a, err := f.Only(nobody, 0); len(a) != 0 || err != nil {
 			t.Errorf("%s: %v, %v", f.Name, a, err)
 		}
 	}

@@ -20,12 +20,7 @@ func TestHeap(t *testing.T) {
 				continue
 			}
 			x := rapid.Uint64Range(0, 30).Draw(t, "x")
-			if rapid.Bool().Draw(t, "append") {
-				h = append(h, x)
-				h.order()
-			} else {
-				h.push(x)
-			}
+			h.push(x)
 			model = append(model, x)
 			slices.Sort(model)
 		}

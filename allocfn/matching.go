@@ -163,28 +163,17 @@ func (h *heap) push(x uint64) {
 	*h = s
 }
 
-// order makes a heap of what was appended.
-func (h *heap) order() {
-	for i := len(*h)/2 - 1; i >= 0; i-- {
-		h.sink(i, (*h)[i])
-	}
-}
-
+// pop takes the least out, and lets the last one sink from the top.
 func (h *heap) pop() uint64 {
 	s := *h
 	top, x := s[0], s[len(s)-1]
 	s = s[:len(s)-1]
 	*h = s
-	if len(s) > 0 {
-		h.sink(0, x)
+	if len(s) == 0 {
+		return top
 	}
-	return top
-}
-
-// sink puts x at i, or further down.
-func (h *heap) sink(i int, x uint64) {
-	s := *h
-	for c := 2*i + 1; c < len(s); c = 2*i + 1 {
+	i := 0
+	for c := 1; c < len(s); c = 2*i + 1 {
 		_, less := bits.Sub64(s[min(c+1, len(s)-1)], s[c], 0)
 		c += int(less) // no jump, which would be guessed wrongly
 		if x <= s[c] {
@@ -194,4 +183,5 @@ func (h *heap) sink(i int, x uint64) {
 		i = c
 	}
 	s[i] = x
+	return top
 }

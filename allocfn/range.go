@@ -16,7 +16,7 @@ import (
 // id. Every member takes part in every topic. It takes one pass over the
 // partitions, and a sort of those topics whose numbers have gaps.
 func Range() Func {
-	return Func{Name: "range", Assign: rangeAssign, Only: rangeOnly}
+	return Func{Name: "range", Assign: rangeAssign}
 }
 
 func rangeAssign(in Input) (Assignment, error) {
@@ -37,30 +37,6 @@ func rangeAssign(in Input) (Assignment, error) {
 		}
 	}
 	return a, nil
-}
-
-func rangeOnly(in Input, member int) ([]int32, error) {
-	n := len(in.Members)
-	if n == 0 {
-		return nil, nil
-	}
-	mine := make([]int32, 0, len(in.Partitions)/n+1)
-	var order []int32
-	for from, to := range topics(in.Partitions) {
-		t := to - from
-		run := runOf(member, n, t)
-		if run == 0 {
-			continue
-		}
-		start := member*(t/n) + min(member, t%n)
-		begin := len(mine)
-		order = numeric(in.Partitions[from:to], order)
-		for _, i := range order[start : start+run] {
-			mine = append(mine, int32(from)+i)
-		}
-		slices.Sort(mine[begin:])
-	}
-	return mine, nil
 }
 
 // runOf returns how many of a topic's t partitions member m of n gets.

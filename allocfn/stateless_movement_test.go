@@ -166,10 +166,7 @@ func TestMinimalMovement(t *testing.T) {
 		names := randomNames(r, members)
 		fewer, more := groupOf(names[1:], ps...), groupOf(names, ps...)
 		one := slices.IndexFunc(more.Members, func(m allocfn.Member) bool { return m.Name == names[0] })
-		has, err := allocfn.CallOnly(allocfn.Rendezvous(), more, one)
-		if err != nil {
-			t.Fatal(err)
-		}
+		has := mustView(t, more, mustCall(t, allocfn.Rendezvous(), more)).Of(one)
 		for _, m := range []allocfn.Movement{
 			mustMeasure(t, allocfn.Rendezvous(), fewer, more), mustMeasure(t, allocfn.Rendezvous(), more, fewer),
 		} {

@@ -11,8 +11,7 @@ import (
 // topic's partitions. Its slices hold indices in Input.Partitions and are to be
 // read only; it may be used by any number of goroutines at once.
 //
-// For one member's part alone [CallOnly] can be cheaper, and [Mapping] has the
-// shape of kiel.
+// [Mapping] has the shape of kiel.
 type View struct {
 	in    Input
 	owner Assignment

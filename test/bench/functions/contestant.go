@@ -1,7 +1,6 @@
 package functions
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/kielgo/kiel/allocfn"
@@ -19,9 +18,8 @@ type Contestant struct {
 
 // Run is a contestant that is ready to plan for one group.
 type Run struct {
-	Before func() error // what happens between two plans and is not timed; may be nil
-	Plan   func() error // what is timed; may be called any number of times
-	Check  func() error // says whether the last plan gives each partition to one member
+	Plan  func() error // what is timed; may be called any number of times
+	Check func() error // says whether the last plan gives each partition to one member
 }
 
 // Contestants returns all, ours first. Nothing of it is shared between calls.
@@ -35,9 +33,6 @@ func ours() []Contestant {
 		{Name: "Balanced, and View", What: "input to lists by member and topic", Prepare: callAndView(balanced)},
 		{Name: "Balanced, from texts", What: "texts topic:id to assignment, as in the allocator", Prepare: fromTexts(balanced)},
 		{Name: "Balanced, from texts to maps", What: "texts topic:id to nested maps", Prepare: textsToMaps(balanced)},
-		{Name: "Evaluator, join", What: "input to assignment, when one that left has joined again", Prepare: evaluator(again(Group.joined))},
-		{Name: "Evaluator, newcomer", What: "input to assignment, when another one has joined each time", Prepare: evaluator(Group.newcomer)},
-		{Name: "Evaluator, leave", What: "input to assignment, when one has left", Prepare: evaluator(again(Group.left))},
 	}
 	for _, f := range []struct {
 		name string
@@ -123,51 +118,6 @@ func read(names, texts []string) allocfn.Input {
 	}
 	in.Partitions, in.Places, _ = allocfn.ParseAll(texts)
 	return in
-}
-
-// again is a change that is the same each time.
-func again(after func(Group) Group) func(Group, int) Group {
-	return func(g Group, _ int) Group { return after(g) }
-}
-
-// evaluator times one that goes from one group to another, for the nth time, and
-// has gone to others before.
-func evaluator(after func(g Group, n int) Group) func(Group) (Run, error) {
-	return func(g Group) (Run, error) {
-		from := g.Input()
-		e := new(allocfn.Evaluator)
-		var to allocfn.Input
-		var a allocfn.Assignment
-		n := 0
-		before := func() (err error) {
-			n++
-			to = after(g, n).Input()
-			_, err = e.Assign(from)
-			return err
-		}
-		plan := func() (err error) { a, err = e.Assign(to); return err }
-		for range 2 {
-			if err := errors.Join(before(), plan()); err != nil {
-				return Run{}, err
-			}
-		}
-		return Run{
-			Before: before,
-			Plan:   plan,
-			Check: func() error {
-				want, err := allocfn.Call(allocfn.Balanced(), to)
-				if err != nil {
-					return err
-				}
-				for i := range want {
-					if want[i] != a[i] {
-						return fmt.Errorf("the Evaluator gives %v to member %d, Balanced to %d", to.Partitions[i], a[i], want[i])
-					}
-				}
-				return nil
-			},
-		}, nil
-	}
 }
 
 func checkView(g Group, v *allocfn.View) error {

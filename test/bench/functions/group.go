@@ -54,13 +54,6 @@ func (g Group) With(members []string) Group {
 // joined returns a numbered group after the next has joined.
 func (g Group) joined() Group { return g.With(numbered(len(g.Members) + 1)) }
 
-// newcomer returns a numbered group after the nth after the last has joined.
-func (g Group) newcomer(n int) Group {
-	name := fmt.Sprintf("consumer-%d", len(g.Members)-1+n)
-	at, _ := slices.BinarySearch(g.Members, name)
-	return g.With(slices.Insert(slices.Clone(g.Members), at, name))
-}
-
 // left returns a group after one in the middle of its names has left.
 func (g Group) left() Group { return g.With(remove(g.Members, len(g.Members)/2)) }
 

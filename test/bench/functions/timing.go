@@ -100,11 +100,6 @@ func newRunner(c Contestant, s Size, g Group) (*runner, error) {
 	r := &runner{Run: run, result: Time{
 		Library: c.Library, Name: c.Name, What: c.What, Members: s.Members, Partitions: s.Partitions, TopicSize: s.TopicSize,
 	}}
-	if r.Before != nil {
-		if err := r.Before(); err != nil {
-			return nil, err
-		}
-	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	begin := time.Now()
@@ -122,28 +117,16 @@ func newRunner(c Contestant, s Size, g Group) (*runner, error) {
 // round begins with a collected heap, so that nobody pays for another's garbage.
 func (r *runner) round() error {
 	runtime.GC()
-	var sum time.Duration
+	begin := time.Now()
 	for range r.repeat {
-		took, err := r.time()
-		if err != nil {
+		if err := r.Plan(); err != nil {
 			return err
 		}
-		sum += took
 	}
+	sum := time.Since(begin)
 	r.spent += sum
 	r.took = append(r.took, sum/time.Duration(r.repeat))
 	return nil
-}
-
-func (r *runner) time() (time.Duration, error) {
-	if r.Before != nil {
-		if err := r.Before(); err != nil {
-			return 0, err
-		}
-	}
-	begin := time.Now()
-	err := r.Plan()
-	return time.Since(begin), err
 }
 
 func (r *runner) summary() Time {

@@ -122,7 +122,6 @@ func timePicture(all []functions.Time) ([]byte, error) {
 		{series{"TopicBalanced", green, draw.SquareGlyph{}, nil, 1}, "kiel", "TopicBalanced"},
 		{series{"Balanced, texts to maps", blue, draw.RingGlyph{}, dots, 1.5}, "kiel", "Balanced, from texts to maps"},
 		{series{"Balanced", blue, draw.CircleGlyph{}, nil, 2}, "kiel", "Balanced"},
-		{series{"Evaluator, join", sky, draw.CircleGlyph{}, nil, 1.5}, "kiel", "Evaluator, join"},
 		{series{"Range", red, draw.CrossGlyph{}, nil, 1}, "kiel", "Range"},
 		{series{"RoundRobin", black, draw.PlusGlyph{}, nil, 1}, "kiel", "RoundRobin"},
 	} {

@@ -56,11 +56,7 @@ func figures(t functions.Times, m functions.Movements) string {
 		}
 		b.WriteString("|\n")
 	}
-	fmt.Fprintf(&b, "| `Evaluator`, join · leave | as `Balanced` | | | ")
-	for _, size := range []functions.Size{functions.Sizes()[2], functions.Sizes()[4]} {
-		fmt.Fprintf(&b, "| %s · %s ", timeOf(t.Times, "Evaluator, join", size), timeOf(t.Times, "Evaluator, leave", size))
-	}
-	b.WriteString("|\n| least possible ")
+	b.WriteString("| least possible ")
 	for _, size := range functions.MoveSizes() {
 		moves := find(m.Moves, "Balanced", size)
 		least := func(r functions.Ratio) string {
