@@ -37,13 +37,33 @@ func balanced(in Input) (Assignment, error) {
 	if len(in.Members) == 0 || len(in.Partitions) == 0 {
 		return Assignment{}, nil
 	}
-	b, err := newBalance(in)
-	if err != nil {
+	return balancedWithin(in, newQuotas(in.Members, totalOf(in.Members), len(in.Partitions)))
+}
+
+// balancedWithin is Balanced for members that may take as many partitions as
+// the quotas say, whatever their weights. There must be a member, a partition,
+// and room for all partitions. It changes the quotas.
+func balancedWithin(in Input, q quotas) (Assignment, error) {
+	if err := checkMembers(in.Members); err != nil {
 		return nil, err
 	}
+	b := newBalanceWithin(in, q)
 	b.choose()
 	b.settle(b.sureCut())
 	return b.owner, nil
+}
+
+// checkMembers refuses members that Balanced cannot count with.
+func checkMembers(members []Member) error {
+	if len(members) > maxMembers {
+		return fmt.Errorf("allocfn: %w: %d members, more than %d", ErrInput, len(members), maxMembers)
+	}
+	for i := range members {
+		if m := &members[i]; m.Weight < 0 {
+			return fmt.Errorf("allocfn: %w: member %s has weight %d", ErrInput, quote(m.Name), m.Weight)
+		}
+	}
+	return nil
 }
 
 const (
@@ -89,20 +109,19 @@ type balance struct {
 }
 
 func newBalance(in Input) (*balance, error) {
-	if len(in.Members) > maxMembers {
-		return nil, fmt.Errorf("allocfn: %w: %d members, more than %d", ErrInput, len(in.Members), maxMembers)
+	if err := checkMembers(in.Members); err != nil {
+		return nil, err
 	}
-	for i := range in.Members {
-		if m := &in.Members[i]; m.Weight < 0 {
-			return nil, fmt.Errorf("allocfn: %w: member %s has weight %d", ErrInput, quote(m.Name), m.Weight)
-		}
-	}
+	return newBalanceWithin(in, newQuotas(in.Members, totalOf(in.Members), len(in.Partitions))), nil
+}
+
+func newBalanceWithin(in Input, q quotas) *balance {
 	t := totalOf(in.Members)
 	b := &balance{
 		keys:    hashPartitions(in.Partitions),
 		weights: pointWeights(in.Members, t),
 		choices: make([]proposal, len(in.Partitions)),
-		quotas:  newQuotas(in.Members, t, len(in.Partitions)),
+		quotas:  q,
 		owner:   make(Assignment, len(in.Partitions)),
 	}
 	total := 0
@@ -115,7 +134,7 @@ func newBalance(in Input) (*balance, error) {
 	}
 	b.ring = newRing(points, len(in.Members))
 	b.zones = newZones(in, points)
-	return b, nil
+	return b
 }
 
 // choose finds each partition's first choice.
