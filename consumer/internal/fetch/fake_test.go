@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/binary"
@@ -146,7 +147,9 @@ type fakeLog struct {
 	aborted  []sarama.AbortedTransaction
 	err      sarama.KError // answered instead of data
 	follower int32         // named by the leader; -1 for none
+	replica  int32         // gives out messages as a follower does, though the leader does not name it; 0 for none
 	lagging  int64         // on the follower the log ends here
+	told     int64         // where Range says that the log ends; 0 for its end
 	endless  bool          // answers have no high watermark
 }
 
@@ -173,6 +176,7 @@ type fakeCluster struct {
 	changed   chan struct{}
 	fetches   []fakeFetch
 	refreshes int
+	ranges    int
 	dials     int
 	conns     []net.Conn
 	leaderErr error
@@ -270,8 +274,9 @@ func (c *fakeCluster) Node(id int32) (Node, bool) { return nodeAt(id), true }
 func (c *fakeCluster) Range(topic string, id int32) (start, end int64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.ranges++
 	l := c.logs[key{topic, id}]
-	return l.start, l.end, nil
+	return l.start, cmp.Or(l.told, l.end), nil
 }
 
 // Dial connects to the broker whose id is the address.
@@ -479,7 +484,7 @@ func (c *fakeCluster) check(req fakeRequest, a fakeAsk) (code sarama.KError, fol
 		return sarama.ErrUnknownTopicOrPartition, -1, nil
 	case l.err != 0:
 		return l.err, -1, l
-	case req.f.broker != l.leader && req.f.broker != l.follower:
+	case req.f.broker != l.leader && req.f.broker != l.follower && req.f.broker != l.replica:
 		return sarama.ErrNotLeaderForPartition, -1, l
 	case a.epoch >= 0 && a.epoch < l.epoch:
 		return sarama.ErrFencedLeaderEpoch, -1, l

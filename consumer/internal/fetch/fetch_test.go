@@ -470,6 +470,42 @@ func TestFollower(t *testing.T) {
 	})
 }
 
+// What a follower says is out of range counts only when the leader says so, too: the leader is asked for the position itself,
+// since the end of the log that it tells consumers may be behind for a while.
+func TestOutOfRangeOfAFollower(t *testing.T) {
+	for name, missing := range map[string]bool{"the leader has it": false, "the leader lacks it": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+				k.add(0, batch{values: vals(10)})
+				k.log(0).follower, k.log(0).lagging, k.log(0).told = 2, 10, 5
+				p := open(t, x, 0, 0, -1)
+				same(t, offsets(t, p, 10), seq(0, 10))
+				k.change(func() { k.log(0).follower, k.log(0).replica = -1, 2 }) // the lease lasts
+				if missing {
+					k.change(func() { k.log(0).end, k.log(0).lagging = 8, 5 })
+				} else {
+					k.change(func() { k.log(0).lagging = 5 })
+				}
+				before := len(k.requests())
+				_, err := next(t, p, 10*time.Second)
+				k.mu.Lock()
+				ranges := k.ranges
+				k.mu.Unlock()
+				brokers := []int32{}
+				for _, f := range k.requests()[before:] {
+					brokers = append(brokers, f.broker)
+				}
+				if len(brokers) < 1 || brokers[len(brokers)-1] != 1 {
+					t.Errorf("brokers %v were asked, the leader is 1", brokers)
+				}
+				if missing != errors.Is(err, sarama.ErrOffsetOutOfRange) || missing != (ranges > 0) {
+					t.Errorf("Next: %v, the leader was asked %d times what it has", err, ranges)
+				}
+			})
+		})
+	}
+}
+
 // After an unclean election what was read is compared with the new log: at the next
 // leader epoch, and at the opening if an epoch is given.
 func TestTruncation(t *testing.T) {
