@@ -1,8 +1,11 @@
 package fetch
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -697,6 +700,32 @@ func TestThrottle(t *testing.T) {
 		k.change(func() { k.throttle = time.Hour })
 		time.Sleep(time.Second)
 	})
+}
+
+// A throttle time that no honest broker asks for is cut short, with a warning.
+func TestThrottleIsBounded(t *testing.T) {
+	for name, told := range map[string]time.Duration{"an hour": time.Hour, "the longest": math.MaxInt32 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			inBubble(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+				k.add(0, batch{values: vals(1)})
+				k.throttle = told
+				p := open(t, x, 0, 0, -1)
+				same(t, offsets(t, p, 1), []int64{0})
+				began := time.Now()
+				time.Sleep(time.Second)
+				open(t, x, 1, 0, -1) // wakes the connections
+				k.add(0, batch{values: vals(1)})
+				_, err := next(t, p, 2*maxThrottle)
+				if took := time.Since(began); err != nil || took < maxThrottle || took > maxThrottle+time.Second {
+					t.Errorf("the next message after %v: %v", took, err)
+				}
+				if n := strings.Count(log.String(), "throttle"); n != 1 {
+					t.Errorf("%d warnings:\n%s", n, log.String())
+				}
+			})
+		})
+	}
 }
 
 // A partition that stands still is fetched anew after 30 s, once a minute. One that

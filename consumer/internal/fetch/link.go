@@ -45,6 +45,9 @@ func (l *link) run(ctx context.Context) {
 		if req != nil {
 			began := l.received.Load()
 			resp, err := l.fetch(req)
+			if err == nil && resp.ThrottleTime > maxThrottle {
+				l.hangUp() // sarama's Broker would wait as long as it was told, and wait on when Run ends
+			}
 			l.deliver(ctx, req, resp, err, l.received.Load()-began)
 			continue
 		}
@@ -140,9 +143,7 @@ func (l *link) deliver(ctx context.Context, req *request, resp *sarama.FetchResp
 	if err != nil {
 		l.node.warn(ctx, err, now)
 	} else {
-		if until := now.Add(resp.ThrottleTime); until.After(l.node.throttled) {
-			l.node.throttled = until
-		}
+		l.node.throttle(ctx, resp.ThrottleTime, now)
 	}
 	for i := range req.entries {
 		e := &req.entries[i]
@@ -186,6 +187,17 @@ func (f *Fetcher) parse(req *request, resp *sarama.FetchResponse, results []resu
 		}
 	}
 	return size
+}
+
+// throttle has the broker asked for nothing until d has passed, maxThrottle at most.
+func (n *node) throttle(ctx context.Context, d time.Duration, now time.Time) {
+	if d > maxThrottle {
+		n.of.settings.log.WarnContext(ctx, "throttle time cut short", "broker", n.at.ID, "asked", d, "kept", maxThrottle)
+		d = maxThrottle
+	}
+	if until := now.Add(d); until.After(n.throttled) {
+		n.throttled = until
+	}
 }
 
 // warn logs that requests to the broker fail, now and then.

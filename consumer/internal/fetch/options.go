@@ -37,6 +37,11 @@ const (
 	// patience is how long a partition may fail with what need not heal before that
 	// is an error of Next.
 	patience = 10 * time.Second
+	// maxThrottle bounds how long a broker is asked for nothing because its quotas say so. Kafka cuts answers so that
+	// the time is about a window of its quotas, 11 s unless configured otherwise; a longer one is a broker's
+	// mistake, or hostile, and must not stop a partition for days. A Kafka that means it does not read the next
+	// request until then; the connection ends after 5 s of silence, and another is opened, once a minute.
+	maxThrottle = time.Minute
 	// watchInterval is how often the watchdog looks.
 	watchInterval = 5 * time.Second
 	// stuckAfter is how long a partition may stand still while there is something to
