@@ -19,6 +19,7 @@ type result struct {
 	follower int32
 	check    *check
 	shares   bool  // messages of the batch point into the answer
+	accepted bool  // Kafka has the position, though the comparison is not done
 	passed   bool  // the comparison was refused and is left out; nothing else is known
 	diverges int64 // where the log differs from what was read; -1: it does not, as far as known
 }
@@ -220,7 +221,7 @@ func (p *Partition) apply(e *entry, r *result, now time.Time) {
 		})
 		return
 	}
-	if p.check == nil {
+	if p.check == nil || r.accepted {
 		p.settle()
 	}
 	moved, missing := r.batch.Next > p.position, p.readable() > e.ask && !p.check.searches()

@@ -8,16 +8,21 @@ import "github.com/IBM/sarama"
 // first batch of a later epoch, because all from there on was written anew.
 type check struct {
 	searching bool
+	atEnd     bool  // the log seems to end before what is compared: the position itself is fetched, to learn whether Kafka has it
 	low, high int64 // what is searched for is in low to high
 	epoch     int32 // the one that was found in place of ours
 }
 
 // ask returns the offset to fetch.
 func (c *check) ask(position int64) int64 {
-	if c.searching {
+	switch {
+	case c.searching:
 		return c.low + (c.high-c.low)/2
+	case c.atEnd:
+		return position
+	default:
+		return position - 1
 	}
-	return position - 1
 }
 
 func (c *check) searches() bool { return c != nil && c.searching }
@@ -32,6 +37,10 @@ func (r *result) compare(e *entry, block *sarama.FetchResponseBlock) bool {
 		r.search(e, block)
 		return true
 	}
+	if e.check.atEnd {
+		r.check, r.accepted = &check{}, r.err == nil // an error is judged as that of any fetch
+		return true
+	}
 	if r.err != nil {
 		if r.err == sarama.ErrOffsetOutOfRange { //nolint:errorlint // a bare code
 			r.err, r.check, r.passed = nil, nil, true // retention has taken what it would be compared with, or the next request says what is wrong
@@ -43,8 +52,11 @@ func (r *result) compare(e *entry, block *sarama.FetchResponseBlock) bool {
 	case e.epoch > e.leader: // the leader takes requests of its own epoch alone, and its log has none above
 		r.check, r.batch.LeaderEpoch = nil, -1
 		return false
+	case b == nil && len(block.RecordsSet) == 0 && passed(block) < e.position && e.p.of.settings.readable(r.end, r.stable) <= e.ask:
+		r.check = &check{atEnd: true} // the log was cut off, or the leader does not know yet how far it may be read
+		return true
 	case b == nil && len(block.RecordsSet) == 0 && !e.alone && passed(block) < e.position:
-		return true // it did not come, or the log is not as long yet
+		return true // it did not come
 	case b == nil, b.FirstOffset > e.ask, b.PartitionLeaderEpoch < 0, b.PartitionLeaderEpoch == e.epoch:
 		r.check = nil // as far as can be seen
 		return false

@@ -142,7 +142,8 @@ type fakeLog struct {
 	batches  []batch
 	bytes    [][]byte
 	start    int64
-	end      int64 // the high watermark is here
+	end      int64 // the high watermark is here, too
+	mark     int64 // the high watermark, if not 0: nothing from there on is given out
 	stable   int64 // -1: end
 	aborted  []sarama.AbortedTransaction
 	err      sarama.KError // answered instead of data
@@ -490,7 +491,7 @@ func (c *fakeCluster) check(req fakeRequest, a fakeAsk) (code sarama.KError, fol
 		return sarama.ErrFencedLeaderEpoch, -1, l
 	case a.epoch > l.epoch:
 		return sarama.ErrUnknownLeaderEpoch, -1, l
-	case a.offset < l.start || a.offset > l.endAt(req.f.broker, false):
+	case a.offset < l.start || a.offset > max(l.endAt(req.f.broker, false), l.end*min(l.mark, 1)):
 		return sarama.ErrOffsetOutOfRange, -1, l
 	case req.f.broker == l.leader && l.follower >= 0 && l.follower != l.leader:
 		return 0, l.follower, l
@@ -504,6 +505,8 @@ func (l *fakeLog) endAt(broker int32, committed bool) int64 {
 		return l.lagging
 	case committed && l.stable >= 0:
 		return l.stable
+	case l.mark > 0:
+		return l.mark
 	}
 	return l.end
 }

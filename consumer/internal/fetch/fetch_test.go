@@ -582,6 +582,59 @@ func TestTruncation(t *testing.T) {
 			check(t, p)
 		})
 	})
+	t.Run("one shorter than the position", func(t *testing.T) {
+		for _, later := range []bool{true, false} { // whether the new leader has written anything
+			inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+				fill(k)
+				k.change(func() {
+					l := k.log(0)
+					l.leader, l.epoch, l.end = 2, 6, 900
+					l.batches, l.bytes = l.batches[:90], l.bytes[:90]
+				})
+				want := int64(999)
+				if later {
+					want = 900
+					k.add(0, batch{values: vals(99)})
+				} else {
+					k.add(0, batch{values: vals(99), epoch: 5})
+				}
+				began := time.Now()
+				var cut *TruncatedError
+				if err := open(t, x, 0, 1000, 5).Opened(t.Context()); !errors.As(err, &cut) || cut.Diverges != want || time.Since(began) > time.Second {
+					t.Errorf("later %v: Opened: %v after %v", later, err, time.Since(began))
+				}
+			})
+		}
+	})
+	t.Run("the end is told late", func(t *testing.T) {
+		for _, rewritten := range []bool{true, false} {
+			inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+				fill(k)
+				if rewritten {
+					rewrite(k)
+				}
+				end := k.log(0).end
+				k.change(func() { k.log(0).mark = 990 })
+				began := time.Now()
+				p := open(t, x, 0, 1000, 5)
+				if err := p.Opened(t.Context()); err != nil || time.Since(began) > time.Second {
+					t.Errorf("rewritten %v: Opened: %v after %v", rewritten, err, time.Since(began))
+				}
+				before := len(k.requests())
+				_, err := next(t, p, 30*time.Second)
+				if n := len(k.requests()) - before; !errors.Is(err, context.DeadlineExceeded) || n > 100 {
+					t.Errorf("rewritten %v: Next: %v after %d requests in 30 s", rewritten, err, n)
+				}
+				k.change(func() { k.log(0).mark = 0 })
+				if rewritten {
+					check(t, p)
+					return
+				}
+				k.add(0, batch{values: vals(1)})
+				same(t, offsets(t, p, end+1), []int64{end})
+			})
+		}
+	})
 	t.Run("clean", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 			fill(k)
@@ -610,13 +663,14 @@ func TestTruncation(t *testing.T) {
 
 // A position that Kafka does not have is an error of the opening, with an epoch to compare too.
 func TestOutOfRangeWithAnEpoch(t *testing.T) {
-	for _, offset := range []int64{5, 50} {
+	for _, offset := range []int64{5, 21, 22, 50} {
 		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 			k.change(func() { k.log(0).epoch = 5; k.known[key{"t", 0}] = fakeLeader{1, 5} })
 			k.add(0, batch{values: vals(10)}, batch{values: vals(10)})
 			k.log(0).start = 10
-			if err := open(t, x, 0, offset, 5).Opened(t.Context()); !errors.Is(err, sarama.ErrOffsetOutOfRange) {
-				t.Errorf("opened at %d: %v", offset, err)
+			began := time.Now()
+			if err := open(t, x, 0, offset, 5).Opened(t.Context()); !errors.Is(err, sarama.ErrOffsetOutOfRange) || time.Since(began) > time.Second {
+				t.Errorf("opened at %d: %v after %v", offset, err, time.Since(began))
 			}
 		})
 	}

@@ -137,6 +137,14 @@ func (s *settings) brokerConfig(d Dialer) *sarama.Config {
 	return &c
 }
 
+// readable returns the offset after the last message that may be read, by a high watermark and a last stable offset.
+func (s *settings) readable(end, stable int64) int64 {
+	if s.Config.Consumer.IsolationLevel == sarama.ReadCommitted && stable >= 0 {
+		return min(end, stable)
+	}
+	return end
+}
+
 // requestVersion returns the version of Fetch for a protocol version, as sarama's consumer chooses it.
 func requestVersion(v sarama.KafkaVersion) int16 {
 	for _, c := range []struct {

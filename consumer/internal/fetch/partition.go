@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/IBM/sarama"
 )
 
 // Partition is one partition being read. Its methods may be called concurrently,
@@ -190,12 +188,7 @@ func (p *Partition) Lag() (messages int64, behind time.Duration) {
 }
 
 // readable returns the offset after the last message that may be read now.
-func (p *Partition) readable() int64 {
-	if p.of.settings.Config.Consumer.IsolationLevel == sarama.ReadCommitted && p.stable >= 0 {
-		return min(p.end, p.stable)
-	}
-	return p.end
-}
+func (p *Partition) readable() int64 { return p.of.settings.readable(p.end, p.stable) }
 
 // Close gives the partition up, with what is buffered. It does not wait for what is
 // in flight. The partition may be opened again at once.
