@@ -29,20 +29,30 @@ func (o op) String() string {
 	return "remove from"
 }
 
-// apply returns what the operation makes of items, and how many it adds or removes.
-// Items and operands are sorted and unique, and so is the result.
-func (o op) apply(items, operands []string) (result []string, changed int) {
-	if o == opAdd {
-		result = slices.Concat(items, operands)
+// edit is one change of the set.
+type edit struct {
+	op op
+	// apply returns what the change makes of items, and how many it adds or removes. Items are sorted and unique, and so is
+	// the result. It may be called more than once.
+	apply func(items []string) (result []string, changed int)
+}
+
+// adding returns the edit that adds operands, which are sorted and unique.
+func adding(operands []string) edit {
+	return edit{opAdd, func(items []string) ([]string, int) {
+		result := slices.Concat(items, operands)
 		slices.Sort(result)
 		result = slices.Compact(result)
 		return result, len(result) - len(items)
-	}
-	result = slices.DeleteFunc(slices.Clone(items), func(item string) bool {
-		_, found := slices.BinarySearch(operands, item)
-		return found
-	})
-	return result, len(items) - len(result)
+	}}
+}
+
+// removing returns the edit that removes the items for which match returns true.
+func removing(match func(item string) bool) edit {
+	return edit{opRemove, func(items []string) ([]string, int) {
+		result := slices.DeleteFunc(slices.Clone(items), match)
+		return result, len(items) - len(result)
+	}}
 }
 
 // Add adds items and returns how many of them were not in the set. The znode is
@@ -57,14 +67,27 @@ func (s *Set) Add(ctx context.Context, items ...string) (added int, err error) {
 			return 0, fmt.Errorf("sharedset: add to %s: %w", s.path, err)
 		}
 	}
-	return s.update(ctx, opAdd, items)
+	return s.update(ctx, adding(sorted(items)))
 }
 
 // Remove removes items and returns how many of them were in the set. A set that
 // does not exist has none. Its errors are Add's, but for ErrInvalidItem.
 func (s *Set) Remove(ctx context.Context, items ...string) (removed int, err error) {
-	return s.update(ctx, opRemove, items)
+	operands := sorted(items)
+	return s.RemoveFunc(ctx, func(item string) bool {
+		_, found := slices.BinarySearch(operands, item)
+		return found
+	})
 }
+
+// RemoveFunc removes the items for which match returns true, of those that are in the set when it is written, and returns how
+// many these were. match may be called more than once for an item. Its errors are those of Remove.
+func (s *Set) RemoveFunc(ctx context.Context, match func(item string) bool) (removed int, err error) {
+	return s.update(ctx, removing(match))
+}
+
+// sorted returns items sorted and unique.
+func sorted(items []string) []string { return slices.Compact(slices.Sorted(slices.Values(items))) }
 
 // checkItem refuses what could not be written and read back, or would garble a log.
 func checkItem(item string) error {
@@ -80,18 +103,17 @@ func checkItem(item string) error {
 }
 
 // update makes a change, and counts and names what came of it.
-func (s *Set) update(ctx context.Context, o op, operands []string) (int, error) {
-	operands = slices.Compact(slices.Sorted(slices.Values(operands)))
-	n, err := s.change(ctx, o, operands)
+func (s *Set) update(ctx context.Context, e edit) (int, error) {
+	n, err := s.change(ctx, e)
 	result := resultOK
 	switch {
 	case err != nil:
 		result = resultError
-		err = fmt.Errorf("sharedset: %v %s: %w", o, s.path, err)
+		err = fmt.Errorf("sharedset: %v %s: %w", e.op, s.path, err)
 	case n == 0:
 		result = resultNoop
 	}
-	s.count(o, result)
+	s.count(e.op, result)
 	return n, err
 }
 
@@ -99,8 +121,8 @@ func (s *Set) count(o op, result string) { s.updates.WithLabelValues(string(o), 
 
 // change makes a change under the lock, unless there is nothing to change. It starts
 // over when the lock is lost on the way.
-func (s *Set) change(ctx context.Context, o op, operands []string) (int, error) {
-	if done, err := s.nothingToDo(ctx, o, operands); done || err != nil {
+func (s *Set) change(ctx context.Context, e edit) (int, error) {
+	if done, err := s.nothingToDo(ctx, e); done || err != nil {
 		return 0, err
 	}
 	unanswered := 0
@@ -109,7 +131,7 @@ func (s *Set) change(ctx context.Context, o op, operands []string) (int, error) 
 		if err != nil {
 			return 0, err
 		}
-		n, err := s.changeLocked(ctx, held, o, operands, &unanswered)
+		n, err := s.changeLocked(ctx, held, e, &unanswered)
 		s.release(ctx, held)
 		if !errors.Is(err, errLockLost) && !errors.Is(err, session.ErrSessionExpired) || ctx.Err() != nil {
 			return n, err
@@ -119,7 +141,7 @@ func (s *Set) change(ctx context.Context, o op, operands []string) (int, error) 
 
 // nothingToDo reports whether the set is as asked for already, after a Sync. With no
 // items to add it makes a set that is missing.
-func (s *Set) nothingToDo(ctx context.Context, o op, operands []string) (bool, error) {
+func (s *Set) nothingToDo(ctx context.Context, e edit) (bool, error) {
 	for {
 		inc, err := s.session.Incarnation(ctx)
 		if err != nil {
@@ -128,13 +150,14 @@ func (s *Set) nothingToDo(ctx context.Context, o op, operands []string) (bool, e
 		items, err := s.readSynced(ctx, inc)
 		switch {
 		case err == nil:
-			_, n := o.apply(items, operands)
+			_, n := e.apply(items)
 			return n == 0, nil
-		case errors.Is(err, session.ErrNoNode) && o == opRemove:
+		case errors.Is(err, session.ErrNoNode) && e.op == opRemove:
 			return true, nil
-		case errors.Is(err, session.ErrNoNode) && len(operands) > 0:
-			return false, nil
 		case errors.Is(err, session.ErrNoNode):
+			if _, n := e.apply(nil); n > 0 {
+				return false, nil
+			}
 			err = inc.EnsurePath(ctx, s.path)
 			if err == nil {
 				return true, nil
@@ -182,7 +205,7 @@ var errLockLost = errors.New("sharedset: lock lost")
 // contender has changed. A write that comes too late is made again from what is
 // there then. The outcome of a write without an answer is seen after a Sync in what
 // remains to be done; *unanswered holds how many items such a write changed.
-func (s *Set) changeLocked(ctx context.Context, held *lock.Held, o op, operands []string, unanswered *int) (int, error) {
+func (s *Set) changeLocked(ctx context.Context, held *lock.Held, e edit, unanswered *int) (int, error) {
 	inc := held.Incarnation()
 	for {
 		// The contender in front of ours was seen gone, so its write is seen, too.
@@ -197,7 +220,7 @@ func (s *Set) changeLocked(ctx context.Context, held *lock.Held, o op, operands 
 		if err != nil {
 			return 0, err
 		}
-		items, n := o.apply(items, operands)
+		items, n := e.apply(items)
 		if n == 0 {
 			return *unanswered, nil
 		}
@@ -216,7 +239,7 @@ func (s *Set) changeLocked(ctx context.Context, held *lock.Held, o op, operands 
 			}
 		case errors.Is(err, session.ErrBadVersion):
 			*unanswered = 0
-			s.count(o, resultConflict)
+			s.count(e.op, resultConflict)
 		case errors.Is(err, session.ErrNoNode):
 			return 0, errLockLost
 		case errors.Is(err, session.ErrTooLarge):

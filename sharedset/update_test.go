@@ -436,3 +436,34 @@ func TestGivingUpDuringTheWrite(t *testing.T) {
 		w.wantNoContenders()
 	})
 }
+
+// RemoveFunc judges the items that are in the set when it is written, so it removes what another has added meanwhile too, and
+// keeps what else was added.
+func TestRemoveFunc(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.set("a", sharedset.Options{})
+		none := func(string) bool { return true }
+		if n, err := s.RemoveFunc(t.Context(), none); n != 0 || err != nil {
+			t.Errorf("of a set that does not exist: %d, %v", n, err)
+		}
+		w.add(s, 3, "t:0", "t:1", "u:0")
+		judged := 0
+		n, err := s.RemoveFunc(t.Context(), func(item string) bool {
+			if judged++; judged == 6 { // the first look judges three items, and then those to be written are judged
+				w.write(`["t:0", "t:7", "u:0", "u:1"]`)
+			}
+			return strings.HasPrefix(item, "t:")
+		})
+		if n != 2 || err != nil {
+			t.Errorf("removed %d, %v", n, err)
+		}
+		w.wantData(`["u:0", "u:1"]`)
+		w.write("garbage")
+		if _, err := s.RemoveFunc(t.Context(), none); !errors.Is(err, sharedset.ErrUnreadable) {
+			t.Error(err)
+		}
+		w.wantData("garbage")
+		w.wantNoContenders()
+	})
+}
