@@ -305,7 +305,10 @@ func (a *PartitionAllocator) AddPartitions(ctx context.Context, partitions map[s
 // RemovePartitions is the reverse of [PartitionAllocator.AddPartitions].
 // Removing what is not in the set is no error. What was removed is no part of
 // the seeds of the members that run any more. One that starts later with such a
-// partition in its seed adds it again.
+// partition in its seed adds it again, and so does a member of package consumer
+// that asks for the topic and runs, when it looks at its topics next, within a
+// minute: only what no living consumer asks for stays removed.
+// [PartitionAllocator.RemoveTopic] checks that.
 func (a *PartitionAllocator) RemovePartitions(ctx context.Context, partitions map[string][]int32) error {
 	all, err := items(partitions)
 	if err == nil && len(all) > 0 {

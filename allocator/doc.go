@@ -86,7 +86,7 @@
 //     is pure, so it is tried when something changes or Rebalance is called. Until
 //     then what the others' mapping gives to this member has no owner.
 //   - That a partition removed from the set stays removed when a member starts
-//     later that has it in its seed.
+//     later that has it in its seed, or while a consumer asks for its topic.
 //   - That the seed is added to a set from a backup that was written more often
 //     since than the backup lost, before this member read it: what it lacks looks
 //     as if it had been removed.

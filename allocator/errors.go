@@ -47,6 +47,14 @@ var (
 	// sent.
 	ErrZonesInvalid = zones.ErrInvalid
 
+	// ErrTopicInUse says that RemoveTopic removed nothing, because a member asks for
+	// the topic, or may. The text names the member.
+	ErrTopicInUse = errors.New("allocator: the topic is in use")
+
+	// ErrTopicNotInSet says that RemoveTopic found no partition of the topic in the
+	// set.
+	ErrTopicNotInSet = errors.New("allocator: the set has no partition of the topic")
+
 	// ErrCallback says that a callback panicked, or ended its goroutine. The next
 	// ones are called all the same.
 	ErrCallback = errors.New("allocator: callback panicked")

@@ -69,12 +69,17 @@ func (s *seed) settles() time.Duration {
 }
 
 func (s *seed) remove(items []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.items = slices.DeleteFunc(slices.Clone(s.items), func(item string) bool {
+	s.removeFunc(func(item string) bool {
 		_, found := slices.BinarySearch(items, item)
 		return found
 	})
+}
+
+// removeFunc removes the items for which match returns true.
+func (s *seed) removeFunc(match func(item string) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.items = slices.DeleteFunc(slices.Clone(s.items), match)
 }
 
 // seeding is how far the seeding goroutine came. It sends err of a try that failed at once, and over when it ends.

@@ -1,0 +1,129 @@
+package allocator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/session"
+)
+
+// LackingPartitions returns those of partitions that the set lacks, as read last. It returns none while the set is not known:
+// before Run has read it, while it can't be read, and while the session is not trusted. It does not block and asks nobody. The
+// map and its slices are the caller's.
+func (a *PartitionAllocator) LackingPartitions(partitions map[string][]int32) map[string][]int32 {
+	lacking := map[string][]int32{}
+	v := a.set.View()
+	if v == nil || v.Err != nil || !v.Incarnation.Trusted() {
+		return lacking
+	}
+	for topic, ids := range partitions {
+		for _, id := range ids {
+			if _, found := slices.BinarySearch(v.Items, allocfn.Partition{Topic: topic, ID: id}.String()); !found {
+				lacking[topic] = append(lacking[topic], id)
+			}
+		}
+	}
+	return lacking
+}
+
+// RemoveTopic removes all partitions of a topic from the group's set, unless a member asks for the topic. It needs the session
+// to run, not the allocator, and blocks until the topic is removed or ctx ends.
+//
+// It returns [ErrTopicInUse], with the name of the member, while there is a member whose record names the topic or names no
+// topics, which means all, or that has no record that can be understood, as members of Python kiel have none: what these ask for
+// is not known, and [PartitionAllocator.RemovePartitions] removes what you know better. It returns [ErrTopicNotInSet] when the
+// set has no partition of the topic, and session.ErrInvalidName for what can't be a topic's name. Other errors are those of
+// sharedset and of the session; with session.ErrUncertain the topic may have been removed.
+//
+// What others write to the set meanwhile is kept. A consumer that asks for the topic and joins meanwhile adds it again, when it
+// looks at its topics next.
+func (a *PartitionAllocator) RemoveTopic(ctx context.Context, topic string) error {
+	err := session.CheckTopic(topic)
+	if err == nil {
+		err = a.seed.inTurn(ctx, func() error { return a.removeTopic(ctx, topic) })
+	}
+	if err != nil {
+		return fmt.Errorf("allocator: remove topic: %w", err)
+	}
+	return nil
+}
+
+func (a *PartitionAllocator) removeTopic(ctx context.Context, topic string) error {
+	if err := a.checkUnused(ctx, topic); err != nil {
+		return err
+	}
+	ofTopic := func(item string) bool {
+		p, err := allocfn.Parse(item)
+		return err == nil && p.Topic == topic
+	}
+	n, err := a.set.RemoveFunc(ctx, ofTopic)
+	if err != nil {
+		return err
+	}
+	a.seed.removeFunc(ofTopic)
+	if n == 0 {
+		return fmt.Errorf("%w: %s", ErrTopicNotInSet, topic)
+	}
+	return nil
+}
+
+// checkUnused returns an error unless no member asks for a topic. It reads the members anew.
+func (a *PartitionAllocator) checkUnused(ctx context.Context, topic string) error {
+	for {
+		inc, err := a.session.Incarnation(ctx)
+		if err != nil {
+			return err
+		}
+		err = a.checkMembers(ctx, inc, topic)
+		if !session.Retryable(err) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+func (a *PartitionAllocator) checkMembers(ctx context.Context, inc *session.Incarnation, topic string) error {
+	if err := inc.Sync(ctx, a.MembersPath()); err != nil {
+		return err
+	}
+	names, _, err := inc.Children(ctx, a.MembersPath())
+	if err != nil && !errors.Is(err, session.ErrNoNode) {
+		return err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		data, _, err := inc.Get(ctx, session.Join(a.MembersPath(), name))
+		if errors.Is(err, session.ErrNoNode) {
+			continue // it has left
+		}
+		if err != nil {
+			return fmt.Errorf("read the record of member %.120q: %w", name, err)
+		}
+		if err := checkUser(name, data, topic); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkUser returns an error if a member asks for a topic, or may.
+func checkUser(name string, data []byte, topic string) error {
+	r, ok, err := parseRecord(data)
+	switch {
+	case !ok:
+		why := "has no record"
+		if err != nil {
+			why = "has a record that can't be understood"
+		}
+		return fmt.Errorf("%w: %s: member %.120q %s, so it may ask for any topic; RemovePartitions removes what none of them needs",
+			ErrTopicInUse, topic, name, why)
+	case len(r.Topics) == 0:
+		return fmt.Errorf("%w: %s: member %.120q asks for all topics", ErrTopicInUse, topic, name)
+	case slices.Contains(r.Topics, topic):
+		return fmt.Errorf("%w: %s: member %.120q asks for it", ErrTopicInUse, topic, name)
+	default:
+		return nil
+	}
+}
