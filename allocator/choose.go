@@ -13,13 +13,15 @@ import (
 // member is a member as the choice of the function sees it.
 type member struct {
 	allocfn.Member
-	runs  []string // IDs of functions, the preferred first
-	fault error    // why its record is no good, nil when it is
+	runs     []string // IDs of functions, the preferred first
+	recorded bool     // it has a good record
+	fault    error    // why its record is no good, nil when it is
 }
 
-// readMembers reads the records of the members. It takes those that known has, and are the same, from there.
-func readMembers(ms []party.Member, pythonFunc string, known *inputs) []member {
-	members := make([]member, len(ms))
+// readMembers reads the records of the members. It takes those that known has, and are the same, from there. same says that these
+// are all, and known has no others.
+func readMembers(ms []party.Member, pythonFunc string, known *inputs) (members []member, same bool) {
+	members, same = make([]member, len(ms)), len(ms) == len(known.members)
 	k := 0
 	for i, m := range ms {
 		for k < len(known.members) && known.members[k].Name < m.Name {
@@ -28,10 +30,10 @@ func readMembers(ms []party.Member, pythonFunc string, known *inputs) []member {
 		if k < len(known.members) && sameRecord(known.members[k], m) {
 			members[i] = known.read[k]
 		} else {
-			members[i] = readMember(m, pythonFunc)
+			members[i], same = readMember(m, pythonFunc), false
 		}
 	}
-	return members
+	return members, same
 }
 
 // readMember reads the record of one member. A member without a record, or with one that is no good, runs pythonFunc.
@@ -47,7 +49,8 @@ func readMember(m party.Member, pythonFunc string) member {
 	case !ok:
 		return member{Member: allocfn.Member{Name: m.Name}, runs: []string{pythonFunc}, fault: err}
 	default:
-		return member{Member: allocfn.Member{Name: m.Name, Weight: r.Weight, Zone: r.Zone, Topics: r.Topics}, runs: r.Functions}
+		as := allocfn.Member{Name: m.Name, Weight: r.Weight, Zone: r.Zone, Topics: slices.Compact(slices.Sorted(slices.Values(r.Topics)))}
+		return member{Member: as, runs: r.Functions, recorded: true}
 	}
 }
 

@@ -43,23 +43,56 @@ type inputs struct {
 	members []party.Member
 	read    []member // what members' records say, one for each
 
+	topics []string // the topics that members ask for, sorted; nil when all are divided
+
 	items      []string
 	partitions []allocfn.Partition
 	places     []int32
 	bad        error // about items that are allocated to nobody
+
+	wanted       []allocfn.Partition // the partitions of topics that members ask for
+	wantedPlaces []int32
+	unwanted     []string // the other topics in the set, sorted
 }
 
 // readInputs reads members and items, as far as known does not have them.
 func readInputs(members []party.Member, items []string, pythonFunc string, known *inputs) *inputs {
-	in := &inputs{members: members, read: readMembers(members, pythonFunc, known), items: items}
-	if slices.Equal(items, known.items) {
-		in.partitions, in.places, in.bad = known.partitions, known.places, known.bad
-		return in
+	read, sameMembers := readMembers(members, pythonFunc, known)
+	in := &inputs{members: members, read: read, topics: known.topics, items: items}
+	if !sameMembers {
+		in.topics = askedTopics(read)
 	}
-	var bad []string
-	in.partitions, in.places, bad = allocfn.ParseAll(items)
-	in.bad = badItems(bad)
+	sameItems := slices.Equal(items, known.items)
+	if sameItems {
+		in.partitions, in.places, in.bad = known.partitions, known.places, known.bad
+	} else {
+		var bad []string
+		in.partitions, in.places, bad = allocfn.ParseAll(items)
+		in.bad = badItems(bad)
+	}
+	if sameItems && slices.Equal(in.topics, known.topics) {
+		in.wanted, in.wantedPlaces, in.unwanted = known.wanted, known.wantedPlaces, known.unwanted
+	} else {
+		in.leaveOutUnwanted()
+	}
 	return in
+}
+
+// allocation returns the input of the allocation function. Members have topics in it if all of them have a record: those without one
+// run Python, where nobody has.
+func (in *inputs) allocation(zones map[allocfn.Partition]string) allocfn.Input {
+	members := make([]allocfn.Member, len(in.read))
+	recorded := true
+	for i := range in.read {
+		members[i] = in.read[i].Member
+		recorded = recorded && in.read[i].recorded
+	}
+	for i := range members {
+		if !recorded {
+			members[i].Topics = nil
+		}
+	}
+	return allocfn.Input{Members: members, Partitions: in.wanted, Places: in.wantedPlaces, Zones: zones}
 }
 
 // faults returns what is wrong with members' records.
@@ -103,10 +136,7 @@ func computeMapping(
 	read := readInputs(members, items, o.PythonFunc, known)
 	r := result{inputs: read, records: read.faults(), items: read.bad}
 
-	in := allocfn.Input{Members: make([]allocfn.Member, len(members)), Partitions: read.partitions, Places: read.places, Zones: zones}
-	for i := range read.read {
-		in.Members[i] = read.read[i].Member
-	}
+	in := read.allocation(zones)
 	fn, err := chooseFunc(read.read, o.funcs())
 	if off.Off(sabotage.SameFunction) {
 		fn, err = o.Func, nil
@@ -122,6 +152,7 @@ func computeMapping(
 		return r
 	}
 	r.mapping = newMapping(in, fn.ID(), owner)
+	r.mapping.unwanted, r.mapping.leftOut = read.unwanted, len(read.partitions)-len(read.wanted)
 	return r
 }
 
@@ -176,6 +207,9 @@ func (l *loop) onResult(r result) {
 		l.applied.Store(time.Now().UnixMilli())
 		l.metrics.rebalances.WithLabelValues(string(j.trigger)).Inc()
 		l.metrics.duration.WithLabelValues(stageTotal).Observe(time.Since(j.since).Seconds())
+		if j.joined {
+			l.reportUnwanted(r.mapping.unwanted)
+		}
 		l.emit(j.trigger, j.inc, j.joined, true)
 		if j.hasSeed && l.last.Joined {
 			l.wasReady = true

@@ -63,6 +63,14 @@
 //     It runs on a goroutine of its own; however long it takes, the loss of the
 //     session, leaving and stopping take their course.
 //   - A set item that is not name:number is reported and allocated to nobody.
+//   - A partition whose topic no member asks for is in no mapping: it is allocated to
+//     nobody, the others as if the set did not hold it. It stays in the set.
+//     Snapshot.Unwanted and OnError, once for each topic, name the topics
+//     ([ErrUnwantedTopic]). A member whose record names no topics asks for all.
+//   - While a member has no record, topics do not matter: no function sees them, the
+//     whole set is divided, and so members in Go and in Python come to the same mapping.
+//     What that gives to a member that does not ask for the topic, it has to refuse;
+//     package consumer does.
 //   - The seed is added when the member joins for the first time, whenever the
 //     set's znode is missing or was made anew, and when the servers were restored
 //     from a backup that lacks part of it. An empty set is not a missing one. A set

@@ -59,7 +59,8 @@ func describe(in *inputs) string {
 	for i, m := range in.read {
 		fmt.Fprintf(&b, "%s: %+v runs %q, %s\n", in.members[i].Name, m.Member, m.runs, text(m.fault))
 	}
-	fmt.Fprintf(&b, "%q: %v at %v, %s; faults: %s", in.items, in.partitions, in.places, text(in.bad), text(in.faults()))
+	fmt.Fprintf(&b, "%q: %v at %v, %s; faults: %s\n", in.items, in.partitions, in.places, text(in.bad), text(in.faults()))
+	fmt.Fprintf(&b, "%q asked for: %v at %v, without %q", in.topics, in.wanted, in.wantedPlaces, in.unwanted)
 	return b.String()
 }
 
@@ -69,22 +70,35 @@ func TestInputsAreAsParsedAnew(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	records := [][]byte{
-		nil, []byte("garbage"), []byte(`{"v":1,"functions":["range/1"],"topics":["t"]}`),
-		[]byte(`{"v":1,"functions":["roundrobin/1","range/1"],"weight":3}`),
+		[]byte(`{"v":1,"functions":["range/1"],"topics":["t"]}`), []byte(`{"v":1,"functions":["range/1"],"topics":["u","s"]}`),
+		nil, []byte("garbage"), []byte(`{"v":1,"functions":["roundrobin/1","range/1"],"weight":3}`),
 	}
-	sets := [][]string{nil, {"t:0", "t:1"}, {"t:0", "t:2"}, {"t", "t:01", "t:1"}, {"t:0", "t:1"}}
+	sets := [][]string{nil, {"t:0", "t:1"}, {"t:0", "t:2"}, {"t", "t:01", "t:1"}, {"t:0", "t:1"}, {"s:0", "t:+1", "t:-1", "t:1", "u:0"}}
 	known := &inputs{}
-	for range 500 {
-		var ms []party.Member
+	someWanted := 0
+	for range 1000 {
+		ms := slices.Clone(known.members)
+		kinds := 4 // of members
+		if rng.IntN(2) == 0 {
+			kinds = 3 // all can be read
+		}
+		if rng.IntN(3) > 0 {
+			ms = nil
+		}
 		for i := range 6 {
 			m := party.Member{Name: fmt.Sprintf("m%d", i), Czxid: 1, Data: records[rng.IntN(len(records))]}
-			switch rng.IntN(4) {
+			if kinds == 3 {
+				m.Data = records[rng.IntN(2)]
+			}
+			switch rng.IntN(kinds) {
 			case 0:
 				continue
-			case 1:
+			case 3:
 				m.Data, m.Err = nil, errors.New("unreadable")
 			}
-			ms = append(ms, m)
+			if !slices.ContainsFunc(ms, func(o party.Member) bool { return o.Name >= m.Name }) {
+				ms = append(ms, m)
+			}
 		}
 		set := sets[rng.IntN(len(sets))]
 		before := describe(known)
@@ -96,6 +110,12 @@ func TestInputsAreAsParsedAnew(t *testing.T) {
 			t.Fatalf("what was known has changed from\n%s\nto\n%s", before, now)
 		}
 		known = next
+		if len(next.unwanted) > 0 && len(next.wanted) > 0 {
+			someWanted++
+		}
+	}
+	if someWanted == 0 {
+		t.Error("there was no group with both topics that are asked for and others")
 	}
 }
 

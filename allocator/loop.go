@@ -104,6 +104,7 @@ type loop struct {
 	computeErr error           // why good is not the newest
 	itemsErr   error           // about items that are allocated to nobody
 	reported   map[string]string
+	unwanted   []string // the topics that no member asks for, sorted, when this member has last got a mapping
 
 	// Seeding.
 	seeding  bool            // a seeding goroutine runs

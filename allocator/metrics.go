@@ -95,8 +95,8 @@ type state struct {
 type gauges struct {
 	source atomic.Pointer[func() state]
 
-	inProgress, lastRebalance, members, partitions, zoned, assigned *prometheus.Desc
-	sessionState, expirations, reconnects, viewAge                  *prometheus.Desc
+	inProgress, lastRebalance, members, partitions, zoned, unwanted, assigned *prometheus.Desc
+	sessionState, expirations, reconnects, viewAge                            *prometheus.Desc
 }
 
 func newGauges() *gauges {
@@ -109,6 +109,7 @@ func newGauges() *gauges {
 		members:       desc("kiel_members", "Members of the group, as last read."),
 		partitions:    desc("kiel_partitions", "Items of the shared set, as last read."),
 		zoned:         desc("kiel_zoned_partitions", "Partitions that have a zone, in the set or not, as last read."),
+		unwanted:      desc("kiel_unwanted_partitions", "Partitions of topics that no member asks for, which the mapping leaves out."),
 		assigned:      desc("kiel_assigned_partitions", "Partitions that the mapping gives to this member.", "topic"),
 		sessionState:  desc("kiel_zk_session_state", "1 for the state that the ZooKeeper session is in.", "state"),
 		expirations:   desc("kiel_zk_session_expirations_total", "ZooKeeper sessions that expired."),
@@ -126,7 +127,7 @@ func (g *gauges) show(source func() state) (stop func()) {
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		g.inProgress, g.lastRebalance, g.members, g.partitions, g.zoned, g.assigned,
+		g.inProgress, g.lastRebalance, g.members, g.partitions, g.zoned, g.unwanted, g.assigned,
 		g.sessionState, g.expirations, g.reconnects, g.viewAge,
 	} {
 		ch <- d
@@ -154,6 +155,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		gauge(g.lastRebalance, float64(s.lastRebalance.UnixMilli())/1000)
 	}
 	if s.snapshot != nil {
+		gauge(g.unwanted, float64(s.snapshot.mapping.leftOut))
 		for topic, ids := range topics(s.snapshot.mine) {
 			gauge(g.assigned, float64(len(ids)), strings.ToValidUTF8(topic, "?"))
 		}

@@ -3,6 +3,7 @@ package allocator_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -139,7 +140,7 @@ kiel_zoned_partitions{group="g"} 2
 		// What is a state is gone, what was counted stays.
 		for name, want := range map[string]int{
 			"kiel_assigned_partitions": 0, "kiel_members": 0, "kiel_partitions": 0, "kiel_rebalance_in_progress": 0,
-			"kiel_view_age_seconds": 0, "kiel_zk_session_state": 0, "kiel_zoned_partitions": 0, "kiel_rebalances_total": 6,
+			"kiel_unwanted_partitions": 0, "kiel_view_age_seconds": 0, "kiel_zk_session_state": 0, "kiel_zoned_partitions": 0, "kiel_rebalances_total": 6,
 		} {
 			if n, err := testutil.GatherAndCount(reg, name); n != want || err != nil {
 				t.Errorf("%s after the end: %d, %v", name, n, err)
@@ -152,6 +153,56 @@ kiel_zoned_partitions{group="g"} 2
 		w.start("a", allocator.Options{Registerer: reg}).ready()
 		if n, err := testutil.GatherAndCount(reg, "kiel_members", "kiel_rebalances_total"); n != 1+6 || err != nil {
 			t.Errorf("%d, %v", n, err)
+		}
+	})
+}
+
+// Partitions of topics that no member asks for are counted in the set, and not among those that anybody has.
+func TestMetricsOfUnwantedTopics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.put(partitions, `["t:0", "t:1", "t:2", "u:0", "u:1"]`)
+		var regs []*prometheus.Registry
+		var nodes []*node
+		for _, name := range []string{"a", "b"} {
+			regs = append(regs, prometheus.NewRegistry())
+			nodes = append(nodes, w.start(name, allocator.Options{Registerer: regs[len(regs)-1], Topics: []string{"t", name}}))
+		}
+		shown := func(unwanted int, shares ...string) {
+			t.Helper()
+			sleep(time.Minute)
+			for i, share := range shares {
+				scrape(t, regs[i], fmt.Sprintf(`
+# HELP kiel_assigned_partitions Partitions that the mapping gives to this member.
+# TYPE kiel_assigned_partitions gauge
+%s
+# HELP kiel_partitions Items of the shared set, as last read.
+# TYPE kiel_partitions gauge
+kiel_partitions{group="g"} 5
+# HELP kiel_unwanted_partitions Partitions of topics that no member asks for, which the mapping leaves out.
+# TYPE kiel_unwanted_partitions gauge
+kiel_unwanted_partitions{group="g"} %d
+`, share, unwanted), "kiel_assigned_partitions", "kiel_partitions", "kiel_unwanted_partitions")
+			}
+		}
+		shown(2, `kiel_assigned_partitions{group="g",topic="t"} 2`, `kiel_assigned_partitions{group="g",topic="t"} 1`)
+		for _, n := range nodes {
+			if s := n.Snapshot(); s.Err != nil || len(s.Partitions) != 3 || fmt.Sprint(s.Unwanted) != "[u]" {
+				t.Errorf("%s: %d partitions, unwanted %v, error %v", n.Name(), len(s.Partitions), s.Unwanted, s.Err)
+			}
+			if err := n.failed(); !errors.Is(err, allocator.ErrUnwantedTopic) || err.Error() != allocator.ErrUnwantedTopic.Error()+`: "u"` {
+				t.Errorf("%s: reported %v", n.Name(), err)
+			}
+		}
+		// Beside a member in Python all are divided, as it does.
+		w.put(members+"/c", "")
+		shown(0, `kiel_assigned_partitions{group="g",topic="t"} 1
+kiel_assigned_partitions{group="g",topic="u"} 1`, `kiel_assigned_partitions{group="g",topic="t"} 1
+kiel_assigned_partitions{group="g",topic="u"} 1`)
+		for _, n := range nodes {
+			if err := n.failed(); err != nil {
+				t.Errorf("%s: reported %v", n.Name(), err)
+			}
 		}
 	})
 }

@@ -53,14 +53,18 @@ type Options struct {
 
 	// OnError is told of each error that does not end Run, once until it changes
 	// or has gone: those that [Snapshot] carries in Err, and those of seeding, of
-	// members' records and of callbacks. It is called on the same goroutine as
+	// members' records and of callbacks; and, once for each topic, of those that no
+	// member asks for ([ErrUnwantedTopic]). It is called on the same goroutine as
 	// OnRebalance. Of more than 64 that wait behind a slow callback the oldest
 	// are dropped.
 	OnError func(err error)
 
 	// Weight, Zone and Topics stand in this member's record, for allocation
 	// functions that look at them. Weight 0 is 1, at most [MaxWeight]; an empty
-	// Zone is unknown; no Topics are all.
+	// Zone is unknown. Topics are those that this member asks for; none are all of
+	// them. Whatever the function, partitions of topics that no member asks for are
+	// in no mapping ([ErrUnwantedTopic]). Topics mean nothing while a member
+	// without a record is in the group, as those in Python are.
 	Weight int
 	Zone   string
 	Topics []string

@@ -56,7 +56,7 @@ func (l *loop) finish(t Trigger, inc *session.Incarnation, joined, applied bool,
 	}
 	s := &Snapshot{
 		Version: 1, Trigger: t, At: time.Now(),
-		Members: l.good.members, Partitions: l.good.in.Partitions, Zones: l.good.in.Zones, Func: l.good.fn,
+		Members: l.good.members, Partitions: l.good.in.Partitions, Unwanted: l.good.unwanted, Zones: l.good.in.Zones, Func: l.good.fn,
 		Joined: joined, Incarnation: inc, Err: errors.Join(errs...), mapping: l.good,
 	}
 	if joined {

@@ -145,7 +145,7 @@ func TestChooseFunc(t *testing.T) {
 				}
 				ms = append(ms, m)
 			}
-			members := readMembers(ms, "roundrobin/1", &inputs{})
+			members, _ := readMembers(ms, "roundrobin/1", &inputs{})
 			for _, m := range members {
 				if m.fault != nil {
 					t.Fatal(m.fault)

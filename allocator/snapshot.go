@@ -42,10 +42,16 @@ type Snapshot struct {
 	At time.Time
 
 	// Members and Partitions are what the mapping was computed for, in kiel's
-	// order. While Err says that a mapping could not be computed, they are those
-	// of the last good one.
+	// order. Partitions are those of the set without those of Unwanted topics.
+	// While Err says that a mapping could not be computed, these three are those of
+	// the last good one.
 	Members    []string
 	Partitions []allocfn.Partition
+	// Unwanted are the topics in the set for which no member asks, sorted byte by
+	// byte: nobody owns their partitions ([ErrUnwantedTopic]). It is empty while a
+	// member asks for all topics or has no record. Names are as they stand in the
+	// set, where somebody may have written any text.
+	Unwanted []string
 	// Zones says for which partitions, in the set or not, the mapping was computed
 	// with which zone. It has none while the znode can't be read.
 	Zones map[allocfn.Partition]string
@@ -80,6 +86,9 @@ type mapping struct {
 	in    allocfn.Input
 	fn    string
 	owner allocfn.Assignment
+
+	unwanted []string // topics that no member asks for, sorted
+	leftOut  int      // how many partitions they have
 
 	members []string
 	view    func() *allocfn.View // made when first asked for
@@ -141,7 +150,9 @@ func (s *Snapshot) Share(member string) map[string][]int32 {
 }
 
 // Owner returns the member to whom the mapping gives p, and false when p is
-// not in the set.
+// not in Partitions: it is not in the set, or no member asks for its topic. The
+// mapping may give p to a member that does not ask for it, if another member has
+// no record or the function does not look at topics.
 func (s *Snapshot) Owner(p allocfn.Partition) (string, bool) {
 	i, ok := s.mapping.view().Owner(p)
 	if !ok {
@@ -166,7 +177,7 @@ func (s *Snapshot) Mapping() map[string]map[string][]int32 {
 func (s *Snapshot) LogValue() slog.Value {
 	attrs := []slog.Attr{
 		slog.Uint64("version", s.Version), slog.String("trigger", string(s.Trigger)), slog.String("func", s.Func),
-		slog.Int("members", len(s.Members)), slog.Int("partitions", len(s.Partitions)), slog.Int("zoned", len(s.Zones)), slog.Int("mine", len(s.mine)),
+		slog.Int("members", len(s.Members)), slog.Int("partitions", len(s.Partitions)), slog.Int("unwanted_topics", len(s.Unwanted)), slog.Int("zoned", len(s.Zones)), slog.Int("mine", len(s.mine)),
 		slog.Bool("joined", s.Joined),
 	}
 	if s.Err != nil {

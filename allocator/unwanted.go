@@ -1,0 +1,81 @@
+package allocator
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kielgo/kiel/allocfn"
+)
+
+// askedTopics returns the topics that members ask for, sorted. It returns nil if partitions of all topics are to be divided: a
+// member asks for all of them, or has no record, or there are no members.
+func askedTopics(members []member) []string {
+	asked := make(map[string]bool)
+	for i := range members {
+		topics := members[i].Topics
+		if len(topics) == 0 {
+			return nil
+		}
+		if i > 0 && slices.Equal(topics, members[i-1].Topics) {
+			continue
+		}
+		for _, topic := range topics {
+			asked[topic] = true
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(asked))
+}
+
+// otherTopics returns the topics of partitions that are not among the asked ones, sorted; none if asked is nil.
+func otherTopics(partitions []allocfn.Partition, asked []string) (others []string) {
+	if asked == nil {
+		return nil
+	}
+	for i, p := range partitions { // partitions of one topic follow each other
+		if i > 0 && p.Topic == partitions[i-1].Topic {
+			continue
+		}
+		if _, found := slices.BinarySearch(asked, p.Topic); !found {
+			others = append(others, p.Topic)
+		}
+	}
+	slices.Sort(others)
+	return others
+}
+
+// leaveOutUnwanted finds the topics that no member asks for, and the partitions to divide: those that would be in the set if the
+// items of these topics were not.
+func (in *inputs) leaveOutUnwanted() {
+	in.unwanted = otherTopics(in.partitions, in.topics)
+	in.wanted, in.wantedPlaces = in.partitions, in.places
+	if len(in.unwanted) == 0 {
+		return
+	}
+	var wanted []string
+	for _, item := range in.items {
+		topic, _, _ := strings.Cut(item, ":")
+		if _, found := slices.BinarySearch(in.unwanted, topic); !found {
+			wanted = append(wanted, item)
+		}
+	}
+	in.wanted, in.wantedPlaces, _ = allocfn.ParseAll(wanted)
+}
+
+// reportUnwanted reports those of the unwanted topics, which are sorted, that were not among the unwanted ones of the mapping before.
+func (l *loop) reportUnwanted(unwanted []string) {
+	topics := missing(unwanted, l.unwanted)
+	l.unwanted = unwanted
+	if len(topics) == 0 {
+		return
+	}
+	for i, topic := range topics {
+		topics[i] = fmt.Sprintf("%.120q", topic)
+	}
+	l.log.Warn("no member asks for topics in the set", "topics", names(topics))
+	l.delivery.error(fmt.Errorf("%w: %s", ErrUnwantedTopic, names(topics)))
+}
