@@ -24,6 +24,10 @@ import (
 // goes, one each, to the members with the largest remainders; among equal
 // remainders to those that come first. Weights above 2^31-1 count as that.
 //
+// Where members ask for different topics, these are divided group by group, and
+// room is what a member lacks to the level of its group: see Topics on the
+// package's page.
+//
 // With [Input.Zones], pairs in one zone come before all others, so that a
 // partition goes to a member of another zone only when those of its own have
 // no room, while shares remain as they are. A partition or member without a
@@ -37,7 +41,13 @@ func balanced(in Input) (Assignment, error) {
 	if len(in.Members) == 0 || len(in.Partitions) == 0 {
 		return Assignment{}, nil
 	}
-	return balancedWithin(in, newQuotas(in.Members, totalOf(in.Members), len(in.Partitions)))
+	groups := groupByAskers(in)
+	if groups == nil {
+		return balancedWithin(in, newQuotas(in.Members, totalOf(in.Members), len(in.Partitions)))
+	}
+	return fillUp(in, groups, func(group Input, have []int32, l level) (Assignment, error) {
+		return balancedWithin(group, l.quotas(group.Members, have))
+	})
 }
 
 // balancedWithin is Balanced for members that may take as many partitions as

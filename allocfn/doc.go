@@ -38,6 +38,31 @@
 // group of Python and Go members agrees. See [ParseAll] for what happens to an
 // item that only one of the languages understands.
 //
+// # Topics
+//
+// RoundRobin, Range, Balanced and TopicBalanced give a partition only to members
+// that ask for its topic, [Member.Topics]. Where all members ask for the same
+// topics, these decide nothing. A topic that nobody asks for is divided as if all
+// asked for it, and goes to the group of topics that all ask for.
+//
+// Balanced and TopicBalanced put topics that the same members ask for into one
+// group and divide group by group: those of the fewest askers first, of equally
+// many the one whose first topic comes first, byte by byte. Each group fills up
+// what is low: its askers' totals, of this group and those before, become as
+// level per weight as whole partitions of the group allow. Exactly, askers below
+// one number of partitions per weight get what they lack to that number, and
+// askers above it get nothing. What a member gets is this rounded down, and the
+// rest goes, one each, to the members with the largest remainders. So a member
+// that alone asks for a large topic gets nothing of the topics that others ask
+// for too.
+//
+// Range cuts each topic over its askers and counts nothing. RoundRobin goes on
+// round the circle of members, each partition to the next one that asks for its
+// topic; it counts nothing either.
+//
+// CoPartitioned, Ordinal and Rendezvous ignore what members ask for, and so does
+// every function made by [FromKiel].
+//
 // # State
 //
 // None. The package does no I/O; a call of Balanced with 65,536 partitions or more
@@ -54,9 +79,14 @@
 //   - Each partition is given to exactly one member of the input, whenever
 //     there is a member.
 //
+//   - RoundRobin, Range, Balanced, TopicBalanced: a partition of a topic that
+//     somebody asks for is given to a member that asks for it. The next three
+//     hold where all members ask for the same topics.
+//
 //   - RoundRobin: the numbers of partitions of any two members differ by at
 //     most one. Range: the numbers of partitions of one topic of any two
-//     members differ by at most one.
+//     members that ask for it differ by at most one, also where others ask for
+//     other topics.
 //
 //   - Balanced: a member's number of partitions is its exact share, rounded
 //     down or up; with equal weights the numbers of any two members differ by
@@ -68,6 +98,13 @@
 //     two members differ by at most one. Ordinal: in total, without weights.
 //     CoPartitioned: in each topic that has the numbers its class has, without
 //     weights.
+//
+//   - Balanced and TopicBalanced, where members ask for different topics: after
+//     each group of topics no asker of it could give one partition of the group to
+//     another and make their totals so far more level; with equal weights the
+//     total of an asker that got any of the group is at most one above that of
+//     any other asker. TopicBalanced: of each topic an asker has its exact share
+//     of that, rounded down or up.
 //
 // # What Balanced moves
 //
@@ -123,9 +160,10 @@
 //     may have several partitions of a topic where another has none.
 //   - Balance by Rendezvous. The total of CoPartitioned. Topics of Ordinal, which
 //     fails while a member that is not the last is away.
-//   - Weights and zones: Balanced and TopicBalanced alone look at them, none at the
-//     topics that members asked for. The fields are there for functions that do.
+//   - Weights and zones: Balanced and TopicBalanced alone look at them.
 //     The totals of TopicBalanced are those of Balanced nearly always, see there.
+//   - Totals that are level where members ask for different topics, beyond what
+//     each group of topics can level by itself.
 //   - A user's function is not checked for being pure; that it gives the same
 //     result in every process is up to its author. The usual mistakes: ranging
 //     over a map, hash/maphash (seeded per process), sorting with ties,

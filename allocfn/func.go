@@ -15,7 +15,7 @@ type Member struct {
 	Name   string
 	Weight int      // its share compared with others'; 0 is 1
 	Zone   string   // where it runs; "" is unknown
-	Topics []string // the topics it asked for; nil is all
+	Topics []string // the topics it asks for, in any order; none is all
 }
 
 // Input is what an allocation function decides on. All members of a group must

@@ -34,6 +34,8 @@ var ErrOrdinals = errors.New("members are not numbered")
 // group is scaled down to below its number). That suits members that restart
 // under the same name soon. Where one can stay away for long, use Balanced.
 //
+// It ignores the topics that members ask for.
+//
 // It takes O(P·(log n + log P)) steps: about 0.15 s for a million partitions.
 func Ordinal() Func { return Func{Name: "ordinal", Assign: ordinal, harmless: ordinal} }
 

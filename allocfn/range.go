@@ -6,37 +6,57 @@ import (
 )
 
 // Range returns "range", Kafka's range assignor: for each topic the partitions
-// in the order of their numbers are cut into one run per member, the members
-// in the order of their names; when t partitions over n members leave a rest,
-// the first t mod n members get one more. So equal numbers of topics that have
-// equally many partitions meet at one member, which joins need, and the first
-// members get the most when there are many small topics.
+// in the order of their numbers are cut into one run per member that asks for
+// the topic, the members in the order of their names; when t partitions over n
+// members leave a rest, the first t mod n members get one more. So equal numbers
+// of topics that have equally many partitions and the same askers meet at one
+// member, which joins need, and the first members get the most when there are
+// many small topics.
 //
 // Kafka orders members by their member or instance ids; here the name is the
-// id. Every member takes part in every topic. It takes one pass over the
-// partitions, and a sort of those topics whose numbers have gaps.
+// id. It takes one pass over the partitions, and a sort of those topics whose
+// numbers have gaps.
 func Range() Func {
-	return Func{Name: "range", Assign: rangeAssign}
+	return Func{Name: "range", Assign: rangeAssign, harmless: rangeAssign}
 }
 
 func rangeAssign(in Input) (Assignment, error) {
-	n := len(in.Members)
-	if n == 0 {
+	if len(in.Members) == 0 {
 		return Assignment{}, nil
 	}
 	a := make(Assignment, len(in.Partitions))
 	var order []int32
-	for from, to := range topics(in.Partitions) {
-		order = numeric(in.Partitions[from:to], order)
-		next := 0
-		for m := 0; next < len(order); m++ {
-			for range runOf(m, n, len(order)) {
-				a[from+int(order[next])] = int32(m)
-				next++
-			}
+	groups := groupByAskers(in)
+	if groups == nil {
+		for from, to := range topics(in.Partitions) {
+			order = numeric(in.Partitions[from:to], order)
+			cut(a[from:to], order, len(in.Members), nil)
 		}
+		return a, nil
+	}
+	groupOf := groupsOf(in.Partitions, groups)
+	for from, to := range topics(in.Partitions) {
+		askers := groups[groupOf[from]].askers
+		order = numeric(in.Partitions[from:to], order)
+		cut(a[from:to], order, len(askers), askers)
 	}
 	return a, nil
+}
+
+// cut gives the partitions of a topic, in order, to n members: the first run to
+// the first of the askers, or to member 0 if askers is nil, and so on.
+func cut(a Assignment, order []int32, n int, askers []int32) {
+	next := 0
+	for k := 0; next < len(order); k++ {
+		m := int32(k)
+		if askers != nil {
+			m = askers[k]
+		}
+		for range runOf(k, n, len(order)) {
+			a[order[next]] = m
+			next++
+		}
+	}
 }
 
 // runOf returns how many of a topic's t partitions member m of n gets.

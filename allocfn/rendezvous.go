@@ -11,6 +11,8 @@ package allocfn
 // with 10 members and 1,000 partitions some have 85 and others 115, and with
 // few partitions some have none.
 //
+// It ignores the topics that members ask for.
+//
 // It takes time in proportion to n·P, about 2 ns for each pair: 10 members and
 // 10,000 partitions a fifth of a millisecond, but 1,000 and 100,000 a fifth of
 // a second.

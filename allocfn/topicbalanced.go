@@ -20,6 +20,11 @@ import "slices"
 // topics than its quota has room for, which is that of Balanced. Weights above
 // 2^31-1 count as that, equal weights as none.
 //
+// Where members ask for different topics, these are divided group by group, and
+// both bounds are those of a group: see Topics on the package's page. Exactly, a
+// member lacks something to the level of the group; of each topic its share is
+// as what it lacks, rounded down or up.
+//
 // This can leave over some partitions that no member with room may take. Then, in
 // order, each of them gets its place by a swap: the member that suits it best of
 // those with room in the topic takes it, and hands on one that it has to a member
@@ -73,28 +78,55 @@ func topicBalanced(in Input) (Assignment, error) {
 	if len(in.Members) == 0 {
 		return Assignment{}, nil
 	}
+	groups := groupByAskers(in)
+	if groups == nil {
+		return topicBalancedWithin(in, allotmentByWeight(in)), nil
+	}
+	in.Members = lighter(in.Members, len(in.Partitions))
+	return fillUp(in, groups, func(group Input, have []int32, l level) (Assignment, error) {
+		return topicBalancedWithin(group, allotment{
+			l.quotas(group.Members, have), l.shares(group.Members, have, len(group.Partitions)),
+		}), nil
+	})
+}
+
+// allotment says what members may take of the partitions of some topics.
+type allotment struct {
+	quotas quotas // of all topics
+	shares shares // of each topic, to be rounded down or up; the quotas are such shares of all
+}
+
+// allotmentByWeight returns what members may take that have nothing yet.
+func allotmentByWeight(in Input) allotment {
+	return allotment{newQuotas(in.Members, totalOf(in.Members), len(in.Partitions)), sharesByWeight(in.Members)}
+}
+
+// topicBalancedWithin is TopicBalanced for members that may take what a says,
+// whatever their weights.
+func topicBalancedWithin(in Input, a allotment) Assignment {
 	names := make([]uint64, len(in.Members))
 	for m := range names {
 		names[m] = hashName(in.Members[m].Name)
 	}
-	g := newTopicMatching(in, hashPartitions(in.Partitions), pointsOf(names))
+	g := newTopicMatching(in, hashPartitions(in.Partitions), pointsOf(names), a)
 	all := slices.Clone(g.fields[nowhere]) // while everybody is in them
 	if stuck := g.match(); len(stuck) > 0 {
 		held := g.held()
 		if rest := g.swapIn(stuck, held, all); len(rest) > 0 {
-			newChains(in, g, held).link(rest)
+			newChains(a, g, held).link(rest)
 		}
 	}
-	return g.owner, nil
+	return g.owner
 }
 
 // newTopicMatching begins a matching of partitions with these keys and members
 // with these points. What is due to members of each topic they may always take;
 // room is for what is extra.
-func newTopicMatching(in Input, keys []uint64, points []int64) *matching {
+func newTopicMatching(in Input, keys []uint64, points []int64, a allotment) *matching {
 	g := newMatching(keys)
-	g.topics = newTopicRoom(in, g.owner)
-	room := newQuotas(in.Members, totalOf(in.Members), len(keys))
+	g.topics = newTopicRoom(in, a.shares, g.owner)
+	room := a.quotas
+	room.left = slices.Clone(room.left)
 	for m, due := range g.topics.due {
 		room.left[m] -= due
 	}

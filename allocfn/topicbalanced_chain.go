@@ -21,7 +21,6 @@ import "slices"
 // At first the totals are to be those by largest remainder. Not always is there
 // a way to that; when one unit has none, the totals may be any such.
 type chains struct {
-	in   Input
 	g    *matching
 	held [][]int32
 
@@ -54,14 +53,14 @@ const (
 	inPool = -1
 )
 
-func newChains(in Input, g *matching, held [][]int32) *chains {
-	n := len(in.Members)
+func newChains(a allotment, g *matching, held [][]int32) *chains {
+	n := len(held)
 	c := &chains{
-		in: in, g: g, held: held,
+		g: g, held: held,
 		load: make([]int32, n), base: make([]int32, n), more: make([]bool, n), from: make([]link, n),
 		shares: make([]int32, len(g.topics.topics)), pools: make([]int32, len(g.topics.topics)),
 	}
-	q := newQuotas(in.Members, totalOf(in.Members), len(in.Partitions))
+	q := a.quotas
 	for m, quota := range q.left {
 		c.load[m], c.base[m] = int32(len(held[m])), quota
 		if q.pooled != nil && q.pooled[m] {
@@ -88,17 +87,16 @@ func (c *chains) link(units []int32) {
 // release lets all whose share has a rest take one more.
 func (c *chains) release() {
 	c.free = true
-	sum := totalOf(c.in.Members).sum
-	for i, m := range c.in.Members {
-		whole, rest := exactShare(len(c.in.Partitions), shareOf(m.Weight), sum)
-		c.base[i], c.more[i] = int32(whole), rest != 0
+	for m := range c.base {
+		whole, rest := c.g.topics.shares.of(int32(m), len(c.g.owner))
+		c.base[m], c.more[m] = int32(whole), rest != 0
 	}
 	c.refill()
 }
 
 // refill counts what is left of the pool.
 func (c *chains) refill() {
-	c.pool = len(c.in.Partitions)
+	c.pool = len(c.g.owner)
 	for m, base := range c.base {
 		c.pool -= int(max(base, c.load[m]))
 		// Of those with less than their base, none has any of the pool.

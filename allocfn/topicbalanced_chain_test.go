@@ -163,7 +163,7 @@ func TestChainsFromAnywhere(t *testing.T) {
 		anyTotals := seed%2 == 0
 		total := bruteShares(shares, len(in.Partitions), !anyTotals)
 		keys := make([]uint64, len(in.Partitions))
-		g := newTopicMatching(in, keys, pointsOf(make([]uint64, len(weights))))
+		g := newTopicMatching(in, keys, pointsOf(make([]uint64, len(weights))), allotmentByWeight(in))
 		var left []int32
 		for _, u := range r.Perm(len(keys)) {
 			room := rooms[g.topics.of[u]]
@@ -180,7 +180,7 @@ func TestChainsFromAnywhere(t *testing.T) {
 			g.topics.change(g.topics.of[u], int32(m), 1)
 			g.owner[u] = int32(m)
 		}
-		c := newChains(in, g, g.held())
+		c := newChains(allotmentByWeight(in), g, g.held())
 		if anyTotals {
 			c.release()
 		}

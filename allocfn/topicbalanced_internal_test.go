@@ -40,7 +40,7 @@ func TestTopicBalancedIsBrute(t *testing.T) {
 			}
 			weights[m] = shareOf(in.Members[m].Weight)
 		}
-		g := newTopicMatching(in, hashPartitions(in.Partitions), pointsOf(names))
+		g := newTopicMatching(in, hashPartitions(in.Partitions), pointsOf(names), allotmentByWeight(in))
 		all := slices.Clone(g.fields[nowhere])
 		want := bruteMatch(g.keys, names, weights, topics, func(u, m int) bool {
 			zone := in.Zones[in.Partitions[u]]
@@ -70,7 +70,7 @@ func TestTopicBalancedIsBrute(t *testing.T) {
 		if moved > len(stuck)-len(rest) {
 			t.Fatalf("%d moved for %d that were stuck", moved, len(stuck))
 		}
-		c := newChains(in, g, held)
+		c := newChains(allotmentByWeight(in), g, held)
 		c.link(rest)
 		checkEven(t, in, g, c.free)
 	})
@@ -141,7 +141,7 @@ func try(t *testing.T, r *rand.Rand, weights, sizes []int) tried {
 	for u := range keys {
 		keys[u] = r.Uint64()
 	}
-	g := newTopicMatching(in, keys, pointsOf(names))
+	g := newTopicMatching(in, keys, pointsOf(names), allotmentByWeight(in))
 	all := slices.Clone(g.fields[nowhere])
 	stuck := g.match()
 	held := g.held()
@@ -149,7 +149,7 @@ func try(t *testing.T, r *rand.Rand, weights, sizes []int) tried {
 	if len(rest) > 0 && g.scale.inverse == nil {
 		t.Fatalf("%d have no swap", len(rest))
 	}
-	c := newChains(in, g, held)
+	c := newChains(allotmentByWeight(in), g, held)
 	c.link(rest)
 	checkEven(t, in, g, c.free)
 	result := tried{len(stuck), len(rest), c.free, make([]int32, len(weights))}

@@ -13,17 +13,15 @@ import (
 // one. The others take one only: for those it keeps a bit for each member, or
 // looks at the owners, where these are few.
 type topicRoom struct {
-	members int
-	weights []uint64 // of the members; nil if all are equal
-	sum     uint64   // of the weights
-	rank    []int32  // of the members, the heaviest first; nil if all are equal
-	owner   []int32  // of the units
-	of      []int32  // the topic of each unit
-	order   []int32  // the units topic by topic
-	topics  []topicState
-	due     []int32  // how many are due to each member yet, of all topics
-	counts  []int32  // by topic and rank, of the heavy
-	bits    []uint64 // by topic and member, of the others
+	shares shares  // of the members
+	rank   []int32 // of the members, the heaviest first; nil if all have equal shares
+	owner  []int32 // of the units
+	of     []int32 // the topic of each unit
+	order  []int32 // the units topic by topic
+	topics []topicState
+	due    []int32  // how many are due to each member yet, of all topics
+	counts []int32  // by topic and rank, of the heavy
+	bits   []uint64 // by topic and member, of the others
 }
 
 type topicState struct {
@@ -36,11 +34,14 @@ type topicState struct {
 }
 
 // newTopicRoom returns the room for the partitions of in, of which none has an
-// owner yet.
-func newTopicRoom(in Input, owner []int32) *topicRoom {
-	n := len(in.Members)
-	r := &topicRoom{members: n, owner: owner, of: make([]int32, len(owner)), order: byTopic(in.Partitions), due: make([]int32, n)}
-	heaviest := r.weigh(in.Members)
+// owner yet and members have these shares.
+func newTopicRoom(in Input, by shares, owner []int32) *topicRoom {
+	n := by.members
+	r := &topicRoom{
+		shares: by, owner: owner,
+		of: make([]int32, len(owner)), order: byTopic(in.Partitions), due: make([]int32, n),
+	}
+	heaviest := r.weigh()
 	for from, to := 0, 0; from < len(r.order); from = to {
 		for to < len(r.order) && in.Partitions[r.order[to]].Topic == in.Partitions[r.order[from]].Topic {
 			r.of[r.order[to]] = int32(len(r.topics))
@@ -48,7 +49,7 @@ func newTopicRoom(in Input, owner []int32) *topicRoom {
 		}
 		size := to - from
 		t := topicState{from: int32(from), to: int32(to), counts: len(r.counts), bits: -1}
-		if r.weights == nil {
+		if r.rank == nil {
 			t.share, t.pool = int32(size/n), int32(size%n)
 			if size > n {
 				t.heavy = int32(n)
@@ -62,15 +63,15 @@ func newTopicRoom(in Input, owner []int32) *topicRoom {
 		} else {
 			t.pool = int32(size)
 			for _, m := range heaviest {
-				product := uint64(size) * r.weights[m] // less than 2^31 times less than 2^31
-				if product < r.sum {
+				whole, rest := r.shares.of(m, size)
+				if whole == 0 {
 					break
 				}
-				if product > r.sum {
+				if whole > 1 || rest > 0 {
 					t.heavy++
 				}
-				t.pool -= int32(product / r.sum)
-				r.due[m] += int32(product / r.sum)
+				t.pool -= int32(whole)
+				r.due[m] += int32(whole)
 			}
 		}
 		r.counts = append(r.counts, make([]int32, t.heavy)...)
@@ -83,22 +84,19 @@ func newTopicRoom(in Input, owner []int32) *topicRoom {
 	return r
 }
 
-// weigh sets the weights of the members, unless all are equal, and returns the
-// members sorted, the heaviest first.
-func (r *topicRoom) weigh(members []Member) (heaviest []int32) {
-	t := totalOf(members)
-	if t.equal() {
+// weigh ranks the members, unless all have equal shares, and returns them sorted,
+// the heaviest first.
+func (r *topicRoom) weigh() (heaviest []int32) {
+	weights := r.shares.weights
+	if weights == nil {
 		return nil
 	}
-	r.sum = t.sum
-	heaviest = make([]int32, len(members))
-	r.weights = make([]uint64, len(members))
-	for i, m := range members {
-		heaviest[i] = int32(i)
-		r.weights[i] = shareOf(m.Weight)
+	heaviest = make([]int32, r.shares.members)
+	for m := range heaviest {
+		heaviest[m] = int32(m)
 	}
-	slices.SortStableFunc(heaviest, func(a, b int32) int { return cmp.Compare(r.weights[b], r.weights[a]) })
-	r.rank = make([]int32, len(members))
+	slices.SortStableFunc(heaviest, func(a, b int32) int { return cmp.Compare(weights[b], weights[a]) })
+	r.rank = make([]int32, r.shares.members)
 	for k, m := range heaviest {
 		r.rank[m] = int32(k)
 	}
@@ -127,15 +125,11 @@ func (r *topicRoom) count(t, m int32) int32 {
 // get, one or none.
 func (r *topicRoom) share(t, m int32) (least, more int32) {
 	s := &r.topics[t]
-	if r.weights == nil {
+	if r.rank == nil {
 		return s.share, 1
 	}
-	product := uint64(s.to-s.from) * r.weights[m]
-	if product < r.sum {
-		return 0, 1
-	}
-	whole := product / r.sum
-	if whole*r.sum != product {
+	whole, rest := r.shares.of(m, int(s.to-s.from))
+	if rest > 0 {
 		more = 1
 	}
 	return int32(whole), more

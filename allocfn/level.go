@@ -1,0 +1,127 @@
+package allocfn
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// level says how partitions are divided among members of which some have others
+// already, so that the totals per weight become as level as whole partitions
+// allow. Members whose total is at or above the level get nothing. Exactly, the
+// others end at one number of partitions per weight, which is all/weights.
+type level struct {
+	members []int32 // those below the level, as indices, growing
+	all     int     // what these have, and the partitions that are divided
+	weights uint64  // the sum of their weights
+}
+
+// levelOf returns the level for so many partitions, at least one. have is what
+// each member has.
+func levelOf(members []Member, have []int32, partitions int) level {
+	l := level{members: make([]int32, len(members)), all: partitions}
+	for m := range members {
+		l.members[m] = int32(m)
+		l.all += int(have[m])
+		l.weights += shareOf(members[m].Weight)
+	}
+	// Whoever is above a level that counts too many is above the right one, which
+	// is lower. There is always somebody below, for something is to be divided.
+	for {
+		below, all, weights := l.members[:0], l.all, l.weights
+		for _, m := range l.members {
+			weight := shareOf(members[m].Weight)
+			if whole, rest := exactShare(l.all, weight, l.weights); int(have[m]) > whole || int(have[m]) == whole && rest == 0 {
+				all -= int(have[m])
+				weights -= weight
+				continue
+			}
+			below = append(below, m)
+		}
+		done := len(below) == len(l.members)
+		l = level{below, all, weights}
+		if done {
+			return l
+		}
+	}
+}
+
+// quotas returns what members that are all below the level may take: what they
+// lack to their exact totals rounded down, and the rest by the largest
+// remainders.
+func (l level) quotas(members []Member, have []int32) quotas {
+	q := newQuotas(members, totalOf(members), l.all)
+	for m := range q.left {
+		q.left[m] -= have[m]
+		least := q.left[m]
+		if q.pooled != nil && q.pooled[m] {
+			least--
+		}
+		q.least = min(q.least, int(least))
+	}
+	return q
+}
+
+// shares returns what members that are all below the level lack exactly.
+func (l level) shares(members []Member, have []int32, partitions int) shares {
+	s := shares{members: len(members), weights: make([]uint64, len(members)), sum: uint64(partitions) * l.weights}
+	equal := true
+	for m := range members {
+		s.weights[m] = uint64(l.all)*shareOf(members[m].Weight) - uint64(have[m])*l.weights
+		equal = equal && s.weights[m] == s.weights[0]
+	}
+	if equal {
+		s.weights = nil
+	}
+	return s
+}
+
+// lighter returns members whose weights are halved, rounding down but to no less
+// than 1, as often as it takes to count shares of so many partitions in 64 bits.
+// That is never below 8,192 members of the largest weight and 2^20 partitions.
+func lighter(members []Member, partitions int) []Member {
+	for {
+		high, _ := bits.Mul64(uint64(partitions), totalOf(members).sum)
+		if high == 0 {
+			return members
+		}
+		members = slices.Clone(members)
+		for m := range members {
+			members[m].Weight = int(max(1, shareOf(members[m].Weight)/2))
+		}
+	}
+}
+
+// shares says what part of some partitions is due to each member exactly.
+type shares struct {
+	members int
+	weights []uint64 // of the members, what they have of the sum; nil if all have the same
+	sum     uint64
+}
+
+// sharesByWeight returns the shares of members that have nothing yet.
+func sharesByWeight(members []Member) shares {
+	t := totalOf(members)
+	s := shares{members: len(members), sum: t.sum}
+	if t.equal() {
+		return s
+	}
+	s.weights = make([]uint64, len(members))
+	for m := range members {
+		s.weights[m] = shareOf(members[m].Weight)
+	}
+	return s
+}
+
+// of returns the whole part of a member's share of so many partitions, and what
+// is left over, in units of 1/sum or, if all have the same, of 1/members.
+func (s *shares) of(member int32, partitions int) (whole int, rest uint64) {
+	if s.weights == nil {
+		return partitions / s.members, uint64(partitions % s.members)
+	}
+	high, low := bits.Mul64(uint64(partitions), s.weights[member])
+	if high == 0 && low < s.sum {
+		return 0, low
+	}
+	quotient, rest := bits.Div64(high, low, s.sum) // at most the partitions
+	return int(quotient), rest
+}
