@@ -96,6 +96,24 @@ func BenchmarkParseAll(b *testing.B) {
 	}
 }
 
+// BenchmarkSort sorts what stands topic by topic, the numbers of a topic growing.
+func BenchmarkSort(b *testing.B) {
+	for _, s := range [][2]int{{1_000, 100}, {10_000, 1_000}, {100_000, 100}, {100_000, 1_000}} {
+		b.Run(fmt.Sprintf("%d in topics of %d", s[0], s[1]), func(b *testing.B) {
+			var given []allocfn.Partition
+			for i := range s[0] {
+				given = append(given, allocfn.Partition{Topic: fmt.Sprintf("topic-%d", i/s[1]), ID: int32(i % s[1])})
+			}
+			ps := make([]allocfn.Partition, len(given))
+			b.ReportAllocs()
+			for b.Loop() {
+				copy(ps, given)
+				allocfn.Sort(ps)
+			}
+		})
+	}
+}
+
 func BenchmarkMapping(b *testing.B) {
 	for _, s := range shapes {
 		b.Run(fmt.Sprintf("%dx%d", s[0], s[1]), func(b *testing.B) {

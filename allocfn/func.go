@@ -210,7 +210,7 @@ func (in Input) Validate() error {
 	for i := 1; i < len(in.Partitions); i++ {
 		a, b := &in.Partitions[i-1], &in.Partitions[i]
 		next := b.ID == a.ID+1 && b.ID%10 > 0 // has as many digits, as most have
-		if a.Topic == b.Topic && (next || precedes(a.ID, b.ID)) {
+		if a.Topic == b.Topic && (next || textKey(a.ID) < textKey(b.ID)) {
 			continue
 		}
 		switch Compare(*a, *b) {
@@ -221,32 +221,6 @@ func (in Input) Validate() error {
 		}
 	}
 	return nil
-}
-
-// precedes reports whether the text of a comes before that of b. It is quick,
-// and may say no when it is so for a negative number.
-func precedes(a, b int32) bool {
-	if a < 0 || b < 0 {
-		return false
-	}
-	x, y := uint64(a), uint64(b)
-	above, beyond := uint64(10), uint64(10) // the powers of ten above x and y
-	for above <= x {
-		above *= 10
-	}
-	for beyond <= y {
-		beyond *= 10
-	}
-	if above == beyond {
-		return x < y
-	}
-	// As decimals behind a point they are in the order of their texts. Of equal
-	// ones, 0.1 and 0.10, the shorter comes first. No product reaches 2^64, for
-	// one of the two has less than ten digits.
-	if x*beyond == y*above {
-		return above < beyond
-	}
-	return x*beyond < y*above
 }
 
 func (in Input) validatePlaces() error {

@@ -10,17 +10,55 @@ import (
 // ids of a topic are in the order of in.Partitions. A member that owns nothing
 // is absent, as in kiel. The maps are the caller's. a must have passed [Check].
 func Mapping(in Input, a Assignment) map[string]map[string][]int32 {
+	start, list := byMember(a, len(in.Members))
+	together := topicsTogether(in.Partitions)
 	mapping := make(map[string]map[string][]int32, min(len(in.Members), len(a)))
-	for i, m := range a {
-		name, p := in.Members[m].Name, in.Partitions[i]
-		topics := mapping[name]
-		if topics == nil {
-			topics = make(map[string][]int32)
-			mapping[name] = topics
+	for m := range in.Members {
+		if mine := list[start[m]:start[m+1]]; len(mine) > 0 {
+			mapping[in.Members[m].Name] = byTopicOf(in.Partitions, mine, together)
 		}
-		topics[p.Topic] = append(topics[p.Topic], p.ID)
 	}
 	return mapping
+}
+
+// byTopicOf returns the numbers of some partitions by their topics. It looks up
+// each topic once, if the partitions of each topic are known to stand together.
+func byTopicOf(ps []Partition, indices []int32, together bool) map[string][]int32 {
+	ids := make([]int32, len(indices))
+	count, last := 0, ""
+	for k, i := range indices {
+		p := &ps[i]
+		ids[k] = p.ID
+		if k == 0 || p.Topic != last {
+			count, last = count+1, p.Topic
+		}
+	}
+	topics := make(map[string][]int32, count)
+	for from, to := 0, 0; from < len(indices); from = to {
+		topic := ps[indices[from]].Topic
+		for to < len(indices) && ps[indices[to]].Topic == topic {
+			to++
+		}
+		mine := ids[from:to:to]
+		if !together {
+			mine = append(topics[topic], mine...)
+		}
+		topics[topic] = mine
+	}
+	return topics
+}
+
+// topicsTogether reports whether the partitions of each topic stand together, as
+// far as the order of the topics shows it: they do in every set but an odd one.
+func topicsTogether(ps []Partition) bool {
+	last := -1
+	for from := range topics(ps) {
+		if last >= 0 && Compare(Partition{ps[last].Topic, 0}, Partition{ps[from].Topic, 0}) > 0 {
+			return false
+		}
+		last = from
+	}
+	return true
 }
 
 // FromKiel makes a [Func] of a function in kiel's shape: it is given the names

@@ -2,9 +2,12 @@ package allocfn_test
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"github.com/kielgo/kiel/allocfn"
 )
@@ -87,5 +90,52 @@ func TestMappingLeavesOutIdleMembers(t *testing.T) {
 	}
 	if empty := allocfn.Mapping(allocfn.Input{}, nil); empty == nil || len(empty) != 0 {
 		t.Errorf("got %v", empty)
+	}
+}
+
+// TestMapping holds Mapping to its definition, also where the partitions of a topic
+// stand in several places, which only a set that is written oddly has.
+func TestMapping(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := drawInput(t)
+		if len(in.Members) == 0 {
+			return
+		}
+		if rapid.Bool().Draw(t, "shuffled") {
+			in.Partitions = rapid.Permutation(in.Partitions).Draw(t, "order")
+		}
+		a := make(allocfn.Assignment, len(in.Partitions))
+		want := make(map[string]map[string][]int32)
+		for i, p := range in.Partitions {
+			a[i] = rapid.Int32Range(0, int32(len(in.Members)-1)).Draw(t, "owner")
+			name := in.Members[a[i]].Name
+			if want[name] == nil {
+				want[name] = make(map[string][]int32)
+			}
+			want[name][p.Topic] = append(want[name][p.Topic], p.ID)
+		}
+		got := allocfn.Mapping(in, a)
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+		// What the caller appends to one topic is not written into another.
+		for _, topics := range got {
+			for topic, ids := range topics {
+				topics[topic] = append(ids, -1)[:len(ids)]
+			}
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("after appending to each: got %v, want %v", got, want)
+		}
+	})
+}
+
+// TestMappingAllocatesPerMember counts: a map and the numbers of each member, and
+// what a map of so many topics needs, whatever the number of partitions.
+func TestMappingAllocatesPerMember(t *testing.T) {
+	in := groupOf(numberedNames("m", 50), topicsOf(10_000, 10)...)
+	a := mustCall(t, allocfn.Balanced(), in)
+	if n := testing.AllocsPerRun(5, func() { allocfn.Mapping(in, a) }); n > 10*50 {
+		t.Errorf("%v allocations for 50 members", n)
 	}
 }

@@ -1,7 +1,6 @@
 package allocfn
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strconv"
@@ -20,23 +19,6 @@ type Partition struct {
 func (p Partition) String() string {
 	return p.Topic + ":" + strconv.Itoa(int(p.ID))
 }
-
-// Compare orders partitions as kiel does: by their texts "topic:id", byte by
-// byte. So t:10 comes before t:2, and a-1:0 before a:0. It returns -1, 0 or 1.
-func Compare(a, b Partition) int {
-	switch {
-	case a.Topic == b.Topic:
-		var x, y [len("-2147483648")]byte
-		return bytes.Compare(strconv.AppendInt(x[:0], int64(a.ID), 10), strconv.AppendInt(y[:0], int64(b.ID), 10))
-	case strings.HasPrefix(a.Topic, b.Topic) || strings.HasPrefix(b.Topic, a.Topic):
-		return strings.Compare(a.String(), b.String()) // the ':' decides
-	default:
-		return strings.Compare(a.Topic, b.Topic)
-	}
-}
-
-// Sort sorts ps in kiel's order, that of [Compare], in place.
-func Sort(ps []Partition) { slices.SortFunc(ps, Compare) }
 
 // Parse reads an item of a set. An item is a name, one ':' and a number from 0
 // to 2^31-1; the name is not empty and holds no other ':' (a Kafka topic can't).

@@ -2,6 +2,7 @@ package allocfn_test
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -107,6 +108,47 @@ func TestOrderIsThatOfTexts(t *testing.T) {
 		b := allocfn.Partition{Topic: topic.Draw(t, "topic"), ID: id.Draw(t, "id")}
 		if got, want := allocfn.Compare(a, b), strings.Compare(a.String(), b.String()); got != want {
 			t.Fatalf("%s and %s: got %d, want %d", a, b, got, want)
+		}
+	})
+}
+
+// TestCompareAllocatesNothing compares what differs in the topic alone, in the
+// number alone, and topics of which one begins with the other.
+func TestCompareAllocatesNothing(t *testing.T) {
+	one := allocfn.Partition{Topic: strings.Repeat("topic-", 20) + "1", ID: 17}
+	for _, other := range []allocfn.Partition{{"orders", 1}, {one.Topic, 100}, {one.Topic + "0", 1}, {one.Topic[:7], 1}} {
+		if n := testing.AllocsPerRun(10, func() { allocfn.Compare(one, other) }); n > 0 {
+			t.Errorf("%v and %v: %v allocations", one, other, n)
+		}
+	}
+}
+
+// TestSort holds Sort to its definition, for few and many partitions, with
+// numbers that have gaps, doubles, and topics that lie one in the other.
+func TestSort(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		names := rapid.SampledFrom([][]string{
+			{"a"}, {"a", "b"}, {"a-1", "a", "ab", "a0", "a.b"}, {"a", "a:1", "a:", ""}, {"é", "\uffef", "😀", "a\xff"},
+		}).Draw(t, "topics")
+		id := rapid.SampledFrom([]*rapid.Generator[int32]{
+			rapid.Int32Range(0, 15), rapid.Int32Range(0, 1_200), rapid.Int32Range(0, math.MaxInt32), rapid.Int32(),
+		}).Draw(t, "numbers")
+		var ps []allocfn.Partition
+		for _, topic := range names {
+			for n := range rapid.Int32Range(0, 120).Draw(t, "all up to") {
+				ps = append(ps, allocfn.Partition{Topic: topic, ID: n})
+			}
+			for range rapid.IntRange(0, 20).Draw(t, "others") {
+				ps = append(ps, allocfn.Partition{Topic: topic, ID: id.Draw(t, "id")})
+			}
+		}
+		if rapid.Bool().Draw(t, "shuffled") {
+			ps = rapid.Permutation(ps).Draw(t, "order")
+		}
+		want := slices.SortedFunc(slices.Values(ps), func(a, b allocfn.Partition) int { return strings.Compare(a.String(), b.String()) })
+		allocfn.Sort(ps)
+		if !slices.Equal(ps, want) {
+			t.Fatalf("got %v, want %v", ps, want)
 		}
 	})
 }

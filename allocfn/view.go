@@ -27,20 +27,28 @@ func NewView(in Input, a Assignment) (*View, error) {
 	if err := Check(in, a); err != nil {
 		return nil, err
 	}
-	v := &View{in: in, owner: a, start: make([]int32, len(in.Members)+1), list: make([]int32, len(a)), order: byTopic(in.Partitions)}
+	start, list := byMember(a, len(in.Members))
+	return &View{in: in, owner: a, start: start, list: list, order: byTopic(in.Partitions)}, nil
+}
+
+// byMember returns the indices of what a gives to the first member, growing, then
+// of what it gives to the second, and so on: what member m has begins at start[m]
+// and ends at start[m+1].
+func byMember(a Assignment, members int) (start, list []int32) {
+	start, list = make([]int32, members+1), make([]int32, len(a))
 	for _, m := range a {
-		v.start[m]++
+		start[m]++
 	}
 	end := int32(0)
-	for m, count := range v.start {
+	for m, count := range start {
 		end += count
-		v.start[m] = end
+		start[m] = end
 	}
 	for i, m := range slices.Backward(a) { // from the end, so that each member's indices grow
-		v.start[m]--
-		v.list[v.start[m]] = int32(i)
+		start[m]--
+		list[start[m]] = int32(i)
 	}
-	return v, nil
+	return start, list
 }
 
 // Of returns the indices of what a member has, growing: nothing if there is no

@@ -2,6 +2,7 @@ package functions
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/kielgo/kiel/allocfn"
 )
@@ -22,6 +23,12 @@ type Run struct {
 	Check func() error // says whether the last plan gives each partition to one member
 }
 
+// Names of contestants that begin and end alike: one of ours and one of franz-go.
+const (
+	ListsToMaps = "Balanced, from lists to maps"
+	StickyFresh = "sticky, fresh"
+)
+
 // Contestants returns all, ours first. Nothing of it is shared between calls.
 func Contestants() []Contestant { return append(ours(), peers()...) }
 
@@ -33,6 +40,7 @@ func ours() []Contestant {
 		{Name: "Balanced, and View", What: "input to lists by member and topic", Prepare: callAndView(balanced)},
 		{Name: "Balanced, from texts", What: "texts topic:id to assignment, as in the allocator", Prepare: fromTexts(balanced)},
 		{Name: "Balanced, from texts to maps", What: "texts topic:id to nested maps", Prepare: textsToMaps(balanced)},
+		{Name: ListsToMaps, What: "lists of members and partitions, not sorted, to nested maps", Prepare: listsToMaps(balanced)},
 	}
 	for _, f := range []struct {
 		name string
@@ -110,13 +118,39 @@ func textsToMaps(f allocfn.Func) func(Group) (Run, error) {
 	}
 }
 
+func listsToMaps(f allocfn.Func) func(Group) (Run, error) {
+	return func(g Group) (Run, error) {
+		names, partitions := g.Lists()
+		var mapping map[string]map[string][]int32
+		return Run{
+			Plan: func() error {
+				in := inputOf(slices.Sorted(slices.Values(names)))
+				in.Partitions = slices.Clone(partitions)
+				allocfn.Sort(in.Partitions)
+				a, err := allocfn.Call(f, in)
+				if err == nil {
+					mapping = allocfn.Mapping(in, a)
+				}
+				return err
+			},
+			Check: func() error { _, err := assignmentOf(g, mapping); return err },
+		}, nil
+	}
+}
+
 // read makes an input of texts, as the allocator does.
 func read(names, texts []string) allocfn.Input {
+	in := inputOf(names)
+	in.Partitions, in.Places, _ = allocfn.ParseAll(texts)
+	return in
+}
+
+// inputOf returns an input with the members of these names and no partitions.
+func inputOf(names []string) allocfn.Input {
 	in := allocfn.Input{Members: make([]allocfn.Member, len(names))}
 	for i, name := range names {
 		in.Members[i].Name = name
 	}
-	in.Partitions, in.Places, _ = allocfn.ParseAll(texts)
 	return in
 }
 

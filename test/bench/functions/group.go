@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -59,11 +60,23 @@ func (g Group) left() Group { return g.With(remove(g.Members, len(g.Members)/2))
 
 // Input returns what allocation functions are given.
 func (g Group) Input() allocfn.Input {
-	members := make([]allocfn.Member, len(g.Members))
-	for i, name := range g.Members {
-		members[i].Name = name
+	in := inputOf(g.Members)
+	in.Partitions = g.partitions
+	return in
+}
+
+// Lists returns the members by their numbers, if they have numbers, and the
+// partitions topic by topic, those of a topic by their numbers: as programs make
+// such lists, and not in the order of an input.
+func (g Group) Lists() (members []string, partitions []allocfn.Partition) {
+	members = slices.Clone(g.Members)
+	slices.SortStableFunc(members, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
+	for _, topic := range g.Topics {
+		for id := range g.Size {
+			partitions = append(partitions, allocfn.Partition{Topic: topic, ID: int32(id)})
+		}
 	}
-	return allocfn.Input{Members: members, Partitions: g.partitions}
+	return members, partitions
 }
 
 // Texts returns the partitions as they stand in the group's set.

@@ -14,7 +14,7 @@ import (
 func peers() []Contestant {
 	const franz = "metadata as bytes to nested maps"
 	all := []Contestant{
-		{Library: "franz-go", Name: "sticky, fresh", What: franz + ", nobody has anything", Prepare: stickyFresh},
+		{Library: "franz-go", Name: StickyFresh, What: franz + ", nobody has anything", Prepare: stickyFresh},
 		{Library: "franz-go", Name: "sticky, join", What: franz + ", one has joined", Prepare: stickyAfter(Group.joined)},
 		{Library: "franz-go", Name: "sticky, leave", What: franz + ", one has left", Prepare: stickyAfter(Group.left)},
 	}
