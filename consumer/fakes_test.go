@@ -94,7 +94,8 @@ type fakeStream struct {
 	messages chan sarama.ConsumerMessage
 	ended    chan error
 	paused   atomic.Bool
-	epoch    int32 // of its batches
+	onPause  func() // called before it is paused; nil for nothing
+	epoch    int32  // of its batches
 }
 
 func newStream(p allocfn.Partition) *fakeStream {
@@ -127,9 +128,15 @@ func (s *fakeStream) Next(ctx context.Context) (fetch.Batch, error) {
 
 func (s *fakeStream) HighWatermark() int64        { return 99 }
 func (s *fakeStream) Lag() (int64, time.Duration) { return 0, 0 }
-func (s *fakeStream) Pause()                      { s.paused.Store(true) }
 func (s *fakeStream) Resume()                     { s.paused.Store(false) }
 func (s *fakeStream) Close()                      {}
+
+func (s *fakeStream) Pause() {
+	if s.onPause != nil {
+		s.onPause()
+	}
+	s.paused.Store(true)
+}
 
 func (s *fakeStream) send(offsets ...int64) {
 	for _, o := range offsets {
@@ -208,6 +215,7 @@ type fakeFetcher struct {
 	cut         *fetch.TruncatedError // what was read under its epoch is not there; nil for no truncation
 	epoch       int32                 // of the batches of streams that are opened, if not 0
 	ready       int64                 // messages that a stream holds when it is opened
+	onOpen      func(*fakeStream)     // called with a stream before it is returned; nil for nothing
 	log         *journal
 }
 
@@ -229,6 +237,9 @@ func (f *fakeFetcher) open(_ context.Context, p allocfn.Partition, offset int64,
 	s.epoch = cmp.Or(f.epoch, -1)
 	for i := range f.ready {
 		s.send(offset + i)
+	}
+	if f.onOpen != nil {
+		f.onOpen(s)
 	}
 	f.streams <- s
 	return s, nil
@@ -405,5 +416,5 @@ func testConfig() *sarama.Config { return conntest.Config() }
 func (p *pauses) has(tp allocfn.Partition) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.partitions[tp]
+	return p.paused[tp]
 }

@@ -227,17 +227,11 @@ func (g *Group) Pause(partitions map[string][]int32) {
 	}
 }
 
-// Resume ends the pause of partitions.
+// Resume ends the pause of partitions, also of those that are not open.
 func (g *Group) Resume(partitions map[string][]int32) {
-	open := g.open()
 	for topic, ids := range partitions {
 		for _, id := range ids {
-			p := allocfn.Partition{Topic: topic, ID: id}
-			if o := open[p]; o != nil {
-				o.Resume()
-			} else {
-				g.pauses.set(p, false, nil)
-			}
+			g.pauses.set(allocfn.Partition{Topic: topic, ID: id}, false)
 		}
 	}
 }
@@ -250,51 +244,4 @@ func (g *Group) PauseAll() {
 }
 
 // ResumeAll ends all pauses.
-func (g *Group) ResumeAll() {
-	g.pauses.clear()
-	for _, o := range g.open() {
-		o.Resume()
-	}
-}
-
-// pauses remembers what the user paused, while partitions come and go.
-type pauses struct {
-	mu         sync.Mutex
-	partitions map[allocfn.Partition]bool
-}
-
-// set notes whether tp is paused, and pauses or resumes s, which is nil if tp is not open.
-func (p *pauses) set(tp allocfn.Partition, paused bool, s source) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case s == nil:
-	case paused:
-		s.Pause()
-	default:
-		s.Resume()
-	}
-	if p.partitions == nil {
-		p.partitions = map[allocfn.Partition]bool{}
-	}
-	if paused {
-		p.partitions[tp] = true
-	} else {
-		delete(p.partitions, tp)
-	}
-}
-
-// apply pauses s, which has just been opened, if tp is paused.
-func (p *pauses) apply(tp allocfn.Partition, s source) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.partitions[tp] {
-		s.Pause()
-	}
-}
-
-func (p *pauses) clear() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.partitions = nil
-}
+func (g *Group) ResumeAll() { g.pauses.resumeAll() }

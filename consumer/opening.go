@@ -263,13 +263,14 @@ func (o *opening) consume(ctx context.Context, s source, start int64) error {
 	p := o.newPartition(work, stop, s, start)
 	o.session.opened(p)
 	o.member.openPartitions.add(o, stop)
-	o.member.pauses.apply(o.tp, s) // after opened: who resumes it from now on finds it
+	o.member.pauses.opened(o.tp, s)
 	err := o.callHandler(ctx, p)
 	stop(errHandlerReturned)
 	ended := context.Cause(work)
 	o.awaitNotified(p.notifying.Load()) // events come in order
 	o.member.openPartitions.remove(o)
 	o.session.closed(p)
+	o.member.pauses.closed(o.tp, s)
 	o.settle(ctx)
 	switch {
 	case !errors.Is(ended, errHandlerReturned): // the handler returned because of that

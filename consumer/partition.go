@@ -334,12 +334,9 @@ func (p *Partition) Lag() (messages int64, behind time.Duration) {
 }
 
 // Pause suspends fetching, as [Group.Pause] does. What was fetched before still
-// comes.
-func (p *Partition) Pause() {
-	p.pauses.set(p.id, true, p.source)
-}
+// comes. The pause is the partition's: it lasts when the partition is closed and opened
+// again, until Resume of this Partition or of a later one.
+func (p *Partition) Pause() { p.pauses.set(p.id, true) }
 
 // Resume ends the pause.
-func (p *Partition) Resume() {
-	p.pauses.set(p.id, false, p.source)
-}
+func (p *Partition) Resume() { p.pauses.set(p.id, false) }

@@ -485,6 +485,35 @@ func TestPauseOfAPartition(t *testing.T) {
 	})
 }
 
+// A pause is the partition's: a Partition that was closed ends it, though the partition was opened again meanwhile.
+func TestResumeAfterAReopening(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHolder(t, tp("t", 0))
+		parts := make(chan *Partition, 2)
+		r := newRunRig(t, func(_ context.Context, p *Partition) error {
+			parts <- p
+			for range p.Messages() {
+			}
+			return nil
+		}, nil)
+		done := r.owned(h)
+		s, p := <-r.fetch.streams, <-parts
+		p.Pause()
+		s.ended <- errEndedInTest
+		s = <-r.fetch.streams
+		<-parts
+		if !s.paused.Load() {
+			t.Error("opened again without its pause")
+		}
+		p.Resume()
+		if s.paused.Load() || r.group.pauses.has(tp("t", 0)) {
+			t.Error("still paused")
+		}
+		h.revoke()
+		<-done
+	})
+}
+
 // lockedBuffer is a log that may be read while it is written.
 type lockedBuffer struct {
 	mu  sync.Mutex
