@@ -37,10 +37,10 @@ var (
 	// ErrUnwantedTopic says that the set holds partitions of topics for which no
 	// member asks: each has a record that names topics, and not these. They are in no
 	// mapping, so nobody owns them, until a member that asks for them joins. The text
-	// names the topics, or the first of many. It is no fault of a group: nothing takes
-	// partitions out of the set but [PartitionAllocator.RemovePartitions]. So a topic
-	// is reported once, and again only if a member has asked for it in between or it
-	// was out of the set, and the error is not in [Snapshot].Err.
+	// names the topics, or the first of many. A group may live with it: nothing leaves
+	// the set by itself, and [PartitionAllocator.RemoveTopic] removes what is not needed
+	// any more. So each member reports a topic once, and again only if somebody asked
+	// for it in between or it was out of the set; and the error is not in [Snapshot].Err.
 	ErrUnwantedTopic = errors.New("allocator: no member asks for topics in the set")
 
 	// ErrZonesUnreadable says that the znode of the zones holds what can't be

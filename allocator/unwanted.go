@@ -76,6 +76,7 @@ func (l *loop) reportUnwanted(unwanted []string) {
 	for i, topic := range topics {
 		topics[i] = fmt.Sprintf("%.120q", topic)
 	}
-	l.log.Warn("no member asks for topics in the set", "topics", names(topics))
-	l.delivery.error(fmt.Errorf("%w: %s", ErrUnwantedTopic, names(topics)))
+	err := fmt.Errorf("%w: %s; RemoveTopic removes a topic from the set", ErrUnwantedTopic, names(topics))
+	l.log.Warn("topics left out of the mapping", "error", err)
+	l.delivery.error(err)
 }
