@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/zktest"
@@ -222,9 +223,16 @@ func TestPartitionsOfOtherTopicsAreRefused(t *testing.T) {
 		r.produce(10, 0, 1)
 		r.produceTo("u", 10, 0, 1)
 		reg := prometheus.NewRegistry()
-		a := r.member("a", func(o *consumer.Options) { o.Registerer = reg }).start(topic)
+		byTurns := allocfn.Func{Name: "by-turns", Assign: func(in allocfn.Input) (allocfn.Assignment, error) {
+			a := make(allocfn.Assignment, len(in.Partitions)) // whatever members ask for
+			for i := range a {
+				a[i] = int32(i % len(in.Members))
+			}
+			return a, nil
+		}}
+		a := r.member("a", func(o *consumer.Options) { o.Func, o.Registerer = byTurns, reg }).start(topic)
 		until(t, "20 messages", func() bool { return total(a) == 20 })
-		b := r.member("b", nil).start("u", topic)
+		b := r.member("b", func(o *consumer.Options) { o.Func = byTurns }).start("u", topic)
 		until(t, "a refuses", func() bool {
 			return slices.ContainsFunc(a.errors(), func(err error) bool { return errors.Is(err, consumer.ErrTopicMismatch) })
 		})
