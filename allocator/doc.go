@@ -69,8 +69,9 @@
 //     ([ErrUnwantedTopic]). A member whose record names no topics asks for all.
 //   - While a member has no record, topics do not matter: no function sees them, the
 //     whole set is divided, and so members in Go and in Python come to the same mapping.
-//     What that gives to a member that does not ask for the topic, it has to refuse;
-//     package consumer does.
+//     This may give a partition to a member that does not ask for its topic, and so may
+//     a function that does not look at topics. That member should not claim it (Accept
+//     of package ownership; package consumer sets it). Then it has no owner.
 //   - The seed is added when the member joins for the first time, whenever the
 //     set's znode is missing or was made anew, and when the servers were restored
 //     from a backup that lacks part of it. An empty set is not a missing one. A set

@@ -43,6 +43,20 @@
 // "kiel1;<topic id>;<token>/<partitions>;" and the text given to MarkMessage; the
 // partitions are how many the topic had when the group first started on it.
 //
+// # Topics
+//
+// Members of a group may consume different topics, as in a rolling deploy that adds
+// one. A partition goes to a member that consumes its topic, if the group's function
+// looks at topics; package allocfn says which functions do. Partitions of topics that
+// no member consumes stay in the group's set and are nobody's, until a member that
+// consumes them joins. Each member reports such a topic once, to Errors
+// (allocator.ErrUnwantedTopic).
+//
+// All members need the same topics with a function that does not look at topics, and
+// beside members of Python kiel. These know no topics, so the members in Go leave
+// topics out too, to divide alike. What is assigned then to a member that does not
+// consume the topic has no owner; that member reports it ([ErrTopicMismatch]).
+//
 // # Zones
 //
 // A member with Options.Zone, or Config.RackID, keeps the group told in which zone

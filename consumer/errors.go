@@ -12,8 +12,11 @@ var (
 	ErrBusy = errors.New("consumer: this group is consuming already")
 
 	// ErrTopicMismatch says that a partition was assigned to this member whose
-	// topic it did not ask for. It is not claimed, so nobody consumes it: give
-	// all members of the group the same topics.
+	// topic it does not consume. It is not claimed, so nobody consumes it. That
+	// happens while members of Python kiel are in the group, which know no topics,
+	// and with allocation functions that do not look at topics; package allocfn says
+	// which these are, and a user's own may be one. There, give all members of the
+	// group the same topics.
 	ErrTopicMismatch = errors.New("consumer: assigned a topic that this member does not consume")
 
 	// ErrGroupInUse says that Kafka refused a commit because members of Kafka's

@@ -68,6 +68,9 @@ func (g *Group) Name() string { return g.settings.Name }
 // that is sarama.ErrUnknownTopicOrPartition; without ZooKeeper it waits, and the log
 // of the session says for whom.
 //
+// Members of a group may consume different topics; the package's page says what then
+// becomes of a partition, and when all need the same.
+//
 // It may be called in a loop as sarama's. When the call ends before ctx does, by an
 // error of Setup, the member stays in the group and waits for the next call, as sarama's
 // does: its claims stand, those that the plan gives to others are released, new ones are

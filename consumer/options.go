@@ -68,7 +68,8 @@ type Options struct {
 	// it can run, after Func in order of preference, for changing the function of a
 	// running group. The zero Func is [allocfn.Balanced], and then
 	// [allocfn.RoundRobin], which members of Python kiel run, is put behind
-	// AlsoFuncs.
+	// AlsoFuncs. With a function that does not look at topics, such as
+	// [allocfn.CoPartitioned], all members need the same topics ([ErrTopicMismatch]).
 	Func      allocfn.Func
 	AlsoFuncs []allocfn.Func
 	// PythonFunc is the ID of the function that members of Python kiel run; "" is
