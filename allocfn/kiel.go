@@ -13,39 +13,44 @@ func Mapping(in Input, a Assignment) map[string]map[string][]int32 {
 	start, list := byMember(a, len(in.Members))
 	together := topicsTogether(in.Partitions)
 	mapping := make(map[string]map[string][]int32, min(len(in.Members), len(a)))
+	var begins []int
 	for m := range in.Members {
-		if mine := list[start[m]:start[m+1]]; len(mine) > 0 {
-			mapping[in.Members[m].Name] = byTopicOf(in.Partitions, mine, together)
+		mine := list[start[m]:start[m+1]]
+		if len(mine) == 0 {
+			continue
 		}
+		var ids []int32
+		ids, begins = idsByTopic(in.Partitions, mine, begins)
+		topics := make(map[string][]int32, len(begins))
+		end := len(ids)
+		for _, begin := range slices.Backward(begins) {
+			topic := in.Partitions[mine[begin]].Topic
+			part := ids[begin:end:end]
+			if !together {
+				part = append(part, topics[topic]...)
+			}
+			topics[topic] = part
+			end = begin
+		}
+		mapping[in.Members[m].Name] = topics
 	}
 	return mapping
 }
 
-// byTopicOf returns the numbers of some partitions by their topics. It looks up
-// each topic once, if the partitions of each topic are known to stand together.
-func byTopicOf(ps []Partition, indices []int32, together bool) map[string][]int32 {
-	ids := make([]int32, len(indices))
-	count, last := 0, ""
+// idsByTopic returns the numbers of some partitions, and where another topic
+// begins in them. It uses the room of begins, if that has enough.
+func idsByTopic(ps []Partition, indices []int32, begins []int) (ids []int32, _ []int) {
+	ids, begins = make([]int32, len(indices)), begins[:0]
+	topic := ""
 	for k, i := range indices {
 		p := &ps[i]
 		ids[k] = p.ID
-		if k == 0 || p.Topic != last {
-			count, last = count+1, p.Topic
+		if k == 0 || p.Topic != topic {
+			topic = p.Topic
+			begins = append(begins, k)
 		}
 	}
-	topics := make(map[string][]int32, count)
-	for from, to := 0, 0; from < len(indices); from = to {
-		topic := ps[indices[from]].Topic
-		for to < len(indices) && ps[indices[to]].Topic == topic {
-			to++
-		}
-		mine := ids[from:to:to]
-		if !together {
-			mine = append(topics[topic], mine...)
-		}
-		topics[topic] = mine
-	}
-	return topics
+	return ids, begins
 }
 
 // topicsTogether reports whether the partitions of each topic stand together, as

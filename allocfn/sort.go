@@ -83,39 +83,73 @@ func Sort(ps []Partition) {
 		return
 	}
 	all, topicOf := topicsIn(ps)
-	order := make([]int, len(all))
+	order := make([]*topicIn, len(all))
 	for t := range all {
-		order[t] = t
+		order[t] = &all[t]
 		if strings.Contains(all[t].name, ":") { // partitions of another topic can be among this one's
 			slices.SortFunc(ps, Compare)
 			return
 		}
 	}
-	slices.SortFunc(order, func(a, b int) int { return Compare(Partition{all[a].name, 0}, Partition{all[b].name, 0}) })
-	end := 0
+	slices.SortFunc(order, func(a, b *topicIn) int { return Compare(Partition{a.name, 0}, Partition{b.name, 0}) })
+	begin := 0
 	for _, t := range order {
-		all[t].end = end
-		end += all[t].count
+		t.end = begin
+		begin += t.count
 	}
-	keys := make([]uint64, len(ps))
+	var keys []uint64 // of the topics that are not counted up
 	for i, t := range topicOf {
-		keys[all[t].end] = textKey(ps[i].ID)
-		all[t].end++
-	}
-	for _, t := range order {
-		name, begin, end := all[t].name, all[t].end-all[t].count, all[t].end
-		slices.Sort(keys[begin:end])
-		for i, key := range keys[begin:end] {
-			ps[begin+i] = Partition{Topic: name, ID: numberOf(key)}
+		if t := &all[t]; !t.countedUp {
+			if keys == nil {
+				keys = make([]uint64, len(ps))
+			}
+			keys[t.end] = textKey(ps[i].ID)
+			t.end++
 		}
+	}
+	begin = 0
+	for _, t := range order {
+		end := begin + t.count
+		if t.countedUp {
+			countInText(ps[begin:end], t.name)
+		} else {
+			sortKeys(ps[begin:end], t.name, keys[begin:end])
+		}
+		begin = end
+	}
+}
+
+// sortKeys makes ps the partitions of a topic that have these keys.
+func sortKeys(ps []Partition, topic string, keys []uint64) {
+	slices.Sort(keys)
+	for i, key := range keys {
+		ps[i] = Partition{topic, numberOf(key)}
+	}
+}
+
+// countInText makes ps the partitions from 0 on of a topic, in the order of the
+// texts: 0, 1, 10, 100, 101 and so on.
+func countInText(ps []Partition, topic string) {
+	id := 0
+	for i := range ps {
+		ps[i] = Partition{topic, int32(id)}
+		if id > 0 && id*10 < len(ps) {
+			id *= 10
+			continue
+		}
+		for id%10 == 9 || id+1 == len(ps) && id > 0 {
+			id /= 10
+		}
+		id++
 	}
 }
 
 // topicIn is a topic of some partitions.
 type topicIn struct {
-	name  string
-	count int // how many of the partitions it has
-	end   int // of them in the order of Sort
+	name      string
+	count     int  // how many of the partitions it has
+	countedUp bool // they are 0, 1, 2 and so on, in this order
+	end       int  // behind those that have a key, in the order of Sort
 }
 
 // topicsIn returns the topics of ps, and for each of ps the index of its topic.
@@ -129,12 +163,14 @@ func topicsIn(ps []Partition) (all []topicIn, topicOf []int32) {
 			if !ok {
 				t = int32(len(all))
 				index[name] = t
-				all = append(all, topicIn{name: name})
+				all = append(all, topicIn{name: name, countedUp: true})
 			}
 			last = t
 		}
 		topicOf[i] = last
-		all[last].count++
+		t := &all[last]
+		t.countedUp = t.countedUp && int(ps[i].ID) == t.count
+		t.count++
 	}
 	return all, topicOf
 }
