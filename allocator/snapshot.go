@@ -31,8 +31,9 @@ func triggers() []Trigger {
 // Snapshot is one state of the group as this member sees it: the mapping that
 // is in force, and what it was made of. It never changes; its slices and its map
 // must not be changed either. Its methods don't block and may be called from anywhere.
-// The first call of Owner, Share or Mapping makes an index of the mapping, which takes
-// one pass over the partitions; snapshots with the same mapping share it.
+// The first call of Owner or Share makes an index of the mapping, which takes one
+// pass over the partitions, as each call of Mapping does; snapshots with the same
+// mapping share the index.
 type Snapshot struct {
 	// Version grows by one with each snapshot of this allocator, from 1.
 	Version uint64
@@ -164,13 +165,7 @@ func (s *Snapshot) Owner(p allocfn.Partition) (string, bool) {
 // Mapping returns the whole mapping in kiel's shape: member, topic, ids. A
 // member that owns nothing is absent. The maps are the caller's.
 func (s *Snapshot) Mapping() map[string]map[string][]int32 {
-	all := make(map[string]map[string][]int32)
-	for i, name := range s.mapping.members {
-		if share := s.mapping.topics(i); len(share) > 0 {
-			all[name] = share
-		}
-	}
-	return all
+	return allocfn.Mapping(s.mapping.in, s.mapping.owner)
 }
 
 // LogValue gives counts, not lists.
