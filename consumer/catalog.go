@@ -23,28 +23,31 @@ type topicInfo struct {
 	err        error            // the topic can't be described
 }
 
-// catalog knows the topics of a membership. Topics that Kafka does not know
-// any more stay as they were.
+// catalog knows the topics of a membership. A topic that Kafka does not have any more is missing; what was known of it stays.
 type catalog struct {
 	topics []string
 	// load asks Kafka and blocks; it answers for all topics, or fails.
 	load func(topics []string) (map[string]topicInfo, error)
 	do   *kafkaconn.Calls
+	// notify is called when a topic becomes missing, and when it is back.
+	notify func(topic string, missing bool)
 
-	mu    sync.Mutex
-	infos map[string]topicInfo
-	asked time.Time     // when Kafka was asked last
-	err   error         // what that came to
-	turn  chan struct{} // not nil while one asks; closed when it has
+	mu      sync.Mutex
+	infos   map[string]topicInfo
+	missing map[string]bool // only ever replaced
+	asked   time.Time       // when Kafka was asked last
+	err     error           // what that came to
+	turn    chan struct{}   // not nil while one asks; closed when it has
 }
 
 func newCatalog(topics []string, load func([]string) (map[string]topicInfo, error), do *kafkaconn.Calls) *catalog {
-	return &catalog{topics: topics, load: load, do: do, infos: map[string]topicInfo{}}
+	return &catalog{topics: topics, load: load, do: do, infos: map[string]topicInfo{}, missing: map[string]bool{}, notify: func(string, bool) {}}
 }
 
 // refresh asks Kafka unless it was asked less than age before; callers at the
 // same time share a question. The error joins those of topics that could not be
-// described; the others are up to date nevertheless.
+// described; the others are up to date nevertheless. That a topic is missing which
+// was known before is no error.
 func (c *catalog) refresh(ctx context.Context, age time.Duration) error {
 	oldest := time.Now().Add(-age)
 	for {
@@ -72,23 +75,41 @@ func (c *catalog) refresh(ctx context.Context, age time.Duration) error {
 func (c *catalog) ask(ctx context.Context) error {
 	asked := time.Now()
 	infos, err := kafkaconn.Run(ctx, c.do, func() (map[string]topicInfo, error) { return c.load(c.topics) }, nil)
+	missing, back, err := c.answered(ctx, asked, infos, err)
+	for _, topic := range missing {
+		c.notify(topic, true)
+	}
+	for _, topic := range back {
+		c.notify(topic, false)
+	}
+	return err
+}
+
+// answered takes in what Kafka answered, and returns the topics that have become missing, and those that are back.
+func (c *catalog) answered(ctx context.Context, asked time.Time, infos map[string]topicInfo, err error) (missing, back []string, _ error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	close(c.turn)
 	c.turn = nil
 	if ctx.Err() != nil {
-		return err // says nothing to others
+		return nil, nil, err // says nothing to others
 	}
 	c.asked = asked
 	if err != nil {
 		c.err = fmt.Errorf("consumer: describe topics: %w", err)
-		return c.err
+		return nil, nil, c.err
 	}
-	next := maps.Clone(c.infos)
+	next, now := maps.Clone(c.infos), maps.Clone(c.missing)
 	var errs []error
 	for _, topic := range c.topics {
 		info, ok := infos[topic]
+		_, known := c.infos[topic]
 		switch {
+		case known && errors.Is(info.err, sarama.ErrUnknownTopicOrPartition):
+			if !now[topic] {
+				missing = append(missing, topic)
+			}
+			now[topic] = true
 		case !ok:
 			errs = append(errs, fmt.Errorf("consumer: topic %s: %w", topic, sarama.ErrIncompleteResponse))
 		case info.err == nil && len(info.partitions) == 0: // no topic is so; a broker does not know it yet
@@ -97,10 +118,24 @@ func (c *catalog) ask(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("consumer: topic %s: %w", topic, info.err))
 		default:
 			next[topic] = info
+			if now[topic] {
+				back = append(back, topic)
+			}
+			delete(now, topic)
 		}
 	}
-	c.infos, c.err = next, errors.Join(errs...)
-	return c.err
+	c.infos, c.missing, c.err = next, now, errors.Join(errs...)
+	return missing, back, c.err
+}
+
+// isMissing returns whether Kafka does not have a topic any more.
+func (c *catalog) isMissing(topic string) bool { return c.missingTopics()[topic] }
+
+// missingTopics returns the topics that Kafka does not have any more. The map must not be changed.
+func (c *catalog) missingTopics() map[string]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.missing
 }
 
 // id returns the id of a topic, zero when it is not known.
@@ -121,6 +156,15 @@ func (c *catalog) partitions() map[string][]int32 {
 	return out
 }
 
+// present returns the partitions of all topics that are not missing; the map is the caller's.
+func (c *catalog) present() map[string][]int32 {
+	all := c.partitions()
+	for topic := range c.missingTopics() {
+		delete(all, topic)
+	}
+	return all
+}
+
 // racks returns the racks of the preferred leaders of all partitions, as far as
 // they are known; the map is the caller's.
 func (c *catalog) racks() map[allocfn.Partition]string {
@@ -130,19 +174,6 @@ func (c *catalog) racks() map[allocfn.Partition]string {
 	for topic, info := range c.infos {
 		for id, rack := range info.racks {
 			out[allocfn.Partition{Topic: topic, ID: id}] = rack
-		}
-	}
-	return out
-}
-
-// added returns the partitions that are in now and not in before.
-func added(before, now map[string][]int32) map[string][]int32 {
-	out := map[string][]int32{}
-	for topic, ids := range now {
-		for _, id := range ids {
-			if !slices.Contains(before[topic], id) {
-				out[topic] = append(out[topic], id)
-			}
 		}
 	}
 	return out

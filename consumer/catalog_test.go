@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -96,7 +97,7 @@ func TestCatalogKeepsWhatItKnows(t *testing.T) {
 		answers = answers[1:]
 		return a, nil
 	}, &do)
-	for i, want := range []error{nil, sarama.ErrUnknownTopicOrPartition, sarama.ErrIncompleteResponse, sarama.ErrOutOfBrokers} {
+	for i, want := range []error{nil, nil, sarama.ErrIncompleteResponse, sarama.ErrOutOfBrokers} {
 		if err := c.refresh(t.Context(), 0); !errors.Is(err, want) {
 			t.Errorf("%d: %v, want %v", i, err, want)
 		}
@@ -104,9 +105,11 @@ func TestCatalogKeepsWhatItKnows(t *testing.T) {
 			t.Errorf("%d: b was forgotten", i)
 		}
 	}
-	before := map[string][]int32{"a": {0}, "b": {0}}
-	if got := added(before, c.partitions()); !reflect.DeepEqual(got, map[string][]int32{"a": {1}}) {
-		t.Errorf("added %v", got)
+	if got := c.partitions(); !reflect.DeepEqual(got, map[string][]int32{"a": {0, 1}, "b": {0}}) {
+		t.Errorf("partitions %v", got)
+	}
+	if got := c.present(); !reflect.DeepEqual(got, map[string][]int32{"a": {0, 1}}) {
+		t.Errorf("present %v", got)
 	}
 }
 
@@ -125,5 +128,43 @@ func TestCatalogTakesNoTopicWithoutPartitions(t *testing.T) {
 	answer.partitions = nil
 	if err := c.refresh(t.Context(), 0); !errors.Is(err, sarama.ErrIncompleteResponse) || len(c.partitions()["t"]) != 1 {
 		t.Errorf("%v, %v", err, c.partitions())
+	}
+}
+
+// A topic is missing when Kafka had it before. That is told once, and so is that it is back, whatever comes in between.
+func TestCatalogTellsOfMissingTopics(t *testing.T) {
+	var do kafkaconn.Calls
+	var answer topicInfo
+	var failed error
+	c := newCatalog([]string{"t"}, func([]string) (map[string]topicInfo, error) { return map[string]topicInfo{"t": answer}, failed }, &do)
+	var told []bool
+	c.notify = func(_ string, missing bool) { told = append(told, missing) }
+	there := topicInfo{id: sarama.Uuid{1}, partitions: []int32{0}}
+	gone := topicInfo{err: sarama.ErrUnknownTopicOrPartition}
+	for i, step := range []struct {
+		answer  topicInfo
+		failed  error
+		want    error
+		missing bool
+		told    []bool
+	}{
+		{answer: gone, want: sarama.ErrUnknownTopicOrPartition}, // it was never there
+		{answer: there},
+		{answer: topicInfo{err: sarama.ErrTopicAuthorizationFailed}, want: sarama.ErrTopicAuthorizationFailed},
+		{answer: gone, missing: true, told: []bool{true}},
+		{answer: gone, missing: true, told: []bool{true}},
+		{answer: there, failed: sarama.ErrOutOfBrokers, want: sarama.ErrOutOfBrokers, missing: true, told: []bool{true}},
+		{answer: topicInfo{}, want: sarama.ErrIncompleteResponse, missing: true, told: []bool{true}},
+		{answer: there, told: []bool{true, false}},
+		{answer: there, told: []bool{true, false}},
+		{answer: gone, missing: true, told: []bool{true, false, true}},
+	} {
+		answer, failed = step.answer, step.failed
+		if err := c.refresh(t.Context(), 0); !errors.Is(err, step.want) {
+			t.Errorf("%d: %v, want %v", i, err, step.want)
+		}
+		if c.isMissing("t") != step.missing || !slices.Equal(told, step.told) {
+			t.Errorf("%d: missing %t, told %v", i, c.isMissing("t"), told)
+		}
 	}
 }

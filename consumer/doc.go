@@ -26,9 +26,13 @@
 // Consume and Run add the partitions of their topics to the group's set (package
 // allocator), claim those that are this member's (package ownership) and call the
 // handler, ConsumeClaim or the function, for each. A call that ends before its context leaves the member in the
-// group, waiting for the next call. They look at the topics again every minute, or every
-// Config.Metadata.RefreshFrequency if that is less, and add partitions that the topics
-// have got. Topics are never created.
+// group, waiting for the next call. They look at the topics again within every minute, or every
+// Config.Metadata.RefreshFrequency if that is less, each member at times of its own, and add in
+// one write what the set lacks of them: partitions that the topics have got, and those that
+// somebody has removed. Topics are never created.
+//
+// Nothing leaves the set by itself. What a living member asks for can't be taken out for longer than until it looks
+// next, unless Kafka does not have it.
 //
 // A partition is opened in this order: claim → read the committed offset → commit
 // the start position → read. It is closed in this order: Messages ends →
@@ -102,6 +106,9 @@
 //   - A topic that was deleted and created again is another topic: its claims are
 //     closed, offsets of the old one neither used nor stored, and it is read
 //     from its first message. That takes up to a minute while it is consumed.
+//   - A topic that is deleted is reported once ([ErrTopicMissing]) and shown by
+//     kiel_consumer_missing_topics. Its partitions are closed within about 10 s, and wait. When it
+//     is created again that is logged, and they are opened within about 10 s.
 //   - The position is committed when a partition is opened, marked or not. After
 //     the session timeout, 1 minute and 10 minutes the owner looks at what is stored,
 //     in case a commit of an owner before came late and lowered it, and raises it

@@ -35,6 +35,11 @@ var (
 	// same name. Its partitions are opened anew, at the earliest message.
 	ErrRecreated = offsets.ErrRecreated
 
+	// ErrTopicMissing says that a topic which this member consumes is not in Kafka any more.
+	// It is reported once: its partitions wait until the topic is created again, which is
+	// logged, and nothing else is reported about them meanwhile.
+	ErrTopicMissing = errors.New("consumer: Kafka does not have the topic any more")
+
 	// ErrOffsetReset says that the position of a partition was outside what
 	// Kafka still has, or that what was read before it was cut off by an unclean leader
 	// election, and where it continues instead.

@@ -41,6 +41,7 @@ type membership struct {
 	log            *slog.Logger
 	openPartitions openPartitions
 	background     kafkaconn.Calls // of openings; they call no user code
+	judging        sync.WaitGroup  // of reportCommit
 	users          *callbacks
 
 	from         From
@@ -128,6 +129,7 @@ func (m *membership) build(ctx context.Context) error {
 	}
 	m.kafka, m.fetcher, m.edge = k, k.fetcher, k.edge
 	m.catalog = newCatalog(m.topics, k.describe, &k.do)
+	m.catalog.notify = m.onMissing
 	if err := m.catalog.refresh(ctx, 0); err != nil {
 		if ctx.Err() != nil {
 			return errNotJoined
@@ -143,7 +145,7 @@ func (m *membership) build(ctx context.Context) error {
 		Window:    g.settings.Window,
 		CurrentID: m.catalog.id,
 		Notify:    m.notifyCommitted,
-		Report:    m.report,
+		Report:    m.reportCommit,
 		Logger:    g.settings.log,
 		Count:     g.metrics.committed,
 	})
@@ -226,6 +228,8 @@ func (m *membership) run() {
 
 	m.endLife() // before the end of kafka: nothing is connected again
 	background.Wait()
+	m.judging.Wait()
+	m.forgetMissing()
 	err := errors.Join(m.owned, m.users.end(m.late), m.kafka.endUntil(m.late))
 	m.endLate()
 	if err != nil && last == nil && !byItself {

@@ -36,6 +36,7 @@ type metrics struct {
 	stuck      *prometheus.CounterVec
 	lag        *prometheus.GaugeVec
 	behind     *prometheus.GaugeVec
+	missing    *prometheus.GaugeVec
 	mismatches prometheus.Counter
 	dropped    prometheus.Counter
 }
@@ -83,6 +84,10 @@ func newMetrics(reg prometheus.Registerer, group string) (*metrics, error) {
 			Name: "kiel_consumer_lag_seconds",
 			Help: "Age of the next message to hand out, in seconds, of open partitions; 0 when none waits.",
 		}, []string{"topic", "partition"})),
+		register(reg, &m.missing, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kiel_consumer_missing_topics",
+			Help: "Members that wait for a topic which Kafka does not have any more.",
+		}, []string{"topic"})),
 		register(reg, &m.mismatches, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "kiel_consumer_topic_mismatches_total",
 			Help: "Partitions assigned to this member and not claimed, because it does not consume their topic.",

@@ -62,8 +62,8 @@ func (o *opening) repeat(ctx context.Context) error {
 			return nil
 		case errors.Is(err, ErrHandler):
 			return o.handlerFailed(err)
-		case err != nil && !errors.Is(err, offsets.ErrLost) && !errors.Is(err, ownership.ErrLost) && !errors.Is(err, ErrRecreated):
-			o.member.report(err, o.tp) // what comes next reports the others
+		case o.worthReporting(ctx, err):
+			o.member.report(err, o.tp)
 		}
 		if time.Since(began) > time.Minute {
 			wait.Reset()
@@ -71,6 +71,16 @@ func (o *opening) repeat(ctx context.Context) error {
 		_ = wait.Wait(ctx)
 	}
 	return nil
+}
+
+// worthReporting returns whether a failure is to be reported. What comes next reports the others.
+func (o *opening) worthReporting(ctx context.Context, err error) bool {
+	switch {
+	case err == nil, errors.Is(err, offsets.ErrLost), errors.Is(err, ownership.ErrLost), errors.Is(err, ErrRecreated), errors.Is(err, ErrTopicMissing):
+		return false
+	default:
+		return !o.member.isMissing(ctx, o.tp.Topic, err)
+	}
 }
 
 // handlerFailed does with the error of a handler what the options say.
@@ -125,8 +135,8 @@ func (o *opening) run(ctx context.Context) error {
 // policy's choice must not be made twice, and the commit of an owner before us
 // may come late.
 func (o *opening) position(ctx context.Context) (int64, error) {
-	if err := o.member.catalog.refresh(ctx, time.Second); err != nil {
-		o.member.log.WarnContext(ctx, "topics not described", "error", err) // what is known is good enough
+	if err := o.describe(ctx); err != nil {
+		return 0, err
 	}
 	o.topicID = o.member.catalog.id(o.tp.Topic)
 	found, err := o.member.reader.Get(ctx, o.tp)
@@ -167,6 +177,22 @@ func (o *opening) position(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	return start, nil
+}
+
+// describe asks Kafka for the topic, not long after the last time, and returns ErrTopicMissing if Kafka does not have it. All
+// partitions of a missing topic wait together, so they ask less often.
+func (o *opening) describe(ctx context.Context) error {
+	age := time.Second
+	if o.member.catalog.isMissing(o.tp.Topic) {
+		age = maxOpenBackoff
+	}
+	if err := o.member.catalog.refresh(ctx, age); err != nil {
+		o.member.log.WarnContext(ctx, "topics not described", "error", err) // what is known is good enough
+	}
+	if o.member.catalog.isMissing(o.tp.Topic) {
+		return fmt.Errorf("%w: %s", ErrTopicMissing, o.tp.Topic)
+	}
+	return nil
 }
 
 // firstPartitions returns how many partitions the topic had when the group first started on it: as
@@ -291,7 +317,8 @@ func (o *opening) settle(ctx context.Context) {
 		o.member.background.Start(o.settleLate)
 		return
 	}
-	if err := o.member.committer.Settle(o.claim.Context(), o.tracker); err != nil && !errors.Is(err, offsets.ErrLost) {
+	err := o.member.committer.Settle(o.claim.Context(), o.tracker)
+	if err != nil && !errors.Is(err, offsets.ErrLost) && !o.member.isMissing(o.claim.Context(), o.tp.Topic, err) {
 		o.member.log.WarnContext(ctx, "last commit failed", "topic", o.tp.Topic, "partition", o.tp.ID, "error", err)
 	}
 }

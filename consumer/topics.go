@@ -2,29 +2,34 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
 
+	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 )
 
-// watchEvery is how often the topics are looked at for new partitions, and for
-// having been created again, if the configuration does not ask for more.
+// watchEvery is how often the topics are looked at for new partitions, for partitions that the group's set lacks, and for having
+// been deleted or created again, if the configuration does not ask for more.
 const watchEvery = time.Minute
 
-// watchTopics adds partitions that the topics get, and closes those of topics
-// that were created again. It sends to asked, if there is room, when it has asked.
+// watchTopics looks at the topics: it adds their partitions to the set if the set lacks them, and closes those of topics that
+// were created again. It sends to asked, if there is room, when it has asked Kafka.
 func (m *membership) watchTopics(ctx context.Context, asked chan<- struct{}) {
 	every := watchEvery
 	if f := m.group.settings.config.Metadata.RefreshFrequency; f > 0 {
 		every = min(every, f)
 	}
-	known := m.catalog.partitions()
-	for kafkaconn.Sleep(ctx, every) == nil {
+	// A quarter of the time is random, so that members that have joined together do not look together.
+	for kafkaconn.Sleep(ctx, every-rand.N(every/4+1)) == nil {
 		if err := m.catalog.refresh(ctx, 0); err != nil && ctx.Err() == nil {
 			m.group.report(err)
 		}
@@ -33,19 +38,68 @@ func (m *membership) watchTopics(ctx context.Context, asked chan<- struct{}) {
 		default:
 		}
 		m.openPartitions.check(m.catalog.id)
-		now := m.catalog.partitions()
-		more := added(known, now)
-		if len(more) == 0 {
-			continue
-		}
-		if err := m.allocator.AddPartitions(ctx, more); err != nil {
-			if ctx.Err() == nil {
-				m.group.report(fmt.Errorf("consumer: add partitions: %w", err))
-			}
-			continue // known stays, so it is tried again
-		}
-		known = now
+		m.addLacking(ctx)
 	}
+}
+
+// addLacking adds to the set what it lacks of the topics, in one write. A topic that is missing in Kafka has nothing to be added:
+// who removes its partitions meanwhile means that.
+func (m *membership) addLacking(ctx context.Context) {
+	lacking := m.allocator.LackingPartitions(m.catalog.present())
+	if len(lacking) == 0 {
+		return
+	}
+	if err := m.allocator.AddPartitions(ctx, lacking); err != nil {
+		if ctx.Err() == nil {
+			m.group.report(fmt.Errorf("consumer: add partitions: %w", err))
+		}
+		return // the next look tries again
+	}
+	n := 0
+	for _, ids := range lacking {
+		n += len(ids)
+	}
+	m.log.InfoContext(ctx, "added partitions that the set lacked", "topics", slices.Sorted(maps.Keys(lacking)), "partitions", n)
+}
+
+// onMissing reports that Kafka does not have a topic any more, or logs that it is back.
+func (m *membership) onMissing(topic string, missing bool) {
+	if missing {
+		m.metrics.missing.WithLabelValues(topic).Inc()
+		m.group.report(fmt.Errorf("%w: %s: its partitions wait for it", ErrTopicMissing, topic))
+		return
+	}
+	m.metrics.missing.WithLabelValues(topic).Dec()
+	m.log.Warn("topic is back in Kafka", "topic", topic)
+}
+
+// forgetMissing takes the topics that are missing out of the metrics, when the membership ends.
+func (m *membership) forgetMissing() {
+	for topic := range m.catalog.missingTopics() {
+		m.metrics.missing.WithLabelValues(topic).Dec()
+	}
+}
+
+// isMissing returns whether err says that Kafka does not have a topic and it is so, and has been reported.
+func (m *membership) isMissing(ctx context.Context, topic string, err error) bool {
+	if !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
+		return false
+	}
+	_ = m.catalog.refresh(ctx, time.Second) // what is known is good enough
+	return m.catalog.isMissing(topic)
+}
+
+// reportCommit hands on why an offset was not stored, unless it is because the topic is missing. It does not block.
+func (m *membership) reportCommit(err error, p allocfn.Partition) {
+	if !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
+		m.report(err, p)
+		return
+	}
+	m.judging.Go(func() {
+		if !m.isMissing(m.life, p.Topic, err) {
+			m.report(err, p)
+		}
+	})
 }
 
 // openPartitions are the partitions that are open, to be closed when their topic is created again.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/IBM/sarama"
+
 	"github.com/kielgo/kiel/allocfn"
 )
 
@@ -247,7 +249,8 @@ func (c *Committer) release(ctx context.Context, t *Tracker) {
 	short, cancel := context.WithTimeoutCause(ctx, releaseTimeout, errReleased)
 	defer cancel()
 	if !t.isLeftAlone() && t.mayCommit() == nil {
-		if err := c.waitForRestore(short, t); err != nil && ctx.Err() == nil && !Fenced(err) {
+		err := c.waitForRestore(short, t)
+		if err != nil && ctx.Err() == nil && !Fenced(err) && !errors.Is(err, sarama.ErrUnknownTopicOrPartition) { // a deleted topic has no offsets
 			c.options.Logger.WarnContext(ctx, "position not confirmed before the release",
 				"topic", t.partition.Topic, "partition", t.partition.ID, "error", err)
 		}

@@ -1,0 +1,131 @@
+package consumer_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kielgo/kiel/consumer"
+)
+
+// lines is a log that keeps its lines.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+// take returns the lines since the last call.
+func (l *lines) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := slices.Collect(strings.Lines(l.buf.String()))
+	l.buf.Reset()
+	return all
+}
+
+// logTo makes a member log its warnings and errors to l.
+func logTo(l *lines, o *consumer.Options) {
+	o.Logger = slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// deleteTopic deletes a topic in Kafka.
+func (r *rig) deleteTopic(name string) {
+	r.t.Helper()
+	if err := r.kafka.DeleteTopic(name); err != nil {
+		r.t.Fatal(err)
+	}
+	r.prod.PurgeTopicsFromClient(name)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for p := range r.sent {
+		if p.Topic == name {
+			delete(r.sent, p)
+		}
+	}
+}
+
+func (r *rig) createTopic(name string, partitions int32) {
+	r.t.Helper()
+	if err := r.kafka.CreateTopic(name, partitions, nil); err != nil {
+		r.t.Fatal(err)
+	}
+	r.prod.PurgeTopicsFromClient(name)
+}
+
+// missingTopics returns what the gauge of topics that Kafka does not have shows, -1 when it is not there.
+func missingTopics(t *testing.T, reg *prometheus.Registry) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "kiel_consumer_missing_topics" {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	return -1
+}
+
+// TestDeletedTopic: a topic that is deleted in Kafka while a group consumes it is reported once, however many partitions it has
+// and however long it is missing. The group's other topics go on. When the topic is created again it is consumed again.
+func TestDeletedTopic(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 4)
+		r.createTopic("other", 2)
+		var out lines
+		reg := prometheus.NewRegistry()
+		a := r.member("a", func(o *consumer.Options) {
+			logTo(&out, o)
+			o.Registerer = reg
+		}).start(topic, "other")
+		until(t, "all is open", func() bool { return len(a.owns()) == 6 })
+		r.produce(10, 0, 1, 2, 3)
+		until(t, "40 messages", func() bool { return total(a) == 40 })
+		time.Sleep(5 * time.Second)
+		out.take()
+
+		r.deleteTopic(topic)
+		time.Sleep(3 * time.Minute)
+		if errs := a.errors(); len(errs) != 1 || !errors.Is(errs[0], consumer.ErrTopicMissing) {
+			t.Errorf("%d errors: %v", len(errs), errs)
+		}
+		if said := out.take(); len(said) > 0 {
+			t.Errorf("%d lines in the log: %s", len(said), said)
+		}
+		if n := missingTopics(t, reg); n != 1 {
+			t.Errorf("the gauge shows %v missing topics", n)
+		}
+		r.produceTo("other", 5, 0, 1)
+		until(t, "the other topic goes on", func() bool { return total(a) == 50 })
+
+		r.createTopic(topic, 4)
+		r.produce(20, 0, 1, 2, 3)
+		d := until(t, "the new topic is read", func() bool { return total(a) == 130 })
+		t.Logf("the new topic was read after %v", d)
+		if d > 15*time.Second {
+			t.Errorf("the new topic was read after %v", d)
+		}
+		if said := out.take(); len(said) != 1 || !strings.Contains(said[0], "topic is back") {
+			t.Errorf("%d lines in the log: %s", len(said), said)
+		}
+		if n := missingTopics(t, reg); n != 0 {
+			t.Errorf("the gauge shows %v missing topics", n)
+		}
+		a.leave()
+		a.close()
+	})
+}

@@ -1,0 +1,141 @@
+package consumer_test
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// setPath is the znode of the group's set.
+const setPath = "/kiel/groups/" + group + "/partitions"
+
+func (r *rig) set() string {
+	data, _, _ := r.zk.Get(setPath)
+	return string(data)
+}
+
+// removePartitions removes partitions from the group's set, by no member, on a's session.
+func (m *member) removePartitions(partitions map[string][]int32) {
+	m.t.Helper()
+	op, err := allocator.New(m.zk, group, "operator", allocator.Options{})
+	if err == nil {
+		err = op.RemovePartitions(m.t.Context(), partitions)
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// TestRemovedPartitionsComeBack: what somebody removes from the set is added again by a living consumer that asks for it, when
+// it looks at its topics next, in one write for all; what no consumer asks for stays removed.
+func TestRemovedPartitionsComeBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 3)
+		r.createTopic("s", 1)
+		a := r.member("a", nil).start(topic, "s")
+		b := r.member("b", nil).start(topic, "s")
+		until(t, "all is open", func() bool { return len(a.owns())+len(b.owns()) == 4 })
+		if err := r.zk.Set(setPath, []byte(`["old:0", "old:1", "s:0", "t:0", "t:1", "t:2"]`)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		a.removePartitions(map[string][]int32{topic: {0, 2}, "s": {0}, "old": {0, 1}})
+		if got := r.set(); got != `["t:1"]` {
+			t.Fatal(got)
+		}
+		var writes atomic.Int32
+		r.zk.SetHook(func(q *zktest.Request) zktest.Action {
+			if q.Op == zktest.OpMulti && slices.ContainsFunc(q.Ops, func(o zktest.Request) bool { return o.Path == setPath }) {
+				writes.Add(1)
+			}
+			return zktest.Action{}
+		})
+		d := until(t, "they are back", func() bool { return r.set() == `["s:0", "t:0", "t:1", "t:2"]` })
+		t.Logf("back after %v", d)
+		if d > time.Minute {
+			t.Errorf("they came back after %v", d)
+		}
+		until(t, "all is open", func() bool { return len(a.owns())+len(b.owns()) == 4 })
+		time.Sleep(10 * time.Minute)
+		if n := writes.Load(); n != 1 {
+			t.Errorf("%d writes of the set", n)
+		}
+		for _, err := range append(a.errors(), b.errors()...) {
+			if !strings.Contains(err.Error(), "old") { // which no member asks for
+				t.Error(err)
+			}
+		}
+		a.leave()
+		b.leave()
+	})
+}
+
+// TestLookCostsNoRequest: a look at the topics at which the set lacks nothing sends nothing to ZooKeeper.
+func TestLookCostsNoRequest(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 3)
+		a := r.member("a", func(o *consumer.Options) { o.Config.Metadata.RefreshFrequency = time.Second }).start()
+		until(t, "all is open", func() bool { return len(a.owns()) == 3 })
+		time.Sleep(time.Minute)
+		var requests atomic.Int32
+		r.zk.SetHook(func(q *zktest.Request) zktest.Action {
+			if strings.HasPrefix(q.Path, setPath) && q.Op != zktest.OpExists { // by which its watch is renewed
+				requests.Add(1)
+			}
+			return zktest.Action{}
+		})
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if n := requests.Load(); n != 0 {
+			t.Errorf("%d requests about the set in 10 minutes", n)
+		}
+		a.leave()
+	})
+}
+
+// TestMembersLookAtDifferentTimes: members that have joined at once look at their topics at different times, within a minute.
+func TestMembersLookAtDifferentTimes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const members = 8
+		r := newRig(t, members)
+		var ms []*member
+		for i := range members {
+			ms = append(ms, r.member(strconv.Itoa(i), nil).start())
+		}
+		until(t, "all is open", func() bool {
+			return !slices.ContainsFunc(ms, func(m *member) bool { return len(m.owns()) != 1 })
+		})
+		var mu sync.Mutex
+		var looks []time.Duration
+		start := time.Now()
+		r.kafka.ControlKey(int16(kmsg.Metadata), func(kmsg.Request) (kmsg.Response, error, bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			r.kafka.KeepControl()
+			looks = append(looks, time.Since(start))
+			return nil, nil, false
+		})
+		time.Sleep(time.Minute)
+		mu.Lock()
+		slices.Sort(looks)
+		looks = slices.Compact(looks) // a look is two requests
+		mu.Unlock()
+		if len(looks) != members || looks[members-1]-looks[0] < 2*time.Second {
+			t.Errorf("looked after %v", looks)
+		}
+		for _, m := range ms {
+			m.leave()
+		}
+	})
+}
