@@ -31,7 +31,8 @@
 // one write what the set lacks of them: partitions that the topics have got, and those that
 // somebody has removed. Topics are never created.
 //
-// Nothing leaves the set by itself. What a living member asks for can't be taken out for longer than until it looks
+// Nothing leaves the set by itself. When no member asks for a topic any more, [Group.RemoveTopic]
+// takes it out. What a living member asks for can't be taken out for longer than until it looks
 // next, unless Kafka does not have it.
 //
 // A partition is opened in this order: claim → read the committed offset → commit

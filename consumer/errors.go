@@ -3,6 +3,7 @@ package consumer
 import (
 	"errors"
 
+	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 )
 
@@ -39,6 +40,14 @@ var (
 	// It is reported once: its partitions wait until the topic is created again, which is
 	// logged, and nothing else is reported about them meanwhile.
 	ErrTopicMissing = errors.New("consumer: Kafka does not have the topic any more")
+
+	// ErrTopicInUse is returned by [Group.RemoveTopic] while a member asks for the topic, or
+	// may. The text names the member. It is allocator's error.
+	ErrTopicInUse = allocator.ErrTopicInUse
+
+	// ErrTopicNotInSet is returned by [Group.RemoveTopic] for a topic of which the group's
+	// set has no partition. It is allocator's error.
+	ErrTopicNotInSet = allocator.ErrTopicNotInSet
 
 	// ErrOffsetReset says that the position of a partition was outside what
 	// Kafka still has, or that what was read before it was cut off by an unclean leader

@@ -1,6 +1,7 @@
 package consumer_test
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -136,6 +137,47 @@ func TestMembersLookAtDifferentTimes(t *testing.T) {
 		}
 		for _, m := range ms {
 			m.leave()
+		}
+	})
+}
+
+// TestRemoveTopic: a consumer's group gets rid of a topic when no member asks for it any more, with and without a running Consume.
+func TestRemoveTopic(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		r.createTopic("s", 1)
+		a := r.member("a", nil).start(topic, "s")
+		until(t, "all is open", func() bool { return len(a.owns()) == 3 })
+		b := r.member("b", nil)
+		err := b.group.RemoveTopic(t.Context(), topic)
+		if !errors.Is(err, consumer.ErrTopicInUse) || !strings.Contains(err.Error(), `"a" asks for it`) {
+			t.Error(err)
+		}
+		a.leave()
+		a.start("s")
+		until(t, "s is open", func() bool { return slices.Equal(a.owns(), []string{"s:0"}) })
+		if err := a.group.RemoveTopic(t.Context(), topic); err != nil {
+			t.Error(err)
+		}
+		if err := b.group.RemoveTopic(t.Context(), topic); !errors.Is(err, consumer.ErrTopicNotInSet) {
+			t.Error(err)
+		}
+		if err := a.group.RemoveTopic(t.Context(), "s"); !errors.Is(err, consumer.ErrTopicInUse) {
+			t.Error(err)
+		}
+		time.Sleep(5 * time.Minute)
+		if got := r.set(); got != `["s:0"]` {
+			t.Error(got)
+		}
+		a.leave()
+		b.start()
+		until(t, "the topic is open again", func() bool { return len(b.owns()) == 2 })
+		b.leave()
+		if err := errors.Join(a.group.RemoveTopic(t.Context(), topic), a.group.RemoveTopic(t.Context(), "s")); err != nil {
+			t.Error(err)
+		}
+		if got := r.set(); got != `[]` {
+			t.Error(got)
 		}
 	})
 }
