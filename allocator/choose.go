@@ -19,7 +19,7 @@ type member struct {
 }
 
 // readMembers reads the records of the members. It takes those that known has, and are the same, from there. same says that these
-// are all, and known has no others.
+// are all, and known has no others. Members with equal records share lists, if they follow each other.
 func readMembers(ms []party.Member, pythonFunc string, known *inputs) (members []member, same bool) {
 	members, same = make([]member, len(ms)), len(ms) == len(known.members)
 	k := 0
@@ -27,11 +27,17 @@ func readMembers(ms []party.Member, pythonFunc string, known *inputs) (members [
 		for k < len(known.members) && known.members[k].Name < m.Name {
 			k++
 		}
-		if k < len(known.members) && sameRecord(known.members[k], m) {
+		switch {
+		case k < len(known.members) && sameRecord(known.members[k], m):
 			members[i] = known.read[k]
-		} else {
-			members[i], same = readMember(m, pythonFunc), false
+			continue
+		case i > 0 && members[i-1].recorded && m.Err == nil && bytes.Equal(ms[i-1].Data, m.Data):
+			members[i] = members[i-1]
+			members[i].Name = m.Name
+		default:
+			members[i] = readMember(m, pythonFunc)
 		}
+		same = false
 	}
 	return members, same
 }

@@ -190,3 +190,30 @@ func TestSnapshotOfNothing(t *testing.T) {
 		}
 	}
 }
+
+// A group whose members have the same record costs the parsing of one, and their lists stand in memory once.
+func TestEqualRecordsAreParsedOnce(t *testing.T) {
+	var ms []party.Member
+	for i := range 1000 {
+		ms = append(ms, asking(fmt.Sprintf("m%04d", i), "t", "u"))
+	}
+	var read []member
+	if n := testing.AllocsPerRun(5, func() { read, _ = readMembers(ms, "roundrobin/1", &inputs{}) }); n > 100 {
+		t.Errorf("%.0f allocations", n)
+	}
+	for i, m := range read {
+		if m.Name != ms[i].Name || !m.recorded || &m.Topics[0] != &read[0].Topics[0] {
+			t.Fatalf("member %d is %+v", i, m)
+		}
+	}
+	for _, m := range ms[:2] { // a bad one is reported under each name
+		m.Data = []byte(`{"v":2}`)
+		ms = append(ms, m)
+	}
+	read, _ = readMembers(ms[1000:], "roundrobin/1", &inputs{})
+	for _, m := range read {
+		if m.recorded || !strings.Contains(text(m.fault), m.Name) {
+			t.Errorf("%s: %v", m.Name, m.fault)
+		}
+	}
+}

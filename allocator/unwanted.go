@@ -18,7 +18,7 @@ func askedTopics(members []member) []string {
 		if len(topics) == 0 {
 			return nil
 		}
-		if i > 0 && slices.Equal(topics, members[i-1].Topics) {
+		if i > 0 && sameTopics(topics, members[i-1].Topics) {
 			continue
 		}
 		for _, topic := range topics {
@@ -30,6 +30,9 @@ func askedTopics(members []member) []string {
 	}
 	return slices.Sorted(maps.Keys(asked))
 }
+
+// sameTopics reports whether two lists, which are not empty, are equal. Members with equal records share one.
+func sameTopics(a, b []string) bool { return &a[0] == &b[0] && len(a) == len(b) || slices.Equal(a, b) }
 
 // otherTopics returns the topics of partitions that are not among the asked ones, sorted; none if asked is nil.
 func otherTopics(partitions []allocfn.Partition, asked []string) (others []string) {
