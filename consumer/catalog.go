@@ -34,14 +34,18 @@ type catalog struct {
 
 	mu      sync.Mutex
 	infos   map[string]topicInfo
-	missing map[string]bool // only ever replaced
-	asked   time.Time       // when Kafka was asked last
-	err     error           // what that came to
-	turn    chan struct{}   // not nil while one asks; closed when it has
+	missing map[string]bool      // only ever replaced
+	missed  map[string]time.Time // when topics that were missing were found so last
+	asked   time.Time            // when Kafka was asked last
+	err     error                // what that came to
+	turn    chan struct{}        // not nil while one asks; closed when it has
 }
 
 func newCatalog(topics []string, load func([]string) (map[string]topicInfo, error), do *kafkaconn.Calls) *catalog {
-	return &catalog{topics: topics, load: load, do: do, infos: map[string]topicInfo{}, missing: map[string]bool{}, notify: func(string, bool) {}}
+	return &catalog{
+		topics: topics, load: load, do: do, infos: map[string]topicInfo{}, missing: map[string]bool{}, missed: map[string]time.Time{},
+		notify: func(string, bool) {},
+	}
 }
 
 // refresh asks Kafka unless it was asked less than age before; callers at the
@@ -109,7 +113,7 @@ func (c *catalog) answered(ctx context.Context, asked time.Time, infos map[strin
 			if !now[topic] {
 				missing = append(missing, topic)
 			}
-			now[topic] = true
+			now[topic], c.missed[topic] = true, asked
 		case !ok:
 			errs = append(errs, fmt.Errorf("consumer: topic %s: %w", topic, sarama.ErrIncompleteResponse))
 		case info.err == nil && len(info.partitions) == 0: // no topic is so; a broker does not know it yet
@@ -130,6 +134,14 @@ func (c *catalog) answered(ctx context.Context, asked time.Time, infos map[strin
 
 // isMissing returns whether Kafka does not have a topic any more.
 func (c *catalog) isMissing(topic string) bool { return c.missingTopics()[topic] }
+
+// wasMissing returns whether Kafka did not have a topic when it was asked within the last while.
+func (c *catalog) wasMissing(topic string, while time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, ok := c.missed[topic]
+	return ok && time.Since(at) < while
+}
 
 // missingTopics returns the topics that Kafka does not have any more. The map must not be changed.
 func (c *catalog) missingTopics() map[string]bool {

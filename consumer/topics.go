@@ -81,13 +81,17 @@ func (m *membership) forgetMissing() {
 	}
 }
 
-// isMissing returns whether err says that Kafka does not have a topic and it is so, and has been reported.
+// missingLately is how long after a topic was missing what failed because of that is still coming to an end: a fetch has failed for
+// 10 s before the partition is closed, and then its last commit is tried for a while.
+const missingLately = 30 * time.Second
+
+// isMissing returns whether err says that Kafka does not have a topic, and that is or was so, and has been reported.
 func (m *membership) isMissing(ctx context.Context, topic string, err error) bool {
 	if !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
 		return false
 	}
 	_ = m.catalog.refresh(ctx, time.Second) // what is known is good enough
-	return m.catalog.isMissing(topic)
+	return m.catalog.isMissing(topic) || m.catalog.wasMissing(topic, missingLately)
 }
 
 // reportCommit hands on why an offset was not stored, unless it is because the topic is missing. It does not block.

@@ -129,3 +129,32 @@ func TestDeletedTopic(t *testing.T) {
 		a.close()
 	})
 }
+
+// TestDeletedTopicIsSoonBack: a topic that is created again while the last commits of the deleted one are still tried is no other
+// error, whenever that happens.
+func TestDeletedTopicIsSoonBack(t *testing.T) {
+	for _, after := range []time.Duration{0, time.Second / 2, time.Second, 3 * time.Second, 5 * time.Second} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, 4)
+			a := r.member("a", nil).start()
+			until(t, "all is open", func() bool { return len(a.owns()) == 4 })
+			time.Sleep(5 * time.Second)
+			r.produce(10, 0, 1, 2, 3)
+			until(t, "40 messages", func() bool { return total(a) == 40 })
+			r.deleteTopic(topic)
+			until(t, "all is closed", func() bool { return len(a.owns()) == 0 })
+			time.Sleep(after)
+			r.createTopic(topic, 4)
+			r.produce(20, 0, 1, 2, 3)
+			until(t, "the new topic is read", func() bool { return total(a) == 120 })
+			time.Sleep(2 * time.Minute)
+			for i, err := range a.errors() {
+				if first := i == 0; first != errors.Is(err, consumer.ErrTopicMissing) || !first && !errors.Is(err, consumer.ErrRecreated) {
+					t.Errorf("back %v after the end: error %d: %v", after, i, err)
+				}
+			}
+			a.leave()
+			a.close()
+		})
+	}
+}
