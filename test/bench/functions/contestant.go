@@ -125,6 +125,9 @@ func listsToMaps(f allocfn.Func) func(Group) (Run, error) {
 		return Run{
 			Plan: func() error {
 				in := inputOf(slices.Sorted(slices.Values(names)))
+				for i := range g.asks {
+					in.Members[i].Topics = g.asks[i]
+				}
 				in.Partitions = slices.Clone(partitions)
 				allocfn.Sort(in.Partitions)
 				a, err := allocfn.Call(f, in)

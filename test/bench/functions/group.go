@@ -15,6 +15,7 @@ type Group struct {
 	Topics     []string // sorted
 	Size       int      // of each topic, in partitions
 	partitions []allocfn.Partition
+	asks       [][]string // the topics that each member asks for; nil is all
 }
 
 // newGroup returns a group with these members; there is a whole number of topics.
@@ -48,8 +49,31 @@ func numbered(n int) []string {
 
 // With returns a group of the same topics with other members.
 func (g Group) With(members []string) Group {
-	g.Members = members
+	g.Members, g.asks = members, nil
 	return g
+}
+
+// Differing returns the group with one member, another for each topic, that does
+// not ask for the topic: no two topics have the same askers, if there are no more
+// topics than members.
+func (g Group) Differing() Group {
+	g.asks = make([][]string, len(g.Members))
+	for m := range g.asks {
+		for t, topic := range g.Topics {
+			if t%len(g.Members) != m {
+				g.asks[m] = append(g.asks[m], topic)
+			}
+		}
+	}
+	return g
+}
+
+// asked returns the topics that a member asks for, sorted.
+func (g Group) asked(member int) []string {
+	if g.asks == nil {
+		return g.Topics
+	}
+	return g.asks[member]
 }
 
 // joined returns a numbered group after the next has joined.

@@ -90,7 +90,7 @@ func stickyPlanner(g Group, has map[string]map[string][]int32) func() (map[strin
 			generation = 1
 		}
 		members[i].MemberID = name
-		members[i].ProtocolMetadata = balancer.JoinGroupMetadata(slices.Clone(g.Topics), has[name], generation)
+		members[i].ProtocolMetadata = balancer.JoinGroupMetadata(slices.Clone(g.asked(i)), has[name], generation)
 	}
 	topics := make(map[string]int32)
 	for _, topic := range g.Topics {
