@@ -32,7 +32,7 @@ type response struct {
 
 // beMember is the main function of a Go member.
 func beMember(args []string) (code int) {
-	err := runMember(args[0], args[1], args[2], args[3])
+	err := runMember(args[0], args[1], args[2], args[3], args[4:])
 	if err == nil {
 		err = goleak.Find()
 	}
@@ -43,7 +43,7 @@ func beMember(args []string) (code int) {
 	return 0
 }
 
-func runMember(zookeeper, group, name, seed string) error {
+func runMember(zookeeper, group, name, seed string, topics []string) error {
 	var partitions map[string][]int32
 	if err := json.Unmarshal([]byte(seed), &partitions); err != nil {
 		return fmt.Errorf("seed: %w", err)
@@ -56,7 +56,7 @@ func runMember(zookeeper, group, name, seed string) error {
 	if err != nil {
 		return err
 	}
-	alloc, err := allocator.New(zk, group, name, allocator.Options{Seed: partitions, Logger: log})
+	alloc, err := allocator.New(zk, group, name, allocator.Options{Seed: partitions, Topics: topics, Logger: log})
 	if err != nil {
 		return err
 	}

@@ -60,6 +60,12 @@ type member struct {
 // join starts a member and returns when it says that it has joined.
 func (g *group) join(language string, seed ...string) *member {
 	g.t.Helper()
+	return g.joinFor(nil, language, seed...)
+}
+
+// joinFor is join for a member that asks for topics, if it is one in Go.
+func (g *group) joinFor(topics []string, language string, seed ...string) *member {
+	g.t.Helper()
 	g.started++
 	name := fmt.Sprintf("%s-%d:%d", language, g.started, os.Getpid())
 	seedJSON, err := json.Marshal(byTopic(seed))
@@ -76,7 +82,7 @@ func (g *group) join(language string, seed ...string) *member {
 		if err != nil {
 			g.t.Fatal(err)
 		}
-		cmd = exec.Command(exe, args...)
+		cmd = exec.Command(exe, append(args, topics...)...)
 		cmd.Env = append(os.Environ(), goMember+"=1")
 	}
 	stdin, err := cmd.StdinPipe()
