@@ -47,6 +47,9 @@ type rig struct {
 	written  int                  // messages of the first partition
 	from     consumer.From        // of the members
 	observer func(consumer.Event) // of members that are made; nil for none
+	topics   []string             // that members which are made consume; nil is topic
+
+	processed func(*sarama.ConsumerMessage) // by members that are made; nil for none
 }
 
 func newRig(t *testing.T, opts servers.KafkaOptions, partitions int32) *rig {
@@ -97,6 +100,8 @@ type member struct {
 	mu    sync.Mutex
 	errs  []error
 	sess  atomic.Pointer[sarama.ConsumerGroupSession]
+
+	processed func(*sarama.ConsumerMessage) // nil for none
 }
 
 func (m *member) Setup(s sarama.ConsumerGroupSession) error {
@@ -110,6 +115,9 @@ func (m *member) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.ConsumerGr
 	for msg := range c.Messages() {
 		m.first.LoadOrStore(msg.Partition, time.Now())
 		m.count.Add(1)
+		if m.processed != nil {
+			m.processed(msg)
+		}
 		s.MarkMessage(msg, "")
 	}
 	return nil
@@ -139,7 +147,7 @@ func (r *rig) memberIn(name, zone string) *member {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	m := &member{t: r.t, group: g, done: make(chan error, 1), ran: make(chan error, 1)}
+	m := &member{t: r.t, group: g, done: make(chan error, 1), ran: make(chan error, 1), processed: r.processed}
 	ctx, kill := context.WithCancel(context.Background())
 	m.kill = kill
 	go func() { m.ran <- zk.Run(ctx) }()
@@ -152,7 +160,11 @@ func (r *rig) memberIn(name, zone string) *member {
 	})
 	consume, stop := context.WithCancel(context.Background())
 	m.stop = stop
-	go func() { m.done <- g.Consume(consume, []string{topic}, m) }()
+	topics := r.topics
+	if topics == nil {
+		topics = []string{topic}
+	}
+	go func() { m.done <- g.Consume(consume, topics, m) }()
 	return m
 }
 
