@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/allocfn"
 )
 
 // coverage counts what was reached.
@@ -83,6 +84,7 @@ func required() []string {
 		"drill: not concerned, and kept",
 		"backup: sessions forgotten true", "backup: sessions forgotten false", "backup: elected true", "backup: elected false",
 		"log: the set had lost partitions of the seed, added them again",
+		"drill: " + otherTopics, "topics: lists differ", "topics: one that nobody asks for", "error: unwanted topic",
 	}
 	for _, kind := range kinds() { // which were possible
 		all = append(all, "fault: "+kind)
@@ -117,7 +119,7 @@ func (c counting) Handle(_ context.Context, r slog.Record) error {
 	})
 	c.p.w.mon.Note("%s log: %s%s%s", c.p.id, r.Message, c.attrs, b.String())
 	if r.Message == "claim without an answer" {
-		c.p.w.mon.unanswered(c.p, strings.TrimPrefix(part, topic+":"))
+		c.p.w.mon.unanswered(c.p, part)
 	}
 	return nil
 }
@@ -134,8 +136,12 @@ func (c counting) WithAttrs(attrs []slog.Attr) slog.Handler {
 func (c counting) WithGroup(string) slog.Handler { return c }
 
 // unanswered notes a claim that was sent and not answered.
-func (m *monitor) unanswered(p *process, part string) {
+func (m *monitor) unanswered(p *process, item string) {
+	part, err := allocfn.Parse(item)
+	if err != nil {
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.gone[p.id+" "+part] = true
+	m.gone[fmt.Sprint(p.id, " ", m.plan.index(part.Topic, part.ID))] = true
 }

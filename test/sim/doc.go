@@ -8,12 +8,14 @@
 // have Groups of package consumer instead, on kfake: some members Consume, others Run and mark each message, others
 // Run and work on several messages at a time. Time is virtual: a day takes seconds. What is done to the
 // group, the plan, is made of a seed before the run begins: phases, each some calm and then a burst of faults, or one
-// fault alone (a drill) with a bound of its own. After each phase the group must become well by itself.
+// fault alone (a drill) with a bound of its own. After each phase the group must become well by itself. A third of the
+// groups have several topics, and members that ask for some of them and come back with other lists.
 //
 //	go test ./test/sim                        # 20 group-days, as in make test
 //	make sim DAYS=1000 FIRST=5000             # as many as you like, from another seed
 //	go test ./test/sim -random=20             # and 20 of seeds that nobody knows before
 //	go test ./test/sim -run=Days -seed=17     # that run again: the same faults at the same virtual times
+//	go test ./test/sim -run=Days -seed=4 -topics # rolling deploys that add a topic and take it away, as in TestTopicLists
 //	go test ./test/sim -run=Days -seed=17 -keep=3.0,3.4 -tries=20 # only those steps of it, 20 times
 //
 // A run that fails prints its plan, what happened last, and each violation; it is run 20 times more, however long that
@@ -39,6 +41,7 @@
 //	group_test.go    the same with package consumer and kfake; its handlers: grouphandler_test.go
 //	monitor_test.go  the invariants, of claims in monitor_claims_test.go and of offsets in monitor_offsets_test.go; what
 //	                 is different for Groups: groupmonitor_test.go; who may trust a claim that has gone: excuses_test.go
+//	topics_test.go   members whose lists of topics differ and change
 //	kafka_test.go    the model of Kafka
 //
 // # Invariants
@@ -56,19 +59,22 @@
 //	    counts. After the end of a claim a Group hands out nothing. In the virtual instant of the end there is no order,
 //	    unless it was a clock that ended it
 //	S5  nothing is skipped: neither an opening nor a commit is beyond what was processed, and after each phase all that
-//	    was produced has been processed
+//	    was produced has been processed, of the topics that a member asks for at that time
 //	S6  what is processed again lies behind the newest acknowledged commit; in drills of joining and leaving in order
 //	    nothing is processed again
 //	S7  per member and partition claimed and released or lost alternate, released comes after the handler returned,
 //	    versions grow, one handler at a time, nothing after left
-//	S8  members that computed of the same members and partitions have the same mapping; it is complete and fair
+//	S8  members that computed of the same members and partitions have the same mapping; it is complete and fair. Where
+//	    topic lists differ each partition goes to a member that asks for its topic, members that ask for the same have as
+//	    many, within one (Balanced: in all; RoundRobin and Range: of each topic), and none claims what it does not ask for
 //	S9  no panic, no goroutine left; leaving ends in time, and without an error unless there was a fault in that phase
 //	    (members that come and go are none)
 //
 // S3 (a store refuses old tokens) waits for such a store. After each phase, without any faults:
 //
-//	L1  all members have joined and agree, each partition is owned, and no claim stands that its session's member does
-//	    not know of: within the drill's bound, and from then on until everybody has had the time to notice everything
+//	L1  all members have joined and agree, each partition is owned, but for those of topics that no member asks for, and
+//	    no claim stands that its session's member does not know of: within the drill's bound, and from then on until
+//	    everybody has had the time to notice everything
 //	L2  no member ends by itself, or needs a restart, unless the plan has a double of it, or the session of the process
 //	    before it lives on because the servers stood still or heard of it late
 //	L3  a partition whose handler is stuck goes to another member within RebalanceTimeout

@@ -75,6 +75,31 @@ func trustAgain(w *world, _ step) time.Duration { return w.plan.Timeout/3 + time
 // rejoin is how long it may take after a member is back whose session has expired.
 func rejoin(w *world, s step) time.Duration { return reconnect(w, s) }
 
+// joined is how long it may take until all is well after a member has joined: longer when it adds a topic to the set.
+func joined(w *world, s step) time.Duration {
+	if w.addsTopic(s) {
+		return otherTopicsBound
+	}
+	return 300 * time.Millisecond
+}
+
+// left is how long it may take until all is well after a member has left: longer where lists differ, since nobody else may ask
+// for what it asks for when it comes back.
+func left(w *world, _ step) time.Duration {
+	if w.plan.differ() {
+		return otherTopicsBound
+	}
+	return 300 * time.Millisecond
+}
+
+// perJoining is a rebalance, and another when the member adds a topic to the set.
+func perJoining(w *world, s step) int {
+	if w.addsTopic(s) {
+		return 2
+	}
+	return 1
+}
+
 // most is a number of rebalances.
 func most(n int) func(*world, step) int { return func(*world, step) int { return n } }
 
@@ -88,6 +113,14 @@ func perGoing(w *world, _ step) int {
 
 // none: no partition is concerned.
 func none(*world, step) []int { return nil }
+
+// bySeeds: no partition is concerned when all members add the same to the set.
+func bySeeds(w *world, _ step) []int {
+	if w.plan.differ() {
+		return w.everyPartition()
+	}
+	return nil
+}
 
 // that: the partition of the step.
 func that(_ *world, s step) []int { return []int{s.Part} }
@@ -106,6 +139,9 @@ func newcomers(w *world, s step) []int {
 	slot, ok := w.free(s)
 	if !ok {
 		return nil
+	}
+	if w.addsTopic(s) { // for a moment the member is there and its topic is not
+		return w.everyPartition()
 	}
 	names := w.names()
 	joined := append(slices.Clone(names), fmt.Sprintf("m%d", slot))
@@ -135,20 +171,16 @@ func (w *world) moving(before, after []string) []int {
 	return parts
 }
 
-// mapping returns the owner of each partition, as the members compute it.
+// mapping returns the owner of each partition, as the members compute it, "" where nobody asks for it.
 func (w *world) mapping(names []string) []string {
-	all := w.partitions()
-	in := allocfn.Input{Partitions: all}
-	for _, name := range names {
-		in.Members = append(in.Members, allocfn.Member{Name: name})
-	}
+	in := w.input(names)
 	owners, err := allocfn.Call(w.function(), in)
 	if err != nil {
 		panic(err)
 	}
-	list := make([]string, len(owners))
+	list := make([]string, w.plan.Partitions)
 	for i, member := range owners {
-		list[all[i].ID] = names[member]
+		list[w.plan.index(in.Partitions[i].Topic, in.Partitions[i].ID)] = names[member]
 	}
 	return list
 }
@@ -211,7 +243,7 @@ func (w *world) lookAround(d *drill, s step) func(name string) bool {
 	if d.touches != nil {
 		kept = w.mon.open()
 		for _, part := range d.touches(w, s) {
-			if d.renews {
+			if d.renews && kept[part] != nil {
 				renewed[part] = kept[part]
 			}
 			delete(kept, part)

@@ -18,7 +18,7 @@ func (w *world) delete(path string) bool {
 // deleteClaims removes a znode below which there are claims.
 func (w *world) deleteClaims(path string) bool {
 	for part := range w.plan.Partitions {
-		if _, stat, ok := w.srv.Get(ownerPath(part)); ok {
+		if _, stat, ok := w.srv.Get(w.plan.ownerPath(part)); ok {
 			w.mon.claimGoes(part, stat.Czxid)
 		}
 	}
@@ -27,7 +27,7 @@ func (w *world) deleteClaims(path string) bool {
 
 func deleteMember(p *process, _ step) bool { return p.w.delete(groupPath + "/members/" + p.name) }
 
-func deleteEpoch(w *world, s step) (func(), bool) { return nil, w.delete(epochPath(s.Part)) }
+func deleteEpoch(w *world, s step) (func(), bool) { return nil, w.delete(w.plan.epochPath(s.Part)) }
 
 // deleting removes a znode, below which there may be claims.
 func deleting(path string) deed {
@@ -40,12 +40,12 @@ func deleting(path string) deed {
 }
 
 func deleteClaim(w *world, s step) (func(), bool) {
-	_, stat, ok := w.srv.Get(ownerPath(s.Part))
+	_, stat, ok := w.srv.Get(w.plan.ownerPath(s.Part))
 	if !ok {
 		return nil, false
 	}
 	w.mon.claimGoes(s.Part, stat.Czxid)
-	return nil, w.delete(ownerPath(s.Part))
+	return nil, w.delete(w.plan.ownerPath(s.Part))
 }
 
 // badRecord overwrites what a member says of itself.
@@ -88,7 +88,7 @@ func shrinkSet(w *world, s step) (func(), bool) {
 	if !ok {
 		return nil, false
 	}
-	one := map[string][]int32{topic: {int32(s.Part)}}
+	one := w.plan.byTopic(s.Part)
 	removed := make(chan error, 1)
 	w.later(func() { removed <- w.changeSet(p, p.alloc.RemovePartitions, one) })
 	return func() {

@@ -3,6 +3,7 @@ package sim_test
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/kielgo/kiel/zktest"
 )
@@ -26,7 +27,7 @@ var (
 )
 
 // harmless are the kinds that are no trouble: members come and go, in order.
-var harmless = []string{"join", "leave", "storm", "double", "rebalance"}
+var harmless = []string{"join", "leave", "storm", "double", "rebalance", otherTopics}
 
 // kinds returns the names of all kinds, sorted, so that a seed's draws don't depend on a map's order.
 func kinds() []string { return allKinds }
@@ -78,11 +79,11 @@ func table() map[string]fault {
 		// The members.
 		"join": {
 			weight: 3, do: join,
-			drill: &drill{bound: seconds(.3), orderly: true, rebalances: most(1), touches: newcomers},
+			drill: &drill{bound: joined, orderly: true, rebalances: perJoining, touches: newcomers},
 		},
 		"leave": {
 			weight: 3, do: tryMember(leave),
-			drill: &drill{bound: seconds(.3), orderly: true, rebalances: perGoing, touches: outsiders},
+			drill: &drill{bound: left, orderly: true, rebalances: perGoing, touches: outsiders},
 		},
 		"crash": {
 			weight: 3, do: crash(false), drill: &drill{bound: expiry, rebalances: perGoing, touches: outsiders},
@@ -100,6 +101,10 @@ func table() map[string]fault {
 		"double":         {weight: 2, from: 1.5, to: 3, do: troubleWith(slotOf, double), drill: unnoticed()},
 		"storm":          {weight: 1, do: storm, drill: &drill{bound: seconds(2), rebalances: most(5), orderly: true}},
 		"rebalance":      {weight: 1, do: tryMember(rebalance)},
+		otherTopics: {
+			do:    tryMember(askForOthers),
+			drill: &drill{bound: func(*world, step) time.Duration { return otherTopicsBound }, orderly: true, rebalances: most(3)},
+		},
 
 		// Clocks of members. What the margins are for: a rate that is wrong by a tenth.
 		"clock jumps":  {weight: 3, do: onMember(clockJumps), drill: &drill{bound: trustAgain}},
@@ -113,7 +118,7 @@ func table() map[string]fault {
 		"bad record":     {weight: 1, do: tryMember(badRecord)},
 		"delete claim":   {weight: 2, do: deleteClaim, drill: within(1).renewing()},
 		"delete epoch":   {weight: 2, do: deleteEpoch, drill: within(1).renewing()},
-		"delete set":     {weight: 1, do: deleting(groupPath + "/partitions"), drill: within(1).but(none)},
+		"delete set":     {weight: 1, do: deleting(groupPath + "/partitions"), drill: within(1).but(bySeeds)},
 		"delete members": {weight: 1, do: deleting(groupPath + "/members"), drill: within(1)},
 		"delete owners":  {weight: 1, do: deleting(groupPath + "/owners"), drill: within(1)},
 		"delete epochs":  {weight: 1, do: deleting(groupPath + "/epochs"), drill: within(1)},

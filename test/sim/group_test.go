@@ -19,6 +19,7 @@ import (
 type brokers struct {
 	pacer
 
+	plan    *plan
 	cluster *kfake.Cluster
 	net     *kfake.VirtualNetwork
 	prod    *kgo.Client
@@ -29,14 +30,16 @@ type brokers struct {
 	conns map[*kafkaConn]struct{}
 }
 
-func newBrokers(parts int) *brokers {
+func newBrokers(p *plan) *brokers {
 	b := &brokers{
-		pacer: newPacer(), net: &kfake.VirtualNetwork{}, sent: make([]int64, parts), conns: map[*kafkaConn]struct{}{},
+		pacer: newPacer(), plan: p, net: &kfake.VirtualNetwork{}, sent: make([]int64, p.Partitions), conns: map[*kafkaConn]struct{}{},
+	}
+	topics := []kfake.Opt{kfake.NumBrokers(2), kfake.Ports(9092, 9093), kfake.ListenFn(b.net.Listen)}
+	for topic, n := range p.sizes() {
+		topics = append(topics, kfake.SeedTopics(n, topic))
 	}
 	var err error
-	b.cluster, err = kfake.NewCluster(
-		kfake.NumBrokers(2), kfake.Ports(9092, 9093), kfake.ListenFn(b.net.Listen), kfake.SeedTopics(int32(parts), topic),
-	)
+	b.cluster, err = kfake.NewCluster(topics...)
 	if err != nil {
 		panic(err)
 	}
@@ -53,8 +56,9 @@ func newBrokers(parts int) *brokers {
 func (b *brokers) produce(ctx context.Context) {
 	b.each(ctx, func() {
 		var records []*kgo.Record
-		for part := range b.sent {
-			records = append(records, &kgo.Record{Topic: topic, Partition: int32(part), Value: []byte("value")})
+		for i := range b.sent {
+			part := b.plan.partition(i)
+			records = append(records, &kgo.Record{Topic: part.Topic, Partition: part.ID, Value: []byte("value")})
 		}
 		if err := b.prod.ProduceSync(context.WithoutCancel(ctx), records...).FirstErr(); err != nil {
 			panic(err)
@@ -77,8 +81,9 @@ func (b *brokers) ends() []int64 {
 func (b *brokers) setLate(on bool) {
 	if on {
 		b.cluster.RehashCoordinators()
-		for part := range b.sent {
-			_ = b.cluster.MoveTopicPartition(topic, int32(part), int32(part%2))
+		for i := range b.sent {
+			part := b.plan.partition(i)
+			_ = b.cluster.MoveTopicPartition(part.Topic, part.ID, int32(i%2))
 		}
 		b.cut(nil)
 	}
@@ -223,7 +228,7 @@ func (c *kafkaConn) Close() error {
 func (w *world) startGroup(p *process, log *slog.Logger) {
 	var err error
 	p.group, err = consumer.New(p.ses, w.brokers.cluster.ListenAddrs(), groupName, consumer.Options{
-		Name: p.name, Config: w.brokers.config(p), Func: w.function(),
+		Name: p.name, Config: w.brokers.config(p), Func: p.function(),
 		RebalanceTimeout: rebalanceTimeout, StopTimeout: stopTimeout, CommitInterval: commitEvery, Window: doneWindow,
 		Observer: p.observeGroup, Logger: log, Registerer: p.reg,
 	})

@@ -37,11 +37,11 @@ func (p *process) consumeOnce(ctx context.Context) error {
 	p.w.cov.hit(p.api().String())
 	switch p.api() {
 	case plainMark:
-		return p.group.Run(ctx, []string{topic}, p.markEach)
+		return p.group.Run(ctx, p.asked(), p.markEach)
 	case plainDone:
-		return p.group.Run(ctx, []string{topic}, p.workConcurrently)
+		return p.group.Run(ctx, p.asked(), p.workConcurrently)
 	default:
-		return p.group.Consume(ctx, []string{topic}, groupHandler{p})
+		return p.group.Consume(ctx, p.asked(), groupHandler{p})
 	}
 }
 
@@ -93,6 +93,7 @@ func (h groupHandler) ConsumeClaim(s sarama.ConsumerGroupSession, claimed sarama
 // plainClaim is a consumer.Partition for the monitor.
 type plainClaim struct{ part *consumer.Partition }
 
+func (c plainClaim) Topic() string    { return c.part.Topic() }
 func (c plainClaim) Partition() int32 { return c.part.ID() }
 func (c plainClaim) Token() int64     { return c.part.Token() }
 func (c plainClaim) Trusted() bool    { return c.part.Trusted() }

@@ -45,16 +45,16 @@ func (m *monitor) observeGroup(p *process, e consumer.Event) {
 	}
 	state := m.member(p)
 	m.cov.hit("group: " + string(e.Kind))
-	part := m.parts[e.Partition]
-	t := part.terms[p]
+	i := m.plan.index(e.Topic, e.Partition)
+	t := m.parts[i].terms[p]
 	if t == nil || t.token != e.Token {
-		t = state.ended[claimID{int(e.Partition), e.Token}]
+		t = state.ended[claimID{i, e.Token}]
 	}
 	switch {
 	case t == nil:
-		m.violate("S7", "%s: %s of p%d with token %#x, which it never had", p.id, e.Kind, e.Partition, e.Token)
+		m.violate("S7", "%s: %s of p%d with token %#x, which it never had", p.id, e.Kind, i, e.Token)
 	case state.left:
-		m.violate("S7", "%s: %s of p%d after left", p.id, e.Kind, e.Partition)
+		m.violate("S7", "%s: %s of p%d after left", p.id, e.Kind, i)
 	case e.Kind == consumer.Opened:
 		m.groupOpened(t, e.Offset)
 	case e.Kind == consumer.Message:

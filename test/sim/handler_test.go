@@ -21,7 +21,7 @@ func (p *process) handle(ctx context.Context, c *ownership.Claim) error {
 	if t == nil {
 		return nil
 	}
-	h := &handling{p: p, c: c, t: t, part: int(c.Partition()), ctx: ctx}
+	h := &handling{p: p, c: c, t: t, part: p.w.plan.index(c.Topic(), c.Partition()), ctx: ctx}
 	if !h.open() {
 		return context.Cause(ctx)
 	}

@@ -9,9 +9,10 @@ import (
 )
 
 // claimed begins a term.
-func (m *monitor) claimed(p *process, part *partState, e ownership.Event) {
+func (m *monitor) claimed(p *process, i int, e ownership.Event) {
+	part := m.parts[i]
 	again := e.Token == part.token && part.holder == p && part.session == e.Session
-	id := claimID{int(e.Partition), e.Token}
+	id := claimID{i, e.Token}
 	old := m.bygone[e.Session] || m.forgot[id] // made before the servers lost their data, and told after
 	switch {
 	case again:
@@ -21,10 +22,10 @@ func (m *monitor) claimed(p *process, part *partState, e ownership.Event) {
 		m.cov.hit("told of a claim after a third party had removed it and another had claimed")
 	case e.Token <= part.token:
 		m.violate("S2", "%s claimed p%d with token %#x after %#x of %s",
-			p.id, e.Partition, e.Token, part.token, part.holder.id)
+			p.id, i, e.Token, part.token, part.holder.id)
 	}
 	for key := range m.gone {
-		if who, what, _ := strings.Cut(key, " "); what == fmt.Sprint(e.Partition) {
+		if who, what, _ := strings.Cut(key, " "); what == fmt.Sprint(i) {
 			if who == p.id {
 				m.cov.hit("uncertain claim: it was ours")
 			} else {
@@ -33,8 +34,11 @@ func (m *monitor) claimed(p *process, part *partState, e ownership.Event) {
 			delete(m.gone, key)
 		}
 	}
+	if !wants(p.topics, e.Topic) {
+		m.violate("S8", "%s claimed p%d, and does not ask for %s", p.id, i, e.Topic)
+	}
 	t := &term{
-		p: p, part: int(e.Partition), token: e.Token, session: e.Session, history: m.history, began: time.Now(),
+		p: p, part: i, token: e.Token, session: e.Session, history: m.history, began: time.Now(),
 	}
 	// The token of an old claim is of the old count. A claim that a third party removed before it was told is older than
 	// the newest.
@@ -135,7 +139,7 @@ func (m *monitor) Sweep() {
 func (m *monitor) enter(p *process, c claim) *term {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	i := int(c.Partition())
+	i := m.plan.index(c.Topic(), c.Partition())
 	state := m.member(p)
 	if state.left {
 		m.violate("S7", "%s: a handler of p%d starts after left", p.id, i)
@@ -162,7 +166,7 @@ func (m *monitor) enter(p *process, c claim) *term {
 func (m *monitor) exit(p *process, c claim) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.member(p).running[int(c.Partition())]--
+	m.member(p).running[m.plan.index(c.Topic(), c.Partition())]--
 }
 
 // knows says whether the owner of a claim that stands was told of it, and has it still.

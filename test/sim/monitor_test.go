@@ -17,10 +17,13 @@ import (
 // names are those of the package's page.
 type monitor struct {
 	mu       sync.Mutex
+	plan     *plan
 	began    time.Time
 	parts    []*partState
 	members  map[*process]*memberState
 	mappings map[string]string // by what they were computed of
+	computed map[string]bool   // what was computed, where topic lists differ; see compute
+	lists    map[string]bool   // which member has asked for which topics, ever
 	excuses  excuses
 	history  int              // how often the servers lost data
 	bygone   map[int64]bool   // sessions that the servers lost with their data
@@ -77,6 +80,7 @@ type term struct {
 
 // claim is what a handler is given: ownership.Claim, or consumer.Claim.
 type claim interface {
+	Topic() string
 	Partition() int32
 	Token() int64
 	Trusted() bool
@@ -100,14 +104,14 @@ type memberState struct {
 	setup     bool              // a Group's Setup was called, and Cleanup was not
 }
 
-func newMonitor(parts int, bound time.Duration, cov coverage) *monitor {
+func newMonitor(p *plan, bound time.Duration, cov coverage) *monitor {
 	m := &monitor{
-		began: time.Now(), members: map[*process]*memberState{}, mappings: map[string]string{},
+		plan: p, began: time.Now(), computed: map[string]bool{}, lists: map[string]bool{}, members: map[*process]*memberState{}, mappings: map[string]string{},
 		excuses: newExcuses(bound), bygone: map[int64]bool{}, forgot: map[claimID]bool{},
 		failed: make(chan struct{}), cov: cov, pairs: map[[2]int64]bool{}, clashes: map[[2]int64]bool{},
 		gone: map[string]bool{},
 	}
-	for range parts {
+	for range p.Partitions {
 		m.parts = append(m.parts, &partState{terms: map[*process]*term{}})
 	}
 	return m
@@ -197,29 +201,29 @@ func (m *monitor) observe(p *process, e ownership.Event) {
 		m.observeMember(p, state, e)
 		return
 	}
-	m.note("%s %v p%d token %#x: %v", p.id, e.Kind, e.Partition, e.Token, e.Err)
-	part := m.parts[e.Partition]
-	t := part.terms[p]
+	i := m.plan.index(e.Topic, e.Partition)
+	m.note("%s %v p%d token %#x: %v", p.id, e.Kind, i, e.Token, e.Err)
+	t := m.parts[i].terms[p]
 	if e.Kind == ownership.Claimed {
 		if t != nil {
-			m.violate("S7", "%s claimed p%d, which it owns", p.id, e.Partition)
+			m.violate("S7", "%s claimed p%d, which it owns", p.id, i)
 		}
-		m.claimed(p, part, e)
+		m.claimed(p, i, e)
 		m.sweep()
 		return
 	}
 	switch {
 	case t == nil:
-		m.violate("S7", "%s told %v of p%d, which it does not own", p.id, e.Kind, e.Partition)
+		m.violate("S7", "%s told %v of p%d, which it does not own", p.id, e.Kind, i)
 		return
 	case t.token != e.Token:
-		m.violate("S7", "%s told %v of p%d with token %#x instead of %#x", p.id, e.Kind, e.Partition, e.Token, t.token)
+		m.violate("S7", "%s told %v of p%d with token %#x instead of %#x", p.id, e.Kind, i, e.Token, t.token)
 	case e.Kind == ownership.Revoking && t.revoking:
-		m.violate("S7", "%s revokes p%d twice", p.id, e.Partition)
+		m.violate("S7", "%s revokes p%d twice", p.id, i)
 	case e.Kind == ownership.Revoking:
 		t.revoking, t.told = true, time.Now()
 	case e.Kind == ownership.Released && state.running[t.part] > 0:
-		m.violate("S7", "%s released p%d while its handler runs", p.id, e.Partition)
+		m.violate("S7", "%s released p%d while its handler runs", p.id, i)
 		m.end(t, e.Kind, time.Now())
 	case e.Kind == ownership.Released:
 		m.end(t, e.Kind, time.Now())
@@ -277,6 +281,12 @@ func (m *monitor) mapping(s *allocator.Snapshot) {
 		}
 		counts[owner]++
 		fmt.Fprintf(&b, "%v=%s ", part, owner)
+	}
+	if m.plan.differ() {
+		if !m.computed[key+b.String()] {
+			m.violate("S8", "no member has computed of %s\n%s", key, b.String())
+		}
+		return
 	}
 	if got, known := m.mappings[key]; known && got != b.String() {
 		m.violate("S8", "of %s came both\n%s\n%s", key, got, b.String())

@@ -16,10 +16,13 @@ type plan struct {
 	Slots      int           // members, when all that ever join are there
 	Members    int           // members at the start
 	Partitions int
+	Topics     int   // to which the partitions belong in turn; 0 = one
+	Lists      []int // by slot: the topics that its first process asks for, see plan.list
 	Func       string
 	Hours      float64 // that it should last, and at least does
 	Group      bool    // members are Groups of package consumer, on kfake
 	Drills     bool    // it has each drill once, and nothing else
+	Deploys    bool    // it has drills with topic lists that differ, and nothing else
 	Phases     []phase
 }
 
@@ -95,6 +98,9 @@ func (p *plan) until(last int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: T %v, tick %v, %d of %d members, %d partitions, %s\n",
 		p.Seed, p.Timeout, p.Tick, p.Members, p.Slots, p.Partitions, p.Func)
+	if p.differ() {
+		fmt.Fprintf(&b, "%d topics, lists %v\n", p.Topics, p.Lists)
+	}
 	for i, ph := range p.Phases[:min(last+1, len(p.Phases))] {
 		fmt.Fprintf(&b, "phase %d after %v, drill %v\n", i, ph.Idle, ph.Drill)
 		for k, s := range ph.Steps {
@@ -161,15 +167,18 @@ func newPlan(seed uint64, length time.Duration, members int) *plan {
 		}
 		p.Phases = append(p.Phases, ph)
 	}
+	p.addTopics(least)
 	return p
 }
 
 // crowded says whether the groups of a seed, which has little calm, have many partitions.
 func crowded(seed uint64) bool { return seed%24 == 9 }
 
-// drillKinds returns the kinds of which there are drills, sorted.
+// drillKinds returns the kinds of which there are drills, sorted, but for those that a plan gets by addTopics alone.
 func drillKinds() []string {
-	return slices.DeleteFunc(slices.Clone(kinds()), func(kind string) bool { return faults[kind].drill == nil })
+	return slices.DeleteFunc(slices.Clone(kinds()), func(kind string) bool {
+		return faults[kind].drill == nil || faults[kind].weight == 0
+	})
 }
 
 // newDrills makes a plan of each drill once, in an order of the seed's. Those that need room for one more member come

@@ -28,7 +28,8 @@ type process struct {
 	name   string
 	id     string // name and number: no two are alike
 	life   *life
-	double bool // another process of this name is meant to be at work
+	double bool     // another process of this name is meant to be at work
+	topics []string // that it asks for; nil is all
 	client *zktest.Client
 	clock  *memberClock
 	ses    *session.Session
@@ -110,6 +111,8 @@ func (w *world) start(slot int, double bool) *process {
 		done: make(chan struct{}), gone: make(chan struct{}), dead: make(chan struct{}),
 		clock: newMemberClock(), reg: prometheus.NewRegistry(),
 	}
+	p.topics = w.plan.list(w.lists[slot])
+	w.mon.Asks(p)
 	p.life = &life{id: p.id, name: name, double: double, began: time.Now()}
 	w.lives = append(w.lives, p.life)
 	p.client = w.nw.Client(p.id)
@@ -167,13 +170,13 @@ func (w *world) function() allocfn.Func {
 func (w *world) startOwner(p *process, log *slog.Logger) {
 	var err error
 	p.alloc, err = allocator.New(p.ses, groupName, p.name, allocator.Options{
-		Seed: w.seed(), Func: w.function(), Logger: log, Registerer: p.reg, OnError: p.onError, StopTimeout: stopTimeout,
+		Seed: w.seed(p.topics), Topics: p.topics, Func: p.function(), Logger: log, Registerer: p.reg, OnError: p.onError, StopTimeout: stopTimeout,
 	})
 	if err != nil {
 		panic(err)
 	}
 	p.owner, err = ownership.New(p.alloc, p.handle, ownership.Options{
-		RebalanceTimeout: rebalanceTimeout, StopTimeout: stopTimeout, Logger: log, Registerer: p.reg,
+		RebalanceTimeout: rebalanceTimeout, StopTimeout: stopTimeout, Logger: log, Registerer: p.reg, Accept: p.accept,
 		Observer: func(e ownership.Event) { w.mon.observe(p, e) }, OnError: p.onError,
 	})
 	if err != nil {
@@ -194,6 +197,9 @@ func (p *process) onError(err error) {
 		{allocator.ErrFuncFailed, "function failed"},
 		{consumer.ErrHandler, "group's handler returned"},
 		{consumer.ErrOffsetReset, "offset reset"},
+		{allocator.ErrUnwantedTopic, "unwanted topic"},
+		{errNotAsked, "not asked for"},
+		{consumer.ErrTopicMismatch, "not asked for"},
 	} {
 		if errors.Is(err, known.target) {
 			p.w.cov.hit("error: " + known.name)

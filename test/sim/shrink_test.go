@@ -46,6 +46,9 @@ func replayFlags(p *plan, keep []id) string {
 	if p.Drills {
 		flags = fmt.Sprintf("-seed=%d -group=%v -drills -members=%d", p.Seed, p.Group, p.Members)
 	}
+	if p.Deploys {
+		flags = fmt.Sprintf("-seed=%d -group=%v -topics -members=%d", p.Seed, p.Group, p.Members)
+	}
 	return flags + " -keep=" + strings.Join(names, ",")
 }
 

@@ -24,6 +24,7 @@ var (
 	flagRandom  = flag.Float64("random", 0, "virtual group-days to run besides, of seeds that nobody knows before")
 	flagGroup   = flag.Bool("group", false, "with -seed: members are Groups of package consumer")
 	flagDrills  = flag.Bool("drills", false, "with -seed: each drill once, and nothing else")
+	flagTopics  = flag.Bool("topics", false, "with -seed: drills with topic lists that differ, and nothing else")
 	flagMembers = flag.Int("members", 3, "members at the start of a run, at least 3")
 )
 
@@ -203,6 +204,9 @@ func replay(t *testing.T) {
 	p := planOf(*flagSeed)
 	if *flagDrills {
 		p = newDrills(*flagSeed, *flagMembers)
+	}
+	if *flagTopics {
+		p = newTopicDrills(*flagSeed, *flagMembers)
 	}
 	p.Group = *flagGroup
 	if *flagKeep != "" {

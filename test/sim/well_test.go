@@ -52,7 +52,7 @@ func (w *world) notice() time.Duration { return w.plan.Timeout + w.plan.Tick + s
 // session's member does not know of, all messages processed.
 func (w *world) settle(what string, bound time.Duration) bool {
 	began := time.Now()
-	ends := w.broker.ends()[:w.known]
+	ends := w.mustBeProcessed(w.broker.ends()[:w.known])
 	owned, well := time.Time{}, time.Time{} // since when all is owned, and all is well
 	for well.IsZero() || time.Since(well) < w.notice() {
 		w.supervise()
@@ -125,7 +125,8 @@ func (w *world) unwell() string {
 
 // ownersUnwell is unwell where the members are Owners.
 func (w *world) ownersUnwell(live []*process, names []string) string {
-	all := w.partitions()
+	all := w.onlyWanted(w.partitions())
+	unwanted := w.unwanted()
 	for _, p := range live {
 		snap := p.alloc.Snapshot()
 		switch {
@@ -135,8 +136,8 @@ func (w *world) ownersUnwell(live []*process, names []string) string {
 			return fmt.Sprintf("%s: %v", p.id, snap.Err)
 		case !slices.Equal(snap.Members, names):
 			return fmt.Sprintf("%s sees %v, not %v", p.id, snap.Members, names)
-		case !slices.Equal(snap.Partitions, all):
-			return fmt.Sprintf("the set of %s is %v", p.id, snap.Partitions)
+		case !slices.Equal(snap.Partitions, all) || !slices.Equal(snap.Unwanted, unwanted):
+			return fmt.Sprintf("the set of %s is %v, without %v", p.id, snap.Partitions, snap.Unwanted)
 		}
 		var owned []allocfn.Partition
 		for _, info := range p.owner.Owned() {
@@ -160,6 +161,13 @@ func (w *world) strayClaim() string {
 	standing := w.claims()
 	for part := range w.known {
 		c, ok := standing[part]
+		if !w.isWanted(part) {
+			if ok {
+				return fmt.Sprintf("p%d has a claim, and nobody asks for its topic", part)
+			}
+			w.cov.hit("topics: one that nobody asks for")
+			continue
+		}
 		if !ok {
 			return fmt.Sprintf("p%d has no claim", part)
 		}
@@ -177,7 +185,7 @@ type standing struct{ token, session int64 }
 func (w *world) claims() map[int]standing {
 	all := map[int]standing{}
 	for part := range w.plan.Partitions {
-		if _, stat, ok := w.srv.Get(ownerPath(part)); ok {
+		if _, stat, ok := w.srv.Get(w.plan.ownerPath(part)); ok {
 			all[part] = standing{token: stat.Czxid, session: stat.EphemeralOwner}
 		}
 	}
@@ -189,6 +197,9 @@ func (w *world) claims() map[int]standing {
 func (w *world) groupsUnwell(live []*process, names []string) string {
 	if got := w.srv.Children(groupPath + "/members"); !slices.Equal(got, names) {
 		return fmt.Sprintf("the members are %v, not %v", got, names)
+	}
+	if w.plan.differ() {
+		return w.listsUnwell(live, names)
 	}
 	owned, least, most := 0, w.plan.Partitions, 0
 	for _, p := range live {

@@ -76,6 +76,7 @@ type world struct {
 	lives   []*life    // of all that were ever started
 	slots   []*process // by slot: whose member it is; nil when it left
 	wanted  []bool     // by slot: there should be a process
+	lists   []int      // by slot: the topics that its next process asks for, see plan.list
 	doubles []*process
 	busy    sync.Map // what is in trouble
 	serving sync.WaitGroup
@@ -106,13 +107,13 @@ func newWorld(p *plan, lax manners, res *result) *world {
 		plan: p, lax: lax, cov: res.cov, res: res,
 		ctx: sabotage.Off(context.Background(), lax.rules...),
 		srv: zktest.NewServer(zktest.Options{TickTime: p.Tick, MaxSessionTimeout: 2 * p.Timeout}), nw: zktest.NewNetwork(),
-		slots: make([]*process, p.Slots), wanted: make([]bool, p.Slots),
+		slots: make([]*process, p.Slots), wanted: make([]bool, p.Slots), lists: p.lists(),
 		woken: make(chan struct{}, 1),
 	}
-	w.mon = newMonitor(p.Partitions, p.Timeout*5/6, res.cov)
+	w.mon = newMonitor(p, p.Timeout*5/6, res.cov)
 	w.mon.ignores = lax.ignores
 	if p.Group {
-		w.brokers = newBrokers(p.Partitions)
+		w.brokers = newBrokers(p)
 		w.broker = w.brokers
 	} else {
 		w.kafka = newKafka(w.mon, p.Seed, p.Partitions)
@@ -139,13 +140,15 @@ func (w *world) addresses() []string {
 	return list
 }
 
-// seed is the set.
-func (w *world) seed() map[string][]int32 {
-	all := make([]int32, w.known)
-	for i := range all {
-		all[i] = int32(i)
+// seed is what a member that asks for topics adds to the set.
+func (w *world) seed(topics []string) map[string][]int32 {
+	all := map[string][]int32{}
+	for i := range w.known {
+		if part := w.plan.partition(i); wants(topics, part.Topic) {
+			all[part.Topic] = append(all[part.Topic], part.ID)
+		}
 	}
-	return map[string][]int32{topic: all}
+	return all
 }
 
 // partitions returns what the set should hold, sorted as members sort it.
@@ -153,7 +156,7 @@ func (w *world) partitions() []allocfn.Partition {
 	if len(w.sorted) != w.known {
 		w.sorted = nil
 		for i := range w.known {
-			w.sorted = append(w.sorted, allocfn.Partition{Topic: topic, ID: int32(i)})
+			w.sorted = append(w.sorted, w.plan.partition(i))
 		}
 		allocfn.Sort(w.sorted)
 	}
@@ -161,9 +164,6 @@ func (w *world) partitions() []allocfn.Partition {
 }
 
 func (w *world) partitionsPath() string { return groupPath + "/partitions" }
-
-func ownerPath(part int) string { return fmt.Sprintf("%s/owners/%s:%d", groupPath, topic, part) }
-func epochPath(part int) string { return fmt.Sprintf("%s/epochs/%s:%d", groupPath, topic, part) }
 
 // wake makes who waits for the group look again.
 func (w *world) wake() {
@@ -222,7 +222,7 @@ func (w *world) begin() bool {
 	if w.known == w.plan.Partitions {
 		return true
 	}
-	last := map[string][]int32{topic: {int32(w.known)}}
+	last := w.plan.byTopic(w.known)
 	w.known++
 	live := w.live()
 	w.errand(func() { w.putBack(live, last) })
