@@ -109,7 +109,8 @@
 //     from its first message. That takes up to a minute while it is consumed.
 //   - A topic that is deleted is reported once ([ErrTopicMissing]) and shown by
 //     kiel_consumer_missing_topics. Its partitions are closed within about 10 s, and wait. When it
-//     is created again that is logged, and they are opened within about 10 s.
+//     is created again that is logged, and they are opened within about 10 s. A partition that is
+//     in the set and that its topic does not have is reported once, and tried every few seconds.
 //   - The position is committed when a partition is opened, marked or not. After
 //     the session timeout, 1 minute and 10 minutes the owner looks at what is stored,
 //     in case a commit of an owner before came late and lowered it, and raises it

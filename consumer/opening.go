@@ -78,8 +78,14 @@ func (o *opening) worthReporting(ctx context.Context, err error) bool {
 	switch {
 	case err == nil, errors.Is(err, offsets.ErrLost), errors.Is(err, ownership.ErrLost), errors.Is(err, ErrRecreated), errors.Is(err, ErrTopicMissing):
 		return false
+	case o.member.isMissing(ctx, o.tp.Topic, err):
+		return false
+	case errors.Is(err, sarama.ErrUnknownTopicOrPartition): // the topic has no such partition: once is enough
+		first := !o.unknown
+		o.unknown = true
+		return first
 	default:
-		return !o.member.isMissing(ctx, o.tp.Topic, err)
+		return true
 	}
 }
 
@@ -112,6 +118,7 @@ type opening struct {
 	topicID     sarama.Uuid           // the topic's id now
 	cut         *fetch.TruncatedError // how the log was truncated, until it is read from there; nil if it was not
 	tracker     *offsets.Tracker
+	unknown     bool  // it was reported that Kafka does not have the partition, and it was not opened since
 	epoch       int32 // the leader epoch of the record batch before the start position; -1 when it is not known
 }
 
@@ -127,7 +134,7 @@ func (o *opening) run(ctx context.Context) error {
 		o.member.committer.Close(o.claim.Context(), o.tracker)
 		return err
 	}
-	o.cut = nil
+	o.cut, o.unknown = nil, false
 	return o.consume(ctx, s, start)
 }
 

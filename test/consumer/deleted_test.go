@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/IBM/sarama"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kielgo/kiel/consumer"
@@ -125,6 +126,41 @@ func TestDeletedTopic(t *testing.T) {
 		if n := missingTopics(t, reg); n != 0 {
 			t.Errorf("the gauge shows %v missing topics", n)
 		}
+		a.leave()
+		a.close()
+	})
+}
+
+// TestTopicIsBackWithFewerPartitions: a partition that is in the set and not in Kafka is reported once, until it is there.
+func TestTopicIsBackWithFewerPartitions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 4)
+		var out lines
+		a := r.member("a", func(o *consumer.Options) { logTo(&out, o) }).start()
+		until(t, "all is open", func() bool { return len(a.owns()) == 4 })
+		time.Sleep(5 * time.Second)
+		r.deleteTopic(topic)
+		time.Sleep(time.Minute)
+		r.createTopic(topic, 2)
+		out.take()
+		r.produce(10, 0, 1)
+		until(t, "the new topic is read", func() bool { return total(a) == 20 })
+		time.Sleep(5 * time.Minute)
+		unknown := map[int32]int{}
+		for _, err := range a.errors() {
+			if e, ok := errors.AsType[*sarama.ConsumerError](err); ok && errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
+				unknown[e.Partition]++
+			}
+		}
+		if len(unknown) != 2 || unknown[2] != 1 || unknown[3] != 1 {
+			t.Errorf("errors for each partition: %v", unknown)
+		}
+		if said := out.take(); len(said) > 1 {
+			t.Errorf("%d lines in the log: %s", len(said), said)
+		}
+		r.grow(4)
+		r.produce(10, 2, 3)
+		until(t, "the new partitions are read", func() bool { return total(a) == 40 })
 		a.leave()
 		a.close()
 	})
