@@ -241,13 +241,14 @@ func (w *wishes) askers(groupOf []int32, count int) []topicGroup {
 
 // fillUp divides topics group by group. divide is given the part of in that a
 // group is, with those of its askers that are below the level to which it fills
-// them, and what each of these has of the groups before.
+// them, and what each of these has of the groups before. It keeps neither.
 func fillUp(in Input, groups []topicGroup, divide func(group Input, have []int32, l level) (Assignment, error)) (Assignment, error) {
 	a := make(Assignment, len(in.Partitions))
 	total := make([]int32, len(in.Members))
+	have := make([]int32, 0, len(in.Members))
+	part := Input{Members: make([]Member, 0, len(in.Members)), Zones: in.Zones}
 	for _, g := range groups {
-		part := Input{Zones: in.Zones}
-		var have []int32
+		have, part.Members, part.Partitions = have[:0], part.Members[:0], part.Partitions[:0]
 		for _, m := range g.askers {
 			part.Members = append(part.Members, in.Members[m])
 			have = append(have, total[m])

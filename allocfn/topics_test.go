@@ -58,8 +58,12 @@ func checkTopicPlan(t failer, f allocfn.Func, in allocfn.Input, a allocfn.Assign
 	if err := allocfn.Check(in, a); err != nil {
 		t.Fatal(err)
 	}
+	who := make(map[string][]int)
 	for i, p := range in.Partitions {
-		if !slices.Contains(askers(in, p.Topic), int(a[i])) {
+		if who[p.Topic] == nil {
+			who[p.Topic] = askers(in, p.Topic)
+		}
+		if !slices.Contains(who[p.Topic], int(a[i])) {
 			t.Fatalf("%s: %v is with %v, which does not ask for it", f.Name, p, in.Members[a[i]])
 		}
 	}
@@ -77,11 +81,15 @@ func checkTopicPlan(t failer, f allocfn.Func, in allocfn.Input, a allocfn.Assign
 func checkCircle(t failer, in allocfn.Input, a allocfn.Assignment) {
 	t.Helper()
 	next, place := 0, 0
+	who := make(map[string][]int)
 	for i, p := range in.Partitions {
+		if who[p.Topic] == nil {
+			who[p.Topic] = askers(in, p.Topic)
+		}
 		for ; in.Places != nil && place < int(in.Places[i]); place++ {
 			next++
 		}
-		for !slices.Contains(askers(in, p.Topic), next%len(in.Members)) {
+		for !slices.Contains(who[p.Topic], next%len(in.Members)) {
 			next++
 		}
 		if int(a[i]) != next%len(in.Members) {
@@ -124,21 +132,24 @@ type askerGroup struct {
 
 // askerGroups returns the groups in the order in which they are divided.
 func askerGroups(in allocfn.Input) []*askerGroup {
-	groups := make(map[string]*askerGroup)
+	byTopic := make(map[string][]int)
 	for i, p := range in.Partitions {
-		who := askers(in, p.Topic)
+		byTopic[p.Topic] = append(byTopic[p.Topic], i)
+	}
+	groups := make(map[string]*askerGroup)
+	for topic, partitions := range byTopic {
+		who := askers(in, topic)
 		g := groups[fmt.Sprint(who)]
 		if g == nil {
 			g = &askerGroup{askers: who}
 			groups[fmt.Sprint(who)] = g
 		}
-		g.partitions = append(g.partitions, i)
-		g.topics = append(g.topics, p.Topic)
+		g.partitions = append(g.partitions, partitions...)
+		g.topics = append(g.topics, topic)
 	}
 	var sorted []*askerGroup
 	for _, g := range groups {
 		slices.Sort(g.topics)
-		g.topics = slices.Compact(g.topics)
 		sorted = append(sorted, g)
 	}
 	slices.SortFunc(sorted, func(a, b *askerGroup) int {

@@ -2,6 +2,7 @@ package offsets
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -221,12 +222,79 @@ func TestReleaseGoesOnWithoutTheStore(t *testing.T) {
 				if n := strings.Count(log.String(), "\n"); n != 1 {
 					t.Errorf("%d lines:\n%s", n, log.String())
 				}
+				if store.Refuse != nil && (len(store.Fetches()) != 1 || len(store.Commits()) != 2) {
+					t.Errorf("%d reads and %d commits, want one try after the commit of the start", len(store.Fetches()), len(store.Commits()))
+				}
 				if want := store.Slow != nil; (aborts == 1) != want {
 					t.Errorf("connections were aborted %d times: what is on the wire may arrive later: %v", aborts, want)
 				}
 			})
 		})
 	}
+}
+
+// A release waits for a second, too, when the Committer is busy with another commit.
+func TestReleaseWaitsForNoOtherCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &MemoryStore{}
+		var log bytes.Buffer
+		cm, stop := committerOn(t, store, true)
+		defer stop()
+		cm.options.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		tr, busy := openAt(t, cm, tp("t", 0), 42), openAt(t, cm, tp("t", 1), 0)
+		store.Slow = make(chan struct{})
+		defer close(store.Slow)
+		busy.Mark(1, "")
+		time.Sleep(2 * time.Second) // its commit is under way
+		start := time.Now()
+		if err := cm.Settle(t.Context(), tr); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took != time.Second {
+			t.Errorf("the release took %v", took)
+		}
+		if n := strings.Count(log.String(), "\n"); n != 1 {
+			t.Errorf("%d lines:\n%s", n, log.String())
+		}
+	})
+}
+
+// hangingStore does not answer its first n Fetches.
+type hangingStore struct {
+	*MemoryStore
+	hangs atomic.Int64
+}
+
+func (s *hangingStore) Fetch(ctx context.Context, ps []allocfn.Partition) (map[allocfn.Partition]Stored, error) {
+	if s.hangs.Add(-1) >= 0 {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	return s.MemoryStore.Fetch(ctx, ps)
+}
+
+// A release whose question the store does not answer takes the second of no release after it.
+func TestReleaseAfterASilentRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &hangingStore{MemoryStore: &MemoryStore{}}
+		cm, stop := committerOn(t, store, true)
+		defer stop()
+		first, second := openAt(t, cm, tp("t", 0), 42), openAt(t, cm, tp("t", 1), 43)
+		store.Clear()
+		store.hangs.Store(1)
+		released := make(chan error)
+		go func() { released <- cm.Settle(t.Context(), first) }()
+		time.Sleep(500 * time.Millisecond)
+		if err := cm.Settle(t.Context(), second); err != nil {
+			t.Error(err)
+		}
+		if err := <-released; err != nil {
+			t.Error(err)
+		}
+		if got := store.Get(tp("t", 1)).Offset; got != 43 {
+			t.Errorf("stored %d for the second, want 43", got)
+		}
+	})
 }
 
 func TestNothingIsRestoredForALostClaim(t *testing.T) {
@@ -306,4 +374,27 @@ func TestRepeatForgetsWhatWasReadLongAgo(t *testing.T) {
 			t.Errorf("stored %d", got)
 		}
 	})
+}
+
+// A repeat acts on an answer that is a second old, and on none that is older.
+func TestRepeatWritesByAFreshAnswerOnly(t *testing.T) {
+	for age, want := range map[time.Duration]int64{0: 42, time.Second: 42, 1001 * time.Millisecond: -1} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &MemoryStore{}
+			cm, stop := committerOn(t, store, true)
+			stop() // the test does what Run would
+			p := tp("t", 0)
+			tr := cm.Open(p, newClaim(t), sarama.Uuid{1}, 42, "")
+			time.Sleep(sessionTimeout)
+			q := question{trackers: []*Tracker{tr}, found: map[allocfn.Partition]Stored{p: store.Get(p)}, answered: time.Now()}
+			time.Sleep(age)
+			cm.repeat(t.Context(), q)
+			if got := store.Get(p).Offset; got != want {
+				t.Errorf("stored %d by an answer %v old, want %d", got, age, want)
+			}
+			if dropped := want < 0; tr.isDue(time.Now()) != dropped {
+				t.Errorf("due again after an answer %v old: %v, want %v", age, !dropped, dropped)
+			}
+		})
+	}
 }
