@@ -1,6 +1,7 @@
 package allocfn_test
 
 import (
+	"cmp"
 	"hash/fnv"
 	"math"
 	"math/big"
@@ -15,18 +16,18 @@ import (
 func brute(in allocfn.Input) []int32 {
 	members, partitions := in.Members, in.Partitions
 	points := make([][]uint64, len(members))
-	for j, w := range brutePointWeights(members) {
-		mk := bruteHash(members[j].Name)
-		for v := uint64(0); v < 12*w; v += 2 {
+	for j, m := range members {
+		mk := bruteHash(m.Name)
+		for v := uint64(0); v < 12; v += 2 {
 			h := bruteMix(mk + v*brutePhi)
 			points[j] = append(points[j], h>>34, h%(1<<32)>>2)
 		}
 	}
+	inverses, mean := bruteScale(members)
 	type pair struct {
-		code      int
-		partition int
-		score     uint64
-		member    int
+		code, partition int
+		distance, score uint64
+		member          int
 	}
 	var pairs []pair
 	for p, partition := range partitions {
@@ -39,11 +40,18 @@ func brute(in allocfn.Input) []int32 {
 					best = min(best, (x-z)%round<<32|uint64(j), (z-x)%round<<32|(1<<32-1-uint64(j)))
 				}
 			}
-			code := bruteCode(best >> 32)
-			if in.Zones != nil && (m.Zone == "" || m.Zone != in.Zones[partition]) {
-				code += 224
+			distance := best >> 32
+			code := bruteCode(distance)
+			if inverses != nil {
+				high, low := bits.Mul64(distance, inverses[j])
+				distance = high<<33 | low>>31
+				relative, _ := bits.Mul64(distance, mean)
+				code = bruteCode(relative)
 			}
-			pairs = append(pairs, pair{code, p, best, j})
+			if in.Zones != nil && (m.Zone == "" || m.Zone != in.Zones[partition]) {
+				code += 1 << 10
+			}
+			pairs = append(pairs, pair{code, p, distance, best, j})
 		}
 	}
 	slices.SortFunc(pairs, func(a, b pair) int {
@@ -52,10 +60,8 @@ func brute(in allocfn.Input) []int32 {
 			return a.code - b.code
 		case a.partition != b.partition:
 			return a.partition - b.partition
-		case a.score < b.score:
-			return -1
 		}
-		return 1
+		return cmp.Or(cmp.Compare(a.distance, b.distance), cmp.Compare(a.score, b.score))
 	})
 	quota, extras, pool := bruteQuotas(members, len(partitions))
 	owner := make([]int32, len(partitions))
@@ -119,6 +125,24 @@ func bruteCode(d uint64) int {
 	return (e-4)*8 + int(d>>(e-4))
 }
 
+// bruteScale is what distances are divided by: the inverses of the members'
+// weights, in units of 2^-63, and their mean, in units of 2^-32. It returns nil
+// where all weights are equal.
+func bruteScale(members []allocfn.Member) (inverses []uint64, mean uint64) {
+	sum, equal := new(big.Int), true
+	for _, m := range members {
+		w := bruteWeight(m)
+		sum.Add(sum, w)
+		equal = equal && w.Cmp(bruteWeight(members[0])) == 0
+		inverses = append(inverses, 1<<63/w.Uint64())
+	}
+	if equal {
+		return nil, 0
+	}
+	sum.Lsh(sum, 32)
+	return inverses, sum.Quo(sum, big.NewInt(int64(len(members)))).Uint64()
+}
+
 // bruteQuotas rounds exact shares down and gives what is left to the largest
 // remainders: for sure where there are enough for all that have as large a one,
 // otherwise as a pool.
@@ -163,19 +187,4 @@ func bruteQuotas(members []allocfn.Member, partitions int) (quota []int, pooled 
 
 func bruteWeight(m allocfn.Member) *big.Int {
 	return big.NewInt(int64(min(max(m.Weight, 1), 1<<31-1)))
-}
-
-func brutePointWeights(members []allocfn.Member) []uint64 {
-	for shift := 0; ; shift++ {
-		weights := make([]uint64, len(members))
-		sum, most := uint64(0), uint64(0)
-		for j, m := range members {
-			weights[j] = max(1, bruteWeight(m).Uint64()>>shift)
-			sum += weights[j]
-			most = max(most, weights[j])
-		}
-		if most <= 64 && sum <= max(1<<19, uint64(len(members))) {
-			return weights
-		}
-	}
 }

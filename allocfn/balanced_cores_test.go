@@ -16,15 +16,9 @@ func TestChooseConcurrently(t *testing.T) {
 		for p := range partitions {
 			in.Partitions = append(in.Partitions, Partition{Topic: "t", ID: int32(p)})
 		}
-		one, err := newBalance(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		one := balanceOf(in)
 		one.chooseSome(0, partitions, &one.counts)
-		two, err := newBalance(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		two := balanceOf(in)
 		two.choose()
 		if !slices.Equal(one.choices, two.choices) || one.counts != two.counts {
 			t.Errorf("%d partitions: other choices", partitions)
@@ -34,7 +28,7 @@ func TestChooseConcurrently(t *testing.T) {
 
 // A panic of the second goroutine is one of the call.
 func TestChooseConcurrentlyPanics(t *testing.T) {
-	b := &balance{keys: make([]uint64, twoCoresFrom), ring: newRing(pointsOf([]uint64{1, 2}), 2)}
+	b := &balance{keys: make([]uint64, twoCoresFrom), scale: newScale(nil), fields: newFields(pointsOf([]uint64{1, 2}), newScale(nil), nil, 1)}
 	b.choices = make([]proposal, twoCoresFrom/2) // too few for the second half
 	defer func() {
 		if recover() == nil {

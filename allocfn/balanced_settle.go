@@ -11,8 +11,8 @@ func (b *balance) settle(cut int) {
 		cut = 0
 		order, ends, _ = b.sure(cut)
 	}
-	if b.quotas.least == 0 {
-		b.closeFull() // some may have no quota at all
+	if slices.Contains(b.quotas.left, 0) {
+		b.closeFull()
 	}
 	end := b.endCode()
 	for c := range end {
@@ -40,23 +40,31 @@ func (b *balance) settle(cut int) {
 
 // endCode returns the first code that no pair has.
 func (b *balance) endCode() int {
-	if b.zones.home == nil {
+	if b.home == nil {
 		return codes
 	}
 	return allCodes
 }
 
 // sureCut returns a code below which first choices fill nobody, probably. The
-// closest pairs spread over members by chance alone, so that a member has about
-// the mean and hardly ever four deviations more.
+// closest pairs spread over members by weight and chance alone, so that a member
+// has about its share of them and hardly ever four deviations more.
 func (b *balance) sureCut() int {
-	q := b.quotas.least
-	if b.zones.home != nil || q <= 4*isqrt(q) {
+	if b.home != nil {
 		return 0
 	}
-	sure := int32(int64(len(b.keys)) * int64(q-4*isqrt(q)) / int64(q))
-	c := 0
-	for sure -= b.counts[c]; sure >= 0; sure -= b.counts[c] {
+	sum, sure := totalOf(b.members).sum, len(b.keys)
+	for i := range b.members {
+		q := b.quotas.sure(i)
+		q = max(0, q-4*isqrt(q))
+		share, _ := exactShare(len(b.keys), shareOf(b.members[i].Weight), sum)
+		sure = min(sure, int(int64(len(b.keys))*int64(q)/int64(share+1)))
+	}
+	if sure == 0 {
+		return 0
+	}
+	c, left := 0, int32(sure)
+	for left -= b.counts[c]; left >= 0 && c < codes-1; left -= b.counts[c] {
 		c++
 	}
 	return c
@@ -112,7 +120,7 @@ func (b *balance) serve(p int32, c int) {
 	for b.quotas.left[m] == 0 {
 		s, next := b.bestOpen(p)
 		m = s.member()
-		b.choices[p] = pair(next, s)
+		b.choices[p] = pair(next, m)
 		if next > c {
 			b.owner[p] = b.refused[next]
 			b.refused[next] = p
@@ -130,17 +138,35 @@ func (b *balance) serve(p int32, c int) {
 }
 
 // bestOpen returns the best pair of p with an open member, and its code.
-func (b *balance) bestOpen(p int32) (score, int) {
-	if b.zones.home == nil {
-		s := b.ring.bestOpen(b.keys[p], b.quotas.left)
-		return s, code(s)
+func (b *balance) bestOpen(p int32) (suit, int) {
+	if b.home == nil {
+		s := b.bestOpenOf(nowhere, p)
+		return s, b.code(s)
 	}
-	if z := b.zones.home[p]; z != nowhere && b.zones.rings[z].open > 0 {
-		s := b.zones.rings[z].bestOpen(b.keys[p], b.quotas.left)
-		return s, code(s)
+	if zone := b.home[p]; zone != nowhere {
+		if s := b.bestOpenOf(zone, p); !s.none() {
+			return s, b.code(s)
+		}
 	}
-	s := b.ring.bestOpen(b.keys[p], b.quotas.left)
-	return s, codes + code(s)
+	s := b.bestOpenOf(nowhere, p)
+	return s, codes + b.code(s)
+}
+
+// bestOpenOf returns the best pair of p with an open member of a zone, unsuited
+// if there is none.
+func (b *balance) bestOpenOf(zone, p int32) suit {
+	best, key := unsuited(), b.keys[p]
+	for class := range b.fields[zone] {
+		f := &b.fields[zone][class]
+		switch {
+		case f.live == 0:
+		case b.scale.inverse == nil:
+			best = b.scale.of(f.ring.bestOpen(key, b.quotas.left))
+		default:
+			best = b.scale.bestOpen(f.ring, key, class, best, b.quotas.left)
+		}
+	}
+	return best
 }
 
 // takeRefused returns the partitions whose best pair has now code c, in order.
@@ -157,33 +183,42 @@ func (b *balance) takeRefused(c int) []int32 {
 
 // close takes a member that is full out of the rings.
 func (b *balance) close(m int32) {
-	b.ring.close(b.weights[m]*pointSize, b.quotas.left)
-	if b.zones.home != nil && b.zones.place[m] != nowhere {
-		b.zones.rings[b.zones.place[m]].close(b.weights[m]*pointSize, b.quotas.left)
+	b.closeIn(nowhere, m)
+	if b.place != nil && b.place[m] != nowhere {
+		b.closeIn(b.place[m], m)
+	}
+}
+
+func (b *balance) closeIn(zone, m int32) {
+	f := &b.fields[zone][b.scale.classOf(m)]
+	f.live--
+	if f.live > 0 && 3*f.live*pointSize < f.ring.size() {
+		f.ring.compact(b.quotas.left)
 	}
 }
 
 // closeFull takes all members that are full out of the rings.
 func (b *balance) closeFull() {
-	b.ring.open = 0
-	for _, left := range b.quotas.left {
-		if left > 0 {
-			b.ring.open++
+	for _, fields := range b.fields {
+		for c := range fields {
+			fields[c].live = 0
 		}
-	}
-	b.ring.compact(b.quotas.left)
-	if b.zones.home == nil {
-		return
-	}
-	for _, r := range b.zones.rings[1:] {
-		r.open = 0
 	}
 	for m, left := range b.quotas.left {
-		if z := b.zones.place[m]; left > 0 && z != nowhere {
-			b.zones.rings[z].open++
+		if left == 0 {
+			continue
+		}
+		c := b.scale.classOf(int32(m))
+		b.fields[nowhere][c].live++
+		if b.place != nil && b.place[m] != nowhere {
+			b.fields[b.place[m]][c].live++
 		}
 	}
-	for _, r := range b.zones.rings[1:] {
-		r.compact(b.quotas.left)
+	for _, fields := range b.fields {
+		for _, f := range fields {
+			if f.live > 0 {
+				f.ring.compact(b.quotas.left)
+			}
+		}
 	}
 }

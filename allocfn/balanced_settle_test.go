@@ -6,31 +6,37 @@ import (
 	"testing"
 )
 
+// balanceOf returns what a call of Balanced begins with.
+func balanceOf(in Input) *balance {
+	return newBalance(in, newQuotas(in.Members, totalOf(in.Members), len(in.Partitions)))
+}
+
 // TestCutDoesNotMatter tries every cut: those that the sure part is meant for,
 // and those that make it take all back.
 func TestCutDoesNotMatter(t *testing.T) {
 	kept, taken := 0, 0
-	for _, shape := range [][2]int{{1, 100}, {3, 300}, {3, 301}, {7, 400}, {40, 399}, {40, 20}} {
+	for _, shape := range [][2]int{{1, 100}, {3, 300}, {3, 301}, {7, 400}, {40, 399}, {40, 20}, {-3, 300}, {-7, 400}} {
 		in := Input{}
-		for i := range shape[0] {
-			in.Members = append(in.Members, Member{Name: fmt.Sprintf("m%03d", i)})
+		for i := range max(shape[0], -shape[0]) {
+			m := Member{Name: fmt.Sprintf("m%03d", i)}
+			if shape[0] < 0 {
+				m.Weight = 1 + i%3
+			}
+			in.Members = append(in.Members, m)
 		}
 		for i := range shape[1] {
 			in.Partitions = append(in.Partitions, Partition{Topic: "t", ID: int32(i)})
 		}
 		var want Assignment
 		for cut := 0; cut < codes; cut += 3 {
-			b, err := newBalance(in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := balanceOf(in)
 			b.choose()
 			if _, _, ok := b.sure(cut); ok {
 				kept++
 			} else {
 				taken++
 			}
-			b, _ = newBalance(in)
+			b = balanceOf(in)
 			b.choose()
 			b.settle(cut)
 			if cut == 0 {

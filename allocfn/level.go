@@ -52,11 +52,6 @@ func (l level) quotas(members []Member, have []int32) quotas {
 	q := newQuotas(members, totalOf(members), l.all)
 	for m := range q.left {
 		q.left[m] -= have[m]
-		least := q.left[m]
-		if q.pooled != nil && q.pooled[m] {
-			least--
-		}
-		q.least = min(q.least, int(least))
 	}
 	return q
 }

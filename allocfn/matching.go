@@ -41,31 +41,17 @@ func newMatching(keys []uint64) *matching {
 func pointsOf(names []uint64) []int64 {
 	points := make([]int64, 0, pointSize*len(names))
 	for m, name := range names {
-		points = appendPoints(points, m, name, 1)
+		points = appendPoints(points, m, name)
 	}
 	return points
-}
-
-// evenQuotas divides so many units among members of equal weights.
-func evenQuotas(members, units int) quotas {
-	q := quotas{left: make([]int32, members), least: units / members, pool: units % members}
-	for m := range q.left {
-		q.left[m] = int32(q.least)
-	}
-	q.join(func(int) bool { return true })
-	return q
 }
 
 // admit lets members take units: points are theirs, room says how many each may
 // take, s what they weigh and z where they are.
 func (g *matching) admit(points []int64, room quotas, s scale, z zones) {
 	g.room, g.scale = room, s
-	count := 1
-	if z.home != nil {
-		g.home, g.place = z.home, z.place
-		count = len(z.rings)
-	}
-	g.fields = newFields(points, s, g.place, count)
+	g.home, g.place = z.home, z.place
+	g.fields = newFields(points, s, g.place, z.count)
 	g.count()
 }
 

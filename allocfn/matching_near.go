@@ -6,36 +6,62 @@ import (
 )
 
 // scale divides distances by weights, so that how well a member suits a unit
-// depends on nothing but those two. Members of about the same weight are in one
-// class.
+// depends on nothing but those two. Members are searched class by class; those of
+// a class have about the same weight, or differ so little in all that searching
+// them together is quicker.
 type scale struct {
-	inverse []uint64 // by member, of its weight, see inverseOf; nil if all are equal
-	class   []uint8  // by member; nil if all are equal
-	least   []uint64 // by class, the heaviest first: the least inverse
+	inverse  []uint64 // by member, of its weight, see inverseOf; nil if all are equal
+	class    []uint8  // by member; nil if all are equal
+	heaviest []uint64 // by class, these sorted: the heaviest weight
+	least    []uint64 // by class: the inverse of that
+	mean     uint64   // of the weights, in units of 2^-32
 }
 
 // newScale returns the scale of the members' weights.
 func newScale(members []Member) scale {
-	var heaviest [32]uint64 // of the weights with so many bits
-	for _, m := range members {
-		w := shareOf(m.Weight)
-		heaviest[bits.Len64(w)] = max(heaviest[bits.Len64(w)], w)
-	}
-	if t := totalOf(members); t.equal() {
-		return scale{least: []uint64{inverseOf(1)}}
+	t := totalOf(members)
+	if t.equal() {
+		return scale{heaviest: []uint64{1}, least: []uint64{inverseOf(1)}}
 	}
 	s := scale{inverse: make([]uint64, len(members)), class: make([]uint8, len(members))}
-	var class [32]uint8
-	for b := len(heaviest) - 1; b > 0; b-- {
-		if heaviest[b] > 0 {
-			class[b] = uint8(len(s.least))
-			s.least = append(s.least, inverseOf(heaviest[b]))
-		}
-	}
+	high, low := bits.Mul64(t.sum, 1<<32)
+	s.mean, _ = bits.Div64(high, low, uint64(len(members)))
+	class := s.classes(members, t.sum)
 	for i, m := range members {
-		s.inverse[i], s.class[i] = inverseOf(shareOf(m.Weight)), class[bits.Len64(shareOf(m.Weight))]
+		w := shareOf(m.Weight)
+		s.inverse[i], s.class[i] = inverseOf(w), class[bits.Len64(w)]
 	}
 	return s
+}
+
+// maxClass is how heavy the members of a class are at most, were all of them as
+// heavy as its heaviest, as a multiple of the sum of all weights.
+const maxClass = 16
+
+// classes makes the classes, as few as are quick to search, and returns those of
+// weights with so many bits. Looking up a class takes about the time of passing
+// over several points of one; and a search passes over the more points, the more
+// lighter members there are in a class of a heavy one.
+func (s *scale) classes(members []Member, sum uint64) (class [32]uint8) {
+	var heaviest, counts [32]uint64 // of the weights with so many bits
+	for _, m := range members {
+		w := shareOf(m.Weight)
+		b := bits.Len64(w)
+		heaviest[b] = max(heaviest[b], w)
+		counts[b]++
+	}
+	first, count := uint64(0), uint64(0) // the heaviest weight of the last class, and its members
+	for b := len(heaviest) - 1; b > 0; b-- {
+		if counts[b] == 0 {
+			continue
+		}
+		if count += counts[b]; first == 0 || count*first > maxClass*sum {
+			first, count = heaviest[b], counts[b]
+			s.heaviest, s.least = append(s.heaviest, first), append(s.least, inverseOf(first))
+		}
+		class[b] = uint8(len(s.least) - 1)
+	}
+	return class
 }
 
 // inverseOf returns 2^63 over the weight, which is at least 2^32.
@@ -101,6 +127,7 @@ type field struct {
 // newFields returns the fields by zone and by class of members with these points.
 func newFields(points []int64, s scale, place []int32, zones int) [][]field {
 	classes := len(s.least)
+	zones = max(1, zones)
 	parts := make([][]int64, zones*classes)
 	if len(parts) == 1 {
 		parts[0] = points
@@ -119,7 +146,7 @@ func newFields(points []int64, s scale, place []int32, zones int) [][]field {
 	for k, part := range parts {
 		var f field
 		if len(part) > 0 {
-			f.ring = newRing(part, len(part)/pointSize)
+			f = field{newRing(part), len(part) / pointSize}
 		}
 		fields[k/classes] = append(fields[k/classes], f)
 	}
@@ -193,7 +220,7 @@ func (g *matching) nearestIn(zone, u int32, allowed func(m int32) bool) suit {
 					points = append(points, p)
 				}
 			}
-			f.ring = newRing(points, f.live)
+			f.ring = newRing(points)
 		}
 		best = g.scale.nearest(f.ring, g.keys[u], c, best, allowed)
 	}

@@ -83,7 +83,7 @@ func bruteMatch(keys, names, weights []uint64, topics []int, near func(u, m int)
 		for m, name := range names {
 			least := int64(math.MaxInt64)
 			for _, z := range probe(key) {
-				for _, p := range appendPoints(nil, 0, name, 1) {
+				for _, p := range appendPoints(nil, 0, name) {
 					const round = 1<<ringBits - 1
 					least = min(least, (p>>32-z>>32)&round<<32|int64(m), (z>>32-p>>32)&round<<32|(math.MaxUint32-int64(m)))
 				}

@@ -8,7 +8,7 @@ const (
 	ringBits  = 30
 	ringSize  = int64(1) << ringBits << 32 // one round, in the units of ring.points
 	probeSize = 8                          // probes of a partition
-	pointSize = 12                         // points of a member of weight 1
+	pointSize = 12                         // points of a member
 )
 
 // probe returns the places of a partition's probes, shifted left by 32.
@@ -34,8 +34,8 @@ func probeInto(key uint64, z *[probeSize]int64) {
 }
 
 // appendPoints appends the points of a member: place<<32 | member.
-func appendPoints(points []int64, member int, key uint64, weight int) []int64 {
-	for v := range weight * pointSize / 2 {
+func appendPoints(points []int64, member int, key uint64) []int64 {
+	for v := range pointSize / 2 {
 		h := fmix(key + uint64(2*v)*phi)
 		points = append(points, int64(h>>34<<32)|int64(member), int64(h&0xfffffffc<<30)|int64(member))
 	}
@@ -70,8 +70,6 @@ type ring struct {
 	points []int64
 	cells  []uint32
 	shift  uint
-	open   int // members that are not full
-	live   int // points of theirs
 }
 
 // size returns how many points the ring has.
@@ -79,11 +77,10 @@ func (r *ring) size() int { return len(r.points) - sentinels }
 
 const sentinels = 3
 
-// newRing returns the ring of the given points, in any order, of so many
-// members. points needs no room.
-func newRing(points []int64, members int) *ring {
+// newRing returns the ring of the given points, in any order.
+func newRing(points []int64) *ring {
 	n := len(points)
-	r := &ring{points: make([]int64, n+sentinels), open: members, live: n}
+	r := &ring{points: make([]int64, n+sentinels)}
 	r.divide(points)
 	for _, p := range points {
 		c := &r.cells[p>>r.shift]
@@ -143,6 +140,7 @@ type block struct {
 	probes [blockSize][probeSize]int64
 	starts [blockSize][probeSize]uint32 // of the probes' cells
 	scores [blockSize]score
+	suits  [blockSize]suit
 }
 
 const blockSize = 16
@@ -199,6 +197,15 @@ func (r *ring) leastOf(zs *[probeSize]int64, cells *[probeSize]uint32) score {
 	return score(best)
 }
 
+// following returns the index of the first point at or after z, whose cell
+// begins with start.
+func (r *ring) following(start uint32, z int64) int {
+	if start >= crowded {
+		return int(r.seek(z))
+	}
+	return int(start) + int(uint64(r.points[start]-z)>>63) // the sign: one more when that point precedes z, without a jump
+}
+
 // seek returns the index of the first point at or after z.
 //
 //go:noinline
@@ -218,13 +225,7 @@ func (r *ring) bestOpen(key uint64, left []int32) score {
 	var zs [probeSize]int64
 	probeInto(key, &zs)
 	for _, z := range &zs {
-		c := r.cells[z>>r.shift]
-		i := int(c &^ crowded)
-		if c >= crowded {
-			i = int(r.seek(z))
-		} else {
-			i += int(uint64(r.points[i]-z) >> 63) // the sign: one more when that point precedes z, without a jump
-		}
+		i := r.following(r.cells[z>>r.shift], z)
 		from := z
 		for k := i; r.points[k]-from < best; k++ {
 			if p := r.points[k]; left[int32(p)] > 0 {
@@ -251,15 +252,6 @@ func (r *ring) bestOpen(key uint64, left []int32) score {
 	return score(best)
 }
 
-// close counts out a member that is full now and has so many points.
-func (r *ring) close(points int, left []int32) {
-	r.open--
-	r.live -= points
-	if r.open > 0 && 3*r.live < r.size() {
-		r.compact(left)
-	}
-}
-
 // compact makes the ring anew of the members that have room left.
 func (r *ring) compact(left []int32) {
 	kept := 0
@@ -270,7 +262,6 @@ func (r *ring) compact(left []int32) {
 		}
 	}
 	r.points = r.points[:kept+sentinels]
-	r.live = kept
 	r.arrange()
 }
 

@@ -130,6 +130,6 @@ func newTopicMatching(in Input, keys []uint64, points []int64, a allotment) *mat
 	for m, due := range g.topics.due {
 		room.left[m] -= due
 	}
-	g.admit(points, room, newScale(in.Members), newZones(in, nil))
+	g.admit(points, room, newScale(in.Members), newZones(in))
 	return g
 }

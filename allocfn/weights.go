@@ -10,30 +10,22 @@ type quotas struct {
 	left   []int32 // room of each; that of a pooled member counts one of the pool
 	pooled []bool  // who may take one of the pool; nil when the pool is empty
 	pool   int     // partitions that go, one each, to pooled members that come first
-	least  int     // the least quota
 }
 
 // newQuotas divides so many partitions by weight: exact shares rounded down,
 // and the rest to the largest remainders.
 func newQuotas(members []Member, t total, partitions int) quotas {
 	n := len(members)
-	q := quotas{left: make([]int32, n)}
 	if t.equal() {
-		q.least, q.pool = partitions/n, partitions%n
-		for i := range q.left {
-			q.left[i] = int32(q.least)
-		}
-		q.join(func(int) bool { return true })
-		return q
+		return evenQuotas(n, partitions)
 	}
+	q := quotas{left: make([]int32, n)}
 	rest := partitions
 	remainders := make([]uint64, n)
-	q.least = partitions
 	for i, m := range members {
 		whole, remainder := exactShare(partitions, shareOf(m.Weight), t.sum)
 		q.left[i], remainders[i] = int32(whole), remainder
 		rest -= whole
-		q.least = min(q.least, whole)
 	}
 	if rest == 0 {
 		return q
@@ -48,6 +40,16 @@ func newQuotas(members []Member, t total, partitions int) quotas {
 		}
 	}
 	q.join(func(i int) bool { return remainders[i] == mark })
+	return q
+}
+
+// evenQuotas divides so many units among members of equal weights.
+func evenQuotas(members, units int) quotas {
+	q := quotas{left: make([]int32, members), pool: units % members}
+	for m := range q.left {
+		q.left[m] = int32(units / members)
+	}
+	q.join(func(int) bool { return true })
 	return q
 }
 
@@ -127,53 +129,20 @@ func (q *quotas) take(m int32) room {
 	return drained
 }
 
+// sure returns how many m may take whatever the others do.
+func (q *quotas) sure(m int) int {
+	if q.pooled != nil && q.pooled[m] {
+		return int(q.left[m]) - 1
+	}
+	return int(q.left[m])
+}
+
 // roomy reports whether every member has less than its quota.
 func (q *quotas) roomy() bool {
-	for i, left := range q.left {
-		if q.pooled != nil && q.pooled[i] {
-			left--
-		}
-		if left <= 0 {
+	for i := range q.left {
+		if q.sure(i) <= 0 {
 			return false
 		}
 	}
 	return true
-}
-
-const (
-	maxPointWeight = 64      // of one member, and of
-	maxPointSum    = 1 << 19 // all, unless there are more members: some 160 MB
-)
-
-// pointWeights returns how many points each member gets, in units of
-// pointSize: as many as its weight, while that is at most 64 for everybody, and
-// all together 2^19, which is 8,192 members of weight 64.
-// Otherwise the weights are halved, rounding down but to no less than 1, as
-// often as it takes, for points cost memory; shares remain exact all the same.
-// Where the halving sets in, a change of the largest weight, or of the number of
-// members, moves many partitions.
-func pointWeights(members []Member, t total) []int {
-	weights := make([]int, len(members))
-	halved := t.halvings(members)
-	for i := range members {
-		weights[i] = pointWeight(members[i].Weight, halved)
-	}
-	return weights
-}
-
-// pointWeight returns a weight that was halved so often.
-func pointWeight(weight, halved int) int { return int(max(1, shareOf(weight)>>halved)) }
-
-// halvings returns how often weights are halved for points, see pointWeights.
-func (t *total) halvings(members []Member) int {
-	most := uint64(max(maxPointSum, t.members))
-	sum, halved := t.sum, 0
-	for t.largest>>halved > maxPointWeight || sum > most {
-		halved++
-		sum = 0
-		for i := range members {
-			sum += uint64(pointWeight(members[i].Weight, halved))
-		}
-	}
-	return halved
 }
