@@ -133,6 +133,7 @@
 //     that they came in.
 //   - Opening a partition waits for no long poll. A broker that is silent for 5 s while
 //     an answer is due is asked on another connection; one that sends slowly is not cut off.
+//     A broker that throttles is asked for nothing meanwhile, for a minute at most each time.
 //   - After a change of leader the message read last is compared with the new leader's
 //     log. If an unclean election has cut it off, that is an [ErrOffsetReset], and the
 //     partition continues at the first offset that was written anew. The leader epoch is
