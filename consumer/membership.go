@@ -175,7 +175,7 @@ func (m *membership) buildOwner() (err error) {
 		Zone:        set.Zone,
 		Topics:      m.topics,
 		StopTimeout: stopTimeout,
-		OnError:     g.report,
+		OnError:     m.allocatorError,
 		Logger:      set.Logger,
 		Registerer:  set.Registerer,
 	})
@@ -415,6 +415,14 @@ func (m *membership) ownerError(err error) {
 	}
 	if errors.Is(err, ErrTopicMismatch) {
 		m.metrics.mismatches.Inc()
+	}
+	m.group.report(err)
+}
+
+// allocatorError passes on what the allocator reports. Topics that no member asks for are in its log, and need not be in this one.
+func (m *membership) allocatorError(err error) {
+	if errors.Is(err, allocator.ErrUnwantedTopic) && !m.group.settings.config.Consumer.Return.Errors {
+		return
 	}
 	m.group.report(err)
 }

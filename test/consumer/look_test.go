@@ -82,6 +82,27 @@ func TestRemovedPartitionsComeBack(t *testing.T) {
 	})
 }
 
+// TestUnwantedTopicIsOneLine: without a reader of Errors, a topic in the set that no member asks for is one line in the log.
+func TestUnwantedTopicIsOneLine(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		var out lines
+		a := r.member("a", func(o *consumer.Options) {
+			logTo(&out, o)
+			o.Config.Consumer.Return.Errors = false
+		}).start()
+		until(t, "all is open", func() bool { return len(a.owns()) == 1 })
+		if err := r.zk.Set(setPath, []byte(`["old:0", "old:1", "t:0"]`)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		if said := out.take(); len(said) != 1 || !strings.Contains(said[0], "RemoveTopic") {
+			t.Errorf("%d lines in the log: %s", len(said), said)
+		}
+		a.leave()
+	})
+}
+
 // TestLookCostsNoRequest: a look at the topics at which the set lacks nothing sends nothing to ZooKeeper.
 func TestLookCostsNoRequest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
