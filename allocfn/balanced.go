@@ -38,7 +38,7 @@ import (
 // zone is in none.
 //
 // It takes about 100 ns per partition, less on two cores, and 20 bytes. Where
-// weights differ it takes up to twice as long, or up to three times where these
+// weights differ it takes about twice as long, or up to three times where these
 // are from one to a million.
 // [ErrInput] is the only error, for more than 2^21 members, or negative weights.
 func Balanced() Func { return Func{Name: "balanced", Assign: balanced, harmless: balanced} }
