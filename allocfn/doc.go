@@ -129,7 +129,7 @@
 // Where weights differ, a join or leave moved 1.2 to 3.8 times the least in the
 // mean at 100 partitions per member, with weights up to 16,000, and 3.7 to 6.1
 // times at 10 per member. A step of one percent of a member's weight, in a group
-// of 10 × 1,000, moved 2 to 3 partitions more than the least in the mean. Tests
+// of 10 × 1,000, moved about 3 partitions more than the least in the mean. Tests
 // hold each such step to √P more, and give all weights in another unit, which
 // moves 2 of 1,000 partitions at most.
 //
