@@ -278,13 +278,13 @@ func (a *PartitionAllocator) Allocation() map[string][]int32 {
 	return topics(s.mine)
 }
 
-// AddPartitions adds partitions, given as topic and ids, to the group's set. It
-// needs the session to run, not the allocator. Names and ids are checked before
-// anything is sent, and all faults are joined. Adding what is in the set is no
-// error. What was added belongs to the seed from then on: while this member runs
-// it is added again when the set is deleted or restored from a backup without it.
-// A member changes the set once at a time: a call waits for earlier ones, and for
-// the seed that is being added. Errors are sharedset's.
+// AddPartitions adds partitions, given as topic and ids, to the group's set. It needs the
+// session to run, not the allocator. Names and ids are checked before anything is sent,
+// and all faults are joined. Adding what is in the set is no error. What was added
+// belongs to the seed from then on: while this member runs it is added again when the set
+// is deleted or restored from a backup without it. A member makes one change to the set
+// at a time: a call waits for earlier calls, and for the seed that is being added. Errors
+// are sharedset's.
 func (a *PartitionAllocator) AddPartitions(ctx context.Context, partitions map[string][]int32) error {
 	all, err := items(partitions)
 	if err == nil && len(all) > 0 {
@@ -302,13 +302,11 @@ func (a *PartitionAllocator) AddPartitions(ctx context.Context, partitions map[s
 	return nil
 }
 
-// RemovePartitions is the reverse of [PartitionAllocator.AddPartitions].
-// Removing what is not in the set is no error. What was removed is no part of
-// the seeds of the members that run any more. One that starts later with such a
-// partition in its seed adds it again, and so does a member of package consumer
-// that asks for the topic and runs, when it looks at its topics next, within a
-// minute: only what no living consumer asks for stays removed.
-// [PartitionAllocator.RemoveTopic] checks that.
+// RemovePartitions is the reverse of [PartitionAllocator.AddPartitions]. Removing what is
+// not in the set is no error. A removed partition leaves the seeds of all members that
+// run. A member that starts later with the partition in its seed adds it again. So does a
+// running consumer that asks for its topic, within a minute: only what no living consumer
+// asks for stays removed, which [PartitionAllocator.RemoveTopic] checks.
 func (a *PartitionAllocator) RemovePartitions(ctx context.Context, partitions map[string][]int32) error {
 	all, err := items(partitions)
 	if err == nil && len(all) > 0 {

@@ -40,11 +40,11 @@
 //
 // One more znode says in which zone each partition is best consumed, for allocation
 // functions that look at it; whoever knows writes it ([PartitionAllocator.SetZones]),
-// consumers from Kafka's metadata. It is versioned JSON of 1 MiB at most, enough for some
-// hundred thousand partitions. What can't be understood is an error and counts as no
-// zones, for all members alike; it is left as it is. So does a znode that an ACL keeps
-// a member from reading, which should be the same for all. Python members know no zones, and a group that has some runs a function
-// that does not look at them.
+// consumers from Kafka's metadata. It is versioned JSON of 1 MiB at most, enough for
+// several hundred thousand partitions. What can't be understood is an error and counts as
+// no zones, for all members alike; it is left as it is. So does a znode that an ACL keeps
+// a member from reading, which should be the same for all. Python members know no zones,
+// and a group that has some runs a function that does not look at them.
 //
 // # Guarantees
 //
@@ -63,10 +63,10 @@
 //     It runs on a goroutine of its own; however long it takes, the loss of the
 //     session, leaving and stopping take their course.
 //   - A set item that is not name:number is reported and allocated to nobody.
-//   - A partition whose topic no member asks for is in no mapping: it is allocated to
-//     nobody, the others as if the set did not hold it. It stays in the set.
-//     Snapshot.Unwanted and OnError, once for each topic, name the topics
-//     ([ErrUnwantedTopic]). A member whose record names no topics asks for all.
+//   - A partition whose topic no member asks for is assigned to nobody and stays in the
+//     set; the others are divided as if the set did not hold it. Snapshot.Unwanted names
+//     such topics, and each is reported once to OnError ([ErrUnwantedTopic]). A member
+//     whose record names no topics asks for all.
 //   - While a member has no record, topics do not matter: no function sees them, the
 //     whole set is divided, and so members in Go and in Python come to the same mapping.
 //     This may give a partition to a member that does not ask for its topic, and so may

@@ -34,13 +34,14 @@ var (
 	// The member counts as one without a record.
 	ErrBadRecord = errors.New("allocator: bad member record")
 
-	// ErrUnwantedTopic says that the set holds partitions of topics for which no
-	// member asks: each has a record that names topics, and not these. They are in no
-	// mapping, so nobody owns them, until a member that asks for them joins. The text
-	// names the topics, or the first of many. A group may live with it: nothing leaves
-	// the set by itself, and [PartitionAllocator.RemoveTopic] removes what is not needed
-	// any more. So each member reports a topic once, and again only if somebody asked
-	// for it in between or it was out of the set; and the error is not in [Snapshot].Err.
+	// ErrUnwantedTopic says that the set holds partitions of topics for which no member
+	// asks: each has a record that names topics, and not these. They are in no mapping,
+	// so nobody owns them, until a member that asks for them joins. The text names the
+	// topics, or the first of many. It harms nobody, so the error is not in
+	// [Snapshot].Err, and each member reports a topic once, and again only if meanwhile
+	// somebody asked for it or it was removed from the set. Nothing leaves the set by
+	// itself; [PartitionAllocator.RemoveTopic] removes a topic that is not needed any
+	// more.
 	ErrUnwantedTopic = errors.New("allocator: no member asks for topics in the set")
 
 	// ErrZonesUnreadable says that the znode of the zones holds what can't be
@@ -48,8 +49,8 @@ var (
 	// zones, and the znode is left as it is, until somebody repairs or deletes it.
 	ErrZonesUnreadable = zones.ErrUnreadable
 
-	// ErrZonesTooLarge says that zones were not written because they would not fit
-	// one znode of 1 MiB, which has room for some hundred thousand partitions.
+	// ErrZonesTooLarge says that zones were not written because they would not fit one
+	// znode of 1 MiB, which has room for several hundred thousand partitions.
 	ErrZonesTooLarge = zones.ErrTooLarge
 
 	// ErrZonesInvalid says that a zone, a topic or an id given is none. Nothing was

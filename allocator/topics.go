@@ -32,11 +32,14 @@ func (a *PartitionAllocator) LackingPartitions(partitions map[string][]int32) ma
 // RemoveTopic removes all partitions of a topic from the group's set, unless a member asks for the topic. It needs the session
 // to run, not the allocator, and blocks until the topic is removed or ctx ends.
 //
-// It returns [ErrTopicInUse], with the name of the member, while there is a member whose record names the topic or names no
-// topics, which means all, or that has no record that can be understood, as members of Python kiel have none: what these ask for
-// is not known, and [PartitionAllocator.RemovePartitions] removes what you know better. It returns [ErrTopicNotInSet] when the
-// set has no partition of the topic, and session.ErrInvalidName for what can't be a topic's name. Other errors are those of
-// sharedset and of the session; with session.ErrUncertain the topic may have been removed.
+// It returns [ErrTopicInUse], with the name of the member, while there is a member whose
+// record names the topic or names no topics, which means all, or that has no readable
+// record, as members of Python kiel. What these ask for is not known; if you know that
+// they do not need the topic, use [PartitionAllocator.RemovePartitions]. It returns
+// [ErrTopicNotInSet] when the set has no partition of the topic, and
+// session.ErrInvalidName for what can't be a topic's name. Other errors are those of
+// sharedset and of the session; with session.ErrUncertain the topic may have been
+// removed.
 //
 // What others write to the set meanwhile is kept. A consumer that asks for the topic and joins meanwhile adds it again, when it
 // looks at its topics next.

@@ -40,25 +40,22 @@
 //
 // # Topics
 //
-// RoundRobin, Range, Balanced and TopicBalanced give a partition only to members
-// that ask for its topic, [Member.Topics]. Where all members ask for the same
-// topics, these decide nothing. A topic that nobody asks for is divided as if all
-// asked for it, and goes to the group of topics that all ask for.
+// RoundRobin, Range, Balanced and TopicBalanced give a partition only to members that ask
+// for its topic, [Member.Topics]. Where all members ask for the same topics, topics make
+// no difference. A topic of the input that nobody asks for is divided as if all asked for
+// it; package allocator leaves such topics out of the input.
 //
-// Balanced and TopicBalanced put topics that the same members ask for into one
-// group and divide group by group: those of the fewest askers first, of equally
-// many the one whose first topic comes first, byte by byte. Each group fills up
-// what is low: its askers' totals, of this group and those before, become as
-// level per weight as whole partitions of the group allow. Exactly, askers below
-// one number of partitions per weight get what they lack to that number, and
-// askers above it get nothing. What a member gets is this rounded down, and the
-// rest goes, one each, to the members with the largest remainders. So a member
-// that alone asks for a large topic gets nothing of the topics that others ask
-// for too.
+// Balanced and TopicBalanced put topics that the same members ask for into one group and
+// divide one group after the other: the group with the fewest askers first, and of groups
+// with equally many the one whose first topic comes first, byte by byte. A group goes to
+// those of its askers that have least so far, per weight: their totals are raised to one
+// common level, as high as the group's partitions reach, and an asker above that level
+// gets nothing. What an asker lacks to the level is rounded down, and the partitions that
+// are then left go, one each, to the askers with the largest remainders. So a member that
+// alone asks for a large topic may get nothing of the topics that others ask for too.
 //
-// Range cuts each topic over its askers and counts nothing. RoundRobin goes on
-// round the circle of members, each partition to the next one that asks for its
-// topic; it counts nothing either.
+// Range cuts each topic over its askers. RoundRobin goes round the circle of members and
+// gives each partition to the next one that asks for its topic. Neither looks at totals.
 //
 // CoPartitioned, Ordinal and Rendezvous ignore what members ask for, and so does
 // every function made by [FromKiel].
@@ -79,9 +76,9 @@
 //   - Each partition is given to exactly one member of the input, whenever
 //     there is a member.
 //
-//   - RoundRobin, Range, Balanced, TopicBalanced: a partition of a topic that
-//     somebody asks for is given to a member that asks for it. The next three
-//     hold where all members ask for the same topics.
+//   - RoundRobin, Range, Balanced, TopicBalanced: a partition of a topic that somebody
+//     asks for is given to a member that asks for it. The next three points hold where
+//     all members ask for the same topics, and otherwise only where they say so.
 //
 //   - RoundRobin: the numbers of partitions of any two members differ by at
 //     most one. Range: the numbers of partitions of one topic of any two
@@ -93,11 +90,10 @@
 //     at most one. With zones, a partition is with a member of another zone only
 //     when all of its own have at least their share rounded down.
 //
-//   - TopicBalanced: a member's numbers of partitions, in total and in each topic,
-//     are its exact shares, rounded down or up; with equal weights those of any
-//     two members differ by at most one. Ordinal: in total, without weights.
-//     CoPartitioned: in each topic that has the numbers its class has, without
-//     weights.
+//   - TopicBalanced: a member's numbers of partitions, in total and in each topic, are
+//     its exact shares, rounded down or up; with equal weights those of any two members
+//     differ by at most one. Ordinal does so in total, and CoPartitioned in each topic
+//     that has the same numbers as the others of its class; both ignore weights.
 //
 //   - Balanced and TopicBalanced, where members ask for different topics: after
 //     each group of topics the totals so far of its askers are less than one away
@@ -126,12 +122,12 @@
 // Sizes that members divide without a rest are no exception. RoundRobin moves 90
 // to 99 % of all.
 //
-// Where weights differ, a join or leave moved 1.2 to 3.8 times the least in the
-// mean at 100 partitions per member, with weights up to 16,000, and 3.7 to 6.1
-// times at 10 per member. A step of one percent of a member's weight, in a group
-// of 10 × 1,000, moved about 3 partitions more than the least in the mean. Tests
-// hold each such step to √P more, and give all weights in another unit, which
-// moves 2 of 1,000 partitions at most.
+// Where weights differ, a join or leave moved 1.2 to 3.8 times the least in the mean at
+// 100 partitions per member, with weights up to 16,000, and 3.7 to 6.1 times at 10 per
+// member. A step of one percent of a member's weight, in a group of 10 × 1,000, moved
+// about 3 partitions more than the least in the mean. In tests each such step moves at
+// most √P more than the least, and another unit for all weights moves at most 2 of 1,000
+// partitions, by rounding.
 //
 // The others: up to 100 per member tests hold TopicBalanced, with any weights, to
 // 2.5 × √(P·T) more than the least, T being the number of topics, and CoPartitioned

@@ -21,19 +21,20 @@
 //		return nil
 //	})
 //
-// The examples are these as whole programs, with errors and signals.
+// The examples show both as whole programs, which handle errors and signals.
 //
 // Consume and Run add the partitions of their topics to the group's set (package
 // allocator), claim those that are this member's (package ownership) and call the
-// handler, ConsumeClaim or the function, for each. A call that ends before its context leaves the member in the
-// group, waiting for the next call. They look at the topics again within every minute, or every
-// Config.Metadata.RefreshFrequency if that is less, each member at times of its own, and add in
-// one write what the set lacks of them: partitions that the topics have got, and those that
-// somebody has removed. Topics are never created.
+// handler, ConsumeClaim or the function, for each. A call that ends before its context
+// leaves the member in the group, waiting for the next call. Each member looks at its
+// topics again at least once a minute, or once in Config.Metadata.RefreshFrequency if
+// that is less, at times of its own. In one write it adds the partitions that the set
+// lacks: those that the topics have got, and those that somebody has removed. Topics are
+// never created.
 //
-// Nothing leaves the set by itself. When no member asks for a topic any more, [Group.RemoveTopic]
-// takes it out. What a living member asks for can't be taken out for longer than until it looks
-// next, unless Kafka does not have it.
+// Nothing leaves the set by itself. When no member asks for a topic any more,
+// [Group.RemoveTopic] takes it out. A topic that a living member asks for can't be taken
+// out to stay: the member adds it again when it looks next, if Kafka has it.
 //
 // A partition is opened in this order: claim → read the committed offset → commit
 // the start position → read. It is closed in this order: Messages ends →
@@ -41,26 +42,26 @@
 // call ends and the member stays, the claim is not released: the next call
 // opens the partition again from reading the committed offset.
 //
-// Offsets are Kafka's, under the group's name, so the usual tools show them. They
-// are stored as by one who is no member of a Kafka group: all marked partitions
-// in one request each CommitInterval, at once when partitions are given up, those
-// together that are given up together. A commit's metadata is
+// Offsets are Kafka's, under the group's name, so the usual tools show them. They are
+// committed without being a member of a Kafka group: every CommitInterval one request for
+// all marked partitions, and at once when partitions are given up, with one request for
+// those that are given up together. A commit's metadata is
 // "kiel1;<topic id>;<token>/<partitions>;" and the text given to MarkMessage; the
 // partitions are how many the topic had when the group first started on it.
 //
 // # Topics
 //
-// Members of a group may consume different topics, as in a rolling deploy that adds
-// one. A partition goes to a member that consumes its topic, if the group's function
-// looks at topics; package allocfn says which functions do. Partitions of topics that
-// no member consumes stay in the group's set and are nobody's, until a member that
-// consumes them joins. Each member reports such a topic once, to Errors
-// (allocator.ErrUnwantedTopic).
+// Members of a group may consume different topics, as in a rolling deploy that adds one.
+// A partition goes to a member that consumes its topic, if the group's function looks at
+// topics; package allocfn says which functions do. Partitions of topics that no member
+// consumes stay in the group's set and have no owner until a member that consumes them
+// joins. Each member reports such a topic once, to Errors (allocator.ErrUnwantedTopic).
 //
-// All members need the same topics with a function that does not look at topics, and
-// beside members of Python kiel. These know no topics, so the members in Go leave
-// topics out too, to divide alike. What is assigned then to a member that does not
-// consume the topic has no owner; that member reports it ([ErrTopicMismatch]).
+// All members need the same topics if the group's function does not look at topics, or if
+// members of Python kiel are in the group. Python members know no topics, so Go members
+// ignore topics too, to compute the same mapping. A partition that is then assigned to a
+// member that does not consume its topic has no owner; that member reports it
+// ([ErrTopicMismatch]).
 //
 // # Zones
 //
@@ -108,9 +109,10 @@
 //     closed, offsets of the old one neither used nor stored, and it is read
 //     from its first message. That takes up to a minute while it is consumed.
 //   - A topic that is deleted is reported once ([ErrTopicMissing]) and shown by
-//     kiel_consumer_missing_topics. Its partitions are closed within about 10 s, and wait. When it
-//     is created again that is logged, and they are opened within about 10 s. A partition that is
-//     in the set and that its topic does not have is reported once, and tried every few seconds.
+//     kiel_consumer_missing_topics. Its partitions are closed within about 10 s, and
+//     wait. When the topic is created again, that is logged, and its partitions are
+//     opened within about 10 s. A partition in the set that its topic does not have is
+//     reported once and tried again every few seconds.
 //   - The position is committed when a partition is opened, marked or not. After
 //     the session timeout, 1 minute and 10 minutes the owner looks at what is stored,
 //     in case a commit of an owner before came late and lowered it, and raises it
@@ -119,21 +121,22 @@
 //     Kafka 2.0). When a partition is released in which nothing was marked, its
 //     position is restored if it was deleted or lowered meanwhile; that takes a
 //     second at most, and its failure is logged.
-//   - An offset that a transaction is about to store is waited for (Config.Version 2.5 or
-//     newer): a partition is opened when that is decided.
-//   - These repeats never lower an offset. They leave alone what another program has
-//     stored, as one does that commits offsets in transactions, until a mark is
-//     committed again; then the group does not keep that offset alive, which is
+//   - A partition whose offset a transaction is about to store is opened when the
+//     transaction has ended (Config.Version 2.5 or newer).
+//   - The commits that an owner repeats never lower an offset. They leave alone what
+//     another program has stored, as one does that commits offsets in transactions, until
+//     a mark is committed again; then the group does not keep that offset alive, which is
 //     logged once per topic at Info. Stop the group to reset its offsets by hand.
 //   - A slow handler holds up no other partition. What was fetched waits in a buffer, and
-//     the partition is left out of requests until that has room. The buffers of a member
-//     hold Options.BufferBytes together at most, but for record batches that are larger
-//     than a partition's share, and four times Config.Consumer.Fetch.Default each.
-//     Messages that wait may keep half as much again alive, of the answers of brokers
-//     that they came in.
-//   - Opening a partition waits for no long poll. A broker that is silent for 5 s while
-//     an answer is due is asked on another connection; one that sends slowly is not cut off.
-//     A broker that throttles is asked for nothing meanwhile, for a minute at most each time.
+//     the partition is left out of requests until that has room. All buffers of a member
+//     together hold at most Options.BufferBytes, and each at most four times
+//     Config.Consumer.Fetch.Default; only a record batch that is larger than a
+//     partition's share goes beyond. Messages that wait may keep half as much again
+//     alive: the brokers' answers that hold them.
+//   - Opening a partition does not wait for a long poll. A broker that is silent for 5 s
+//     while an answer is due is asked on another connection; one that sends slowly is not
+//     cut off. A broker that throttles is sent no fetch while its throttle time lasts,
+//     for a minute at most each time.
 //   - After a change of leader the message read last is compared with the new leader's
 //     log. If an unclean election has cut it off, that is an [ErrOffsetReset], and the
 //     partition continues at the first offset that was written anew. The leader epoch is

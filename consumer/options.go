@@ -76,9 +76,10 @@ type Options struct {
 	// "roundrobin/1".
 	PythonFunc string
 
-	// Weight is this member's share compared with others', at most [allocator.MaxWeight], if the
-	// group's function looks at weights, as [allocfn.Balanced] and
-	// [allocfn.TopicBalanced] do. 0 is 1.
+	// Weight is this member's share compared with others', at most [allocator.MaxWeight],
+	// if the group's function looks at weights, as [allocfn.Balanced] and
+	// [allocfn.TopicBalanced] do. 0 is 1, so give a weight to all members or to none:
+	// beside members of weight 100 one without gets next to nothing.
 	Weight int
 
 	// Zone is where this member runs, in the words of the brokers' broker.rack. A
@@ -137,8 +138,10 @@ type Options struct {
 	// of its own.
 	Logger *slog.Logger
 
-	// Registerer receives the metrics of the group, those of allocator and
-	// ownership included, with a label "group". nil registers none.
+	// Registerer receives the metrics of the group, those of allocator and ownership
+	// included, with a label "group". nil registers none. Groups of the same name in one
+	// process need one each, or one that adds a label: with the same they share gauges,
+	// which then are wrong.
 	Registerer prometheus.Registerer
 }
 

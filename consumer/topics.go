@@ -146,11 +146,14 @@ func (o *openPartitions) check(id func(topic string) sarama.Uuid) {
 // Nothing leaves the set by itself, because a topic that nobody consumes now may be consumed by a member that is down. So
 // when a topic is to be consumed no more, first stop the members that ask for it, or give them other topics, and then remove it.
 //
-// It returns [ErrTopicInUse], with the name of the member, while there is a member that asks for the topic, that asks for all
-// topics, or whose topics are not known, as those of Python kiel: then allocator's RemovePartitions is the way. It returns
-// [ErrTopicNotInSet] if there is nothing to remove, and session.ErrInvalidName for what can't be a topic's name. Other errors are
-// sharedset's (a set that can't be read is left as it is), the session's, and the cause of ctx's end; with session.ErrUncertain
-// the topic may have been removed. A member that asks for the topic and joins meanwhile adds it again, within a minute.
+// It returns [ErrTopicInUse], with the name of the member, while there is a member that
+// asks for the topic, that asks for all topics, or whose topics are not known, as with
+// members of Python kiel: then use RemovePartitions of allocator. It returns
+// [ErrTopicNotInSet] if there is nothing to remove, and session.ErrInvalidName for what
+// can't be a topic's name. Other errors are sharedset's (a set that can't be read is left
+// as it is), the session's, and the cause of ctx's end; with session.ErrUncertain the
+// topic may have been removed. A member that asks for the topic and joins meanwhile adds
+// it again, within a minute.
 func (g *Group) RemoveTopic(ctx context.Context, topic string) error {
 	a, err := allocator.New(g.zk, g.name, g.Name(), allocator.Options{Logger: g.settings.Logger}) // it does not run: it is no member
 	if err == nil {
