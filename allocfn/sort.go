@@ -75,8 +75,7 @@ func digitsOf(n uint64) uint64 {
 // fewPartitions is up to how many partitions Sort compares them one with another.
 const fewPartitions = 12
 
-// Sort sorts ps in kiel's order, that of [Compare], in place. Afterwards the
-// partitions of a topic share one string.
+// Sort sorts ps in kiel's order, that of [Compare], in place.
 func Sort(ps []Partition) {
 	if len(ps) <= fewPartitions || slices.IsSortedFunc(ps, Compare) {
 		slices.SortFunc(ps, Compare)

@@ -28,8 +28,8 @@ import "slices"
 // This can leave over some partitions that no member with room may take. Then, in
 // order, each of them gets its place by a swap: the member that suits it best of
 // those with room in the topic takes it, and hands on one that it has to a member
-// with room in total. With equal weights such a swap exists always; see the
-// comment in the source. Where weights differ, a few partitions need a chain of
+// with room in total. With equal weights and topics such a swap exists always; see
+// the comment in the source. Where these differ, a few partitions need a chain of
 // several members that hand on one each; the shortest is taken, and there always
 // is one, for the exact shares can be rounded so that all bounds hold. So every
 // partition has an owner and both bounds hold, whatever the input.
