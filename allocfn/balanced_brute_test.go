@@ -126,14 +126,18 @@ func bruteCode(d uint64) int {
 }
 
 // bruteScale is what distances are divided by: the inverses of the members'
-// weights, in units of 2^-63, and their mean, in units of 2^-32. It returns nil
-// where all weights are equal.
+// weights, in units of 2^-63, and their mean, in units of 2^-32, the weights
+// being divided by their greatest common divisor. It returns nil where all
+// weights are equal.
 func bruteScale(members []allocfn.Member) (inverses []uint64, mean uint64) {
-	sum, equal := new(big.Int), true
+	sum, unit, equal := new(big.Int), new(big.Int), true
 	for _, m := range members {
-		w := bruteWeight(m)
+		unit.GCD(nil, nil, unit, bruteWeight(m))
+	}
+	for _, m := range members {
+		w := new(big.Int).Quo(bruteWeight(m), unit)
 		sum.Add(sum, w)
-		equal = equal && w.Cmp(bruteWeight(members[0])) == 0
+		equal = equal && bruteWeight(m).Cmp(bruteWeight(members[0])) == 0
 		inverses = append(inverses, 1<<63/w.Uint64())
 	}
 	if equal {

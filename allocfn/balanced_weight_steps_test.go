@@ -59,8 +59,8 @@ func TestBalancedWeightSteps(t *testing.T) {
 	}
 }
 
-// TestBalancedWeightUnit gives all weights in another unit, which moves next to
-// nothing, for only their proportions count.
+// TestBalancedWeightUnit gives all weights in another unit, which moves nothing,
+// for only their proportions count.
 func TestBalancedWeightUnit(t *testing.T) {
 	for seed := range uint64(20) {
 		in := randomGroup(seed, 10, 1_000)
@@ -74,16 +74,35 @@ func TestBalancedWeightUnit(t *testing.T) {
 			for m := range other.Members {
 				other.Members[m].Weight *= factor
 			}
-			moved := 0
-			for i, m := range assign(t, other) {
-				if m != a[i] {
-					moved++
-				}
-			}
-			if moved > 2 {
-				t.Errorf("seed %d, times %d: moved %d", seed, factor, moved)
+			if b := assign(t, other); !slices.Equal(a, b) {
+				t.Errorf("seed %d, times %d: another plan", seed, factor)
 			}
 		}
+	}
+}
+
+// TestBalancedWeightUnitRounding is a group in which weights in another unit,
+// rounded in that, moved 8 partitions.
+func TestBalancedWeightUnitRounding(t *testing.T) {
+	r := rand.New(rand.NewPCG(4334, 9))
+	members, topics, size := 2+r.IntN(100), 1+r.IntN(10), 1+r.IntN(1000)
+	r.IntN(5)
+	var in, other allocfn.Input
+	for topic := range topics {
+		for id := range size {
+			in.Partitions = append(in.Partitions, allocfn.Partition{Topic: fmt.Sprintf("t%05d", topic), ID: int32(id)})
+		}
+	}
+	allocfn.Sort(in.Partitions)
+	other.Partitions = in.Partitions
+	for m := range members {
+		member := allocfn.Member{Name: fmt.Sprintf("m%05d", m), Weight: 1 + r.IntN(100)}
+		in.Members = append(in.Members, member)
+		member.Weight *= 10
+		other.Members = append(other.Members, member)
+	}
+	if a, b := assign(t, in), assign(t, other); !slices.Equal(a, b) {
+		t.Error("ten times the weights give another plan")
 	}
 }
 

@@ -3,6 +3,7 @@ package allocfn
 import (
 	"math"
 	"math/bits"
+	"slices"
 )
 
 // scale divides distances by weights, so that how well a member suits a unit
@@ -23,6 +24,8 @@ func newScale(members []Member) scale {
 	if t.equal() {
 		return scale{heaviest: []uint64{1}, least: []uint64{inverseOf(1)}}
 	}
+	members = inLargestUnit(members)
+	t = totalOf(members) // in that unit
 	s := scale{inverse: make([]uint64, len(members)), class: make([]uint8, len(members))}
 	high, low := bits.Mul64(t.sum, 1<<32)
 	s.mean, _ = bits.Div64(high, low, uint64(len(members)))
@@ -32,6 +35,26 @@ func newScale(members []Member) scale {
 		s.inverse[i], s.class[i] = inverseOf(w), class[bits.Len64(w)]
 	}
 	return s
+}
+
+// inLargestUnit returns members whose weights are as small as whole numbers of
+// the same proportions can be, so that rounding does not depend on the unit of
+// the weights.
+func inLargestUnit(members []Member) []Member {
+	unit := uint64(0) // the greatest common divisor
+	for i := range members {
+		for w := shareOf(members[i].Weight); w > 0; {
+			unit, w = w, unit%w
+		}
+		if unit == 1 {
+			return members
+		}
+	}
+	members = slices.Clone(members)
+	for i := range members {
+		members[i].Weight = int(shareOf(members[i].Weight) / unit)
+	}
+	return members
 }
 
 // maxClass is how heavy the members of a class are at most, were all of them as

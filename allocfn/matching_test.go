@@ -78,6 +78,10 @@ func bruteMatch(keys, names, weights []uint64, topics []int, near func(u, m int)
 		member                        int
 	}
 	equal := len(slices.Compact(slices.Clone(weights))) == 1
+	unit := new(big.Int)
+	for _, w := range weights {
+		unit.GCD(nil, nil, unit, new(big.Int).SetUint64(w))
+	}
 	var all []pair
 	for u, key := range keys {
 		for m, name := range names {
@@ -89,7 +93,7 @@ func bruteMatch(keys, names, weights []uint64, topics []int, near func(u, m int)
 				}
 			}
 			p := pair{far: 1, unit: int64(u), score: least, member: m}
-			p.exact, p.rank = bruteRank(least>>32, weights[m], equal)
+			p.exact, p.rank = bruteRank(least>>32, weights[m]/unit.Uint64(), equal)
 			if near(u, m) {
 				p.far = 0
 			}
