@@ -39,12 +39,13 @@
 // Options.PythonFunc.
 //
 // One more znode says in which zone each partition is best consumed, for allocation
-// functions that look at it; whoever knows writes it ([PartitionAllocator.SetZones]),
-// consumers from Kafka's metadata. It is versioned JSON of 1 MiB at most, enough for
+// functions that look at it. Consumers write it from Kafka's metadata, other programs by
+// [PartitionAllocator.SetZones]. It is versioned JSON of 1 MiB at most, enough for
 // several hundred thousand partitions. What can't be understood is an error and counts as
-// no zones, for all members alike; it is left as it is. So does a znode that an ACL keeps
-// a member from reading, which should be the same for all. Python members know no zones,
-// and a group that has some runs a function that does not look at them.
+// no zones, for all members alike; it is left as it is. A znode that an ACL keeps a
+// member from reading counts as no zones too, so give all members the same access. Python
+// members know no zones, and a group that has some runs a function that does not look at
+// them.
 //
 // # Guarantees
 //
@@ -69,9 +70,10 @@
 //     whose record names no topics asks for all.
 //   - While a member has no record, topics do not matter: no function sees them, the
 //     whole set is divided, and so members in Go and in Python come to the same mapping.
-//     This may give a partition to a member that does not ask for its topic, and so may
-//     a function that does not look at topics. That member should not claim it (Accept
-//     of package ownership; package consumer sets it). Then it has no owner.
+//     Then a member may get a partition of a topic that it does not ask for, as it may
+//     from a function that does not look at topics. It should not claim such a partition,
+//     which then has no owner; package consumer sees to that by Accept of package
+//     ownership.
 //   - The seed is added when the member joins for the first time, whenever the
 //     set's znode is missing or was made anew, and when the servers were restored
 //     from a backup that lacks part of it. An empty set is not a missing one. A set

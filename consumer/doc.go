@@ -85,10 +85,10 @@
 //
 //   - Each message is handed out at least once, in order within a claim, if
 //     handlers mark what they have done and not more.
-//   - With Run, trust in the claim is checked by the clock in the same call that
-//     hands out a message, or a batch, on the handler's own goroutine. A process
-//     that is stopped, and goes on after its trust has ended, hands out one message
-//     at most, of which the check began before the stop.
+//   - With Run, trust in the claim is checked by the clock in the same call that hands
+//     out a message, or a batch, on the handler's own goroutine. A process that was
+//     stopped, and goes on after its trust has ended, hands out at most one message: one
+//     whose check began before the stop.
 //   - With Consume, trust is checked right before each message enters the channel
 //     that Messages returns. When the partition is revoked or trust ends, what
 //     stands in the channel is taken out.
@@ -113,14 +113,13 @@
 //     wait. When the topic is created again, that is logged, and its partitions are
 //     opened within about 10 s. A partition in the set that its topic does not have is
 //     reported once and tried again every few seconds.
-//   - The position is committed when a partition is opened, marked or not. After
-//     the session timeout, 1 minute and 10 minutes the owner looks at what is stored,
-//     in case a commit of an owner before came late and lowered it, and raises it
-//     again. Every 6 hours while nothing is marked it commits the position anew,
-//     because Kafka forgets an offset 7 days after its last commit (1 day before
-//     Kafka 2.0). When a partition is released in which nothing was marked, its
-//     position is restored if it was deleted or lowered meanwhile; that takes a
-//     second at most, and its failure is logged.
+//   - The position is committed when a partition is opened, marked or not. After the
+//     session timeout, 1 minute and 10 minutes the owner looks at what is stored, in case
+//     a late commit of a former owner lowered it, and raises it again. Every 6 hours
+//     while nothing is marked it commits the position anew, because Kafka forgets an
+//     offset 7 days after its last commit (1 day before Kafka 2.0). When a partition is
+//     released in which nothing was marked, its position is restored if it was deleted or
+//     lowered meanwhile; that takes a second at most, and its failure is logged.
 //   - A partition whose offset a transaction is about to store is opened when the
 //     transaction has ended (Config.Version 2.5 or newer).
 //   - The commits that an owner repeats never lower an offset. They leave alone what
