@@ -157,6 +157,13 @@ func (c *catalog) id(topic string) sarama.Uuid {
 	return c.infos[topic].id
 }
 
+// count returns how many partitions a topic has, 0 when that is not known.
+func (c *catalog) count(topic string) int32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return int32(len(c.infos[topic].partitions)) //nolint:gosec // partitions have numbers of 32 bits
+}
+
 // partitions returns the partitions of all topics; the map is the caller's.
 func (c *catalog) partitions() map[string][]int32 {
 	c.mu.Lock()

@@ -47,7 +47,8 @@
 // all marked partitions, and at once when partitions are given up, with one request for
 // those that are given up together. A commit's metadata is
 // "kiel1;<topic id>;<token>/<partitions>;" and the text given to MarkMessage; the
-// partitions are how many the topic had when the group first started on it.
+// partitions are how many the topic had when the group first started on it; those of a topic
+// that was created again are no more than the old one had.
 //
 // # Topics
 //
@@ -107,7 +108,7 @@
 //     partition stays closed and is tried again.
 //   - A topic that was deleted and created again is another topic: its claims are
 //     closed, offsets of the old one neither used nor stored, and it is read
-//     from its first message. That takes up to a minute while it is consumed.
+//     from its first message, also from Latest. That takes up to a minute while it is consumed.
 //   - A topic that is deleted is reported once ([ErrTopicMissing]) and shown by
 //     kiel_consumer_missing_topics. Its partitions are closed within about 10 s, and
 //     wait. When the topic is created again, that is logged, and its partitions are

@@ -35,6 +35,7 @@ var errReported = errors.New("reported")
 // when the partition is revoked or lost.
 func (m *membership) own(ctx context.Context, h holder) error {
 	o := opening{member: m, claim: h, tp: allocfn.Partition{Topic: h.Topic(), ID: h.Partition()}}
+	o.prevTopicID, o.prevPartitions = m.catalog.id(o.tp.Topic), m.catalog.count(o.tp.Topic) // the topic may be missing now
 	for s := range m.sessions(ctx) {
 		o.session = s
 		if err := o.repeat(ctx); err != nil {
@@ -53,7 +54,6 @@ func (o *opening) repeat(ctx context.Context) error {
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := o.run(ctx)
-		o.prevTopicID = o.topicID
 		errors.As(err, &o.cut)
 		switch {
 		case ctx.Err() != nil: // err tells the same
@@ -110,16 +110,21 @@ func (o *opening) handlerEnded(ctx context.Context, err error) {
 
 // opening is one stretch of a partition from its start position to its last commit.
 type opening struct {
-	member      *membership
-	claim       holder
-	session     *consumeSession
-	tp          allocfn.Partition
-	prevTopicID sarama.Uuid           // the topic's id in the opening before, zero if there was none
-	topicID     sarama.Uuid           // the topic's id now
-	cut         *fetch.TruncatedError // how the log was truncated, until it is read from there; nil if it was not
-	tracker     *offsets.Tracker
-	unknown     bool  // it was reported that Kafka does not have the partition, and it was not opened since
-	epoch       int32 // the leader epoch of the record batch before the start position; -1 when it is not known
+	member  *membership
+	claim   holder
+	session *consumeSession
+	tp      allocfn.Partition
+
+	// The topic's id, and how many partitions it had, when a start position was committed last, or else when the partition was
+	// claimed; zero when not known.
+	prevTopicID    sarama.Uuid
+	prevPartitions int32
+
+	topicID sarama.Uuid           // the topic's id now
+	cut     *fetch.TruncatedError // how the log was truncated, until it is read from there; nil if it was not
+	tracker *offsets.Tracker
+	unknown bool  // it was reported that Kafka does not have the partition, and it was not opened since
+	epoch   int32 // the leader epoch of the record batch before the start position; -1 when it is not known
 }
 
 // run returns when the partition is closed again: because ctx ended, and then it
@@ -155,7 +160,6 @@ func (o *opening) position(ctx context.Context) (int64, error) {
 	switch {
 	case start >= 0 && !offsets.SameTopic(found.TopicID, o.topicID), start < 0 && !offsets.SameTopic(o.prevTopicID, o.topicID):
 		reason, from = reasonRecreated, Earliest // the policy was for the start of the old one
-		o.member.report(fmt.Errorf("%w: its offsets do not count, starting at the first message", offsets.Recreated(o.tp.Topic)), o.tp)
 	case start < 0:
 		reason = reasonNone
 	}
@@ -183,6 +187,7 @@ func (o *opening) position(ctx context.Context) (int64, error) {
 		o.member.committer.Close(o.claim.Context(), o.tracker)
 		return 0, err
 	}
+	o.prevTopicID, o.prevPartitions = o.topicID, o.member.catalog.count(o.tp.Topic)
 	return start, nil
 }
 
@@ -203,7 +208,8 @@ func (o *opening) describe(ctx context.Context) error {
 }
 
 // firstPartitions returns how many partitions the topic had when the group first started on it: as
-// what is stored says, and as many as there are now if nothing says so. isNew says whether this
+// what is stored says, and as many as there are now if nothing says so. Of a topic that was created again
+// it returns no more than the old one had, so that those it has more are new. isNew says whether this
 // partition was not among them. Only one without an offset may be new, and only when the policy is
 // Latest it matters: then what is stored for the others is read.
 func (o *opening) firstPartitions(ctx context.Context, found offsets.Stored, reason string) (first int32, isNew bool, err error) {
@@ -212,6 +218,8 @@ func (o *opening) firstPartitions(ctx context.Context, found offsets.Stored, rea
 	switch {
 	case reason == "":
 		return cmp.Or(found.FirstPartitions, now), false, nil
+	case reason == reasonRecreated:
+		return min(now, cmp.Or(found.FirstPartitions, o.prevPartitions, now)), false, nil
 	case reason != reasonNone || o.member.from != Latest:
 		return now, false, nil
 	}
@@ -233,6 +241,9 @@ func (o *opening) first(ctx context.Context, reason string) error {
 	}
 	if reason != "" {
 		o.member.metrics.resets.WithLabelValues(o.tp.Topic, reason).Inc()
+	}
+	if reason == reasonRecreated {
+		o.member.report(fmt.Errorf("%w: its offsets do not count, starting at the first message", offsets.Recreated(o.tp.Topic)), o.tp)
 	}
 	return nil
 }

@@ -1,0 +1,65 @@
+package consumer_test
+
+import (
+	"testing"
+	"time"
+)
+
+// TestRecreatedTopicFromLatestWithOtherOwners: a topic that is created again is read from its first message also from Latest, in
+// partitions whose owner has left while the topic was missing, too.
+func TestRecreatedTopicFromLatestWithOtherOwners(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 4)
+		a, b := r.member("a", fromLatest).start(), r.member("b", fromLatest).start()
+		until(t, "all is open", func() bool { return len(a.owns()) == 2 && len(b.owns()) == 2 })
+		time.Sleep(5 * time.Second)
+		r.deleteTopic(topic)
+		until(t, "all is closed", func() bool { return len(a.owns())+len(b.owns()) == 0 })
+		b.leave()
+		time.Sleep(10 * time.Second)
+		r.createTopic(topic, 4)
+		r.produce(10, 0, 1, 2, 3)
+		until(t, "all is open again", func() bool { return len(a.owns()) == 4 })
+		time.Sleep(time.Minute)
+		if n := total(a); n != 40 {
+			t.Errorf("%d of 40 messages were read", n)
+		}
+		a.leave()
+		a.close()
+		b.close()
+	})
+}
+
+// TestRecreatedTopicFromLatestWithMorePartitions: the partitions that a topic has more than before it was created again are read
+// from their first message, also from Latest and when the member that opens them has joined since.
+func TestRecreatedTopicFromLatestWithMorePartitions(t *testing.T) {
+	for name, joins := range map[string]bool{"same member": false, "another joins": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, 2)
+				a, b := r.member("a", fromLatest).start(), r.member("b", fromLatest)
+				until(t, "all is open", func() bool { return len(a.owns()) == 2 })
+				time.Sleep(5 * time.Second)
+				r.deleteTopic(topic)
+				until(t, "all is closed", func() bool { return len(a.owns()) == 0 })
+				r.createTopic(topic, 4)
+				r.produce(10, 0, 1, 2, 3)
+				until(t, "the first are open again", func() bool { return len(a.owns()) == 2 })
+				if joins {
+					b.start()
+				}
+				until(t, "all is open again", func() bool { return len(a.owns())+len(b.owns()) == 4 })
+				time.Sleep(time.Minute)
+				if n := total(a, b); n != 40 {
+					t.Errorf("%d of 40 messages were read", n)
+				}
+				a.leave()
+				if joins {
+					b.leave()
+				}
+				a.close()
+				b.close()
+			})
+		})
+	}
+}
