@@ -94,14 +94,15 @@ func (m *membership) isMissing(ctx context.Context, topic string, err error) boo
 	return m.catalog.isMissing(topic) || m.catalog.wasMissing(topic, missingLately)
 }
 
-// reportCommit hands on why an offset was not stored, unless it is because the topic is missing. It does not block.
+// reportCommit hands on why an offset was not stored, unless it is because the topic is missing, or does not have the partition any
+// more, which the next opening reports. It does not block.
 func (m *membership) reportCommit(err error, p allocfn.Partition) {
 	if !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
 		m.report(err, p)
 		return
 	}
 	m.judging.Go(func() {
-		if !m.isMissing(m.life, p.Topic, err) {
+		if !m.isMissing(m.life, p.Topic, err) && slices.Contains(m.catalog.partitions()[p.Topic], p.ID) {
 			m.report(err, p)
 		}
 	})

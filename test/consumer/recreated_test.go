@@ -1,8 +1,11 @@
 package consumer_test
 
 import (
+	"errors"
 	"testing"
 	"time"
+
+	"github.com/IBM/sarama"
 )
 
 // TestRecreatedTopicFromLatestWithOtherOwners: a topic that is created again is read from its first message also from Latest, in
@@ -62,4 +65,31 @@ func TestRecreatedTopicFromLatestWithMorePartitions(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRecreatedAtOnceWithFewerPartitions: a partition that the topic does not have any more since it was created again, at once, is
+// reported once.
+func TestRecreatedAtOnceWithFewerPartitions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 4)
+		a := r.member("a", nil).start()
+		until(t, "all is open", func() bool { return len(a.owns()) == 4 })
+		r.produce(10, 0, 1, 2, 3)
+		until(t, "40 messages", func() bool { return total(a) == 40 })
+		time.Sleep(5 * time.Second)
+		r.deleteTopic(topic)
+		r.createTopic(topic, 1)
+		time.Sleep(5 * time.Minute)
+		unknown := map[int32]int{}
+		for _, err := range a.errors() {
+			if e, ok := errors.AsType[*sarama.ConsumerError](err); ok && errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
+				unknown[e.Partition]++
+			}
+		}
+		if unknown[1] != 1 || unknown[2] != 1 || unknown[3] != 1 {
+			t.Errorf("errors for each partition: %v", unknown)
+		}
+		a.leave()
+		a.close()
+	})
 }
