@@ -5,28 +5,41 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/session"
 )
 
-// LackingPartitions returns those of partitions that the set lacks, as read last. It returns none while the set is not known:
-// before Run has read it, while it can't be read, and while the session is not trusted. It does not block and asks nobody. The
-// map and its slices are the caller's.
+// LackingPartitions returns those of partitions that the set lacks, as read last; "t:01" in the set is partition 1 of t. It
+// returns none while the set is not known: before Run has read it, while it can't be read, and while the session is not trusted.
+// It does not block and asks nobody. The map and its slices are the caller's.
 func (a *PartitionAllocator) LackingPartitions(partitions map[string][]int32) map[string][]int32 {
 	lacking := map[string][]int32{}
 	v := a.set.View()
 	if v == nil || v.Err != nil || !v.Incarnation.Trusted() {
 		return lacking
 	}
+	there := sync.OnceValue(func() map[allocfn.Partition]bool { return partitionsOf(v.Items) })
 	for topic, ids := range partitions {
 		for _, id := range ids {
-			if _, found := slices.BinarySearch(v.Items, allocfn.Partition{Topic: topic, ID: id}.String()); !found {
+			p := allocfn.Partition{Topic: topic, ID: id}
+			if _, found := slices.BinarySearch(v.Items, p.String()); !found && !there()[p] {
 				lacking[topic] = append(lacking[topic], id)
 			}
 		}
 	}
 	return lacking
+}
+
+// partitionsOf returns the partitions of items, however these are written.
+func partitionsOf(items []string) map[allocfn.Partition]bool {
+	partitions, _, _ := allocfn.ParseAll(items)
+	all := make(map[allocfn.Partition]bool, len(partitions))
+	for _, p := range partitions {
+		all[p] = true
+	}
+	return all
 }
 
 // RemoveTopic removes all partitions of a topic from the group's set, unless a member asks for the topic. It needs the session

@@ -230,7 +230,10 @@ func TestLackingPartitions(t *testing.T) {
 		lacks("map[]")
 		w.write(partitions, "[]")
 		sleep(settle)
-		lacks("map[t:[0 1 2] u:[0]]") // who empties the set means it
+		lacks("map[t:[0 1 2] u:[0]]")                  // who empties the set means it
+		w.write(partitions, `["t:+1", "t:02", "u:x"]`) // two are partitions, for members in Python as well
+		sleep(settle)
+		lacks("map[t:[0] u:[0]]")
 		a.client.BlackHole(zktest.Both)
 		sleep(time.Minute)
 		lacks("map[]")
