@@ -38,6 +38,7 @@ type catalog struct {
 	missed  map[string]time.Time // when topics that were missing were found so last
 	asked   time.Time            // when Kafka was asked last
 	err     error                // what that came to
+	stale   bool                 // Kafka did not answer then
 	turn    chan struct{}        // not nil while one asks; closed when it has
 }
 
@@ -98,7 +99,7 @@ func (c *catalog) answered(ctx context.Context, asked time.Time, infos map[strin
 	if ctx.Err() != nil {
 		return nil, nil, err // says nothing to others
 	}
-	c.asked = asked
+	c.asked, c.stale = asked, err != nil
 	if err != nil {
 		c.err = fmt.Errorf("consumer: describe topics: %w", err)
 		return nil, nil, c.err
@@ -175,8 +176,15 @@ func (c *catalog) partitions() map[string][]int32 {
 	return out
 }
 
-// present returns the partitions of all topics that are not missing; the map is the caller's.
+// present returns the partitions of all topics that are not missing; the map is the caller's. It returns none if Kafka did not
+// answer when it was asked last: then any may be missing.
 func (c *catalog) present() map[string][]int32 {
+	c.mu.Lock()
+	stale := c.stale
+	c.mu.Unlock()
+	if stale {
+		return nil
+	}
 	all := c.partitions()
 	for topic := range c.missingTopics() {
 		delete(all, topic)

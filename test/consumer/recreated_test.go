@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // TestRecreatedTopicFromLatestWithOtherOwners: a topic that is created again is read from its first message also from Latest, in
@@ -89,6 +90,36 @@ func TestRecreatedAtOnceWithFewerPartitions(t *testing.T) {
 		if unknown[1] != 1 || unknown[2] != 1 || unknown[3] != 1 {
 			t.Errorf("errors for each partition: %v", unknown)
 		}
+		a.leave()
+		a.close()
+	})
+}
+
+// TestNothingIsAddedWithoutKafka: what somebody removes while Kafka does not answer stays removed until it does, because the topic
+// may be deleted.
+func TestNothingIsAddedWithoutKafka(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		a := r.member("a", nil).start()
+		until(t, "all is open", func() bool { return len(a.owns()) == 2 })
+		time.Sleep(time.Second)
+		answers := make(chan struct{})
+		r.kafka.ControlKey(int16(kmsg.Metadata), func(kmsg.Request) (kmsg.Response, error, bool) {
+			select {
+			case <-answers:
+				return nil, nil, false
+			default:
+				r.kafka.KeepControl()
+				return nil, errors.New("away"), true
+			}
+		})
+		a.removePartitions(map[string][]int32{topic: {0, 1}})
+		time.Sleep(5 * time.Minute)
+		if got := r.set(); got != `[]` {
+			t.Errorf("the set is %s", got)
+		}
+		close(answers)
+		until(t, "all is open again", func() bool { return len(a.owns()) == 2 })
 		a.leave()
 		a.close()
 	})
