@@ -735,6 +735,28 @@ func TestSlowLink(t *testing.T) {
 	})
 }
 
+// Opened waits for an answer that is on its way, however long that takes: who gave up would ask for all of it again.
+func TestOpenedOnASlowLink(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.slow = time.Second // for 1 KiB
+		k.add(0, batch{values: []string{strings.Repeat("x", 100<<10)}})
+		began := time.Now()
+		err := open(t, x, 0, 0, -1).Opened(t.Context())
+		if took := time.Since(began); err != nil || took < 90*time.Second || took > 110*time.Second {
+			t.Errorf("opened after %v: %v", took, err)
+		}
+		k.mu.Lock()
+		k.silent[1] = true
+		k.mu.Unlock()
+		k.add(1, batch{values: vals(1)})
+		began = time.Now()
+		err = open(t, x, 1, 0, -1).Opened(t.Context())
+		if took := time.Since(began); !errors.Is(err, ErrNoAnswer) || took > 2*patience {
+			t.Errorf("a silent broker: %v after %v", err, took)
+		}
+	})
+}
+
 // Kafka's throttling is waited for, on both connections, and ends early when the fetcher does.
 func TestThrottle(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {

@@ -67,17 +67,22 @@ type watched struct {
 }
 
 // Opened waits until Kafka has accepted the position, and returns what Next would if
-// it does not. It gives up after 10 s without an answer; the partition is still looked
-// for then, until the caller closes it.
+// it does not. It gives up after 10 s without an answer, but not while the first answer is
+// on its way; the partition is still looked for then, until the caller closes it.
 func (p *Partition) Opened(ctx context.Context) error {
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case <-p.found:
-	case <-p.done:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
+	tick := time.NewTicker(patience)
+	defer tick.Stop()
+	for waiting := true; waiting; {
+		select {
+		case <-p.found:
+			waiting = false
+		case <-p.done:
+			waiting = false
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+			waiting = p.answerComes()
+		}
 	}
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -91,6 +96,14 @@ func (p *Partition) Opened(ctx context.Context) error {
 	default:
 		return ErrNoAnswer
 	}
+}
+
+// answerComes reports whether the first request for the partition is in flight. Its connection ends when it brings
+// no byte; while bytes come, asking again would only begin the same answer anew.
+func (p *Partition) answerComes() bool {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	return p.flying != nil && p.end < 0 && p.failure == nil
 }
 
 // Next returns the next batch. It blocks until there is one, and returns ctx's cause
