@@ -377,9 +377,9 @@ func (w *world) close() {
 		}
 	}
 	w.work.Wait()
-	if w.plan.Group {
-		time.Sleep(12 * time.Second) // sarama's goroutines take up to a read timeout to notice that all is over
-	}
+	// What is removed in the background notices at its next try that its session is over, and sarama's goroutines do so after a read
+	// timeout: the time must go on for them.
+	time.Sleep(12 * time.Second)
 	w.broker.close()
 	_ = w.srv.Close()
 	w.serving.Wait()
