@@ -37,6 +37,7 @@ func FreePorts(tb testing.TB, n int) []int {
 
 // reserve keeps a port until tb ends, by a UDP socket of the same number: servers listen by TCP, so it is in nobody's way.
 func reserve(tb testing.TB, port int) error {
+	tb.Helper()
 	var listen net.ListenConfig
 	l, err := listen.Listen(tb.Context(), "tcp", loopback(port))
 	if err != nil {
