@@ -155,13 +155,18 @@ func TestTwoUniqueAtOnce(t *testing.T) {
 		if err := w.srv.Create(path, nil); err != nil {
 			t.Fatal(err)
 		}
+		clients := []string{"one", "two"}
+		sessions := []*session.Session{w.session(clients[0]), w.session(clients[1])}
+		for i, s := range sessions { // so that both look at the same time
+			w.id(s)
+			w.nw.Client(clients[i]).Delay(50 * time.Millisecond)
+		}
 		var calls []*call
-		for _, client := range []string{"one", "two"} {
-			d, err := barrier.NewDouble(w.session(client), path, 3, barrier.DoubleOptions{Identifier: "g", Unique: true})
+		for _, s := range sessions {
+			d, err := barrier.NewDouble(s, path, 3, barrier.DoubleOptions{Identifier: "g", Unique: true})
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.nw.Client(client).Delay(50 * time.Millisecond)
 			calls = append(calls, w.enter(t.Context(), d))
 		}
 		third := w.double(w.session("third"), 3, "")
