@@ -71,7 +71,7 @@ BESIDE = go test -json -shuffle=on -timeout=$(TIMEOUT) $(HISTORY) $(PURE) || sta
 	$(if $(OTHER_PROCESSORS),GOARCH=arm64 go test -json -exec=qemu-aarch64-static -run=$(ARM64_TESTS) $(PURE) || status=1;)
 
 .PHONY: test
-test: setup vet ## all tests, on real servers, some 23 minutes on 2 cores
+test: setup vet ## all tests, on real servers, some 20 minutes on 2 cores
 	@mkdir -p out; set +e; \
 	{ go test -json -race -shuffle=on -timeout=$(TIMEOUT) -skip=$(NORACE) $(filter-out $(SIM) $(HISTORY) $(PURE),$(UNIT_PACKAGES)) || status=1; \
 	  { $(BESIDE) exit $${status:-0}; } >out/beside.json & \
