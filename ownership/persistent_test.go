@@ -147,9 +147,11 @@ func TestForeignClaimIsNotPersistent(t *testing.T) {
 		}
 		wantUnclaimed(t, reg, unclaimed{})
 
+		w.srv.Freeze() // a must not claim it in between
 		if err := errors.Join(w.srv.Delete(owners+"/t:0"), w.srv.Create(owners+"/t:0", nil)); err != nil {
 			t.Fatal(err)
 		}
+		w.srv.Thaw()
 		w.within(time.Second, "told", func() bool { return a.told(ownership.ErrPersistentClaim) > 0 })
 		wantUnclaimed(t, reg, unclaimed{persistent: 1})
 		w.nw.Client("a").Delay(50 * time.Millisecond) // a sees nothing of what is in between
