@@ -146,7 +146,7 @@ func timePicture(all []functions.Time) ([]byte, error) {
 	}
 	p.X.Tick.Marker = ticks
 	p.X.Min, p.X.Max = -0.2, float64(len(ticks))-0.8
-	logAxis(&p.Y, 0.01, 60_000, map[float64]string{
+	logAxis(&p.Y, 0.005, 60_000, map[float64]string{
 		0.01: "0.01 ms", 0.1: "0.1 ms", 1: "1 ms", 10: "10 ms", 100: "100 ms", 1000: "1 s", 10_000: "10 s",
 	}, 0.01, 0.1, 1, 10, 100, 1000, 10_000)
 	return svg(legend, 165, p)
