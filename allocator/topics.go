@@ -54,7 +54,7 @@ func partitionsOf(items []string) map[allocfn.Partition]bool {
 // sharedset and of the session; with session.ErrUncertain the topic may have been
 // removed.
 //
-// What others write to the set meanwhile is kept. A consumer that asks for the topic and joins meanwhile adds it again, when it
+// Writes of others to the set meanwhile are kept. A consumer that asks for the topic and joins meanwhile adds it again, when it
 // looks at its topics next.
 func (a *PartitionAllocator) RemoveTopic(ctx context.Context, topic string) error {
 	err := session.CheckTopic(topic)

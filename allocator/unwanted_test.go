@@ -214,7 +214,7 @@ func TestTopicsBesidePython(t *testing.T) {
 	})
 }
 
-// What no member asks for changes nothing about the rest: functions see the set as if it did not hold that.
+// Topics that no member asks for change nothing about the rest: functions see the set as if it did not hold them.
 func TestUnwantedTopicsAreAsIfNotInTheSet(t *testing.T) {
 	o, err := Options{AlsoFuncs: []allocfn.Func{allocfn.Range()}}.withDefaults()
 	if err != nil {

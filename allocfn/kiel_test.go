@@ -118,7 +118,7 @@ func TestMapping(t *testing.T) {
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("got %v, want %v", got, want)
 		}
-		// What the caller appends to one topic is not written into another.
+		// Appending to the slice of one topic writes nothing into that of another.
 		for _, topics := range got {
 			for topic, ids := range topics {
 				topics[topic] = append(ids, -1)[:len(ids)]

@@ -6,7 +6,7 @@
 // # Overview
 //
 //	zk, err := session.Start(ctx, zookeeper, session.Options{})
-//	defer zk.Close(context.Background())
+//	defer zk.Close(context.WithoutCancel(ctx))
 //	group, err := consumer.New(zk, brokers, "billing", consumer.Options{})
 //	defer group.Close()
 //	err = group.Consume(ctx, []string{"orders"}, handler)

@@ -426,7 +426,7 @@ func TestHandlerOfRunThatFailsAtItsEnd(t *testing.T) {
 	}
 }
 
-// What the Observer hears of a message comes before the handler has it. The claim is checked after that, however long it took.
+// The Observer hears of a message before the handler has it. The claim is checked after that, however long the Observer took.
 func TestObserverHearsBeforeTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolder(t, tp("t", 0))
@@ -532,7 +532,7 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// What is done alone is committed as far as there is no hole, and a full window holds the next messages back.
+// Messages that are done alone are committed as far as there is no hole, and a full window holds the next messages back.
 func TestDoneFillsAWindow(t *testing.T) {
 	for name, batches := range map[string]bool{"messages": false, "batches": true} {
 		t.Run(name, func(t *testing.T) { testWindow(t, batches) })

@@ -10,7 +10,7 @@
 //
 //	s, err := session.Start(ctx, []string{"zk1", "zk2", "zk3"}, session.Options{})
 //	…
-//	defer s.Close(context.Background())
+//	defer s.Close(context.WithoutCancel(ctx))
 //	inc, err := s.Incarnation(ctx)
 //	…
 //	path, err := inc.Create(inc.Context(), "/members/me", nil, session.Ephemeral)

@@ -353,7 +353,7 @@ func TestRepeatedMessagesAreCountedByCause(t *testing.T) {
 	}
 }
 
-// What stood in a channel and is read by the next owner is no duplicate.
+// A message that stood in a channel and is read by the next owner is no duplicate.
 func TestDuplicatesAreProcessedAgain(t *testing.T) {
 	again := []eventlog.Event{on(23, eventlog.Message, 1)}
 	done := append(again[:1:1], on(24, eventlog.Done, 1))

@@ -62,7 +62,7 @@ func TestCleanupWithoutZooKeeper(t *testing.T) {
 	})
 }
 
-// What Setup returns is returned at once, though the member can't leave: it stays. That it can't is reported at the end.
+// Consume returns Setup's error at once, though the member can't leave. The member stays; that it could not leave is reported at the end.
 func TestSetupFailsWithoutZooKeeper(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, 2)

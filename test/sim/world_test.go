@@ -377,8 +377,8 @@ func (w *world) close() {
 		}
 	}
 	w.work.Wait()
-	// What is removed in the background notices at its next try that its session is over, and sarama's goroutines do so after a read
-	// timeout: the time must go on for them.
+	// Time must go on for goroutines that remove znodes in the background, which find their session over at the next try, and for
+	// sarama's, which notice that after a read timeout.
 	time.Sleep(12 * time.Second)
 	w.broker.close()
 	_ = w.srv.Close()

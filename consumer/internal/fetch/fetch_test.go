@@ -473,7 +473,7 @@ func TestFollower(t *testing.T) {
 	})
 }
 
-// What a follower says is out of range counts only when the leader says so, too: the leader is asked for the position itself,
+// An offset that a follower calls out of range is so only when the leader says so, too: the leader is asked for the position itself,
 // since the end of the log that it tells consumers may be behind for a while.
 func TestOutOfRangeOfAFollower(t *testing.T) {
 	for name, missing := range map[string]bool{"the leader has it": false, "the leader lacks it": true} {
