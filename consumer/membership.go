@@ -41,7 +41,7 @@ type membership struct {
 	log            *slog.Logger
 	openPartitions openPartitions
 	background     kafkaconn.Calls // of openings; they call no user code
-	judging        sync.WaitGroup  // of reportCommit
+	judging        kafkaconn.Calls // of reportCommit
 	users          *callbacks
 
 	from         From

@@ -101,7 +101,7 @@ func (m *membership) reportCommit(err error, p allocfn.Partition) {
 		m.report(err, p)
 		return
 	}
-	m.judging.Go(func() {
+	m.judging.Start(func() {
 		if !m.isMissing(m.life, p.Topic, err) && slices.Contains(m.catalog.partitions()[p.Topic], p.ID) {
 			m.report(err, p)
 		}
