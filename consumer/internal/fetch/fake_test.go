@@ -1,21 +1,15 @@
 package fetch
 
 import (
-	"bytes"
 	"cmp"
-	"compress/gzip"
-	"context"
 	"encoding/binary"
 	"errors"
-	"hash/crc32"
 	"io"
-	"log/slog"
 	"net"
 	"slices"
 	"strconv"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -28,112 +22,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// batch describes a record batch of a fake log.
-type batch struct {
-	base, last  int64 // last 0: as many offsets as values
-	epoch       int32
-	producer    int64 // of a transaction, if not 0
-	control     bool
-	abort       bool // with control
-	gzip        bool
-	appendTime  bool
-	values      []string
-	keep        []int64 // the deltas of the values, when compaction has removed others
-	brokenBytes bool
-	bare        bool // no headers
-}
-
 var epochTime = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-
-func (b *batch) end() int64 {
-	if b.last > 0 {
-		return b.last
-	}
-	return b.base + int64(max(len(b.values), 1)) - 1
-}
-
-// encode returns the batch in format 2.
-func (b *batch) encode() []byte {
-	var recs bytes.Buffer
-	values := b.values
-	if b.control {
-		values = []string{""}
-	}
-	for i, v := range values {
-		delta := int64(i)
-		if b.keep != nil {
-			delta = b.keep[i]
-		}
-		key := []byte("k")
-		if b.control {
-			key = []byte{0, 0, 0, 1}
-			if b.abort {
-				key[3] = 0
-			}
-		}
-		var r []byte
-		r = append(r, 0)
-		r = binary.AppendVarint(r, delta) // the timestamp, in ms
-		r = binary.AppendVarint(r, delta)
-		r = binary.AppendVarint(r, int64(len(key)))
-		r = append(r, key...)
-		r = binary.AppendVarint(r, int64(len(v)))
-		r = append(r, v...)
-		if b.bare {
-			r = binary.AppendVarint(r, 0)
-		} else {
-			r = binary.AppendVarint(r, 1)
-			r = binary.AppendVarint(r, 1)
-			r = append(r, 'h')
-			r = binary.AppendVarint(r, 1)
-			r = append(r, 'x')
-		}
-		recs.Write(binary.AppendVarint(nil, int64(len(r))))
-		recs.Write(r)
-	}
-	attributes := uint16(0)
-	payload := recs.Bytes()
-	if b.gzip {
-		attributes |= 1
-		var z bytes.Buffer
-		w := gzip.NewWriter(&z)
-		w.Write(payload)
-		w.Close()
-		payload = z.Bytes()
-	}
-	if b.appendTime {
-		attributes |= 8
-	}
-	producer := int64(-1)
-	if b.producer != 0 {
-		producer = b.producer
-		attributes |= 16
-	}
-	if b.control {
-		attributes |= 32
-	}
-	var body []byte
-	body = binary.BigEndian.AppendUint16(body, attributes)
-	body = binary.BigEndian.AppendUint32(body, uint32(b.end()-b.base))
-	body = binary.BigEndian.AppendUint64(body, uint64(epochTime.UnixMilli()))
-	body = binary.BigEndian.AppendUint64(body, uint64(epochTime.Add(time.Hour).UnixMilli()))
-	body = binary.BigEndian.AppendUint64(body, uint64(producer))
-	body = binary.BigEndian.AppendUint16(body, 0)
-	body = binary.BigEndian.AppendUint32(body, 0)
-	body = binary.BigEndian.AppendUint32(body, uint32(len(values)))
-	body = append(body, payload...)
-	var out []byte
-	out = binary.BigEndian.AppendUint64(out, uint64(b.base))
-	out = binary.BigEndian.AppendUint32(out, uint32(4+1+4+len(body)))
-	out = binary.BigEndian.AppendUint32(out, uint32(b.epoch))
-	out = append(out, 2)
-	sum := crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli))
-	if b.brokenBytes {
-		sum++
-	}
-	out = binary.BigEndian.AppendUint32(out, sum)
-	return append(out, body...)
-}
 
 // fakeLog is a partition of a fake cluster.
 type fakeLog struct {
@@ -529,100 +418,6 @@ func (l *fakeLog) read(offset int64, size int, whole bool, end int64) []byte {
 		default:
 			return out[:size]
 		}
-	}
-	return out
-}
-
-// end closes all connections and waits for what serves them.
-func (c *fakeCluster) end() {
-	c.mu.Lock()
-	for _, conn := range c.conns {
-		conn.Close()
-	}
-	c.mu.Unlock()
-	c.served.Wait()
-}
-
-func testConfig() *sarama.Config {
-	c := sarama.NewConfig()
-	c.Version = sarama.V2_6_0_0
-	c.ApiVersionsRequest = false
-	return c
-}
-
-// inBubble runs f with a fetcher that runs, in virtual time.
-func inBubble(t *testing.T, change func(*Options), f func(t *testing.T, c *fakeCluster, x *Fetcher)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
-		opts := Options{Config: testConfig(), Dialer: c, Logger: slog.New(slog.DiscardHandler)}
-		if change != nil {
-			change(&opts)
-		}
-		x, err := New(c, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ran := make(chan error, 1)
-		go func() { ran <- x.Run(ctx) }()
-		defer func() {
-			cancel()
-			if err := <-ran; err != nil {
-				t.Errorf("Run: %v", err)
-			}
-			c.end()
-		}()
-		f(t, c, x)
-	})
-}
-
-func open(t *testing.T, x *Fetcher, id int32, offset int64, epoch int32) *Partition {
-	t.Helper()
-	p, err := x.Open(t.Context(), "t", id, offset, epoch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-// next returns the next batch within limit.
-func next(t *testing.T, p *Partition, limit time.Duration) (Batch, error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	return p.Next(ctx)
-}
-
-// offsets reads until the position is end, and returns the offsets that came.
-func offsets(t *testing.T, p *Partition, end int64) []int64 {
-	t.Helper()
-	var out []int64
-	for at := int64(-1); at < end; {
-		b, err := next(t, p, time.Minute)
-		if err != nil {
-			t.Fatalf("Next after %v: %v", out, err)
-		}
-		for i := range b.Messages {
-			out = append(out, b.Messages[i].Offset)
-		}
-		at = b.Next
-	}
-	return out
-}
-
-func seq(from, to int64) []int64 {
-	var out []int64
-	for ; from < to; from++ {
-		out = append(out, from)
-	}
-	return out
-}
-
-func vals(n int) []string {
-	out := make([]string, n)
-	for i := range out {
-		out[i] = "v"
 	}
 	return out
 }

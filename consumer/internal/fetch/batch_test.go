@@ -1,0 +1,114 @@
+package fetch
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"hash/crc32"
+	"time"
+)
+
+// batch describes a record batch of a fake log.
+type batch struct {
+	base, last  int64 // last 0: as many offsets as values
+	epoch       int32
+	producer    int64 // of a transaction, if not 0
+	control     bool
+	abort       bool // with control
+	gzip        bool
+	appendTime  bool
+	values      []string
+	keep        []int64 // the deltas of the values, when compaction has removed others
+	brokenBytes bool
+	bare        bool // no headers
+}
+
+func (b *batch) end() int64 {
+	if b.last > 0 {
+		return b.last
+	}
+	return b.base + int64(max(len(b.values), 1)) - 1
+}
+
+// encode returns the batch in format 2.
+func (b *batch) encode() []byte {
+	var recs bytes.Buffer
+	values := b.values
+	if b.control {
+		values = []string{""}
+	}
+	for i, v := range values {
+		delta := int64(i)
+		if b.keep != nil {
+			delta = b.keep[i]
+		}
+		key := []byte("k")
+		if b.control {
+			key = []byte{0, 0, 0, 1}
+			if b.abort {
+				key[3] = 0
+			}
+		}
+		var r []byte
+		r = append(r, 0)
+		r = binary.AppendVarint(r, delta) // the timestamp, in ms
+		r = binary.AppendVarint(r, delta)
+		r = binary.AppendVarint(r, int64(len(key)))
+		r = append(r, key...)
+		r = binary.AppendVarint(r, int64(len(v)))
+		r = append(r, v...)
+		if b.bare {
+			r = binary.AppendVarint(r, 0)
+		} else {
+			r = binary.AppendVarint(r, 1)
+			r = binary.AppendVarint(r, 1)
+			r = append(r, 'h')
+			r = binary.AppendVarint(r, 1)
+			r = append(r, 'x')
+		}
+		recs.Write(binary.AppendVarint(nil, int64(len(r))))
+		recs.Write(r)
+	}
+	attributes := uint16(0)
+	payload := recs.Bytes()
+	if b.gzip {
+		attributes |= 1
+		var z bytes.Buffer
+		w := gzip.NewWriter(&z)
+		w.Write(payload)
+		w.Close()
+		payload = z.Bytes()
+	}
+	if b.appendTime {
+		attributes |= 8
+	}
+	producer := int64(-1)
+	if b.producer != 0 {
+		producer = b.producer
+		attributes |= 16
+	}
+	if b.control {
+		attributes |= 32
+	}
+	var body []byte
+	body = binary.BigEndian.AppendUint16(body, attributes)
+	body = binary.BigEndian.AppendUint32(body, uint32(b.end()-b.base))
+	body = binary.BigEndian.AppendUint64(body, uint64(epochTime.UnixMilli()))
+	body = binary.BigEndian.AppendUint64(body, uint64(epochTime.Add(time.Hour).UnixMilli()))
+	body = binary.BigEndian.AppendUint64(body, uint64(producer))
+	body = binary.BigEndian.AppendUint16(body, 0)
+	body = binary.BigEndian.AppendUint32(body, 0)
+	body = binary.BigEndian.AppendUint32(body, uint32(len(values)))
+	body = append(body, payload...)
+	var out []byte
+	out = binary.BigEndian.AppendUint64(out, uint64(b.base))
+	out = binary.BigEndian.AppendUint32(out, uint32(4+1+4+len(body)))
+	out = binary.BigEndian.AppendUint32(out, uint32(b.epoch))
+	out = append(out, 2)
+	sum := crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli))
+	if b.brokenBytes {
+		sum++
+	}
+	out = binary.BigEndian.AppendUint32(out, sum)
+	return append(out, body...)
+}

@@ -1,0 +1,282 @@
+package fetch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// Leader moves cost no error and no message, and few requests.
+func TestLeaderMoves(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.add(0, batch{values: vals(5)})
+		p := open(t, x, 0, 0, -1)
+		same(t, offsets(t, p, 5), seq(0, 5))
+		for move := range int64(5) {
+			k.change(func() { l := k.log(0); l.leader = 1 + l.leader%2; l.epoch++ })
+			k.add(0, batch{values: vals(5)})
+			same(t, offsets(t, p, 10+5*move), seq(5+5*move, 10+5*move))
+		}
+		k.mu.Lock()
+		refreshes := k.refreshes
+		k.mu.Unlock()
+		if refreshes > 10 {
+			t.Errorf("%d refreshes for 5 moves", refreshes)
+		}
+	})
+}
+
+// While nobody leads a partition, or its broker is away, requests are few, and Next waits.
+func TestAway(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.add(0, batch{values: vals(5)})
+		p := open(t, x, 0, 0, -1)
+		same(t, offsets(t, p, 5), seq(0, 5))
+		k.change(func() {
+			k.down[1] = true
+			for _, c := range k.conns {
+				c.Close()
+			}
+		})
+		if _, err := next(t, p, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		k.mu.Lock()
+		dials, refreshes := k.dials, k.refreshes
+		k.mu.Unlock()
+		if dials > 50 || refreshes > 50 {
+			t.Errorf("%d dials and %d refreshes in a minute", dials, refreshes)
+		}
+		k.change(func() { k.down[1] = false })
+		k.add(0, batch{values: vals(1)})
+		began := time.Now()
+		same(t, offsets(t, p, 6), []int64{5})
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("went on after %v", took)
+		}
+	})
+}
+
+// Next returns an error that does not heal, and goes on returning it.
+func TestRefusals(t *testing.T) {
+	for name, c := range map[string]struct {
+		err   sarama.KError
+		after time.Duration
+		calls int
+	}{
+		"not authorized": {sarama.ErrTopicAuthorizationFailed, 0, 3},
+		"unknown topic":  {sarama.ErrUnknownTopicOrPartition, patience, 40},
+		"corrupt":        {sarama.ErrInvalidMessage, patience, 40},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+				k.add(0, batch{values: vals(1)})
+				k.log(0).err = c.err
+				p := open(t, x, 0, 0, -1)
+				began := time.Now()
+				for range 2 {
+					if _, err := next(t, p, time.Minute); !errors.Is(err, c.err) {
+						t.Fatalf("Next: %v", err)
+					}
+				}
+				if took := time.Since(began); took < c.after || took > c.after+3*time.Second {
+					t.Errorf("after %v", took)
+				}
+				if n := len(k.requests()); n > c.calls {
+					t.Errorf("%d requests", n)
+				}
+			})
+		})
+	}
+}
+
+// A broker that takes a request and answers nothing is left after MaxWait and 5 s.
+func TestSilent(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.add(0, batch{values: vals(1)})
+		k.silent[1] = true
+		p := open(t, x, 0, 0, -1)
+		time.Sleep(time.Millisecond)
+		k.change(func() { k.log(0).leader, k.log(0).epoch = 2, 1 })
+		began := time.Now()
+		same(t, offsets(t, p, 1), []int64{0})
+		if took := time.Since(began); took < 5*time.Second || took > 6*time.Second {
+			t.Errorf("the silent connection was left after %v", took)
+		}
+	})
+}
+
+// A connection on which bytes arrive is kept, however long the answer takes.
+func TestSlowLink(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.slow = time.Second // for 1 KiB
+		k.add(0, batch{values: []string{strings.Repeat("x", 100<<10)}})
+		p := open(t, x, 0, 0, -1)
+		began := time.Now()
+		b, err := next(t, p, 10*time.Minute)
+		if err != nil || len(b.Messages) != 1 || time.Since(began) < 90*time.Second {
+			t.Fatalf("%d messages, %v after %v", len(b.Messages), err, time.Since(began))
+		}
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.dials != 1 {
+			t.Errorf("%d connections", k.dials)
+		}
+	})
+}
+
+// Opened waits for an answer that is on its way, however long that takes: who gave up would ask for all of it again.
+func TestOpenedOnASlowLink(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.slow = time.Second // for 1 KiB
+		k.add(0, batch{values: []string{strings.Repeat("x", 100<<10)}})
+		began := time.Now()
+		err := open(t, x, 0, 0, -1).Opened(t.Context())
+		if took := time.Since(began); err != nil || took < 90*time.Second || took > 110*time.Second {
+			t.Errorf("opened after %v: %v", took, err)
+		}
+		k.mu.Lock()
+		k.silent[1] = true
+		k.mu.Unlock()
+		k.add(1, batch{values: vals(1)})
+		began = time.Now()
+		err = open(t, x, 1, 0, -1).Opened(t.Context())
+		if took := time.Since(began); !errors.Is(err, ErrNoAnswer) || took > 2*patience {
+			t.Errorf("a silent broker: %v after %v", err, took)
+		}
+	})
+}
+
+// Kafka's throttling is waited for, on both connections, and ends early when the fetcher does.
+func TestThrottle(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.add(0, batch{values: vals(1)})
+		k.add(1)
+		k.throttle = 20 * time.Second
+		began := time.Now()
+		p := open(t, x, 0, 0, -1)
+		same(t, offsets(t, p, 1), []int64{0})
+		time.Sleep(time.Second)
+		open(t, x, 1, 0, -1)
+		k.add(0, batch{values: vals(1)})
+		same(t, offsets(t, p, 2), []int64{1})
+		if took := time.Since(began); took < 20*time.Second || took > 21*time.Second {
+			t.Errorf("asked again after %v", took)
+		}
+		k.change(func() { k.throttle = time.Hour })
+		time.Sleep(time.Second)
+	})
+}
+
+// A throttle time that no honest broker asks for is cut short, with a warning.
+func TestThrottleIsBounded(t *testing.T) {
+	for name, told := range map[string]time.Duration{"an hour": time.Hour, "the longest": math.MaxInt32 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			inBubble(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+				k.add(0, batch{values: vals(1)})
+				k.throttle = told
+				p := open(t, x, 0, 0, -1)
+				same(t, offsets(t, p, 1), []int64{0})
+				began := time.Now()
+				time.Sleep(time.Second)
+				open(t, x, 1, 0, -1) // wakes the connections
+				k.add(0, batch{values: vals(1)})
+				_, err := next(t, p, 2*maxThrottle)
+				if took := time.Since(began); err != nil || took < maxThrottle || took > maxThrottle+time.Second {
+					t.Errorf("the next message after %v: %v", took, err)
+				}
+				if n := strings.Count(log.String(), "throttle"); n != 1 {
+					t.Errorf("%d warnings:\n%s", n, log.String())
+				}
+			})
+		})
+	}
+}
+
+// A partition that stands still is fetched anew after 30 s, once a minute. One that
+// can't move is left alone.
+func TestWatchdog(t *testing.T) {
+	var resets []time.Time
+	var mu sync.Mutex
+	inBubble(t, func(o *Options) {
+		committed(o)
+		o.OnReset = func(string, int32) { mu.Lock(); defer mu.Unlock(); resets = append(resets, time.Now()) }
+	}, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.add(0, batch{values: vals(1)})
+		p := open(t, x, 0, 0, -1)
+		same(t, offsets(t, p, 1), []int64{0})
+		k.change(func() { k.log(0).stable = 1 }) // a transaction is open
+		k.add(0, batch{producer: 7, values: vals(1)})
+		time.Sleep(5 * time.Minute)
+		mu.Lock()
+		if len(resets) > 0 {
+			t.Errorf("%d resets behind an open transaction", len(resets))
+		}
+		mu.Unlock()
+		// The end moves and nothing comes.
+		k.change(func() { l := k.log(0); l.stable, l.end = -1, 10; l.batches, l.bytes = nil, nil })
+		began := time.Now()
+		time.Sleep(5 * time.Minute)
+		mu.Lock()
+		n := len(resets)
+		if n < 4 || n > 5 || resets[0].Sub(began) < stuckAfter || resets[0].Sub(began) > stuckAfter+2*watchInterval {
+			t.Errorf("resets %v, since %v", resets, began)
+		}
+		mu.Unlock()
+		p.Pause()
+		time.Sleep(5 * time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		if len(resets) > n {
+			t.Error("a paused partition was reset")
+		}
+	})
+}
+
+// An answer that can't be decoded stops the partition that it comes from, not the others.
+func TestCorrupt(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.add(0, batch{values: vals(1), brokenBytes: true})
+		k.add(1, batch{values: vals(3)})
+		bad, good := open(t, x, 0, 0, -1), open(t, x, 1, 0, -1)
+		same(t, offsets(t, good, 3), seq(0, 3))
+		if _, err := next(t, bad, time.Minute); !isDecoding(err) {
+			t.Errorf("Next: %v", err)
+		}
+	})
+}
+
+// Answers that no sane broker gives cost no message twice, and no requests without end.
+func TestHostileAnswers(t *testing.T) {
+	t.Run("offsets", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			// The header says that the batch ends at 1; the records are out of order and go to 9.
+			k.add(0, batch{last: 1, values: vals(5), keep: []int64{0, 3, 2, 3, 9}}, batch{base: 10, values: vals(1)})
+			p := open(t, x, 0, 0, -1)
+			same(t, offsets(t, p, 11), []int64{0, 3, 9, 10})
+		})
+	})
+	t.Run("end", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			k.add(0)
+			k.log(0).endless = true
+			p := open(t, x, 0, 0, -1)
+			time.Sleep(time.Minute)
+			if n := len(k.requests()); n > 200 {
+				t.Errorf("%d requests in a minute", n)
+			}
+			if err := p.Opened(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+}

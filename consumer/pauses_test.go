@@ -1,0 +1,142 @@
+package consumer
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"testing/synctest"
+)
+
+func TestPauseReachesOnlyWhatIsOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHolder(t, tp("t", 0))
+		var r *rig
+		r = newRig(t, marker(&r), nil)
+		done := make(chan error)
+		go func() { done <- r.own(h.work, h) }()
+		s := <-r.fetch.streams
+		synctest.Wait()
+		r.group.Pause(map[string][]int32{"t": {0, 1}})
+		if !s.paused.Load() || r.group.pauses.has(tp("t", 1)) {
+			t.Errorf("paused: %v; the one that is not open: %v", s.paused.Load(), r.group.pauses.has(tp("t", 1)))
+		}
+		h.revoke()
+		<-done
+		again := newHolder(t, tp("t", 0))
+		go func() { done <- r.own(again.work, again) }()
+		s = <-r.fetch.streams
+		synctest.Wait()
+		if !s.paused.Load() {
+			t.Error("opened again without its pause")
+		}
+		r.group.ResumeAll()
+		if s.paused.Load() {
+			t.Error("still paused")
+		}
+		r.group.PauseAll()
+		r.group.Resume(map[string][]int32{"t": {0}})
+		if s.paused.Load() {
+			t.Error("still paused")
+		}
+		again.revoke()
+		<-done
+	})
+}
+
+// A Resume that meets the opening of a partition at any moment ends its pause.
+func TestResumeWhileAPartitionIsOpened(t *testing.T) {
+	p, other := tp("t", 0), tp("t", 7)
+	ids := []int32{7}
+	for i := range int32(100_000) { // it takes longer than the rest of the opening
+		ids = append(ids, 1000+i)
+	}
+	ids = append(ids, 0)
+	for name, meet := range map[string]func(r *rig, s *fakeStream){
+		"before it is open": func(r *rig, _ *fakeStream) {
+			go r.group.Resume(map[string][]int32{"t": ids})
+			for r.group.pauses.has(other) {
+				runtime.Gosched()
+			}
+		},
+		"while the pause is carried over": func(r *rig, s *fakeStream) {
+			s.onPause = func() { go r.group.Resume(map[string][]int32{"t": {0}}) }
+		},
+		"all, while the pause is carried over": func(r *rig, s *fakeStream) {
+			s.onPause = func() { go r.group.ResumeAll() }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHolder(t, p)
+				var r *rig
+				r = newRig(t, marker(&r), nil)
+				r.group.pauses.set(p, true)
+				r.group.pauses.set(other, true)
+				r.fetch.onOpen = func(s *fakeStream) { meet(r, s) }
+				done := make(chan error)
+				go func() { done <- r.own(h.work, h) }()
+				s := <-r.fetch.streams
+				synctest.Wait()
+				if s.paused.Load() || r.group.pauses.has(p) {
+					t.Errorf("paused: %v, remembered: %v", s.paused.Load(), r.group.pauses.has(p))
+				}
+				h.revoke()
+				<-done
+			})
+		})
+	}
+}
+
+func TestPauseOfAPartition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHolder(t, tp("t", 0))
+		parts := make(chan *Partition, 1)
+		r := newRunRig(t, func(_ context.Context, p *Partition) error {
+			parts <- p
+			for range p.Messages() {
+			}
+			return nil
+		}, nil)
+		done := r.owned(h)
+		s, p := <-r.fetch.streams, <-parts
+		p.Pause()
+		if !s.paused.Load() || !r.group.pauses.has(tp("t", 0)) {
+			t.Error("not paused")
+		}
+		p.Resume()
+		if s.paused.Load() || r.group.pauses.has(tp("t", 0)) {
+			t.Error("still paused")
+		}
+		h.revoke()
+		<-done
+	})
+}
+
+// A pause is the partition's: a Partition that was closed ends it, though the partition was opened again meanwhile.
+func TestResumeAfterAReopening(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHolder(t, tp("t", 0))
+		parts := make(chan *Partition, 2)
+		r := newRunRig(t, func(_ context.Context, p *Partition) error {
+			parts <- p
+			for range p.Messages() {
+			}
+			return nil
+		}, nil)
+		done := r.owned(h)
+		s, p := <-r.fetch.streams, <-parts
+		p.Pause()
+		s.ended <- errEndedInTest
+		s = <-r.fetch.streams
+		<-parts
+		if !s.paused.Load() {
+			t.Error("opened again without its pause")
+		}
+		p.Resume()
+		if s.paused.Load() || r.group.pauses.has(tp("t", 0)) {
+			t.Error("still paused")
+		}
+		h.revoke()
+		<-done
+	})
+}
