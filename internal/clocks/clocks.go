@@ -1,5 +1,5 @@
 // Package clocks gives single members of a test clocks that go wrong: slow, fast, jumping, suspended. Only tests call
-// [With]; what is not run with a context of theirs goes by the machine's clock.
+// [With]; a session that runs without such a context uses the machine's clock.
 package clocks
 
 import (
@@ -13,10 +13,10 @@ type Clock func() (mono, wall time.Duration)
 
 type key struct{}
 
-// With returns a context with which a session that is run goes by c.
+// With returns a context; a session that runs with it uses the clock c.
 func With(ctx context.Context, c Clock) context.Context { return context.WithValue(ctx, key{}, c) }
 
-// Of returns the clock of ctx, nil when that is the machine's.
+// Of returns the clock of ctx, nil if that is the machine's.
 func Of(ctx context.Context) Clock {
 	c, _ := ctx.Value(key{}).(Clock)
 	return c

@@ -1,5 +1,5 @@
-// Package defaultlog is where parts log when the program gave them no Logger: warnings and errors go to slog.Default,
-// all else is dropped.
+// Package defaultlog is the Logger of parts to which the program gave none: it passes warnings and errors to
+// slog.Default and drops all else.
 package defaultlog
 
 import (
@@ -18,7 +18,7 @@ func Or(logger *slog.Logger) *slog.Logger {
 
 // handler passes warnings and errors to the handler of slog.Default. It never changes.
 type handler struct {
-	// derive puts the groups and attributes of this handler on the one that it is given. nil: there are none.
+	// derive adds the groups and attributes of this handler to another one; nil if there are none.
 	derive func(slog.Handler) slog.Handler
 }
 
@@ -40,7 +40,7 @@ func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return handler{func(to slog.Handler) slog.Handler { return h.on(to).WithAttrs(attrs) }}
 }
 
-// WithGroup returns a handler that puts what is added later into a group.
+// WithGroup returns a handler that puts later attributes into a group.
 func (h handler) WithGroup(name string) slog.Handler {
 	if name == "" {
 		return h

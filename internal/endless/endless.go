@@ -1,5 +1,5 @@
-// Package endless gives tests the contexts that never end. The Done channel of such a context is nil, which code that
-// waits for its end must not take for the end itself. It is imported by tests alone.
+// Package endless gives tests the contexts that never end. The Done channel of such a context is nil; code that waits
+// for its end must not take that for the end. Only tests import this package.
 package endless
 
 import (

@@ -1,0 +1,72 @@
+package kiel
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// ErrInvalidName is wrapped by the errors of [CheckGroup], [CheckTopic] and [CheckMember].
+var ErrInvalidName = errors.New("kiel: invalid name")
+
+const maxName = 249 // Kafka's limit for topic names
+
+// CheckGroup returns an error wrapping ErrInvalidName unless name may be a group's: 1 to 249 of A-Z a-z 0-9 . _ -
+// and neither "." nor "..".
+func CheckGroup(name string) error { return checkName("group", name, "") }
+
+// CheckTopic returns an error wrapping ErrInvalidName unless name may be a topic's. The rule is CheckGroup's, which is
+// Kafka's.
+func CheckTopic(name string) error { return checkName("topic", name, "") }
+
+// CheckMember returns an error wrapping ErrInvalidName unless name may be a member's: CheckGroup's rule, and ":" is
+// allowed too.
+func CheckMember(name string) error { return checkName("member", name, ":") }
+
+func checkName(field, name, also string) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s name %s: %s", ErrInvalidName, field, quote(name, maxQuotedName), fmt.Sprintf(format, args...))
+	}
+	switch {
+	case name == "":
+		return bad("must not be empty")
+	case name == "." || name == "..":
+		return bad("must not be . or ..")
+	case len(name) > maxName:
+		return bad("has %d bytes, the limit is %d", len(name), maxName)
+	}
+	for i, r := range name {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', strings.ContainsRune("._-"+also, r):
+		default:
+			return bad("%q at byte %d is not one of A-Z a-z 0-9 . _ -%s", r, i, spaced(also))
+		}
+	}
+	return nil
+}
+
+const (
+	maxQuotedName = 64  // how many bytes of a name an error repeats
+	maxQuotedItem = 120 // the same of an item of a set
+)
+
+// quote returns a text escaped for an error, cut when it is longer than limit bytes. Then it says how long the text is.
+func quote(s string, limit int) string {
+	if len(s) <= limit {
+		return strconv.Quote(s)
+	}
+	cut := limit
+	for cut > limit-utf8.UTFMax && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return strconv.Quote(s[:cut]) + "… (" + strconv.Itoa(len(s)) + " bytes)"
+}
+
+func spaced(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " " + s
+}

@@ -1,0 +1,128 @@
+package status
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Code says why something happened, in a fixed list of words of at most 64 bytes.
+type Code string
+
+// The codes. [Reason].Names has the members, topics or functions that a code is about.
+const (
+	Started         Code = "started"          // this member has computed its first mapping since it joined
+	MemberJoined    Code = "member-joined"    // Names are members
+	MemberGone      Code = "member-gone"      // Names are members that left or expired; the code does not say which
+	MemberLeft      Code = "member-left"      // Names are members whose claims still existed when their member znodes were gone
+	MemberChanged   Code = "member-changed"   // Names are members that joined again in one step, with the same record
+	TopicAdded      Code = "topic-added"      // Names are topics, new in the set
+	TopicGrew       Code = "topic-grew"       // Names are topics that got partitions
+	TopicRemoved    Code = "topic-removed"    // Names are topics that left the set, or got fewer partitions
+	TopicsChanged   Code = "topics-changed"   // Names are members that ask for other topics
+	FunctionChanged Code = "function-changed" // Names are the function before and the one after
+	WeightsChanged  Code = "weights-changed"  // Names are members
+	ZonesChanged    Code = "zones-changed"    // Names are members in another zone; none when partitions are
+	SessionLost     Code = "session-lost"     // trust in the ZooKeeper session had ended
+	Stopped         Code = "stopped"          // the member was asked to leave
+	Stuck           Code = "stuck"            // a handler did not return in time
+	ClaimVanished   Code = "claim-vanished"   // a third party changed the znodes of the claim
+	Manual          Code = "manual"           // Rebalance was called
+	Unchanged       Code = "unchanged"        // the mapping's inputs are as before, because a change was undone or does not affect them
+	Unknown         Code = "unknown"          // a member of an earlier version wrote no reason, or the reason can't be read
+)
+
+// Codes returns all codes, in the order in which they stand above.
+func Codes() []Code {
+	return []Code{
+		Started, MemberJoined, MemberGone, MemberLeft, MemberChanged, TopicAdded, TopicGrew, TopicRemoved, TopicsChanged,
+		FunctionChanged, WeightsChanged, ZonesChanged, SessionLost, Stopped, Stuck, ClaimVanished, Manual, Unchanged, Unknown,
+	}
+}
+
+// Limits of a Reason.
+const (
+	MaxNames = 5  // how many names a Reason lists
+	MaxName  = 64 // how many bytes a name has; longer ones are cut
+)
+
+// Reason is why something happened: a code, and the members, topics or functions that it is about. The zero Reason means that there is none.
+type Reason struct {
+	Code Code `json:"code"`
+	// Names are at most MaxNames, sorted unless the code says otherwise, each cut to MaxName bytes.
+	Names []string `json:"names,omitempty"`
+	// More is how many further names there were.
+	More int `json:"more,omitempty"`
+}
+
+// NewReason returns the Reason with this code for these names, which it cuts to the limits.
+func NewReason(code Code, names ...string) Reason {
+	r := Reason{Code: code, More: max(len(names)-MaxNames, 0)}
+	for _, name := range names[:min(len(names), MaxNames)] {
+		r.Names = append(r.Names, Cut(name))
+	}
+	return r
+}
+
+// Clone returns a copy that shares nothing with r.
+func (r Reason) Clone() Reason {
+	r.Names = slices.Clone(r.Names)
+	return r
+}
+
+// Cut returns the first MaxName bytes of a name, without a broken character at the end. What is not UTF-8 becomes "?".
+func Cut(name string) string { return cut(name, MaxName) }
+
+func cut(name string, limit int) string {
+	name = strings.ToValidUTF8(name, "?")
+	if len(name) <= limit {
+		return name
+	}
+	end := limit
+	for !utf8.RuneStart(name[end]) {
+		end--
+	}
+	return name[:end]
+}
+
+// Check returns an error for a Reason beyond the limits, or with a code that has other characters than lower-case letters and hyphens. A code
+// that is not among Codes is no error: a later version may have written it.
+func (r Reason) Check() error {
+	if len(r.Code) > MaxName {
+		return fmt.Errorf("status: reason: the code has %d bytes, at most %d", len(r.Code), MaxName)
+	}
+	for _, c := range []byte(r.Code) {
+		if c != '-' && (c < 'a' || c > 'z') {
+			return fmt.Errorf("status: reason: the code %q is no word", r.Code)
+		}
+	}
+	if len(r.Names) > MaxNames || r.More < 0 {
+		return fmt.Errorf("status: reason: %d names and %d more, at most %d", len(r.Names), r.More, MaxNames)
+	}
+	for _, name := range r.Names {
+		if len(name) > MaxName || !utf8.ValidString(name) {
+			return fmt.Errorf("status: reason: the name %.80q is not UTF-8 of at most %d bytes", name, MaxName)
+		}
+	}
+	return nil
+}
+
+// IsZero reports whether there is no reason.
+func (r Reason) IsZero() bool { return r.Code == "" }
+
+// String returns the code and the names, as logs show them: "member-joined b, c and 3 more".
+func (r Reason) String() string {
+	if len(r.Names) == 0 {
+		return string(r.Code)
+	}
+	s := string(r.Code) + " " + strings.Join(r.Names, ", ")
+	if r.More > 0 {
+		s += fmt.Sprintf(" and %d more", r.More)
+	}
+	return s
+}
+
+// LogValue returns the text of String.
+func (r Reason) LogValue() slog.Value { return slog.StringValue(r.String()) }
