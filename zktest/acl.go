@@ -26,7 +26,7 @@ type ACL struct {
 	ID     string
 }
 
-// identity is who a connection has shown itself to be in one scheme.
+// identity is an identity that a connection has proved in one scheme.
 type identity struct{ scheme, id string }
 
 func openACL() []ACL { return []ACL{{Perms: PermAll, Scheme: "world", ID: "anyone"}} }
@@ -38,7 +38,7 @@ func digestID(userPassword string) string {
 	return user + ":" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// permits tells whether who may do perm on a znode with that acl.
+// permits reports whether a connection with the identities who has the permission on a znode with that acl.
 func permits(acl []ACL, perm int32, who []identity) bool {
 	if len(acl) == 0 || slices.ContainsFunc(who, func(i identity) bool { return i.scheme == "super" }) {
 		return true

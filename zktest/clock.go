@@ -1,6 +1,7 @@
 package zktest
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -117,7 +118,7 @@ func (s *Server) due() {
 	for _, id := range slices.Sorted(maps.Keys(s.sessions)) {
 		if ses := s.sessions[id]; ses.expires <= now {
 			s.stats.SessionsExpired++
-			s.set.log.Info("session expired", "session", id)
+			s.set.log.Info("session expired", "session_id", fmt.Sprintf("%#x", id))
 			s.endSession(ses, nil)
 		}
 	}

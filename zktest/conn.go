@@ -91,7 +91,7 @@ func (c *conn) drop(reset bool) {
 	})
 }
 
-// detach takes the connection out of the server's books. Called with the lock held.
+// detach removes the connection, its watches and what it has queued from the server. Called with the lock held.
 func (c *conn) detach() {
 	s := c.srv
 	c.closing, c.out = true, nil

@@ -13,7 +13,7 @@ type deadline struct {
 
 func (d *deadline) init(n *Network) { d.net, d.expired = n, make(chan struct{}) }
 
-// set moves the deadline. Who waits already waits for the new one.
+// set moves the deadline. A Read or Write that waits already keeps waiting, for the new one.
 func (d *deadline) set(t time.Time) {
 	if d.timer != nil {
 		d.timer.Stop()

@@ -24,7 +24,7 @@
 // order. One conformance suite, and random requests, run on zktest and on both real servers.
 //
 //   - sessions: created, attached again with id and password, moved, closed; timeouts held between the limits; expired in
-//     ticks, at roundUp(last packet + timeout, tick); who has seen a higher zxid is turned away
+//     ticks, at roundUp(last packet + timeout, tick); a client that has seen a higher zxid is refused
 //   - create and create2 of persistent, ephemeral and sequential znodes and of containers (which go once they are empty);
 //     delete, exists, getData, setData, getChildren, getChildren2, getACL, setACL, sync, multi, multiRead, getEphemerals,
 //     getAllChildrenNumber, whoAmI, ping
@@ -63,8 +63,8 @@
 //   - TLS and x509 (give Serve a tls.Listener for TLS alone), SASL, the admin server, read-only mode, local sessions,
 //     maxClientCnxns
 //   - ensembles: one server may serve several listeners, which share one state; [Server.Isolate] cuts one of them off,
-//     [Server.Lag] keeps one behind, and the hook of [Server.SetHook] makes one that tells its leader late who lives. There is no election: four-letter words call the first listener
-//     that is not isolated the leader
+//     [Server.Lag] keeps one behind, and a hook of [Server.SetHook] can make one report signs of life to its leader late.
+//     There is no election: four-letter words call the first listener that is not isolated the leader
 //   - disk: data lives as long as the Server does, over [Server.Restart] too
 //
 // # Faults

@@ -41,8 +41,8 @@ type Action struct {
 	LoseReply bool
 }
 
-// SetHook has every request, connect requests and pings included, shown to hook before it is executed; nil ends that.
-// Four-letter words are no requests. The hook runs on the goroutine of the request's connection: it may change the request,
+// SetHook makes the server call hook with every request, connect requests and pings included, before it executes it; nil
+// ends that. Four-letter words are no requests. The hook runs on the goroutine of the request's connection: it may change the request,
 // and while it has not returned, the connection's later requests wait. It may call the server's methods except Close.
 func (s *Server) SetHook(hook func(*Request) Action) {
 	s.mu.Lock()
@@ -50,8 +50,8 @@ func (s *Server) SetHook(hook func(*Request) Action) {
 	s.faults.hook = hook
 }
 
-// LoseReply has the next n requests that match executed, but their connection closed instead of the reply sent: the
-// client can't know what became of them. match nil means any request; pings are never meant. n = 0 ends it.
+// LoseReply makes the server execute the next n requests that match, and close their connection instead of replying: their
+// outcome is unknown to the client. With a nil match, any request but a ping matches. n = 0 ends it.
 func (s *Server) LoseReply(n int, match func(Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +141,7 @@ func (s *Server) SilentHandshakes(on bool) {
 }
 
 // Isolate makes one of the server's listeners behave like a member of an ensemble that is cut off from the others, a
-// deposed leader or a follower without one. Who is connected through it still gets answers to pings, reads and Sync, from
+// deposed leader or a follower without one. Its clients still get answers to pings, reads and Sync, from
 // the tree as it is now; watches don't fire; writes are not answered and not executed, and neither are new connect
 // requests. Nothing said there counts as a sign of life: sessions expire in their time, for all others to see, without
 // the connection noticing. Four-letter words are answered from the same tree. Serve one Server on several listeners to have

@@ -258,7 +258,7 @@ func (r *Request) decodeMulti(d *decoder) {
 	}
 }
 
-// fixMode makes a create in a multi the kind of create that its flags say, which alone count there.
+// fixMode sets the operation of a create in a multi by its flags, because there only the flags count.
 func (r *Request) fixMode() {
 	switch r.Op {
 	case OpCreate, OpCreate2, OpCreateContainer:

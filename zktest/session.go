@@ -3,6 +3,7 @@ package zktest
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -58,7 +59,7 @@ func (s *Server) openSession(timeout int64) *session {
 	s.sessions[ses.id] = ses
 	s.stats.SessionsCreated++
 	s.touch(ses, timeout)
-	s.set.log.Info("session created", "session", ses.id, "timeout_ms", timeout)
+	s.set.log.Info("session created", "session_id", fmt.Sprintf("%#x", ses.id), "timeout", time.Duration(timeout)*time.Millisecond)
 	return ses
 }
 
