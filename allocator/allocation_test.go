@@ -36,11 +36,12 @@ func TestAllocationOfALostSession(t *testing.T) {
 		}
 		srv.Freeze()
 		time.Sleep(time.Minute)
-		now := a.latest.Swap(before)
+		now := a.latest.Load()
+		a.latest.Amend(before)
 		if got := a.Allocation(); len(got) != 0 {
 			t.Error(got)
 		}
-		a.latest.Store(now)
+		a.latest.Amend(now)
 		srv.Thaw()
 		cancel()
 		<-ended

@@ -11,7 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/latest"
+	"github.com/kielgo/kiel/internal/promreg"
 	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
@@ -27,6 +30,7 @@ type PartitionAllocator struct {
 	name    string
 	opts    Options
 	metrics *metrics
+	shown   *promreg.Set // metrics, those of the set and of the session
 	party   *party.Party
 	set     *sharedset.Set
 	zones   *zones.Zones
@@ -34,21 +38,16 @@ type PartitionAllocator struct {
 	seed    *seed
 
 	ran    atomic.Bool
-	latest atomic.Pointer[published]
-	manual chan chan error // calls of Rebalance
-	ready  chan struct{}   // closed when Ready may return
-	stop   chan struct{}   // closed when Stop was called
-	ended  chan struct{}   // closed when the last snapshot was published
-	done   chan struct{}   // closed when Run returns
+	latest *latest.Value[Snapshot] // nil before the first
+	manual chan chan error         // calls of Rebalance
+	probes chan struct{}           // calls of Alive
+	ready  chan struct{}           // closed when Ready may return
+	stop   chan struct{}           // closed when Stop was called
+	ended  chan struct{}           // closed when the last snapshot was published
+	done   chan struct{}           // closed when Run returns
 
 	setReady, setStop func() // close the channel, once
 	end               error  // why Run ended; set before ended is closed
-}
-
-// published is a snapshot and what is closed when there is a newer one.
-type published struct {
-	snapshot *Snapshot // nil in the first
-	newer    chan struct{}
 }
 
 // New returns a member of the named group, that is to be called name in it. It
@@ -60,7 +59,7 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 	if seedErr != nil {
 		seedErr = fmt.Errorf("field Seed: %w", seedErr)
 	}
-	faults := errors.Join(session.CheckGroup(group), session.CheckMember(name), err, seedErr)
+	faults := errors.Join(kiel.CheckGroup(group), kiel.CheckMember(name), err, seedErr)
 	if s == nil {
 		faults = errors.Join(faults, errors.New("no session"))
 	}
@@ -73,28 +72,27 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 	}
 	a := &PartitionAllocator{
 		session: s, group: group, name: name, opts: opts,
-		seed:   newSeed(seeded),
-		manual: make(chan chan error),
-		ready:  make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}), done: make(chan struct{}),
+		seed: newSeed(seeded), latest: latest.New[Snapshot](nil),
+		manual: make(chan chan error), probes: make(chan struct{}),
+		ready: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}), done: make(chan struct{}),
 	}
 	a.setReady = sync.OnceFunc(func() { close(a.ready) })
 	a.setStop = sync.OnceFunc(func() { close(a.stop) })
-	a.latest.Store(&published{newer: make(chan struct{})})
 	log := opts.Logger.With("component", "allocator", "group", group, "member", name)
 
-	var metricsErr, partyErr, setErr, zonesErr error
-	reg := withGroup(opts.Registerer, group)
-	a.metrics, metricsErr = newMetrics(reg)
+	var partyErr, setErr, zonesErr error
+	a.metrics, a.shown = promreg.New(opts.Registerer, group, newMetrics)
 	a.party, partyErr = party.New(s, a.MembersPath(), party.Options{Name: name, Data: data, Logger: opts.Logger})
-	a.set, setErr = sharedset.New(s, a.PartitionsPath(), sharedset.Options{Identifier: name, Logger: opts.Logger, Registerer: reg})
-	a.zones, zonesErr = zones.New(s, a.GroupPath(), zonesName, opts.Logger)
-	if err := errors.Join(metricsErr, partyErr, setErr, zonesErr); err != nil {
+	a.set, setErr = sharedset.New(s, a.PartitionsPath(), sharedset.Options{Identifier: name, Logger: opts.Logger, Registerer: a.shown})
+	_, sessionErr := promreg.Register(a.shown, s.Collector())
+	a.zones, zonesErr = zones.New(s, a.GroupPath(), zonesName)
+	if err := errors.Join(partyErr, setErr, sessionErr, zonesErr, a.shown.Complete()); err != nil {
 		return nil, fmt.Errorf("allocator: new: %w", err)
 	}
 	a.loop = newLoop(name, opts, a.seed, sources{
 		members: a.party, set: a.set, zones: a.zones, refresh: a.refresh, lifetime: (*session.Incarnation).Context,
 	}, a.metrics, log)
-	a.loop.publish, a.loop.ready, a.loop.manual = a.publish, a.setReady, a.manual
+	a.loop.publish, a.loop.ready, a.loop.manual, a.loop.probes = a.latest.Store, a.setReady, a.manual, a.probes
 	return a, nil
 }
 
@@ -119,7 +117,17 @@ func (a *PartitionAllocator) Run(ctx context.Context) error {
 	default:
 	}
 	defer a.session.Hold()()
-	defer a.metrics.gauges.show(a.state)()
+	hide, err := a.shown.Show()
+	if err != nil {
+		a.end = fmt.Errorf("allocator: run: %w", err)
+		a.loop.delivery.calls.Discard()
+		a.loop.conclude(a.end)
+		close(a.ended)
+		return a.end
+	}
+	defer hide()
+	began := time.Now()
+	defer a.metrics.gauges.show(func() state { return a.state(began) })()
 
 	running := newGroup()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -135,20 +143,24 @@ func (a *PartitionAllocator) Run(ctx context.Context) error {
 	})
 	l := a.loop
 	l.running = running
-	running.Go("callback", func() { l.delivery.run(life, ctx) })
+	l.delivery.life, l.delivery.stopping = life, ctx
 
-	err := l.run(ctx)
+	err = l.run(ctx)
 	deadline := time.After(a.opts.StopTimeout)
 	cancel(ErrStopped)
 	l.conclude(err)
 	a.end = err
 	close(a.ended)
+	called := l.delivery.calls.Close()
+	running.Go("callback", func() { <-called })
 	running.close()
 	select {
 	case <-running.idle:
 	case <-deadline:
+		stuck := fmt.Errorf("%w after %v: %s", ErrStuck, a.opts.StopTimeout, running.names())
+		l.delivery.calls.Discard()
 		giveUp(ErrStuck)
-		return errors.Join(err, fmt.Errorf("%w after %v: %s", ErrStuck, a.opts.StopTimeout, running.names()))
+		return errors.Join(err, stuck)
 	}
 	return err
 }
@@ -158,7 +170,7 @@ func (a *PartitionAllocator) Run(ctx context.Context) error {
 // because Run waits for the callback. Before Run it makes Run return at once.
 func (a *PartitionAllocator) Stop(ctx context.Context) error {
 	a.setStop()
-	if !a.ran.Load() || a.loop.delivery.within() {
+	if !a.ran.Load() || a.loop.delivery.calls.Within() {
 		return nil
 	}
 	return a.wait(ctx, "stop", a.done)
@@ -204,12 +216,12 @@ func (a *PartitionAllocator) Leave(ctx context.Context) error {
 		return fmt.Errorf("allocator: leave: %w", err)
 	}
 	for {
-		p := a.latest.Load()
-		if p.snapshot == nil || !p.snapshot.Joined {
+		s, newer := a.latest.Watch()
+		if s == nil || !s.Joined {
 			return nil
 		}
 		select {
-		case <-p.newer:
+		case <-newer:
 		case <-a.ended:
 			return nil
 		case <-ctx.Done():
@@ -241,30 +253,13 @@ func (a *PartitionAllocator) Rebalance(ctx context.Context) error {
 }
 
 // Snapshot returns the newest snapshot, nil before the first. It never blocks.
-func (a *PartitionAllocator) Snapshot() *Snapshot { return a.latest.Load().snapshot }
+func (a *PartitionAllocator) Snapshot() *Snapshot { return a.latest.Load() }
 
 // Updates yields the newest snapshot and then each that follows. It may skip
 // some when the loop body is slow, but always comes to the latest. It ends with
 // ctx, and when Run has ended, after the last snapshot.
 func (a *PartitionAllocator) Updates(ctx context.Context) iter.Seq[*Snapshot] {
-	return func(yield func(*Snapshot) bool) {
-		p := a.latest.Load()
-		for {
-			if p.snapshot != nil && (ctx.Err() != nil || !yield(p.snapshot)) {
-				return
-			}
-			select {
-			case <-p.newer:
-			case <-ctx.Done():
-				return
-			case <-a.ended:
-				if a.latest.Load() == p {
-					return
-				}
-			}
-			p = a.latest.Load()
-		}
-	}
+	return a.latest.Updates(ctx, a.ended)
 }
 
 // Allocation returns what this member owns, as topic and ids: kiel's shape. It
@@ -329,7 +324,7 @@ func items(partitions map[string][]int32) ([]string, error) {
 	var all []string
 	var faults []error
 	for _, topic := range slices.Sorted(maps.Keys(partitions)) {
-		if err := session.CheckTopic(topic); err != nil {
+		if err := kiel.CheckTopic(topic); err != nil {
 			faults = append(faults, err)
 			continue
 		}
@@ -338,24 +333,22 @@ func items(partitions map[string][]int32) ([]string, error) {
 				faults = append(faults, fmt.Errorf("partition %d of topic %s: negative", id, topic))
 				continue
 			}
-			all = append(all, allocfn.Partition{Topic: topic, ID: id}.String())
+			all = append(all, kiel.Partition{Topic: topic, ID: id}.String())
 		}
 	}
 	slices.Sort(all)
 	return slices.Compact(all), errors.Join(faults...)
 }
 
-func (a *PartitionAllocator) publish(s *Snapshot) {
-	old := a.latest.Swap(&published{snapshot: s, newer: make(chan struct{})})
-	close(old.newer)
-}
-
-// state is what the gauges show.
-func (a *PartitionAllocator) state() state {
-	s := state{rebalancing: a.loop.busy.Load(), snapshot: a.Snapshot(), session: a.session.Stats()}
-	if ms := a.loop.applied.Load(); ms != 0 {
-		s.lastRebalance = time.UnixMilli(ms)
+// state is what the gauges show, of a member that began then.
+func (a *PartitionAllocator) state(began time.Time) state {
+	s := state{rebalancing: a.loop.busy.Load(), snapshot: a.Snapshot(), confirmed: began}
+	m := newMapping(allocfn.Input{}, "", nil)
+	if s.snapshot != nil {
+		m = s.snapshot.mapping
+		s.unwanted = m.leftOut
 	}
+	s.disagreements = a.disagreements(a.read(m))
 	members, set := a.party.View(), a.set.View()
 	if members == nil || set == nil {
 		return s
@@ -363,9 +356,9 @@ func (a *PartitionAllocator) state() state {
 	if v := a.zones.View(); v != nil {
 		s.zoned = len(v.Zones)
 	}
-	s.members, s.partitions, s.lastRead = len(members.Members), len(set.Items), members.At
+	s.members, s.partitions, s.confirmed = len(members.Members), len(set.Items), members.At
 	if set.At.Before(members.At) {
-		s.lastRead = set.At
+		s.confirmed = set.At
 	}
 	return s
 }
@@ -380,14 +373,22 @@ func (a *PartitionAllocator) Group() string { return a.group }
 func (a *PartitionAllocator) Name() string { return a.name }
 
 // GroupPath returns the path of the group's znode, /kiel/groups/<group>.
-func (a *PartitionAllocator) GroupPath() string { return session.Join("kiel", "groups", a.group) }
+func (a *PartitionAllocator) GroupPath() string { return pathsOf(a.group).group }
 
 // MembersPath returns the path under which members have their znodes.
-func (a *PartitionAllocator) MembersPath() string { return session.Join(a.GroupPath(), "members") }
+func (a *PartitionAllocator) MembersPath() string { return pathsOf(a.group).members }
 
 // PartitionsPath returns the path of the znode that holds the set.
-func (a *PartitionAllocator) PartitionsPath() string {
-	return session.Join(a.GroupPath(), "partitions")
+func (a *PartitionAllocator) PartitionsPath() string { return pathsOf(a.group).set }
+
+// paths are those of a group's znodes.
+type paths struct{ group, members, set, zones string }
+
+func pathsOf(group string) paths {
+	root := session.Join("kiel", "groups", group)
+	return paths{
+		group: root, members: session.Join(root, "members"), set: session.Join(root, "partitions"), zones: session.Join(root, zonesName),
+	}
 }
 
 // refresh makes party, sharedset and zones read again.

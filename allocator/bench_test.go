@@ -2,9 +2,11 @@ package allocator
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
-	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/party"
 )
 
@@ -34,7 +36,7 @@ func BenchmarkCompute(b *testing.B) {
 		}
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {
-				r := computeMapping(&inputs{}, ms, set, nil, o, sabotage.Rules{})
+				r := computeMapping(&inputs{}, ms, set, nil, o)
 				if r.err != nil || len(r.mapping.share("member-000")) == 0 {
 					b.Fatal(r.err)
 				}
@@ -48,18 +50,73 @@ func BenchmarkCompute(b *testing.B) {
 func BenchmarkJoin(b *testing.B) {
 	ms, set, o := groupOf(b, 1001, 100_000)
 	b.ReportAllocs()
-	known := &inputs{}
+	known, before := &inputs{}, newMapping(allocfn.Input{}, "", nil)
 	for i := 0; b.Loop(); i++ {
-		r := computeMapping(known, ms[:1000+i%2], set, nil, o, sabotage.Rules{})
+		r := computeMapping(known, ms[:1000+i%2], set, nil, o)
 		if r.err != nil {
 			b.Fatal(r.err)
 		}
 		known = r.inputs
+		r.mapping.follow(before, occasion{self: "member-0000", joined: true})
+		before = r.mapping
 		s := &Snapshot{mapping: r.mapping, mine: r.mapping.share("member-0000")}
 		for _, p := range s.Mine() {
 			if name, ok := s.Owner(p); !ok || name != "member-0000" {
 				b.Fatal(name, ok)
 			}
 		}
+	}
+}
+
+// BenchmarkPatterns is what patterns cost the members of a group of 2,000, which have 20 different lists of 5 patterns, for a set of
+// 1,000 topics: at first, and when one topic more comes into the set. The worst
+// list that a record may have is for topics with the longest of names.
+func BenchmarkPatterns(b *testing.B) {
+	const members, topics = 2000, 1000
+	o, err := Options{}.withDefaults()
+	if err != nil {
+		b.Fatal(err)
+	}
+	everyday := func(i int) (list []string) {
+		for k := range 4 {
+			list = append(list, fmt.Sprintf(`^(orders|payments|parcels)-%c[a-z]*\.v[0-9]+`, 'a'+(i%20+k)%20))
+		}
+		return append(list, fmt.Sprintf("!^.*-%c.*test.*", 'a'+i%20))
+	}
+	worst := func(int) []string {
+		return []string{"^.*" + strings.Repeat(".?", 480) + "z"}
+	}
+	for name, group := range map[string]struct {
+		list  func(member int) []string
+		topic string
+	}{
+		"none":     {func(int) []string { return []string{"t"} }, "orders-%c%s.v%04d"},
+		"everyday": {everyday, "orders-%c%s.v%04d"},
+		"worst":    {worst, "orders-%c%s" + strings.Repeat("a", 230) + "v%04d"},
+	} {
+		var ms []party.Member
+		for i := range members {
+			ms = append(ms, asking(fmt.Sprintf("m%04d", i), group.list(i)...))
+		}
+		var set []string
+		for i := range topics + 1 {
+			set = append(set, fmt.Sprintf(group.topic+":0", 'a'+i%20, "bc", i))
+		}
+		slices.Sort(set)
+		b.Run(name+"/first", func(b *testing.B) {
+			for b.Loop() {
+				if r := computeMapping(&inputs{}, ms, set, nil, o); r.err != nil {
+					b.Fatal(r.err)
+				}
+			}
+		})
+		b.Run(name+"/topic", func(b *testing.B) {
+			known := computeMapping(&inputs{}, ms, set[1:], nil, o).inputs
+			for b.Loop() {
+				if r := computeMapping(known, ms, set, nil, o); r.err != nil {
+					b.Fatal(r.err)
+				}
+			}
+		})
 	}
 }

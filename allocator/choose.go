@@ -7,21 +7,24 @@ import (
 	"strings"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/topiclist"
 	"github.com/kielgo/kiel/party"
 )
 
 // member is a member as the choice of the function sees it.
 type member struct {
 	allocfn.Member
-	runs     []string // IDs of functions, the preferred first
-	recorded bool     // it has a good record
-	fault    error    // why its record is no good, nil when it is
+	asks     *topiclist.List // what it asks for, if its record has patterns; Topics are found by them
+	runs     []string        // IDs of functions, the preferred first
+	recorded bool            // it has a good record
+	fault    error           // why its record is no good, nil when it is
 }
 
 // readMembers reads the records of the members. It takes those that known has, and are the same, from there. same says that these
 // are all, and known has no others. Members with equal records share lists, if they follow each other.
 func readMembers(ms []party.Member, pythonFunc string, known *inputs) (members []member, same bool) {
 	members, same = make([]member, len(ms)), len(ms) == len(known.members)
+	lists := &listCache{known: known.found}
 	k := 0
 	for i, m := range ms {
 		for k < len(known.members) && known.members[k].Name < m.Name {
@@ -35,7 +38,7 @@ func readMembers(ms []party.Member, pythonFunc string, known *inputs) (members [
 			members[i] = members[i-1]
 			members[i].Name = m.Name
 		default:
-			members[i] = readMember(m, pythonFunc)
+			members[i] = readMember(m, pythonFunc, lists)
 		}
 		same = false
 	}
@@ -43,8 +46,8 @@ func readMembers(ms []party.Member, pythonFunc string, known *inputs) (members [
 }
 
 // readMember reads the record of one member. A member without a record, or with one that is no good, runs pythonFunc.
-func readMember(m party.Member, pythonFunc string) member {
-	r, ok, err := parseRecord(m.Data)
+func readMember(m party.Member, pythonFunc string, lists *listCache) member {
+	r, ok, err := parseRecord(m.Data, lists.parse)
 	if m.Err != nil {
 		err = fmt.Errorf("%w: %w", ErrBadRecord, m.Err)
 	}
@@ -55,8 +58,13 @@ func readMember(m party.Member, pythonFunc string) member {
 	case !ok:
 		return member{Member: allocfn.Member{Name: m.Name}, runs: []string{pythonFunc}, fault: err}
 	default:
-		as := allocfn.Member{Name: m.Name, Weight: r.Weight, Zone: r.Zone, Topics: slices.Compact(slices.Sorted(slices.Values(r.Topics)))}
-		return member{Member: as, runs: r.Functions, recorded: true}
+		read := member{Member: allocfn.Member{Name: m.Name, Weight: r.Weight, Zone: r.Zone}, runs: r.Functions, recorded: true}
+		if r.asks.HasPatterns() {
+			read.asks = r.asks // inputs.findTopics finds the topics
+		} else {
+			read.Topics = r.asks.Names
+		}
+		return read
 	}
 }
 
@@ -72,17 +80,25 @@ func chooseFunc(members []member, have []allocfn.Func) (allocfn.Func, error) {
 	if len(members) == 0 {
 		return have[0], nil
 	}
-	for _, id := range members[0].runs {
-		if slices.ContainsFunc(members, func(m member) bool { return !slices.Contains(m.runs, id) }) {
-			continue
-		}
-		i := slices.IndexFunc(have, func(f allocfn.Func) bool { return f.ID() == id })
-		if i < 0 { // possible only while we are no member
-			return allocfn.Func{}, fmt.Errorf("%w: the group runs %s, which this member does not have", ErrFuncMismatch, id)
-		}
-		return have[i], nil
+	id, ok := commonFunc(members)
+	if !ok {
+		return allocfn.Func{}, fmt.Errorf("%w: %s", ErrFuncMismatch, whoRunsWhat(members))
 	}
-	return allocfn.Func{}, fmt.Errorf("%w: %s", ErrFuncMismatch, whoRunsWhat(members))
+	i := slices.IndexFunc(have, func(f allocfn.Func) bool { return f.ID() == id })
+	if i < 0 { // possible only while we are no member
+		return allocfn.Func{}, fmt.Errorf("%w: the group runs %s, which this member does not have", ErrFuncMismatch, id)
+	}
+	return have[i], nil
+}
+
+// commonFunc returns the ID of the first function in the list of the first member that all members can run.
+func commonFunc(members []member) (id string, ok bool) {
+	for _, id := range members[0].runs {
+		if !slices.ContainsFunc(members, func(m member) bool { return !slices.Contains(m.runs, id) }) {
+			return id, true
+		}
+	}
+	return "", false
 }
 
 // maxNamed is how many of a kind an error names.

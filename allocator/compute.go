@@ -7,8 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
-	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/internal/topiclist"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
 )
@@ -45,12 +46,16 @@ type inputs struct {
 
 	topics []string // the topics that members ask for, sorted; nil when all are divided
 
-	items      []string
-	partitions []allocfn.Partition
-	places     []int32
-	bad        error // about items that are allocated to nobody
+	setTopics []string                  // the topics of the set, sorted, if some member's record has patterns
+	found     map[*topiclist.List]found // what such lists ask for
 
-	wanted       []allocfn.Partition // the partitions of topics that members ask for
+	items      []string
+	partitions []kiel.Partition
+	places     []int32
+	odd        []string // items that are allocated to nobody
+	bad        error    // about those
+
+	wanted       []kiel.Partition // the partitions of topics that members ask for
 	wantedPlaces []int32
 	unwanted     []string // the other topics in the set, sorted
 }
@@ -58,17 +63,17 @@ type inputs struct {
 // readInputs reads members and items, as far as known does not have them.
 func readInputs(members []party.Member, items []string, pythonFunc string, known *inputs) *inputs {
 	read, sameMembers := readMembers(members, pythonFunc, known)
-	in := &inputs{members: members, read: read, topics: known.topics, items: items}
-	if !sameMembers {
-		in.topics = askedTopics(read)
-	}
+	in := &inputs{members: members, read: read, topics: known.topics, setTopics: known.setTopics, found: known.found, items: items}
 	sameItems := slices.Equal(items, known.items)
 	if sameItems {
-		in.partitions, in.places, in.bad = known.partitions, known.places, known.bad
+		in.partitions, in.places, in.odd, in.bad = known.partitions, known.places, known.odd, known.bad
 	} else {
-		var bad []string
-		in.partitions, in.places, bad = allocfn.ParseAll(items)
-		in.bad = badItems(bad)
+		in.partitions, in.places, in.odd = kiel.ParsePartitions(items)
+		in.bad = badItems(in.odd)
+	}
+	patterns := in.findTopics(known, sameMembers && sameItems)
+	if !sameMembers || patterns && !sameItems {
+		in.topics = askedTopics(read)
 	}
 	if sameItems && slices.Equal(in.topics, known.topics) {
 		in.wanted, in.wantedPlaces, in.unwanted = known.wanted, known.wantedPlaces, known.unwanted
@@ -80,7 +85,7 @@ func readInputs(members []party.Member, items []string, pythonFunc string, known
 
 // allocation returns the input of the allocation function. Members have topics in it if all of them have a record: those without one
 // run Python, where nobody has.
-func (in *inputs) allocation(zones map[allocfn.Partition]string) allocfn.Input {
+func (in *inputs) allocation(zones map[kiel.Partition]string) allocfn.Input {
 	members := make([]allocfn.Member, len(in.read))
 	recorded := true
 	for i := range in.read {
@@ -118,29 +123,28 @@ func (l *loop) compute(ctx context.Context) {
 	}
 	l.coalescer.acted(now)
 	l.job, l.overdue, l.changed, l.reread = j, time.After(computeTimeout), "", nil
-	l.metrics.duration.WithLabelValues(stageSettle).Observe(now.Sub(j.since).Seconds())
+	l.metrics.settle.Observe(now.Sub(j.since).Seconds())
 
-	members, items, zones, known := l.members.Members, l.set.Items, l.zones.Zones, l.inputs
+	members, items, zones, known, before := l.members.Members, l.set.Items, l.zones.Zones, l.inputs, l.good
+	on := occasion{self: l.name, joined: j.joined, inc: j.inc, zones: l.zones.Version, manual: j.trigger == TriggerManual}
 	l.running.Go("allocation function", func() {
 		r := result{err: fmt.Errorf("%w: it ended its goroutine", ErrFuncFailed)}
 		defer func() { send(ctx, l.results, r) }()
-		r = computeMapping(known, members, items, zones, l.opts, l.off)
+		r = computeMapping(known, members, items, zones, l.opts)
+		if r.mapping != nil {
+			r.mapping.follow(before, on)
+		}
 	})
 }
 
 // computeMapping is pure, but for the allocation function that it calls. known is what the job before has read.
-func computeMapping(
-	known *inputs, members []party.Member, items []string, zones map[allocfn.Partition]string, o Options, off sabotage.Rules,
-) result {
+func computeMapping(known *inputs, members []party.Member, items []string, zones map[kiel.Partition]string, o Options) result {
 	start := time.Now()
 	read := readInputs(members, items, o.PythonFunc, known)
 	r := result{inputs: read, records: read.faults(), items: read.bad}
 
 	in := read.allocation(zones)
 	fn, err := chooseFunc(read.read, o.funcs())
-	if off.Off(sabotage.SameFunction) {
-		fn, err = o.Func, nil
-	}
 	if err != nil {
 		r.err = err
 		return r
@@ -152,6 +156,7 @@ func computeMapping(
 		return r
 	}
 	r.mapping = newMapping(in, fn.ID(), owner)
+	r.mapping.inputs = read
 	r.mapping.unwanted, r.mapping.leftOut = read.unwanted, len(read.partitions)-len(read.wanted)
 	return r
 }
@@ -159,10 +164,10 @@ func computeMapping(
 func badItems(bad []string) error {
 	faults := make([]error, len(bad))
 	for i, item := range bad {
-		if _, err := allocfn.Parse(item); err != nil {
+		if _, err := kiel.ParsePartition(item); err != nil {
 			faults[i] = err
 		} else {
-			faults[i] = fmt.Errorf("item %.120q: %w: it names a partition a second time", item, allocfn.ErrItem)
+			faults[i] = fmt.Errorf("item %.120q: %w: it names a partition a second time", item, kiel.ErrInvalidPartition)
 		}
 	}
 	if err := some(faults); err != nil {
@@ -198,19 +203,23 @@ func (l *loop) onResult(r result) {
 		return
 	}
 	l.metrics.compute.Observe(r.took.Seconds())
-	l.report("records", r.records)
+	l.report(kindRecords, r.records)
 	l.itemsErr = r.items
 	if r.err != nil {
 		l.fail(j, r.err)
 	} else {
 		l.good, l.computeErr = r.mapping, nil
-		l.applied.Store(time.Now().UnixMilli())
+		l.errs.OK(kindFunc, "")
+		l.good.change.settle = time.Since(j.since)
+		l.metrics.gauges.applied.Store(time.Now().UnixMilli())
 		l.metrics.rebalances.WithLabelValues(string(j.trigger)).Inc()
-		l.metrics.duration.WithLabelValues(stageTotal).Observe(time.Since(j.since).Seconds())
+		l.metrics.total.Observe(l.good.change.settle.Seconds())
 		if j.joined {
 			l.reportUnwanted(r.mapping.unwanted)
 		}
 		l.emit(j.trigger, j.inc, j.joined, true)
+		l.logRebalance()
+		l.remember(l.good.change)
 		if j.hasSeed && l.last.Joined {
 			l.wasReady = true
 			l.ready()
@@ -223,10 +232,10 @@ func (l *loop) onResult(r result) {
 // stays in force.
 func (l *loop) fail(j *job, err error) {
 	if p, ok := errors.AsType[*allocfn.PanicError](err); ok {
-		l.log.Error("allocation function panicked", "panic", p.Error(), "stack", string(p.Stack))
+		l.errs.FailedAt(kindFunc, "", p, func() string { return string(p.Stack) })
 	}
 	l.computeErr = err
-	l.metrics.failed.WithLabelValues(stageCompute).Inc()
+	l.metrics.computeFailed.Inc()
 	l.emit(j.trigger, j.inc, j.joined, false)
 }
 
@@ -241,7 +250,7 @@ func (l *loop) onOverdue() {
 		l.fail(j, err)
 	} else {
 		l.computeErr = err // passBy publishes it
-		l.metrics.failed.WithLabelValues(stageCompute).Inc()
+		l.metrics.computeFailed.Inc()
 	}
 }
 

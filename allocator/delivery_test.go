@@ -3,6 +3,8 @@ package allocator
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
@@ -11,6 +13,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/defaultlog/logtest"
+	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -227,13 +232,73 @@ func TestOnErrorEndsItsGoroutine(t *testing.T) {
 	})
 }
 
-func TestErrorsBehindASlowCallbackAreBounded(t *testing.T) {
-	d := &delivery{wake: make(chan struct{}, 1)}
-	for range 10 * maxErrors {
-		d.error(errors.New("x"))
+// The panics of a callback at each rebalance are logged as errors of one kind. OnError gets each; of the function's equal panics it gets the first.
+func TestPanicsAtEachRebalanceAreCoalesced(t *testing.T) {
+	const rebalances = 100
+	for name, test := range map[string]struct {
+		change func(*Options)
+		told   int
+	}{
+		"OnRebalance": {func(o *Options) { o.OnRebalance = func(context.Context, Rebalance) { panic("ouch") } }, rebalances},
+		"Func": {func(o *Options) {
+			o.PythonFunc, o.Func = "mine", failing("mine", func(allocfn.Input) (allocfn.Assignment, error) { panic("ouch") })
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := new(logtest.Log)
+				r := newRig(t, func(o *Options) {
+					o.Logger = slog.New(slog.NewTextHandler(log, nil))
+					test.change(o)
+				})
+				r.begin("t:0")
+				for i := range rebalances {
+					sleep(300 * time.Millisecond)
+					r.partitions(fmt.Sprint("t:", i+1))
+				}
+				sleep(time.Minute)
+				r.locked(func() {
+					if n := len(r.errs); n < test.told {
+						t.Errorf("told of %d errors: %v", n, r.errs)
+					}
+				})
+				kind := fmt.Sprintf(`kind="panic in %s"`, name)
+				if stacks, lines := log.Count("stack="), log.Count(kind); stacks != 1 || lines < 2 || lines > 5 || log.Count(kind, "msg=failed", "ouch", "delivery_test.go") != 1 {
+					t.Errorf("%d stacks, %d lines for %d panics in 30 s:\n%s", stacks, lines, rebalances, log)
+				}
+				r.stop()
+			})
+		})
 	}
-	if errs, _, _ := d.take(); len(errs) != maxErrors {
-		t.Errorf("%d errors wait", len(errs))
+}
+
+func TestErrorsBehindASlowCallbackAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		token, told := make(chan struct{}), 0
+		log := slog.New(slog.DiscardHandler)
+		d := newDelivery(Options{OnError: func(error) { <-token; told++ }}, nil, log, errlog.New(log), nil)
+		d.error(errors.New("the first"))
+		synctest.Wait() // its call is under way
+		for range 10 * maxErrors {
+			d.error(errors.New("x"))
+		}
+		close(token)
+		<-d.calls.Close()
+		if told != 1+maxErrors {
+			t.Errorf("told of %d errors", told)
+		}
+	})
+}
+
+// Without callbacks nothing waits for one, and no goroutine for what waits.
+func TestNothingIsDeliveredToNobody(t *testing.T) {
+	d := newDelivery(Options{}, nil, nil, nil, nil)
+	d.error(errors.New("x"))
+	d.snapshot(&Snapshot{})
+	select {
+	case <-d.calls.Close():
+	default:
+		t.Error("something waits")
 	}
 }
 
@@ -242,7 +307,7 @@ func TestCallbackThatDoesNotReturnIsCounted(t *testing.T) {
 		r, token := slowRig(t)
 		r.begin("t:0")
 		count := func() float64 {
-			return testutil.ToFloat64(r.metrics.failed.WithLabelValues(stageCallback))
+			return testutil.ToFloat64(r.metrics.callbackFailed)
 		}
 		sleep(callbackTimeout - time.Second)
 		if n := count(); n != 0 {

@@ -58,12 +58,15 @@ var (
 	ErrZonesInvalid = zones.ErrInvalid
 
 	// ErrTopicInUse says that RemoveTopic removed nothing, because a member asks for
-	// the topic, or may. The text names the member.
+	// the topic by its name, or may. The text names the member.
 	ErrTopicInUse = errors.New("allocator: the topic is in use")
 
 	// ErrTopicNotInSet says that RemoveTopic found no partition of the topic in the
 	// set.
 	ErrTopicNotInSet = errors.New("allocator: the set has no partition of the topic")
+
+	// ErrNoGroup says that there is no group of the name given to Inspect: nobody has ever been a member of it.
+	ErrNoGroup = errors.New("allocator: no such group")
 
 	// ErrCallback says that a callback panicked, or ended its goroutine. The next
 	// ones are called all the same.

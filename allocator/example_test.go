@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/session"
@@ -66,7 +67,7 @@ func ExamplePartitionAllocator_Updates() {
 		log.Fatal(err)
 	}
 	for snapshot := range a.Updates(ctx) {
-		if owner, ok := snapshot.Owner(allocfn.Partition{Topic: "orders", ID: 7}); ok {
+		if owner, ok := snapshot.Owner(kiel.Partition{Topic: "orders", ID: 7}); ok {
 			fmt.Println("orders:7 belongs to", owner)
 			fmt.Println("host-1 has", a.Allocation())
 			break

@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
-	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/sharedset"
 )
 
@@ -104,7 +104,7 @@ func TestAddAndRemovePartitions(t *testing.T) {
 				t.Errorf("%v does not name %s", err, part)
 			}
 		}
-		if err := a.RemovePartitions(t.Context(), map[string][]int32{"..": {0}}); !errors.Is(err, session.ErrInvalidName) {
+		if err := a.RemovePartitions(t.Context(), map[string][]int32{"..": {0}}); !errors.Is(err, kiel.ErrInvalidName) {
 			t.Error(err)
 		}
 	})
@@ -270,7 +270,7 @@ func TestItemsThatAreNoPartitions(t *testing.T) {
 		}
 		sleep(settle)
 		s := a.Snapshot()
-		if !errors.Is(s.Err, allocfn.ErrItem) || list(s.Mine()) != "t:0 weird topic!:1" {
+		if !errors.Is(s.Err, kiel.ErrInvalidPartition) || list(s.Mine()) != "t:0 weird topic!:1" {
 			t.Errorf("%s, %v", list(s.Mine()), s.Err)
 		}
 		if w.set() != set {

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/party"
 )
 
@@ -44,8 +44,8 @@ func groupOf(tb testing.TB, members, partitions int) (ms []party.Member, set []s
 // A join costs the parsing of one record: what did not change is not parsed again.
 func TestJoinParsesOneRecord(t *testing.T) {
 	ms, set, o := groupOf(t, 1001, 20_000)
-	known := computeMapping(&inputs{}, ms[:1000], set, nil, o, sabotage.Rules{}).inputs
-	if n := testing.AllocsPerRun(5, func() { computeMapping(known, ms, set, nil, o, sabotage.Rules{}) }); n > 100 {
+	known := computeMapping(&inputs{}, ms[:1000], set, nil, o).inputs
+	if n := testing.AllocsPerRun(5, func() { computeMapping(known, ms, set, nil, o) }); n > 100 {
 		t.Errorf("%.0f allocations for a join", n)
 	}
 	if in := readInputs(ms, slices.Clone(set), o.PythonFunc, known); &in.partitions[0] != &known.partitions[0] {
@@ -133,7 +133,7 @@ func TestRecordChangedInPlaceIsParsed(t *testing.T) {
 // Owner, Share and Mapping of one mapping may be called at once, and what they return is the caller's.
 func TestSnapshotOfOneView(t *testing.T) {
 	ms, set, o := groupOf(t, 7, 1000)
-	r := computeMapping(&inputs{}, ms, set, nil, o, sabotage.Rules{})
+	r := computeMapping(&inputs{}, ms, set, nil, o)
 	want := allocfn.Mapping(r.mapping.in, r.mapping.owner)
 	s := &Snapshot{mapping: r.mapping}
 	var callers sync.WaitGroup
@@ -146,7 +146,7 @@ func TestSnapshotOfOneView(t *testing.T) {
 			}
 			for topic, ids := range share {
 				for k, id := range ids {
-					if owner, ok := s.Owner(allocfn.Partition{Topic: topic, ID: id}); !ok || owner != name {
+					if owner, ok := s.Owner(kiel.Partition{Topic: topic, ID: id}); !ok || owner != name {
 						t.Errorf("%s:%d is owned by %q, want %s", topic, id, owner, name)
 					}
 					ids[k] = -1
@@ -165,7 +165,7 @@ func TestSnapshotOfOneView(t *testing.T) {
 	if !reflect.DeepEqual(s.Mapping(), want) {
 		t.Error("the mapping differs after its callers changed what they had")
 	}
-	for _, p := range []allocfn.Partition{{Topic: "topic-0", ID: 64}, {Topic: "topic", ID: 0}, {}} {
+	for _, p := range []kiel.Partition{{Topic: "topic-0", ID: 64}, {Topic: "topic", ID: 0}, {}} {
 		if owner, ok := s.Owner(p); ok || owner != "" {
 			t.Errorf("%v, which is not in the set, is owned by %q", p, owner)
 		}
@@ -179,12 +179,12 @@ func TestSnapshotOfOneView(t *testing.T) {
 func TestSnapshotOfNothing(t *testing.T) {
 	ms, set, o := groupOf(t, 1, 1)
 	for name, r := range map[string]result{
-		"no members":    computeMapping(&inputs{}, nil, set, nil, o, sabotage.Rules{}),
-		"no partitions": computeMapping(&inputs{}, ms, nil, nil, o, sabotage.Rules{}),
+		"no members":    computeMapping(&inputs{}, nil, set, nil, o),
+		"no partitions": computeMapping(&inputs{}, ms, nil, nil, o),
 		"nothing":       {mapping: newMapping(allocfn.Input{}, "", nil)},
 	} {
 		s := &Snapshot{mapping: r.mapping}
-		owner, ok := s.Owner(allocfn.Partition{Topic: "topic-0"})
+		owner, ok := s.Owner(kiel.Partition{Topic: "topic-0"})
 		if ok || owner != "" || len(s.Share(ms[0].Name)) > 0 || len(s.Mapping()) > 0 {
 			t.Errorf("%s: owner %q, share %v, mapping %v", name, owner, s.Share(ms[0].Name), s.Mapping())
 		}

@@ -56,7 +56,7 @@ func TestLogWithoutLogger(t *testing.T) {
 					t.Fatal(err)
 				}
 				sleep(5 * time.Second)
-				if got := said.Count("level=ERROR", "set not read") > 0; got != s.want {
+				if got := said.Count("level=ERROR", "component=sharedset", "kind=set") > 0; got != s.want {
 					t.Errorf("a set that can't be read: said %v\n%s", got, said)
 				}
 				stop()

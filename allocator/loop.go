@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/allocfn"
-	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
@@ -64,15 +64,16 @@ type loop struct {
 	seed     *seed
 	src      sources
 	log      *slog.Logger
-	off      sabotage.Rules
+	errs     *errlog.Log
 	metrics  *metrics
 	delivery *delivery
 	publish  func(*Snapshot)
 	ready    func() // makes Ready return
 	manual   <-chan chan error
-	busy     atomic.Bool  // a change waits or is computed; for the gauges
-	applied  atomic.Int64 // when a mapping was applied last, in Unix ms; for the gauges
-	running  *group       // of all goroutines that the loop starts
+	probes   <-chan struct{}           // received from by a loop that runs
+	busy     atomic.Bool               // a change waits or is computed; for the gauges
+	history  atomic.Pointer[[]*change] // of the last mappings, the newest first
+	running  *group                    // of all goroutines that the loop starts
 
 	memberViews chan *party.View
 	setViews    chan *sharedset.View
@@ -113,7 +114,7 @@ type loop struct {
 	seeded   bool            // a set was seen to have the seed
 	seedView uint64          // the version of the set's view for which the seed was added last: the effect shows in a later one
 
-	seedRetry time.Duration // the longest pause after the next try that fails
+	seedFailures int // of adding the seed, in a row
 
 	// Calls of Rebalance, on their way.
 	asked     []chan error // new
@@ -122,18 +123,15 @@ type loop struct {
 }
 
 func newLoop(name string, opts Options, seed *seed, src sources, m *metrics, log *slog.Logger) *loop {
+	errs := errlog.New(log)
 	return &loop{
-		name: name, opts: opts, seed: seed, src: src, log: log, metrics: m,
-		delivery: &delivery{
-			onRebalance: opts.OnRebalance, onError: opts.OnError, lifetime: src.lifetime,
-			log: log, metrics: m, wake: make(chan struct{}, 1),
-		},
+		name: name, opts: opts, seed: seed, src: src, log: log, errs: errs, metrics: m,
+		delivery:    newDelivery(opts, src.lifetime, log, errs, m),
 		memberViews: make(chan *party.View), setViews: make(chan *sharedset.View), zoneViews: make(chan *zones.View),
 		ended: make(chan error, 3), results: make(chan result), seedings: make(chan seeding), refreshes: make(chan refreshed),
 		coalescer: coalescer{quiet: opts.QuietPeriod, max: opts.MaxDelay},
 		inputs:    &inputs{},
 		good:      newMapping(allocfn.Input{}, "", nil),
-		seedRetry: seedRetryMin,
 		reported:  make(map[string]string),
 	}
 }
@@ -141,7 +139,6 @@ func newLoop(name string, opts Options, seed *seed, src sources, m *metrics, log
 // run is the body of Run. It returns nil when ctx ends, else why the loop
 // can't go on.
 func (l *loop) run(ctx context.Context) error {
-	l.off = sabotage.Of(ctx)
 	l.start(ctx)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -171,6 +168,7 @@ func (l *loop) run(ctx context.Context) error {
 			l.onOverdue()
 		case s := <-l.seedings:
 			l.onSeeding(s)
+		case <-l.probes:
 		case reply := <-l.manual:
 			l.asked = append(l.asked, reply)
 		case r := <-l.refreshes:
@@ -233,7 +231,7 @@ func send[V any](ctx context.Context, to chan<- V, v V) {
 // coherent says whether there are views of members, set and zones from one
 // incarnation.
 func (l *loop) coherent() bool {
-	return l.paired() && l.zones != nil && (l.members.Incarnation == l.zones.Incarnation || l.off.Off(sabotage.ZonesOfIncarnation))
+	return l.paired() && l.zones != nil && l.members.Incarnation == l.zones.Incarnation
 }
 
 // paired says so of members and set.
@@ -250,7 +248,6 @@ func (l *loop) conclude(err error) {
 	case err != nil:
 		l.finish(TriggerInitial, nil, false, false, err)
 	}
-	l.delivery.close()
 }
 
 // change notes that something changed, to be acted on soon, or now.
@@ -288,7 +285,7 @@ func (l *loop) onMembers(v *party.View) {
 		l.change(TriggerMembers, true)
 	case old.Joined != v.Joined:
 		l.change(TriggerMembers, true)
-	case !slices.EqualFunc(old.Members, v.Members, l.sameMember):
+	case !slices.EqualFunc(old.Members, v.Members, sameMember):
 		l.change(TriggerMembers, false)
 	case text(old.NameHeld) != text(v.NameHeld):
 		l.republish(TriggerMembers, true)
@@ -297,10 +294,7 @@ func (l *loop) onMembers(v *party.View) {
 
 // sameMember compares by czxid: who came back under the same name is another
 // member, with another record maybe.
-func (l *loop) sameMember(a, b party.Member) bool {
-	if l.off.Off(sabotage.ByCzxid) {
-		return a.Name == b.Name
-	}
+func sameMember(a, b party.Member) bool {
 	return a.Name == b.Name && a.Czxid == b.Czxid && a.Session == b.Session && bytes.Equal(a.Data, b.Data)
 }
 

@@ -1,15 +1,17 @@
 package allocator
 
 import (
-	"errors"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kielgo/kiel/internal/promreg"
-	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/status"
 )
 
 // Values of the label stage that this package uses. Ownership has its own.
@@ -24,97 +26,79 @@ const (
 // not a count, is read from the allocator by gauges at the time of a scrape.
 type metrics struct {
 	rebalances *prometheus.CounterVec
-	failed     *prometheus.CounterVec
 	coalesced  prometheus.Counter
-	duration   *prometheus.HistogramVec
 	compute    prometheus.Histogram
 	gauges     *gauges
+
+	computeFailed, callbackFailed prometheus.Counter
+	total, settle, callback       prometheus.Histogram
 }
 
-// withGroup puts the label group on what is registered on reg; nil stays nil.
-func withGroup(reg prometheus.Registerer, group string) prometheus.Registerer {
-	if reg == nil {
-		return nil
-	}
-	return prometheus.WrapRegistererWith(prometheus.Labels{"group": group}, reg)
-}
-
-func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+func newMetrics(set *promreg.Set) *metrics {
+	labels := set.Labels()
 	m := &metrics{
-		rebalances: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kiel_rebalances_total",
+		rebalances: promreg.Add(set, prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kiel_rebalances_total", ConstLabels: labels,
 			Help: "Mappings that were computed and applied, by what changed.",
-		}, []string{"trigger"}),
-		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kiel_rebalances_failed_total",
-			Help: "Rebalances that failed, by stage.",
-		}, []string{"stage"}),
-		coalesced: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "kiel_rebalance_events_coalesced_total",
+		}, []string{"trigger"})),
+		coalesced: promreg.Add(set, prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "kiel_rebalance_events_coalesced_total", ConstLabels: labels,
 			Help: "Changes that were merged into a rebalance that waited already.",
-		}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "kiel_rebalance_duration_seconds",
-			Help:    "Time that a stage of a rebalance took, in seconds.",
-			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
-		}, []string{"stage"}),
-		compute: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "kiel_assignment_compute_seconds",
+		})),
+		compute: promreg.Add(set, prometheus.NewHistogram(promreg.Native(prometheus.HistogramOpts{
+			Name: "kiel_assignment_compute_seconds", ConstLabels: labels,
 			Help:    "Time that the allocation function took, in seconds.",
 			Buckets: []float64{.0001, .0003, .001, .003, .01, .03, .1, .3, 1, 3, 10},
-		}),
-		gauges: newGauges(),
+		}))),
+		gauges:         promreg.Add(set, newGauges(labels)),
+		computeFailed:  promreg.Add(set, promreg.RebalanceFailures(set, stageCompute)),
+		callbackFailed: promreg.Add(set, promreg.RebalanceFailures(set, stageCallback)),
+		total:          promreg.Add(set, promreg.RebalanceDuration(set, stageTotal)),
+		settle:         promreg.Add(set, promreg.RebalanceDuration(set, stageSettle)),
+		callback:       promreg.Add(set, promreg.RebalanceDuration(set, stageCallback)),
 	}
-	var errs [6]error
-	m.rebalances, errs[0] = promreg.Register(reg, m.rebalances)
-	m.failed, errs[1] = promreg.Register(reg, m.failed)
-	m.coalesced, errs[2] = promreg.Register(reg, m.coalesced)
-	m.duration, errs[3] = promreg.Register(reg, m.duration)
-	m.compute, errs[4] = promreg.Register(reg, m.compute)
-	m.gauges, errs[5] = promreg.Register(reg, m.gauges)
 	for _, t := range triggers() {
 		m.rebalances.WithLabelValues(string(t))
 	}
-	m.failed.WithLabelValues(stageCompute)
-	m.failed.WithLabelValues(stageCallback)
-	return m, errors.Join(errs[:]...)
+	return m
 }
 
 // state is what the gauges show.
 type state struct {
 	members, partitions, zoned int
-	lastRead                   time.Time // of that of both which was read earlier; zero until both were
+	confirmed                  time.Time // when both views were read, that of the one which was read earlier; the beginning of Run until both were
 	rebalancing                bool
-	lastRebalance              time.Time
-	snapshot                   *Snapshot
-	session                    session.Stats
+	unwanted                   int
+	disagreements              []status.Disagreement
+	snapshot                   *Snapshot // nil before the first
 }
 
-// gauges shows the state of the allocator that runs, and nothing while none
-// does: so no series of a stopped member is left.
+// gauges shows the state of the allocator that runs, and zeros while none does.
 type gauges struct {
-	source atomic.Pointer[func() state]
+	source  atomic.Pointer[func() state]
+	applied atomic.Int64 // when a mapping was applied last, in Unix ms; 0 before the first
 
-	inProgress, lastRebalance, members, partitions, zoned, unwanted, assigned *prometheus.Desc
-	sessionState, expirations, reconnects, viewAge                            *prometheus.Desc
+	mu     sync.Mutex
+	topics []string // of which a mapping in force has last given this member partitions, as far as a scrape has seen
+
+	inProgress, lastRebalance, members, partitions, zoned, unwanted, disagreements, assigned, viewAge *prometheus.Desc
 }
 
-func newGauges() *gauges {
+func newGauges(constant prometheus.Labels) *gauges {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, labels, nil)
+		return prometheus.NewDesc(name, help, labels, constant)
 	}
 	return &gauges{
 		inProgress:    desc("kiel_rebalance_in_progress", "1 while a change waits to be acted on, or a mapping is computed."),
-		lastRebalance: desc("kiel_last_rebalance_timestamp_seconds", "When a mapping was applied last, in seconds since 1970."),
+		lastRebalance: desc("kiel_last_rebalance_timestamp_seconds", "When a mapping was applied last, in seconds since 1970; 0 before the first."),
 		members:       desc("kiel_members", "Members of the group, as last read."),
 		partitions:    desc("kiel_partitions", "Items of the shared set, as last read."),
 		zoned:         desc("kiel_zoned_partitions", "Partitions that have a zone, in the set or not, as last read."),
 		unwanted:      desc("kiel_unwanted_partitions", "Partitions of topics that no member asks for, which the mapping leaves out."),
-		assigned:      desc("kiel_assigned_partitions", "Partitions that the mapping gives to this member.", "topic"),
-		sessionState:  desc("kiel_zk_session_state", "1 for the state that the ZooKeeper session is in.", "state"),
-		expirations:   desc("kiel_zk_session_expirations_total", "ZooKeeper sessions that expired."),
-		reconnects:    desc("kiel_zk_reconnects_total", "Times that a connection to ZooKeeper was made again."),
-		viewAge:       desc("kiel_view_age_seconds", "Time since ZooKeeper last confirmed members and set."),
+		disagreements: desc("kiel_disagreements", "Members, topics or items, as last read, that keep the group from acting as one, by the kind of "+
+			"disagreement that /status lists; 1 where the kind is about a znode.", "kind"),
+		assigned: desc("kiel_assigned_partitions", "Partitions that the mapping gives to this member.", "topic"),
+		viewAge:  desc("kiel_view_age_seconds", "Time since ZooKeeper last confirmed members and set, or since the member began."),
 	}
 }
 
@@ -127,8 +111,7 @@ func (g *gauges) show(source func() state) (stop func()) {
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		g.inProgress, g.lastRebalance, g.members, g.partitions, g.zoned, g.unwanted, g.assigned,
-		g.sessionState, g.expirations, g.reconnects, g.viewAge,
+		g.inProgress, g.lastRebalance, g.members, g.partitions, g.zoned, g.unwanted, g.disagreements, g.assigned, g.viewAge,
 	} {
 		ch <- d
 	}
@@ -136,35 +119,65 @@ func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (g *gauges) Collect(ch chan<- prometheus.Metric) {
-	source := g.source.Load()
-	if source == nil {
-		return
+	var s state
+	if source := g.source.Load(); source != nil {
+		s = (*source)()
 	}
-	s := (*source)()
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	gauge(g.inProgress, bit(s.rebalancing))
-	if !s.lastRead.IsZero() {
-		gauge(g.members, float64(s.members))
-		gauge(g.partitions, float64(s.partitions))
-		gauge(g.zoned, float64(s.zoned))
-		gauge(g.viewAge, time.Since(s.lastRead).Seconds())
+	gauge(g.lastRebalance, float64(g.applied.Load())/1000)
+	gauge(g.members, float64(s.members))
+	gauge(g.partitions, float64(s.partitions))
+	gauge(g.zoned, float64(s.zoned))
+	gauge(g.viewAge, age(s.confirmed))
+	gauge(g.unwanted, float64(s.unwanted))
+	for kind, n := range countDisagreements(s.disagreements) {
+		gauge(g.disagreements, float64(n), string(kind))
 	}
-	if !s.lastRebalance.IsZero() {
-		gauge(g.lastRebalance, float64(s.lastRebalance.UnixMilli())/1000)
+	for topic, n := range g.shares(s.snapshot) {
+		gauge(g.assigned, float64(n), topic)
 	}
-	if s.snapshot != nil {
-		gauge(g.unwanted, float64(s.snapshot.mapping.leftOut))
-		for topic, ids := range topics(s.snapshot.mine) {
-			gauge(g.assigned, float64(len(ids)), strings.ToValidUTF8(topic, "?"))
+}
+
+// countDisagreements returns how many names each kind has; one without names counts as one.
+func countDisagreements(all []status.Disagreement) map[status.DisagreementKind]int {
+	counts := make(map[status.DisagreementKind]int)
+	for _, kind := range disagreementKinds() {
+		counts[kind] = 0
+	}
+	for _, d := range all {
+		counts[d.Kind] += max(len(d.Names)+d.More, 1)
+	}
+	return counts
+}
+
+// shares returns how many partitions of each topic are this member's. While it takes part the topics are those of which it
+// has some. While it does not, they are the same as before, with none.
+func (g *gauges) shares(s *Snapshot) map[string]int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	shares := make(map[string]int)
+	if s == nil || !s.Joined {
+		for _, topic := range g.topics {
+			shares[topic] = 0
 		}
+		return shares
 	}
-	for _, name := range []string{"connecting", "connected", "suspended", "lost", "closed"} {
-		gauge(g.sessionState, bit(s.session.State == name), name)
+	for topic, ids := range topics(s.mine) {
+		shares[strings.ToValidUTF8(topic, "?")] += len(ids)
 	}
-	ch <- prometheus.MustNewConstMetric(g.expirations, prometheus.CounterValue, float64(s.session.Expirations))
-	ch <- prometheus.MustNewConstMetric(g.reconnects, prometheus.CounterValue, float64(s.session.Reconnects))
+	g.topics = slices.Collect(maps.Keys(shares))
+	return shares
+}
+
+// age is how long ago t was, in seconds; 0 if t is zero.
+func age(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return time.Since(t).Seconds()
 }
 
 func bit(b bool) float64 {

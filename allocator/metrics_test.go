@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,8 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/promreg"
 )
 
 // scrape fails unless the named metrics are as in want.
@@ -62,7 +65,7 @@ func TestMetrics(t *testing.T) {
 			sleep(50 * time.Millisecond)
 		}
 		sleep(time.Minute)
-		if err := a.SetZones(t.Context(), map[allocfn.Partition]string{{Topic: "t"}: "x", {Topic: "v"}: "y"}); err != nil {
+		if err := a.SetZones(t.Context(), map[kiel.Partition]string{{Topic: "t"}: "x", {Topic: "v"}: "y"}); err != nil {
 			t.Error(err)
 		}
 		sleep(settle)
@@ -79,7 +82,7 @@ func TestMetrics(t *testing.T) {
 # HELP kiel_assigned_partitions Partitions that the mapping gives to this member.
 # TYPE kiel_assigned_partitions gauge
 kiel_assigned_partitions{group="g",topic="t"} 1
-# HELP kiel_last_rebalance_timestamp_seconds When a mapping was applied last, in seconds since 1970.
+# HELP kiel_last_rebalance_timestamp_seconds When a mapping was applied last, in seconds since 1970; 0 before the first.
 # TYPE kiel_last_rebalance_timestamp_seconds gauge
 kiel_last_rebalance_timestamp_seconds{group="g"} 9.4668505015e+08
 # HELP kiel_members Members of the group, as last read.
@@ -91,7 +94,7 @@ kiel_partitions{group="g"} 5
 # HELP kiel_rebalance_in_progress 1 while a change waits to be acted on, or a mapping is computed.
 # TYPE kiel_rebalance_in_progress gauge
 kiel_rebalance_in_progress{group="g"} 0
-# HELP kiel_rebalances_failed_total Rebalances that failed, by stage.
+# HELP kiel_rebalances_failed_total Rebalances that failed, by stage; callback is one of the allocator, handler a handler or callback of the owner.
 # TYPE kiel_rebalances_failed_total counter
 kiel_rebalances_failed_total{group="g",stage="callback"} 0
 kiel_rebalances_failed_total{group="g",stage="compute"} 1
@@ -137,22 +140,129 @@ kiel_zoned_partitions{group="g"} 2
 		if err := a.end(); err != nil {
 			t.Error(err)
 		}
-		// What is a state is gone, what was counted stays.
-		for name, want := range map[string]int{
-			"kiel_assigned_partitions": 0, "kiel_members": 0, "kiel_partitions": 0, "kiel_rebalance_in_progress": 0,
-			"kiel_unwanted_partitions": 0, "kiel_view_age_seconds": 0, "kiel_zk_session_state": 0, "kiel_zoned_partitions": 0, "kiel_rebalances_total": 6,
-		} {
-			if n, err := testutil.GatherAndCount(reg, name); n != want || err != nil {
-				t.Errorf("%s after the end: %d, %v", name, n, err)
-			}
+		if n, err := testutil.GatherAndCount(reg); n != 0 || err != nil {
+			t.Errorf("%d series after the end, %v", n, err)
 		}
-		// The next one on the same registry goes on.
-		if err := w.srv.Delete(members + "/d"); err != nil {
-			t.Fatal(err)
+	})
+}
+
+// While one member lives another one in the same registerer fails, and says what to do; afterwards it does not.
+func TestMetricsOfTwoMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.put(partitions, `["t:0"]`)
+		reg := prometheus.NewPedanticRegistry()
+		a := w.start("a", allocator.Options{Registerer: reg})
+		a.ready()
+		b := w.make("b", allocator.Options{Registerer: reg})
+		err := b.Run(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "WrapRegistererWith") {
+			t.Errorf("two members in one registerer: %v", err)
 		}
-		w.start("a", allocator.Options{Registerer: reg}).ready()
+		if err := b.Ready(t.Context()); !errors.Is(err, allocator.ErrStopped) {
+			t.Error(err)
+		}
+		scrape(t, reg, `
+# HELP kiel_members Members of the group, as last read.
+# TYPE kiel_members gauge
+kiel_members{group="g"} 1
+`, "kiel_members")
+		if err := a.end(); err != nil {
+			t.Error(err)
+		}
+		w.start("c", allocator.Options{Registerer: reg}).ready()
+		w.start("d", allocator.Options{Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"client": "d"}, prometheus.NewRegistry())}).ready()
 		if n, err := testutil.GatherAndCount(reg, "kiel_members", "kiel_rebalances_total"); n != 1+6 || err != nil {
 			t.Errorf("%d, %v", n, err)
+		}
+	})
+}
+
+// A member without trust in its session shows that it has nothing, and all that it showed before.
+func TestMetricsWithoutTrust(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.put(partitions, `["t:0", "u:0"]`)
+		reg := prometheus.NewPedanticRegistry()
+		a := w.start("a", allocator.Options{Registerer: reg})
+		a.ready()
+		sleep(settle)
+		before, err := testutil.GatherAndCount(reg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.client.Refuse()
+		a.client.Cut()
+		sleep(2 * timeout)
+		scrape(t, reg, `
+# HELP kiel_assigned_partitions Partitions that the mapping gives to this member.
+# TYPE kiel_assigned_partitions gauge
+kiel_assigned_partitions{group="g",topic="t"} 0
+kiel_assigned_partitions{group="g",topic="u"} 0
+# HELP kiel_zk_trust_remaining_seconds Time until trust in the session ends unless a proof of life is answered, in seconds; 0 when it has ended.
+# TYPE kiel_zk_trust_remaining_seconds gauge
+kiel_zk_trust_remaining_seconds{group="g"} 0
+`, "kiel_assigned_partitions", "kiel_zk_trust_remaining_seconds")
+		if n, err := testutil.GatherAndCount(reg); n != before || err != nil {
+			t.Errorf("%d series, %d before; %v", n, before, err)
+		}
+		a.client.Heal()
+		w.put(partitions, `["t:0"]`)
+		sleep(time.Minute)
+		scrape(t, reg, `
+# HELP kiel_assigned_partitions Partitions that the mapping gives to this member.
+# TYPE kiel_assigned_partitions gauge
+kiel_assigned_partitions{group="g",topic="t"} 1
+`, "kiel_assigned_partitions")
+	})
+}
+
+// A Keeper's counters go on in the next allocator, and its gauges are there, and zero, while there is none.
+func TestMetricsThatAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.put(partitions, `["t:0"]`)
+		reg := prometheus.NewPedanticRegistry()
+		keeper := promreg.NewKeeper(reg, group)
+		defer keeper.Close()
+		shown := func(members, rebalances int, assigned string) {
+			t.Helper()
+			scrape(t, reg, fmt.Sprintf(`
+%s# HELP kiel_members Members of the group, as last read.
+# TYPE kiel_members gauge
+kiel_members{group="g"} %d
+# HELP kiel_rebalances_total Mappings that were computed and applied, by what changed.
+# TYPE kiel_rebalances_total counter
+kiel_rebalances_total{group="g",trigger="initial"} %d
+kiel_rebalances_total{group="g",trigger="manual"} 0
+kiel_rebalances_total{group="g",trigger="members"} 0
+kiel_rebalances_total{group="g",trigger="partitions"} 0
+kiel_rebalances_total{group="g",trigger="session"} 0
+kiel_rebalances_total{group="g",trigger="zones"} 0
+`, assigned, members, rebalances), "kiel_assigned_partitions", "kiel_members", "kiel_rebalances_total")
+		}
+		has := func(n int) string {
+			return fmt.Sprintf(`# HELP kiel_assigned_partitions Partitions that the mapping gives to this member.
+# TYPE kiel_assigned_partitions gauge
+kiel_assigned_partitions{group="g",topic="t"} %d
+`, n)
+		}
+		w.make("a", allocator.Options{Registerer: keeper})
+		shown(0, 0, "")
+		for i := range 2 {
+			a := w.start("a", allocator.Options{Registerer: keeper})
+			a.ready()
+			sleep(settle)
+			shown(1, i+1, has(1))
+			if err := a.end(); err != nil {
+				t.Error(err)
+			}
+			sleep(settle)
+			shown(0, i+1, has(0))
+		}
+		keeper.Close()
+		if n, err := testutil.GatherAndCount(reg); n != 0 || err != nil {
+			t.Errorf("%d series after Close, %v", n, err)
 		}
 	})
 }
@@ -221,7 +331,7 @@ func TestMetricsOfCallbacks(t *testing.T) {
 		a.ready()
 		sleep(time.Second)
 		scrape(t, reg, `
-# HELP kiel_rebalances_failed_total Rebalances that failed, by stage.
+# HELP kiel_rebalances_failed_total Rebalances that failed, by stage; callback is one of the allocator, handler a handler or callback of the owner.
 # TYPE kiel_rebalances_failed_total counter
 kiel_rebalances_failed_total{group="g",stage="callback"} 1
 kiel_rebalances_failed_total{group="g",stage="compute"} 0
@@ -238,10 +348,75 @@ func TestMetricsThatCanNotBeRegistered(t *testing.T) {
 		n := w.make("a", allocator.Options{})
 		reg := prometheus.NewRegistry()
 		reg.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "kiel_members", Help: "Another.", ConstLabels: prometheus.Labels{"group": group}}))
-		if _, err := allocator.New(n.session, group, "a", allocator.Options{Registerer: reg}); err == nil {
+		a, err := allocator.New(n.session, group, "a", allocator.Options{Registerer: reg})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Run(t.Context()); err == nil {
 			t.Error("no error")
 		}
 		if _, err := allocator.New(n.session, "h", "a", allocator.Options{Func: allocfn.Range()}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// kiel_disagreements counts what members disagree about, by the kinds that the status lists.
+func TestMetricsOfDisagreements(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.put(partitions, `["t:0", "t:1", "t:2", "u:0"]`)
+		reg := prometheus.NewRegistry()
+		a := w.start("a", allocator.Options{Registerer: reg, Topics: []string{"t"}})
+		a.ready()
+		shown := func(counts ...int) {
+			t.Helper()
+			sleep(time.Minute)
+			var want strings.Builder
+			want.WriteString("# HELP kiel_disagreements Members, topics or items, as last read, that keep the group from acting as one, by the kind of " +
+				"disagreement that /status lists; 1 where the kind is about a znode.\n# TYPE kiel_disagreements gauge\n")
+			for i, kind := range []string{
+				"no-common-function", "odd-item", "persistent-member", "topic-nobody-asks", "topics-ignored", "unreadable-record", "unreadable-set", "unreadable-zones",
+			} {
+				fmt.Fprintf(&want, "kiel_disagreements{group=\"g\",kind=%q} %d\n", kind, counts[i])
+			}
+			scrape(t, reg, want.String(), "kiel_disagreements")
+			listed := make(map[string]int)
+			for _, d := range a.Status().Disagreements {
+				listed[string(d.Kind)]++
+			}
+			if shown := slices.DeleteFunc(slices.Clone(counts), func(n int) bool { return n == 0 }); len(shown) != len(listed) {
+				t.Errorf("the status lists %v", listed)
+			}
+		}
+		shown(0, 0, 0, 1, 0, 0, 0, 0)
+		for _, name := range []string{"ghost", "ghost2"} {
+			if err := w.srv.Create(members+"/"+name, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		shown(0, 0, 2, 0, 2, 0, 0, 0)
+		if err := w.srv.Set(members+"/ghost", []byte(`{"v":1,"functions":["other"]`)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.srv.Delete(members + "/ghost2"); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.srv.Create(members+"/strange", []byte(`{"v":1,"functions":["other"]}`)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.srv.Set("/kiel/groups/g/partitions", []byte(`["t:0", "t:x"]`)); err != nil {
+			t.Fatal(err)
+		}
+		shown(1, 1, 2, 0, 1, 1, 0, 0)
+		if err := w.srv.Set("/kiel/groups/g/partitions", []byte(`no set`)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.srv.Create("/kiel/groups/g/zones", []byte(`no zones`)); err != nil {
+			t.Fatal(err)
+		}
+		shown(1, 1, 2, 0, 1, 1, 1, 1)
+		if err := a.end(); err != nil {
 			t.Error(err)
 		}
 	})

@@ -13,8 +13,8 @@ import (
 
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/defaultlog"
+	"github.com/kielgo/kiel/internal/topiclist"
 	"github.com/kielgo/kiel/internal/zones"
-	"github.com/kielgo/kiel/session"
 )
 
 // Options of a [PartitionAllocator]. The zero value works: a member without
@@ -44,7 +44,7 @@ type Options struct {
 	PythonFunc string
 
 	// OnRebalance is told of each new mapping and of each change of the own
-	// share. It is called on one goroutine, one call at a time, in order; while
+	// share. It is called once at a time, in order; while
 	// a call lasts, later ones merge into one. It is not called after Run
 	// returned. ctx ends when the allocator starts to stop, and when the session
 	// on which the snapshot rests is no longer trusted. A panic is reported to
@@ -54,8 +54,8 @@ type Options struct {
 	// OnError is told of each error that does not end Run, once until it changes
 	// or has gone: those that [Snapshot] carries in Err, and those of seeding, of
 	// members' records and of callbacks; and, once for each topic, of those that no
-	// member asks for ([ErrUnwantedTopic]). It is called on the same goroutine as
-	// OnRebalance. Of more than 64 that wait behind a slow callback the oldest
+	// member asks for ([ErrUnwantedTopic]). It is called in turn with
+	// OnRebalance, never at the same time. Of more than 64 that wait behind a slow callback the oldest
 	// are dropped.
 	OnError func(err error)
 
@@ -64,7 +64,8 @@ type Options struct {
 	// Zone is unknown. Topics are those that this member asks for; none are all of
 	// them. Whatever the function, partitions of topics that no member asks for are
 	// in no mapping ([ErrUnwantedTopic]). Topics mean nothing while a member
-	// without a record is in the group, as those in Python are.
+	// without a record is in the group, as those in Python are. An entry of Topics
+	// may be a pattern, which asks for topics of the set: the package's page has the rules.
 	Weight int
 	Zone   string
 	Topics []string
@@ -83,9 +84,10 @@ type Options struct {
 	// slog.DiscardHandler drops all.
 	Logger *slog.Logger
 
-	// Registerer takes the metrics, with the label group put on. nil registers
-	// none. Members of one group that share a process need one each, or one that
-	// puts a label on.
+	// Registerer takes the metrics, those of the session included, with the
+	// label group put on, while Run runs. nil registers none. Members of one group
+	// that share a process need one each, or one that puts a label on, such as
+	// prometheus.WrapRegistererWith makes: Run fails while another has the same.
 	Registerer prometheus.Registerer
 }
 
@@ -147,10 +149,8 @@ func (o Options) validate() error {
 	if err := zones.Check(o.Zone); err != nil {
 		faults = append(faults, fmt.Errorf("field Zone: %w", err))
 	}
-	for _, topic := range o.Topics {
-		if err := session.CheckTopic(topic); err != nil {
-			faults = append(faults, fmt.Errorf("field Topics: %w", err))
-		}
+	if _, err := topiclist.Parse(o.Topics); err != nil {
+		faults = append(faults, fmt.Errorf("field Topics: %w", err))
 	}
 	if o.QuietPeriod < 0 || o.MaxDelay < 0 || o.StopTimeout < 0 {
 		faults = append(faults, errors.New("field QuietPeriod, MaxDelay or StopTimeout is negative"))

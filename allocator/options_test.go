@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/session"
@@ -60,7 +61,7 @@ func TestNewNamesAllFaults(t *testing.T) {
 	if _, err := allocator.New(nil, "g", "m", allocator.Options{}); err == nil {
 		t.Error("no session, no error")
 	}
-	if _, err := allocator.New(s, "", "m", allocator.Options{}); !errors.Is(err, session.ErrInvalidName) {
+	if _, err := allocator.New(s, "", "m", allocator.Options{}); !errors.Is(err, kiel.ErrInvalidName) {
 		t.Error(err)
 	}
 }

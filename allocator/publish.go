@@ -27,19 +27,19 @@ func (l *loop) republish(t Trigger, stay bool) {
 // finish is emit with the error for which Run ends.
 func (l *loop) finish(t Trigger, inc *session.Incarnation, joined, applied bool, end error) {
 	errs := []error{end, l.computeErr, l.itemsErr}
-	l.report("compute", l.computeErr)
-	l.report("items", l.itemsErr)
+	l.report(kindAllocation, l.computeErr)
+	l.report(kindItems, l.itemsErr)
 	if l.members != nil && end == nil {
 		errs = append(errs, l.members.NameHeld)
-		l.report("name", l.members.NameHeld)
+		l.report(kindName, l.members.NameHeld)
 	}
 	if l.set != nil {
 		errs = append(errs, l.set.Err)
-		l.report("set", l.set.Err)
+		l.report(kindSet, l.set.Err)
 	}
 	if l.zones != nil {
 		errs = append(errs, l.zones.Err)
-		l.report("zones", l.zones.Err)
+		l.report(kindZones, l.zones.Err)
 	}
 	l.lost = nil
 	if inc != nil {
@@ -47,11 +47,11 @@ func (l *loop) finish(t Trigger, inc *session.Incarnation, joined, applied bool,
 		if life.Err() != nil {
 			lost := fmt.Errorf("allocator: the session is not trusted: %w", context.Cause(life))
 			errs = append(errs, lost)
-			l.report("session", lost)
+			l.report(kindSession, lost)
 			joined = false
 		} else {
 			l.lost = life.Done()
-			l.report("session", nil)
+			l.report(kindSession, nil)
 		}
 	}
 	s := &Snapshot{
@@ -67,22 +67,62 @@ func (l *loop) finish(t Trigger, inc *session.Incarnation, joined, applied bool,
 		s.Version = l.last.Version + 1
 		moved = !slices.Equal(s.mine, l.last.mine)
 	}
+	if applied {
+		l.good.change.version, l.good.change.at = s.Version, s.At
+	}
+	if l.good.change != nil {
+		s.Reason = l.good.change.reason
+	}
 	l.last = s
 	l.publish(s)
-	l.log.Info("snapshot", "snapshot", s)
+	l.log.Debug("snapshot", "snapshot", s)
 	if applied || moved {
 		l.delivery.snapshot(s)
 	}
 }
 
-// report tells the user of an error, once until it changes or has gone.
-func (l *loop) report(about string, err error) {
-	if l.reported[about] == text(err) {
+// logRebalance logs the mapping that was applied last.
+func (l *loop) logRebalance() {
+	c := l.good.change
+	args := []any{
+		"version", c.version, "reason", c.reason, "joined_count", c.joined.count, "gone_count", c.gone.count,
+		"members", c.members, "partitions", c.partitions, "moved", c.moved, "gained", c.gained, "lost", c.lost, "took", c.settle,
+	}
+	if c.joined.count > 0 {
+		args = append(args, "joined", &c.joined)
+	}
+	if c.gone.count > 0 {
+		args = append(args, "gone", &c.gone)
+	}
+	l.log.Info("rebalanced", args...)
+}
+
+// The kinds of errors in the log and in the status.
+const (
+	kindAllocation = "allocation" // no mapping could be computed
+	kindFunc       = "panic in Func"
+	kindItems      = "items"   // items of the set that are no partitions
+	kindName       = "name"    // another session holds this member's name
+	kindRecords    = "records" // records of members
+	kindSeed       = "seed"    // the seed could not be added to the set
+	kindSession    = "session" // the session is not trusted
+	kindSet        = "set"     // the set can't be read
+	kindTopics     = "topics"  // no member asks for topics in the set
+	kindZones      = "zones"   // the zones can't be read
+)
+
+// report logs an error, or with nil that there is none of this kind. OnError is called once until the error changes or has gone.
+func (l *loop) report(kind string, err error) {
+	if err == nil {
+		l.errs.OK(kind, "")
+	} else {
+		l.errs.FailedWarn(kind, "", err)
+	}
+	if l.reported[kind] == text(err) {
 		return
 	}
-	l.reported[about] = text(err)
+	l.reported[kind] = text(err)
 	if err != nil {
-		l.log.Warn("degraded", "about", about, "error", err)
 		l.delivery.error(err)
 	}
 }

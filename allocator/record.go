@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/topiclist"
 	"github.com/kielgo/kiel/internal/zones"
-	"github.com/kielgo/kiel/session"
 )
 
 // Limits of a member's record. What is beyond them is not written, and makes a
@@ -25,6 +25,8 @@ type record struct {
 	Weight    int      `json:"weight,omitempty"`
 	Zone      string   `json:"zone,omitempty"`
 	Topics    []string `json:"topics,omitempty"`
+
+	asks *topiclist.List // what Topics say
 }
 
 func newRecord(o Options) record {
@@ -46,9 +48,9 @@ func (r record) encode() ([]byte, error) {
 	return data, nil
 }
 
-// parseRecord reads a member's record. ok is false when there is none, which
+// parseRecord reads a member's record, and its topics with parseTopics. ok is false when there is none, which
 // is no error: Python members have none.
-func parseRecord(data []byte) (r record, ok bool, err error) {
+func parseRecord(data []byte, parseTopics func([]string) (*topiclist.List, error)) (r record, ok bool, err error) {
 	if len(data) == 0 {
 		return record{}, false, nil
 	}
@@ -68,6 +70,9 @@ func parseRecord(data []byte) (r record, ok bool, err error) {
 	if err := r.check(); err != nil {
 		return record{}, false, fmt.Errorf("%w: %w", ErrBadRecord, err)
 	}
+	if r.asks, err = parseTopics(r.Topics); err != nil {
+		return record{}, false, fmt.Errorf("%w: %w", ErrBadRecord, err)
+	}
 	return r, true, nil
 }
 
@@ -81,13 +86,5 @@ func (r record) check() error {
 	if r.Weight < 0 || r.Weight > MaxWeight {
 		return fmt.Errorf("weight %d is not in 0 to %d", r.Weight, MaxWeight)
 	}
-	if err := zones.Check(r.Zone); err != nil {
-		return err
-	}
-	for _, topic := range r.Topics {
-		if err := session.CheckTopic(topic); err != nil {
-			return err
-		}
-	}
-	return nil
+	return zones.Check(r.Zone)
 }

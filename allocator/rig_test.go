@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
@@ -312,7 +312,7 @@ func (r *rig) failed() error {
 	return err
 }
 
-func list(ps []allocfn.Partition) string {
+func list(ps []kiel.Partition) string {
 	var items []string
 	for _, p := range ps {
 		items = append(items, p.String())

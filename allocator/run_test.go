@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/sharedset"
@@ -36,10 +36,10 @@ func TestFirstSnapshot(t *testing.T) {
 		if err := r.Ready(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if owner, ok := s.Owner(allocfn.Partition{Topic: "t", ID: 2}); owner != "c" || !ok {
+		if owner, ok := s.Owner(kiel.Partition{Topic: "t", ID: 2}); owner != "c" || !ok {
 			t.Error(owner, ok)
 		}
-		if owner, ok := s.Owner(allocfn.Partition{Topic: "t", ID: 3}); ok {
+		if owner, ok := s.Owner(kiel.Partition{Topic: "t", ID: 3}); ok {
 			t.Error(owner)
 		}
 		if got := r.told(); got != "+ -, +t:1 -" {

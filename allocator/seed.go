@@ -3,11 +3,11 @@ package allocator
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/sharedset"
 )
 
@@ -101,14 +101,14 @@ func (l *loop) seedWhenNeeded(ctx context.Context) {
 	l.seeding = true
 	if wait := l.seed.settles(); wait > 0 {
 		l.running.Go("seeding", func() {
-			pause(ctx, wait)
+			_ = pause.Sleep(ctx, wait)
 			send(ctx, l.seedings, seeding{over: true})
 		})
 		return
 	}
 	l.seedView = l.set.Version
 	there, again := l.set.Items, l.seeded // the set had the seed before, if seeded
-	rest := l.seedRetry/2 + rand.N(l.seedRetry)/2
+	rest := pause.Jitter(pause.Doubling(seedRetryMin, seedRetryMax).After(l.seedFailures))
 	l.running.Go("seeding", func() {
 		added, err := l.addSeed(ctx, there)
 		if again && added > 0 {
@@ -119,7 +119,7 @@ func (l *loop) seedWhenNeeded(ctx context.Context) {
 		} else {
 			send(ctx, l.seedings, seeding{err: err})
 		}
-		pause(ctx, rest)
+		_ = pause.Sleep(ctx, rest)
 		send(ctx, l.seedings, seeding{over: true})
 	})
 }
@@ -140,8 +140,9 @@ func (l *loop) addSeed(ctx context.Context, there []string) (added int, err erro
 
 func (l *loop) onSeeding(s seeding) {
 	if s.err != nil {
-		l.report("seed", fmt.Errorf("allocator: add the seed: %w", s.err))
-		l.seedView, l.seedRetry = 0, min(2*l.seedRetry, seedRetryMax)
+		l.report(kindSeed, fmt.Errorf("allocator: add the seed: %w", s.err))
+		l.seedView = 0
+		l.seedFailures++
 	}
 	l.seeding = l.seeding && !s.over
 }
@@ -174,8 +175,8 @@ func (l *loop) judgeSeed(v *sharedset.View) {
 	}
 	if len(missing(l.seed.all(), v.Items)) == 0 {
 		l.seedIn, l.seeded = v, true
-		l.report("seed", nil)
-		l.seedRetry = seedRetryMin
+		l.report(kindSeed, nil)
+		l.seedFailures = 0
 	}
 }
 
@@ -190,14 +191,4 @@ func missing(before, now []string) (gone []string) {
 		}
 	}
 	return gone
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

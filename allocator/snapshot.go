@@ -6,8 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/status"
 )
 
 // Trigger says what a snapshot was made for.
@@ -39,6 +41,9 @@ type Snapshot struct {
 	Version uint64
 	// Trigger is why this snapshot was made.
 	Trigger Trigger
+	// Reason is why the mapping is another than the one before it, with names of members, topics or functions. Snapshots with
+	// the same mapping have the same. It is zero before the first mapping. [Snapshot.Move] has the reasons of single partitions.
+	Reason status.Reason
 	// At is when.
 	At time.Time
 
@@ -47,7 +52,7 @@ type Snapshot struct {
 	// While Err says that a mapping could not be computed, these three are those of
 	// the last good one.
 	Members    []string
-	Partitions []allocfn.Partition
+	Partitions []kiel.Partition
 	// Unwanted are the topics in the set for which no member asks, sorted byte by
 	// byte: nobody owns their partitions ([ErrUnwantedTopic]). It is empty while a
 	// member asks for all topics or has no record. Names are as they stand in the
@@ -55,7 +60,7 @@ type Snapshot struct {
 	Unwanted []string
 	// Zones says for which partitions, in the set or not, the mapping was computed
 	// with which zone. It has none while the znode can't be read.
-	Zones map[allocfn.Partition]string
+	Zones map[kiel.Partition]string
 	// Func is the ID of the function that computed the mapping, "" when there
 	// is no mapping yet.
 	Func string
@@ -74,12 +79,12 @@ type Snapshot struct {
 
 	// Err is what is wrong, nil when nothing is: [ErrFuncFailed],
 	// [ErrFuncMismatch], sharedset's errors, items that are not name:number
-	// ([allocfn.ErrItem]), [ErrZonesUnreadable], the cause for which the session is not trusted,
+	// ([kiel.ErrInvalidPartition]), [ErrZonesUnreadable], the cause for which the session is not trusted,
 	// [ErrNameHeld], [ErrNameTaken]. Several are joined.
 	Err error
 
 	mapping *mapping // never nil
-	mine    []allocfn.Partition
+	mine    []kiel.Partition
 }
 
 // mapping is what a computation came to; snapshots share it.
@@ -90,6 +95,12 @@ type mapping struct {
 
 	unwanted []string // topics that no member asks for, sorted
 	leftOut  int      // how many partitions they have
+
+	inputs   *inputs // in was made of them
+	occasion occasion
+	change   *change // from the mapping before; nil before the first
+	moves    []*move // how each partition came to its owner
+	mine     int     // how many this member has
 
 	members []string
 	view    func() *allocfn.View // made when first asked for
@@ -121,12 +132,12 @@ func (m *mapping) topics(member int) map[string][]int32 {
 }
 
 // share returns what the named member owns, in kiel's order.
-func (m *mapping) share(name string) []allocfn.Partition {
+func (m *mapping) share(name string) []kiel.Partition {
 	i, ok := slices.BinarySearch(m.members, name)
 	if !ok {
 		return nil
 	}
-	var share []allocfn.Partition
+	var share []kiel.Partition
 	for k, owner := range m.owner {
 		if int(owner) == i {
 			share = append(share, m.in.Partitions[k])
@@ -137,7 +148,7 @@ func (m *mapping) share(name string) []allocfn.Partition {
 
 // Mine returns what this member owns, in kiel's order; nothing when it is not
 // joined. The slice is the caller's.
-func (s *Snapshot) Mine() []allocfn.Partition { return slices.Clone(s.mine) }
+func (s *Snapshot) Mine() []kiel.Partition { return slices.Clone(s.mine) }
 
 // Share returns what the mapping gives to the named member, as topic and ids
 // in kiel's order: kiel's shape of an allocation. It is empty, not nil, when
@@ -154,12 +165,24 @@ func (s *Snapshot) Share(member string) map[string][]int32 {
 // not in Partitions: it is not in the set, or no member asks for its topic. The
 // mapping may give p to a member that does not ask for it, if another member has
 // no record or the function does not look at topics.
-func (s *Snapshot) Owner(p allocfn.Partition) (string, bool) {
+func (s *Snapshot) Owner(p kiel.Partition) (string, bool) {
 	i, ok := s.mapping.view().Owner(p)
 	if !ok {
 		return "", false
 	}
 	return s.mapping.members[i], true
+}
+
+// Claimable returns the partitions that the mapping gives to members that have a record, in kiel's order. Those without one, as members
+// in Python are, claim nothing (see package ownership). The slice is the caller's.
+func (s *Snapshot) Claimable() []kiel.Partition {
+	var claimable []kiel.Partition
+	for k, owner := range s.mapping.owner {
+		if s.mapping.inputs.read[owner].recorded {
+			claimable = append(claimable, s.mapping.in.Partitions[k])
+		}
+	}
+	return claimable
 }
 
 // Mapping returns the whole mapping in kiel's shape: member, topic, ids. A
@@ -187,10 +210,10 @@ type Rebalance struct {
 	Snapshot *Snapshot
 	// Added and Removed are in kiel's order. Both are empty when only others'
 	// shares changed.
-	Added, Removed []allocfn.Partition
+	Added, Removed []kiel.Partition
 }
 
-func topics(ps []allocfn.Partition) map[string][]int32 {
+func topics(ps []kiel.Partition) map[string][]int32 {
 	m := make(map[string][]int32)
 	for _, p := range ps {
 		m[p.Topic] = append(m[p.Topic], p.ID)
@@ -199,10 +222,10 @@ func topics(ps []allocfn.Partition) map[string][]int32 {
 }
 
 // without returns what is in a and not in b.
-func without(a, b []allocfn.Partition) []allocfn.Partition {
-	in := make(map[allocfn.Partition]bool, len(b))
+func without(a, b []kiel.Partition) []kiel.Partition {
+	in := make(map[kiel.Partition]bool, len(b))
 	for _, p := range b {
 		in[p] = true
 	}
-	return slices.DeleteFunc(slices.Clone(a), func(p allocfn.Partition) bool { return in[p] })
+	return slices.DeleteFunc(slices.Clone(a), func(p kiel.Partition) bool { return in[p] })
 }

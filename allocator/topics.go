@@ -7,7 +7,9 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/topiclist"
+	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -20,10 +22,10 @@ func (a *PartitionAllocator) LackingPartitions(partitions map[string][]int32) ma
 	if v == nil || v.Err != nil || !v.Incarnation.Trusted() {
 		return lacking
 	}
-	there := sync.OnceValue(func() map[allocfn.Partition]bool { return partitionsOf(v.Items) })
+	there := sync.OnceValue(func() map[kiel.Partition]bool { return partitionsOf(v.Items) })
 	for topic, ids := range partitions {
 		for _, id := range ids {
-			p := allocfn.Partition{Topic: topic, ID: id}
+			p := kiel.Partition{Topic: topic, ID: id}
 			if _, found := slices.BinarySearch(v.Items, p.String()); !found && !there()[p] {
 				lacking[topic] = append(lacking[topic], id)
 			}
@@ -33,16 +35,16 @@ func (a *PartitionAllocator) LackingPartitions(partitions map[string][]int32) ma
 }
 
 // partitionsOf returns the partitions of items, however these are written.
-func partitionsOf(items []string) map[allocfn.Partition]bool {
-	partitions, _, _ := allocfn.ParseAll(items)
-	all := make(map[allocfn.Partition]bool, len(partitions))
+func partitionsOf(items []string) map[kiel.Partition]bool {
+	partitions, _, _ := kiel.ParsePartitions(items)
+	all := make(map[kiel.Partition]bool, len(partitions))
 	for _, p := range partitions {
 		all[p] = true
 	}
 	return all
 }
 
-// RemoveTopic removes all partitions of a topic from the group's set, unless a member asks for the topic. It needs the session
+// RemoveTopic removes all partitions of a topic from the group's set, unless a member asks for the topic by its name. It needs the session
 // to run, not the allocator, and blocks until the topic is removed or ctx ends.
 //
 // It returns [ErrTopicInUse], with the name of the member, while there is a member whose
@@ -50,14 +52,17 @@ func partitionsOf(items []string) map[allocfn.Partition]bool {
 // record, as members of Python kiel. What these ask for is not known; if you know that
 // they do not need the topic, use [PartitionAllocator.RemovePartitions]. It returns
 // [ErrTopicNotInSet] when the set has no partition of the topic, and
-// session.ErrInvalidName for what can't be a topic's name. Other errors are those of
+// kiel.ErrInvalidName for what can't be a topic's name. Other errors are those of
 // sharedset and of the session; with session.ErrUncertain the topic may have been
 // removed.
+//
+// Members that ask for the topic by pattern alone do not prevent that it is removed. A consumer among them that finds it in Kafka
+// adds it again when it looks at its topics next.
 //
 // Writes of others to the set meanwhile are kept. A consumer that asks for the topic and joins meanwhile adds it again, when it
 // looks at its topics next.
 func (a *PartitionAllocator) RemoveTopic(ctx context.Context, topic string) error {
-	err := session.CheckTopic(topic)
+	err := kiel.CheckTopic(topic)
 	if err == nil {
 		err = a.seed.inTurn(ctx, func() error { return a.removeTopic(ctx, topic) })
 	}
@@ -72,7 +77,7 @@ func (a *PartitionAllocator) removeTopic(ctx context.Context, topic string) erro
 		return err
 	}
 	ofTopic := func(item string) bool {
-		p, err := allocfn.Parse(item)
+		p, err := kiel.ParsePartition(item)
 		return err == nil && p.Topic == topic
 	}
 	n, err := a.set.RemoveFunc(ctx, ofTopic)
@@ -101,44 +106,36 @@ func (a *PartitionAllocator) checkUnused(ctx context.Context, topic string) erro
 }
 
 func (a *PartitionAllocator) checkMembers(ctx context.Context, inc *session.Incarnation, topic string) error {
-	if err := inc.Sync(ctx, a.MembersPath()); err != nil {
-		return err
-	}
-	names, _, err := inc.Children(ctx, a.MembersPath())
+	members, err := party.Read(ctx, inc, a.MembersPath())
 	if err != nil && !errors.Is(err, session.ErrNoNode) {
 		return err
 	}
-	slices.Sort(names)
-	for _, name := range names {
-		data, _, err := inc.Get(ctx, session.Join(a.MembersPath(), name))
-		if errors.Is(err, session.ErrNoNode) {
-			continue // it has left
-		}
-		if err != nil {
-			return fmt.Errorf("read the record of member %.120q: %w", name, err)
-		}
-		if err := checkUser(name, data, topic); err != nil {
+	for _, m := range members {
+		if err := checkUser(m, topic); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkUser returns an error if a member asks for a topic, or may.
-func checkUser(name string, data []byte, topic string) error {
-	r, ok, err := parseRecord(data)
+// checkUser returns an error if a member asks for a topic by its name, or may.
+func checkUser(m party.Member, topic string) error {
+	if m.Err != nil && !errors.Is(m.Err, party.ErrRecordTooLarge) {
+		return fmt.Errorf("read the record of member %.120q: %w", m.Name, m.Err)
+	}
+	r, ok, err := parseRecord(m.Data, topiclist.Parse)
 	switch {
 	case !ok:
 		why := "has no record"
-		if err != nil {
+		if err != nil || m.Err != nil {
 			why = "has a record that can't be understood"
 		}
 		return fmt.Errorf("%w: %s: member %.120q %s, so it may ask for any topic; RemovePartitions removes what none of them needs",
-			ErrTopicInUse, topic, name, why)
+			ErrTopicInUse, topic, m.Name, why)
 	case len(r.Topics) == 0:
-		return fmt.Errorf("%w: %s: member %.120q asks for all topics", ErrTopicInUse, topic, name)
-	case slices.Contains(r.Topics, topic):
-		return fmt.Errorf("%w: %s: member %.120q asks for it", ErrTopicInUse, topic, name)
+		return fmt.Errorf("%w: %s: member %.120q asks for all topics", ErrTopicInUse, topic, m.Name)
+	case slices.Contains(r.asks.Names, topic):
+		return fmt.Errorf("%w: %s: member %.120q asks for it", ErrTopicInUse, topic, m.Name)
 	default:
 		return nil
 	}

@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
-	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/sharedset"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -57,6 +57,10 @@ func TestRemoveTopicAsks(t *testing.T) {
 		"asked for by nobody":      {name: "m", data: record(`"s"`)},
 		"a topic of a like name":   {name: "m", data: record(`"t2","T","tt"`)},
 		"asked for":                {name: "m", data: record(`"s","t"`), want: allocator.ErrTopicInUse, says: `"m" asks for it`},
+		"found by a pattern":       {name: "m", data: record(`"s","^t.*"`)},
+		"found, and asked for":     {name: "m", data: record(`"t","^t.*"`), want: allocator.ErrTopicInUse, says: `"m" asks for it`},
+		"asked for and excluded":   {name: "m", data: record(`"t","^s.*","!^t"`), want: allocator.ErrTopicInUse, says: `"m" asks for it`},
+		"a bad pattern":            {name: "m", data: record(`"s","^t("`), want: allocator.ErrTopicInUse, says: "can't be understood"},
 		"all topics are":           {name: "m", data: record(``), want: allocator.ErrTopicInUse, says: `"m" asks for all topics`},
 		"Python":                   {name: "m", want: allocator.ErrTopicInUse, says: `"m" has no record, so it may ask for any topic; RemovePartitions`},
 		"a bad record":             {name: "m", data: "\xff{", want: allocator.ErrTopicInUse, says: "can't be understood"},
@@ -107,7 +111,7 @@ func TestRemoveTopicOfABadName(t *testing.T) {
 		w.write(partitions, `["../x:0", ":0", "a/b:0"]`)
 		n := w.operator()
 		for _, topic := range []string{"", ".", "..", "../x", "a/b", "t:0", "t\n", "\xff", strings.Repeat("x", 250)} {
-			if err := n.RemoveTopic(t.Context(), topic); !errors.Is(err, session.ErrInvalidName) {
+			if err := n.RemoveTopic(t.Context(), topic); !errors.Is(err, kiel.ErrInvalidName) {
 				t.Errorf("%q: %v", topic, err)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/sharedset"
 )
@@ -23,16 +23,16 @@ func TestBadRecordsAndItems(t *testing.T) {
 			{Name: "a", Data: []byte("\xff{")}, {Name: "b"}, {Name: "c", Err: errors.New("70000 bytes")},
 		}})
 		s := r.want(TriggerInitial, "t:1")
-		if !errors.Is(s.Err, allocfn.ErrItem) || !strings.Contains(s.Err.Error(), "nonsense") || !strings.Contains(s.Err.Error(), "t:x") {
+		if !errors.Is(s.Err, kiel.ErrInvalidPartition) || !strings.Contains(s.Err.Error(), "nonsense") || !strings.Contains(s.Err.Error(), "t:x") {
 			t.Error(s.Err)
 		}
 		err := r.failed()
-		if !errors.Is(err, allocfn.ErrItem) || !errors.Is(err, ErrBadRecord) || !strings.Contains(err.Error(), "70000") {
+		if !errors.Is(err, kiel.ErrInvalidPartition) || !errors.Is(err, ErrBadRecord) || !strings.Contains(err.Error(), "70000") {
 			t.Error(err)
 		}
 		sleep(time.Minute)
 		r.partitions("t:0", "t:1", "t:2", "t:x")
-		if err := r.failed(); strings.Contains(fmt.Sprint(err), "nonsense") || !errors.Is(err, allocfn.ErrItem) {
+		if err := r.failed(); strings.Contains(fmt.Sprint(err), "nonsense") || !errors.Is(err, kiel.ErrInvalidPartition) {
 			t.Error("second report:", err)
 		}
 		sleep(time.Minute)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 )
 
 // askedTopics returns the topics that members ask for, sorted. It returns nil if partitions of all topics are to be divided: a
@@ -35,7 +35,7 @@ func askedTopics(members []member) []string {
 func sameTopics(a, b []string) bool { return &a[0] == &b[0] && len(a) == len(b) || slices.Equal(a, b) }
 
 // otherTopics returns the topics of partitions that are not among the asked ones, sorted; none if asked is nil.
-func otherTopics(partitions []allocfn.Partition, asked []string) (others []string) {
+func otherTopics(partitions []kiel.Partition, asked []string) (others []string) {
 	if asked == nil {
 		return nil
 	}
@@ -66,13 +66,16 @@ func (in *inputs) leaveOutUnwanted() {
 			wanted = append(wanted, item)
 		}
 	}
-	in.wanted, in.wantedPlaces, _ = allocfn.ParseAll(wanted)
+	in.wanted, in.wantedPlaces, _ = kiel.ParsePartitions(wanted)
 }
 
 // reportUnwanted reports those of the unwanted topics, which are sorted, that were not among the unwanted ones of the mapping before.
 func (l *loop) reportUnwanted(unwanted []string) {
 	topics := missing(unwanted, l.unwanted)
 	l.unwanted = unwanted
+	if len(unwanted) == 0 {
+		l.errs.OK(kindTopics, "")
+	}
 	if len(topics) == 0 {
 		return
 	}
@@ -80,6 +83,6 @@ func (l *loop) reportUnwanted(unwanted []string) {
 		topics[i] = fmt.Sprintf("%.120q", topic)
 	}
 	err := fmt.Errorf("%w: %s; RemoveTopic removes a topic from the set", ErrUnwantedTopic, names(topics))
-	l.log.Warn("topics left out of the mapping", "error", err)
+	l.errs.FailedWarn(kindTopics, "", err)
 	l.delivery.error(err)
 }

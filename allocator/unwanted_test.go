@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/party"
 )
 
@@ -46,7 +46,7 @@ func (r *rig) divided(partitions string, unwanted ...string) {
 	}
 	all := s.Mapping()
 	for _, topic := range unwanted {
-		for _, p := range []allocfn.Partition{{Topic: topic}, {Topic: topic, ID: 1}} {
+		for _, p := range []kiel.Partition{{Topic: topic}, {Topic: topic, ID: 1}} {
 			if owner, ok := s.Owner(p); ok {
 				r.Errorf("%s is owned by %s", p, owner)
 			}
@@ -226,8 +226,8 @@ func TestUnwantedTopicsAreAsIfNotInTheSet(t *testing.T) {
 	} {
 		for _, unwanted := range [][]string{nil, {"a:0"}, {"t-:0", "u:0", "u:1"}, {"s:0", "u:01", "u:2", "y:0"}} {
 			both := slices.Sorted(slices.Values(slices.Concat(wanted, unwanted)))
-			got := computeMapping(&inputs{}, ms, both, nil, o, sabotage.Rules{})
-			want := computeMapping(&inputs{}, ms, wanted, nil, o, sabotage.Rules{})
+			got := computeMapping(&inputs{}, ms, both, nil, o)
+			want := computeMapping(&inputs{}, ms, wanted, nil, o)
 			if got.err != nil || want.err != nil || text(got.items) != text(want.items) {
 				t.Errorf("%q: errors %v, %v, items %v and %v", both, got.err, want.err, got.items, want.items)
 			}

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/session"
@@ -195,7 +196,7 @@ func (w *world) agree(fn allocfn.Func, names, items []string) string {
 	for _, name := range names {
 		in.Members = append(in.Members, allocfn.Member{Name: name})
 	}
-	in.Partitions, in.Places, _ = allocfn.ParseAll(items)
+	in.Partitions, in.Places, _ = kiel.ParsePartitions(items)
 	a, err := allocfn.Call(fn, in)
 	if err != nil {
 		w.Fatalf("%v", err)
@@ -236,7 +237,7 @@ func ids(n int) (all []int32) {
 // own is how many partitions a member has.
 func (n *node) own() int { return len(n.Snapshot().Mine()) }
 
-func list(ps []allocfn.Partition) string {
+func list(ps []kiel.Partition) string {
 	var all []string
 	for _, p := range ps {
 		all = append(all, p.String())

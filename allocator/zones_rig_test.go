@@ -8,9 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
-	"github.com/kielgo/kiel/internal/sabotage"
-	"github.com/kielgo/kiel/internal/sabotage/attack"
 	"github.com/kielgo/kiel/internal/zones"
 )
 
@@ -31,9 +30,9 @@ func withZonal(o *Options) { o.Func, o.PythonFunc = zonal(), "zonal" }
 
 // zoned is zones in which these partitions of t are in b.
 func zoned(ids ...int32) *zones.View {
-	v := &zones.View{Zones: map[allocfn.Partition]string{}}
+	v := &zones.View{Zones: map[kiel.Partition]string{}}
 	for _, id := range ids {
-		v.Zones[allocfn.Partition{Topic: "t", ID: id}] = "b"
+		v.Zones[kiel.Partition{Topic: "t", ID: id}] = "b"
 	}
 	return v
 }
@@ -124,10 +123,9 @@ func TestUnreadableZonesAreNone(t *testing.T) {
 
 // The zones of the incarnation before are none of this one's: they may be gone, and the others' mapping is another.
 func TestZonesOfTwoIncarnations(t *testing.T) {
-	const harm = "a mapping of zones that are no more"
-	attack.Run(t, harm, func(a *attack.Attack) {
-		r := newRig(a.T, withZonal)
-		r.base, r.late = a.Context(), true
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, withZonal)
+		r.late = true
 		r.run()
 		r.showZones(zoned(0))
 		r.partitions("t:0", "t:1")
@@ -139,15 +137,15 @@ func TestZonesOfTwoIncarnations(t *testing.T) {
 		r.partitions("t:0", "t:1")
 		sleep(time.Hour)
 		if s := r.Snapshot(); s.Incarnation == r.inc {
-			a.Harmed(harm, "%s by %s", list(s.Mine()), s.Trigger)
+			t.Errorf("a mapping of zones that are no more: %s by %s", list(s.Mine()), s.Trigger)
 		}
 		r.showZones(zoned(1))
 		sleep(time.Minute)
 		if s := r.Snapshot(); s.Incarnation != r.inc || list(s.Mine()) != "t:1" {
-			a.Errorf("got %s, %v", list(s.Mine()), s.Err)
+			t.Errorf("got %s, %v", list(s.Mine()), s.Err)
 		}
 		r.stop()
-	}, sabotage.ZonesOfIncarnation)
+	})
 }
 
 // A refresh counts though what it has read was not forwarded yet.

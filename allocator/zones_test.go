@@ -15,6 +15,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/session"
@@ -24,11 +25,11 @@ import (
 const zonesPath = "/kiel/groups/g/zones"
 
 // zonesOf makes zones of the names given for partitions 0, 1, … of topic t; "" is none.
-func zonesOf(names ...string) map[allocfn.Partition]string {
-	all := make(map[allocfn.Partition]string)
+func zonesOf(names ...string) map[kiel.Partition]string {
+	all := make(map[kiel.Partition]string)
 	for id, zone := range names {
 		if zone != "" {
-			all[allocfn.Partition{Topic: "t", ID: int32(id)}] = zone
+			all[kiel.Partition{Topic: "t", ID: int32(id)}] = zone
 		}
 	}
 	return all
@@ -56,7 +57,7 @@ func (w *world) put(path, data string) {
 }
 
 // agreeOn waits, and fails unless all members that run hold the mapping that Balanced makes of these zones.
-func (w *world) agreeOn(zones map[allocfn.Partition]string, where map[string]string) allocfn.Input {
+func (w *world) agreeOn(zones map[kiel.Partition]string, where map[string]string) allocfn.Input {
 	w.Helper()
 	sleep(settle)
 	input := allocfn.Input{Zones: zones}
@@ -67,7 +68,7 @@ func (w *world) agreeOn(zones map[allocfn.Partition]string, where map[string]str
 	if err != nil {
 		w.Fatalf("%v", err)
 	}
-	input.Partitions, input.Places, _ = allocfn.ParseAll(set)
+	input.Partitions, input.Places, _ = kiel.ParsePartitions(set)
 	owner, err := allocfn.Call(allocfn.Balanced(), input)
 	if err != nil {
 		w.Fatalf("%v", err)
@@ -182,7 +183,7 @@ func TestUnreadableZones(t *testing.T) {
 					if err := a.SetZones(t.Context(), zonesOf("x")); !errors.Is(err, allocator.ErrZonesUnreadable) {
 						t.Errorf("SetZones: %v", err)
 					}
-					for _, zones := range []map[allocfn.Partition]string{zonesOf("x"), nil} {
+					for _, zones := range []map[kiel.Partition]string{zonesOf("x"), nil} {
 						if err := a.UpdateZones(t.Context(), zones); !errors.Is(err, allocator.ErrZonesUnreadable) {
 							t.Errorf("UpdateZones %v: %v", zones, err)
 						}
@@ -208,7 +209,7 @@ func TestUnreadableZones(t *testing.T) {
 func TestUpdateZonesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		where, all := map[string]string{}, map[allocfn.Partition]string{}
+		where, all := map[string]string{}, map[kiel.Partition]string{}
 		for i := range 5 {
 			name := string(rune('a' + i))
 			where[name] = name
@@ -217,10 +218,10 @@ func TestUpdateZonesAtOnce(t *testing.T) {
 		var writing sync.WaitGroup
 		for i := range int32(20) {
 			name := string('a' + i%5)
-			p := allocfn.Partition{Topic: "t", ID: i}
+			p := kiel.Partition{Topic: "t", ID: i}
 			all[p] = name
 			writing.Go(func() {
-				if err := w.nodes[name].UpdateZones(t.Context(), map[allocfn.Partition]string{p: name}); err != nil {
+				if err := w.nodes[name].UpdateZones(t.Context(), map[kiel.Partition]string{p: name}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -242,16 +243,16 @@ func TestUpdateZonesAtOnce(t *testing.T) {
 			}
 			return zktest.Action{}
 		})
-		for _, zones := range []map[allocfn.Partition]string{all, zonesOf("a", "b"), nil} {
+		for _, zones := range []map[kiel.Partition]string{all, zonesOf("a", "b"), nil} {
 			if err := w.nodes["a"].UpdateZones(t.Context(), zones); err != nil || sent > 0 {
 				t.Errorf("%v: %d requests, %v", zones, sent, err)
 			}
 		}
-		if err := w.nodes["a"].UpdateZones(t.Context(), map[allocfn.Partition]string{{Topic: "t"}: ""}); err != nil {
+		if err := w.nodes["a"].UpdateZones(t.Context(), map[kiel.Partition]string{{Topic: "t"}: ""}); err != nil {
 			t.Error(err)
 		}
 		w.srv.SetHook(nil)
-		delete(all, allocfn.Partition{Topic: "t"})
+		delete(all, kiel.Partition{Topic: "t"})
 		w.agreeOn(all, where)
 	})
 }
@@ -268,7 +269,7 @@ func TestSetZonesWithoutRun(t *testing.T) {
 		if len(b.Zones()) > 0 {
 			t.Error("zones before anything was read")
 		}
-		for want, zones := range map[error]map[allocfn.Partition]string{
+		for want, zones := range map[error]map[kiel.Partition]string{
 			allocator.ErrZonesInvalid:  {{Topic: "t"}: "\n"},
 			allocator.ErrZonesTooLarge: {{Topic: "t", ID: 1<<31 - 1}: "x"},
 		} {
@@ -353,10 +354,10 @@ func TestZonesAfterRandomSchedules(t *testing.T) {
 }
 
 // written is what the znode says, read by somebody who runs no allocator.
-func (w *world) written() map[allocfn.Partition]string {
+func (w *world) written() map[kiel.Partition]string {
 	w.Helper()
 	data, _, _ := w.srv.Get(zonesPath)
-	zones := map[allocfn.Partition]string{}
+	zones := map[kiel.Partition]string{}
 	var doc struct {
 		Zones  []string
 		Topics map[string][]int
@@ -367,7 +368,7 @@ func (w *world) written() map[allocfn.Partition]string {
 	for topic, ids := range doc.Topics {
 		for id, zone := range ids {
 			if zone >= 0 {
-				zones[allocfn.Partition{Topic: topic, ID: int32(id)}] = doc.Zones[zone]
+				zones[kiel.Partition{Topic: topic, ID: int32(id)}] = doc.Zones[zone]
 			}
 		}
 	}

@@ -5,43 +5,43 @@ import (
 	"math/bits"
 )
 
-// Balanced returns "balanced", which gives every member its share to within one
-// partition, whatever the topics, and moves few partitions when members come
-// and go, without knowing what was before.
+// Balanced returns "balanced", which assigns to every member its share to within
+// one partition, whatever the topics, and moves few partitions when members join
+// and leave, though it does not know the plan before.
 //
-// Each partition has probes and each member points on a ring; a member suits a
-// partition the better, the nearer a point of it is to a probe of the
-// partition. Pairs of a partition and a member are taken in the order of their
-// distances (in steps of at most 12 %, then in the order of the partitions, then
-// exactly), and a pair counts when the partition is free and the member has
-// room. So the outcome is the one stable matching of the distances. Hashes of
-// the names decide where probes and points are.
+// Each partition has probes and each member has points on a ring (multi-probe
+// hashing); hashes of the names decide where they are. The distance of a pair of a
+// partition and a member is that from the nearest point to the nearest probe.
+// Balanced takes the pairs in the order of their distances (in steps of at most
+// 12 %, then in the order of the partitions, then exactly), and assigns the
+// partition if it is free and the member has room. So the outcome is the one stable
+// matching of the distances.
 //
-// Room is the member's quota: with P partitions and n members of equal weight
+// A member's room is its quota: with P partitions and n members of equal weight
 // each takes ⌊P/n⌋, and P mod n of them, those that come first in the order of
-// pairs, take one more. With weights, member j's exact share is P·w/W, W being
-// the sum of the weights; it takes that rounded down, and what is then left
-// goes, one each, to the members with the largest remainders; among equal
-// remainders to those that come first. Distances are divided by the member's
+// pairs, take one more. With weights, a member of weight w has the exact share
+// P·w/W, W being the sum of the weights. It takes that rounded down. The members
+// with the largest remainders take one each of the partitions that are left; among
+// equal remainders, those that come first. Distances are divided by the member's
 // weight, in relation to the mean weight. So only the proportions of weights
 // count, whether they are given in percent or in millicores, and a small change
 // of a weight moves few partitions, wherever the weight is. Weights above 2^31-1
-// count as that.
+// count as 2^31-1.
 //
 // Where members ask for different topics, these are divided group by group, and
 // room is what a member lacks to the level of its group: see Topics on the
 // package's page.
 //
-// With [Input.Zones], pairs in one zone come before all others, so that a
-// partition goes to a member of another zone only when those of its own have
-// no room, while shares remain as they are. A partition or member without a
-// zone is in none.
+// With [Input.Zones], pairs in one zone come before all others: a partition is
+// assigned to a member of another zone only when the members of its own have
+// no room. The shares remain as they are. A partition or member without a zone is in
+// none.
 //
 // It takes about 100 ns per partition, less on two cores, and 20 bytes. Where
-// weights differ it takes about twice as long, or up to three times where these
-// are from one to a million.
+// weights differ it takes about twice as long, and up to three times where they
+// range from one to a million.
 // [ErrInput] is the only error, for more than 2^21 members, or negative weights.
-func Balanced() Func { return Func{Name: "balanced", Assign: balanced, harmless: balanced} }
+func Balanced() Func { return Func{Name: "balanced", Assign: balanced, readOnly: balanced} }
 
 func balanced(in Input) (Assignment, error) {
 	if len(in.Members) == 0 || len(in.Partitions) == 0 {
@@ -72,11 +72,11 @@ func balancedWithin(in Input, q quotas) (Assignment, error) {
 // checkMembers refuses members that Balanced cannot count with.
 func checkMembers(members []Member) error {
 	if len(members) > maxMembers {
-		return fmt.Errorf("allocfn: %w: %d members, more than %d", ErrInput, len(members), maxMembers)
+		return fmt.Errorf("%w: %d members, more than %d", ErrInput, len(members), maxMembers)
 	}
 	for i := range members {
 		if m := &members[i]; m.Weight < 0 {
-			return fmt.Errorf("allocfn: %w: member %s has weight %d", ErrInput, quote(m.Name), m.Weight)
+			return fmt.Errorf("%w: member %s has weight %d", ErrInput, quote(m.Name), m.Weight)
 		}
 	}
 	return nil
@@ -92,9 +92,9 @@ const (
 	allCodes = 2 * codes                       // of pairs: those in one zone, then the others; less than 2^10
 )
 
-// code cuts a distance to its three leading bits behind the first, so that
+// code cuts a distance to its leading bit and the three behind it, so that
 // pairs of about the same distance are taken in the order of the partitions.
-// With finer steps no fewer partitions move, and it takes longer.
+// Finer steps move no fewer partitions and take longer.
 func code(distance uint64) int {
 	if distance < 2<<codeBits {
 		return int(distance)
@@ -110,10 +110,10 @@ func (p proposal) member() int32 { return int32(p & memberMask) }
 
 // balance is the working state of one call.
 type balance struct {
-	keys    []uint64   // of the partitions
-	choices []proposal // each partition's best pair that was not refused
-	counts  [allCodes]int32
-	quotas  quotas
+	keys    []uint64        // hashes of the partitions
+	choices []proposal      // each partition's best pair that was not refused
+	counts  [allCodes]int32 // how many first choices have each code
+	quotas  quotas          // how many partitions each member may still take
 	members []Member
 	scale   scale     // of the members' weights
 	fields  [][]field // by zone, the first being that of all members, and by class
@@ -122,10 +122,10 @@ type balance struct {
 
 	owner   Assignment
 	refused [allCodes]int32 // by code, the first partition of a list linked by owner, or -1
-	list    []int32         // one such list
+	list    []int32         // memory for takeRefused
 }
 
-// newBalance begins a division: nobody has anything yet.
+// newBalance begins a division in which no member has a partition yet.
 func newBalance(in Input, q quotas) *balance {
 	names := make([]uint64, len(in.Members))
 	for i := range names {
@@ -146,8 +146,8 @@ func newBalance(in Input, q quotas) *balance {
 	return b
 }
 
-// code returns the code of a distance, which is in relation to the mean weight,
-// so that only the proportions of weights count.
+// code returns the code of a distance in relation to the mean weight, so that
+// only the proportions of weights count.
 func (b *balance) code(s suit) int {
 	if b.scale.inverse == nil {
 		return code(uint64(s.score) >> 32)
@@ -166,7 +166,7 @@ func (b *balance) choose() {
 		b.chooseSome(0, len(b.keys), &b.counts)
 		return
 	}
-	// The halves have nothing in common but the rings, which both only read.
+	// The halves share only the rings, and only read them.
 	var counts [allCodes]int32
 	var panicked any
 	done := make(chan struct{})
@@ -186,8 +186,8 @@ func (b *balance) choose() {
 	}
 }
 
-// twoCoresFrom is for how many partitions a second goroutine looks for half of
-// the first choices, by far the longest part that can be cut in two.
+// twoCoresFrom is the number of partitions from which a second goroutine looks for
+// half of the first choices, by far the longest part that can be cut in two.
 const twoCoresFrom = 1 << 16
 
 // chooseSome finds the first choices of some partitions and counts their codes.

@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 )
 
@@ -102,7 +103,7 @@ func bruteHash(s string) uint64 {
 	return bruteMix(h.Sum64())
 }
 
-func bruteProbes(p allocfn.Partition) []uint64 {
+func bruteProbes(p kiel.Partition) []uint64 {
 	four := func(pk uint64) (h uint64, probes []uint64) {
 		h = pk * 0xd6e8feb86659fd93
 		h ^= h >> 32

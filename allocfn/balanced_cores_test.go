@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/kielgo/kiel"
 )
 
 // TestChooseConcurrently holds two goroutines to the choices of one.
@@ -14,7 +16,7 @@ func TestChooseConcurrently(t *testing.T) {
 			in.Members = append(in.Members, Member{Name: fmt.Sprintf("m%03d", m), Weight: 1 + m%3})
 		}
 		for p := range partitions {
-			in.Partitions = append(in.Partitions, Partition{Topic: "t", ID: int32(p)})
+			in.Partitions = append(in.Partitions, kiel.Partition{Topic: "t", ID: int32(p)})
 		}
 		one := balanceOf(in)
 		one.chooseSome(0, partitions, &one.counts)

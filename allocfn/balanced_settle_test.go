@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/kielgo/kiel"
 )
 
 // balanceOf returns what a call of Balanced begins with.
@@ -25,7 +27,7 @@ func TestCutDoesNotMatter(t *testing.T) {
 			in.Members = append(in.Members, m)
 		}
 		for i := range shape[1] {
-			in.Partitions = append(in.Partitions, Partition{Topic: "t", ID: int32(i)})
+			in.Partitions = append(in.Partitions, kiel.Partition{Topic: "t", ID: int32(i)})
 		}
 		var want Assignment
 		for cut := 0; cut < codes; cut += 3 {

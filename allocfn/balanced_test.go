@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 )
 
@@ -26,9 +27,9 @@ func randomGroup(seed uint64, n, p int) allocfn.Input {
 	topics := 1 + r.IntN(p/4+1)
 	prefix := fmt.Sprintf("topic-%x-", r.Uint32())
 	for i := range p {
-		in.Partitions = append(in.Partitions, allocfn.Partition{Topic: prefix + fmt.Sprint(i%topics), ID: int32(i / topics)})
+		in.Partitions = append(in.Partitions, kiel.Partition{Topic: prefix + fmt.Sprint(i%topics), ID: int32(i / topics)})
 	}
-	allocfn.Sort(in.Partitions)
+	kiel.SortPartitions(in.Partitions)
 	return in
 }
 
@@ -48,7 +49,7 @@ func weigh(seed uint64, in allocfn.Input) allocfn.Input {
 		}
 	}
 	if zones > 0 {
-		in.Zones = make(map[allocfn.Partition]string)
+		in.Zones = make(map[kiel.Partition]string)
 		for _, p := range in.Partitions {
 			if r.IntN(4) > 0 {
 				in.Zones[p] = zone(5)
@@ -72,7 +73,7 @@ func drawGroup(t *rapid.T) allocfn.Input {
 		for i := range in.Members {
 			in.Members[i].Zone = zone.Draw(t, "member's zone")
 		}
-		in.Zones = make(map[allocfn.Partition]string)
+		in.Zones = make(map[kiel.Partition]string)
 		for _, p := range in.Partitions {
 			if rapid.Bool().Draw(t, "has a zone") {
 				in.Zones[p] = zone.Draw(t, "zone")
@@ -143,7 +144,7 @@ func TestBalancedKeepsItsWord(t *testing.T) {
 		shuffled := in
 		shuffled.Partitions = rapid.Permutation(in.Partitions).Draw(t, "partitions")
 		shuffled.Members = rapid.Permutation(in.Members).Draw(t, "members")
-		allocfn.Sort(shuffled.Partitions)
+		kiel.SortPartitions(shuffled.Partitions)
 		slices.SortFunc(shuffled.Members, func(a, b allocfn.Member) int { return strings.Compare(a.Name, b.Name) })
 		again, err := allocfn.Call(allocfn.Balanced(), shuffled)
 		if err != nil || !slices.Equal(a, again) {
@@ -189,9 +190,9 @@ func checkShares(t *rapid.T, in allocfn.Input, a allocfn.Assignment) {
 }
 
 func TestBalancedIsTotal(t *testing.T) {
-	p := allocfn.Partition{Topic: "t"}
+	p := kiel.Partition{Topic: "t"}
 	one := []allocfn.Member{{Name: "a"}}
-	for _, in := range []allocfn.Input{{}, {Members: one}, {Partitions: []allocfn.Partition{p}}} {
+	for _, in := range []allocfn.Input{{}, {Members: one}, {Partitions: []kiel.Partition{p}}} {
 		if a, err := allocfn.Balanced().Assign(in); a == nil || len(a) != 0 || err != nil {
 			t.Errorf("%v: got %v, %v", in, a, err)
 		}
@@ -199,7 +200,7 @@ func TestBalancedIsTotal(t *testing.T) {
 	// Input that Call refuses harms nobody either.
 	a, err := allocfn.Balanced().Assign(allocfn.Input{
 		Members:    []allocfn.Member{{Name: "b"}, {Name: "a"}, {Name: "a"}},
-		Partitions: []allocfn.Partition{p, p, {Topic: "", ID: math.MinInt32}, {ID: -1}, p},
+		Partitions: []kiel.Partition{p, p, {Topic: "", ID: math.MinInt32}, {ID: -1}, p},
 	})
 	if len(a) != 5 || err != nil {
 		t.Errorf("got %v, %v", a, err)
@@ -208,7 +209,7 @@ func TestBalancedIsTotal(t *testing.T) {
 		"has weight -1": {{Name: "a", Weight: -1}},
 		"more than":     make([]allocfn.Member, 1<<21+1),
 	} {
-		_, err := allocfn.Balanced().Assign(allocfn.Input{Members: members, Partitions: []allocfn.Partition{p}})
+		_, err := allocfn.Balanced().Assign(allocfn.Input{Members: members, Partitions: []kiel.Partition{p}})
 		if !errors.Is(err, allocfn.ErrInput) || !strings.Contains(err.Error(), name) {
 			t.Errorf("want an error that says %s, got %v", name, err)
 		}
@@ -222,7 +223,7 @@ func TestBalancedPrefersZones(t *testing.T) {
 	for i := range in.Members {
 		in.Members[i].Zone = []string{"a", "b", "c"}[i%3]
 	}
-	in.Zones = make(map[allocfn.Partition]string)
+	in.Zones = make(map[kiel.Partition]string)
 	plain := assign(t, in)
 	home := func(of func(i int) string) (n int) {
 		for i, p := range in.Partitions {

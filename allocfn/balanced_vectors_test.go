@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 )
 
@@ -44,14 +45,14 @@ func (v balancedVector) input() allocfn.Input {
 	slices.SortFunc(in.Members, func(a, b allocfn.Member) int { return strings.Compare(a.Name, b.Name) })
 	for topic, n := range v.Topics {
 		for id := range n {
-			in.Partitions = append(in.Partitions, allocfn.Partition{Topic: topic, ID: id})
+			in.Partitions = append(in.Partitions, kiel.Partition{Topic: topic, ID: id})
 		}
 	}
-	allocfn.Sort(in.Partitions)
+	kiel.SortPartitions(in.Partitions)
 	for _, p := range in.Partitions {
 		if zone, ok := v.Zones[p.String()]; ok {
 			if in.Zones == nil {
-				in.Zones = make(map[allocfn.Partition]string)
+				in.Zones = make(map[kiel.Partition]string)
 			}
 			in.Zones[p] = zone
 		}
@@ -170,9 +171,9 @@ func FuzzBalanced(f *testing.F) {
 		}
 		names := slices.Compact(slices.Sorted(strings.SplitSeq(topics, "\n")))
 		for i := range partitions % 200 {
-			in.Partitions = append(in.Partitions, allocfn.Partition{Topic: names[int(i)%len(names)], ID: int32(i)})
+			in.Partitions = append(in.Partitions, kiel.Partition{Topic: names[int(i)%len(names)], ID: int32(i)})
 		}
-		allocfn.Sort(in.Partitions)
+		kiel.SortPartitions(in.Partitions)
 		if len(in.Members) > 50 || len(in.Partitions) == 0 {
 			return
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 )
 
@@ -90,10 +91,10 @@ func TestBalancedWeightUnitRounding(t *testing.T) {
 	var in, other allocfn.Input
 	for topic := range topics {
 		for id := range size {
-			in.Partitions = append(in.Partitions, allocfn.Partition{Topic: fmt.Sprintf("t%05d", topic), ID: int32(id)})
+			in.Partitions = append(in.Partitions, kiel.Partition{Topic: fmt.Sprintf("t%05d", topic), ID: int32(id)})
 		}
 	}
-	allocfn.Sort(in.Partitions)
+	kiel.SortPartitions(in.Partitions)
 	other.Partitions = in.Partitions
 	for m := range members {
 		member := allocfn.Member{Name: fmt.Sprintf("m%05d", m), Weight: 1 + r.IntN(100)}

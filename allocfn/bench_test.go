@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 )
 
@@ -90,7 +91,7 @@ func BenchmarkParseAll(b *testing.B) {
 			_, items := shape(s[0], s[1])
 			b.ReportAllocs()
 			for b.Loop() {
-				allocfn.ParseAll(items)
+				kiel.ParsePartitions(items)
 			}
 		})
 	}
@@ -100,15 +101,15 @@ func BenchmarkParseAll(b *testing.B) {
 func BenchmarkSort(b *testing.B) {
 	for _, s := range [][2]int{{1_000, 100}, {10_000, 1_000}, {100_000, 100}, {100_000, 1_000}} {
 		b.Run(fmt.Sprintf("%d in topics of %d", s[0], s[1]), func(b *testing.B) {
-			var given []allocfn.Partition
+			var given []kiel.Partition
 			for i := range s[0] {
-				given = append(given, allocfn.Partition{Topic: fmt.Sprintf("topic-%d", i/s[1]), ID: int32(i % s[1])})
+				given = append(given, kiel.Partition{Topic: fmt.Sprintf("topic-%d", i/s[1]), ID: int32(i % s[1])})
 			}
-			ps := make([]allocfn.Partition, len(given))
+			ps := make([]kiel.Partition, len(given))
 			b.ReportAllocs()
 			for b.Loop() {
 				copy(ps, given)
-				allocfn.Sort(ps)
+				kiel.SortPartitions(ps)
 			}
 		})
 	}

@@ -3,39 +3,40 @@ package allocfn
 import (
 	"cmp"
 	"slices"
+
+	"github.com/kielgo/kiel"
 )
 
-// CoPartitioned returns "copartitioned", for members that join topics by key:
-// the partitions of one number of all topics that have equally many partitions
-// go to one member.
+// CoPartitioned returns "copartitioned", for members that join topics by key: it
+// assigns the partitions of the same id of all topics with equally many partitions
+// to one member.
 //
 // Topics with equally many partitions in the input make a class. The partitions
-// of one number in a class are a unit, and each class's units are given to
-// members by themselves, so that the numbers of units of any two members differ
-// by at most one; so do then the numbers of partitions of each topic, if it has
-// the numbers that the others of its class have (as from 0 to their count, less
-// one). Numbers that the topics of a class do not share make further units, and
-// such a topic may be spread less evenly; what belongs together stays together
+// of one id in a class are a unit. Each class is divided by itself, so that the
+// numbers of units of any two members differ by at most one. So do the numbers of
+// partitions of each topic that has the same ids as the others of its class, such
+// as 0 to their count less one. Ids that the topics of a class do not share make
+// further units, and such a topic may be spread less evenly; a unit stays together
 // all the same. A topic that gets more partitions changes its class, and most
 // of its partitions move.
 //
-// Which members get one unit more is decided for each class by hashes of its
-// own, so that over many classes it evens out as by chance. But nothing evens
+// Each class has hashes of its own, which decide what members get one unit more.
+// So over many classes this evens out as by chance. But nothing evens
 // out inside a class: in one of 100 topics with 3 partitions, 3 members get 100
 // partitions each, and if the topics have one partition, one member gets all.
 //
-// A unit goes to a member as a partition does in [Balanced], and about as few
-// move when one member comes or goes: of 1,000 units on 10 members 1.22 times the
-// least on a join, and 1.20 times on a leave; of 10,000 on 100 1.9 times. Of a
-// class with U units, 2.5·√U more than the least is a bound that tests hold it
-// to, with 2 to 31 members of up to 100 units each.
+// CoPartitioned assigns units as [Balanced] assigns partitions, and moves about as
+// few when one member joins or leaves: of 1,000 units on 10 members 1.22 times the
+// least on a join, and 1.20 times on a leave; of 10,000 on 100 members 1.9 times.
+// Tests hold it to at most 2.5·√U more than the least for a class with U units,
+// with 2 to 31 members of up to 100 units each.
 //
 // It ignores the topics that members ask for.
 //
 // It takes about 0.2 µs for each unit, 30 ns for each partition, and 0.5 µs for
 // each member in each class.
 func CoPartitioned() Func {
-	return Func{Name: "copartitioned", Assign: coPartitioned, harmless: coPartitioned}
+	return Func{Name: "copartitioned", Assign: coPartitioned, readOnly: coPartitioned}
 }
 
 func coPartitioned(in Input) (Assignment, error) {
@@ -70,7 +71,7 @@ func coPartitioned(in Input) (Assignment, error) {
 
 // classes ranges over the classes of topics with equally many partitions, the
 // partitions of each as indices of ps.
-func classes(ps []Partition) func(yield func(count int, class []int32) bool) {
+func classes(ps []kiel.Partition) func(yield func(count int, class []int32) bool) {
 	return func(yield func(count int, class []int32) bool) {
 		var byCount [][]int32 // one per topic
 		order := byTopic(ps)
@@ -94,9 +95,9 @@ func classes(ps []Partition) func(yield func(count int, class []int32) bool) {
 	}
 }
 
-// unitsOf returns the numbers that the partitions of a class have, sorted, and
-// the index of each partition's.
-func unitsOf(ps []Partition, class []int32) (numbers, unitOf []int32) {
+// unitsOf returns the ids that the partitions of a class have, sorted, and the
+// index in them of each partition's id.
+func unitsOf(ps []kiel.Partition, class []int32) (numbers, unitOf []int32) {
 	for _, i := range class {
 		numbers = append(numbers, ps[i].ID)
 	}

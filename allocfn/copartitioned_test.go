@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 )
 
@@ -66,7 +67,7 @@ func TestCoPartitionedMeet(t *testing.T) {
 // Who gets one unit more differs from class to class.
 func TestCoPartitionedSpreadsExtras(t *testing.T) {
 	names := numberedNames("host", 10)
-	var ps []allocfn.Partition
+	var ps []kiel.Partition
 	for count := 1; count <= 1000; count += 10 { // 100 topics, each with one partition too many
 		ps = append(ps, topicOf("t"+string(rune('0'+count%7))+string(rune(0x4e00+count)), count)...)
 	}
@@ -86,7 +87,7 @@ func ExampleCoPartitioned() {
 	in := allocfn.Input{Members: []allocfn.Member{{Name: "a"}, {Name: "b"}}}
 	for _, topic := range []string{"orders", "payments"} {
 		for id := range int32(3) {
-			in.Partitions = append(in.Partitions, allocfn.Partition{Topic: topic, ID: id})
+			in.Partitions = append(in.Partitions, kiel.Partition{Topic: topic, ID: id})
 		}
 	}
 	a, err := allocfn.Call(allocfn.CoPartitioned(), in)

@@ -7,31 +7,27 @@ import (
 	"unicode/utf8"
 )
 
-// Errors of this package. Those of [Call] name the function, and the member or
-// the partition it is about. On any of them keep the mapping that is in force.
+// Errors of this package. An error of [Call] names the function, and the member
+// or the partition that is at fault. On any error keep the mapping in force.
 var (
-	// ErrItem says that an item of a set is not "topic:id". Such an item is
-	// allocated to nobody; whoever wrote it has to repair it.
-	ErrItem = errors.New("not topic:id")
-
-	// ErrInput says that an Input is not as documented (not sorted, a member
-	// or partition twice, a negative weight). It is the caller's mistake.
+	// ErrInput says that an Input is not as documented: it is not sorted, has a
+	// member or a partition twice, or a negative weight. The caller is at fault.
 	ErrInput = errors.New("bad input")
 
 	// ErrFunc says that a Func can't be used: its name is not allowed or it
 	// has no Assign.
 	ErrFunc = errors.New("bad allocation function")
 
-	// ErrForgotten says that an allocation function gave a partition to
-	// nobody.
-	ErrForgotten = errors.New("partition forgotten")
+	// ErrUnassigned says that an allocation function assigned a partition to no
+	// member.
+	ErrUnassigned = errors.New("partition unassigned")
 
-	// ErrDoubled says that an allocation function gave a partition away twice.
-	ErrDoubled = errors.New("partition allocated twice")
+	// ErrAssignedTwice says that an allocation function assigned a partition twice.
+	ErrAssignedTwice = errors.New("partition assigned twice")
 
-	// ErrStranger says that an allocation function named a member or a
-	// partition that it was not given.
-	ErrStranger = errors.New("stranger")
+	// ErrUnknownTarget says that an allocation function named a member or a
+	// partition that is not in its input.
+	ErrUnknownTarget = errors.New("unknown member or partition")
 
 	// ErrPanic says that an allocation function panicked. The error is a
 	// [*PanicError].
@@ -41,11 +37,11 @@ var (
 // PanicError is the error of an allocation function that panicked. It wraps
 // [ErrPanic].
 type PanicError struct {
-	Value any    // what it panicked with
-	Stack []byte // where, as debug.Stack formats it; not in the error's text
+	Value any    // the argument of panic
+	Stack []byte // the stack as debug.Stack formats it; the error's text leaves it out
 }
 
-// Error holds the value, escaped and cut.
+// Error returns a text with the value, escaped and cut.
 func (e *PanicError) Error() string { return ErrPanic.Error() + ": " + quote(fmt.Sprint(e.Value)) }
 
 // Unwrap returns ErrPanic, and the value if it is an error.
@@ -56,7 +52,7 @@ func (e *PanicError) Unwrap() []error {
 	return []error{ErrPanic}
 }
 
-// maxQuoted is how many bytes of a foreign text an error repeats.
+// maxQuoted is how many bytes of a name or a value an error's text repeats.
 const maxQuoted = 120
 
 // quote returns s escaped for an error text, cut when it is long.
@@ -69,4 +65,12 @@ func quote(s string) string {
 		cut--
 	}
 	return strconv.Quote(s[:cut]) + "… (" + strconv.Itoa(len(s)) + " bytes)"
+}
+
+// named puts the package's name in front of an error.
+func named(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("allocfn: %w", err)
 }

@@ -3,6 +3,7 @@ package allocfn_test
 import (
 	"fmt"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 )
 
@@ -11,7 +12,7 @@ func ExampleMeasure_functions() {
 	for id := range 96 {
 		items = append(items, fmt.Sprintf("orders:%d", id), fmt.Sprintf("refunds:%d", id/8))
 	}
-	partitions, places, _ := allocfn.ParseAll(items)
+	partitions, places, _ := kiel.ParsePartitions(items)
 	plan := func(f allocfn.Func, names ...string) allocfn.Plan {
 		in := allocfn.Input{Partitions: partitions, Places: places}
 		for _, name := range names { // sorted

@@ -3,11 +3,12 @@ package allocfn_test
 import (
 	"fmt"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 )
 
 func ExampleCall() {
-	partitions, places, bad := allocfn.ParseAll([]string{"orders:0", "orders:1", "orders:2", "refunds:0", "garbage"})
+	partitions, places, bad := kiel.ParsePartitions([]string{"orders:0", "orders:1", "orders:2", "refunds:0", "garbage"})
 	in := allocfn.Input{
 		Members:    []allocfn.Member{{Name: "host1:4711"}, {Name: "host2:815"}},
 		Partitions: partitions,
@@ -29,7 +30,7 @@ func ExampleFromKiel() {
 	everythingToTheFirst := func(members, partitions []string) map[string]map[string][]int32 {
 		topics := make(map[string][]int32)
 		for _, text := range partitions {
-			if p, err := allocfn.Parse(text); err == nil {
+			if p, err := kiel.ParsePartition(text); err == nil {
 				topics[p.Topic] = append(topics[p.Topic], p.ID)
 			}
 		}
@@ -39,7 +40,7 @@ func ExampleFromKiel() {
 
 	in := allocfn.Input{
 		Members:    []allocfn.Member{{Name: "a"}, {Name: "b"}},
-		Partitions: []allocfn.Partition{{Topic: "orders", ID: 0}, {Topic: "orders", ID: 1}},
+		Partitions: []kiel.Partition{{Topic: "orders", ID: 0}, {Topic: "orders", ID: 1}},
 	}
 	a, err := allocfn.Call(f, in)
 	fmt.Println(allocfn.Mapping(in, a), err)
@@ -50,7 +51,7 @@ func ExampleFromKiel() {
 func ExampleRange() {
 	in := allocfn.Input{
 		Members:    []allocfn.Member{{Name: "a"}, {Name: "b"}},
-		Partitions: []allocfn.Partition{{Topic: "t0", ID: 0}, {Topic: "t0", ID: 1}, {Topic: "t0", ID: 2}, {Topic: "t1", ID: 0}, {Topic: "t1", ID: 1}, {Topic: "t1", ID: 2}},
+		Partitions: []kiel.Partition{{Topic: "t0", ID: 0}, {Topic: "t0", ID: 1}, {Topic: "t0", ID: 2}, {Topic: "t1", ID: 0}, {Topic: "t1", ID: 1}, {Topic: "t1", ID: 2}},
 	}
 	a, err := allocfn.Call(allocfn.Range(), in)
 	fmt.Println(allocfn.Mapping(in, a), err)
@@ -61,7 +62,7 @@ func ExampleRange() {
 func ExampleOrdinal() {
 	var in allocfn.Input
 	for id := range int32(6) {
-		in.Partitions = append(in.Partitions, allocfn.Partition{Topic: "t", ID: id})
+		in.Partitions = append(in.Partitions, kiel.Partition{Topic: "t", ID: id})
 	}
 	for i := range 4 {
 		in.Members = append(in.Members, allocfn.Member{Name: fmt.Sprintf("web-%d", i)})

@@ -1,32 +1,13 @@
 package allocfn
 
 import (
-	"cmp"
 	"math"
-	"strconv"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
-)
 
-// TestTextKey compares keys with the texts of their numbers, and takes the numbers
-// from them again.
-func TestTextKey(t *testing.T) {
-	number := rapid.OneOf(rapid.Int32Range(0, 120), rapid.Int32(), rapid.SampledFrom([]int32{
-		0, 1, 9, 10, 99, 100, 1e9 - 1, 1e9, 1e9 + 1, 2e9, math.MaxInt32, 214748364, -1, math.MinInt32,
-	}))
-	rapid.Check(t, func(t *rapid.T) {
-		a, b := number.Draw(t, "a"), number.Draw(t, "b")
-		want := strings.Compare(strconv.Itoa(int(a)), strconv.Itoa(int(b)))
-		if got := cmp.Compare(textKey(a), textKey(b)); got != want {
-			t.Fatalf("%d and %d: got %d, want %d", a, b, got, want)
-		}
-		if got := numberOf(textKey(a)); got != a {
-			t.Fatalf("got %d, want %d", got, a)
-		}
-	})
-}
+	"github.com/kielgo/kiel"
+)
 
 // TestValidateOrder compares Validate with the order of texts, also where a number
 // follows the one before.
@@ -39,8 +20,8 @@ func TestValidateOrder(t *testing.T) {
 		if rapid.Bool().Draw(t, "next") {
 			b = a + 1
 		}
-		ps := []Partition{{Topic: "t", ID: a}, {Topic: "t", ID: b}}
-		want := Compare(ps[0], ps[1]) < 0
+		ps := []kiel.Partition{{Topic: "t", ID: a}, {Topic: "t", ID: b}}
+		want := ps[0].Compare(ps[1]) < 0
 		if err := (Input{Partitions: ps}).Validate(); (err == nil) != want {
 			t.Fatalf("%d, %d: %v", a, b, err)
 		}
@@ -61,7 +42,7 @@ func TestOwnFunctionsNeedNoCopy(t *testing.T) {
 		clear(in.Partitions)
 		return make(Assignment, len(in.Partitions)), nil
 	}
-	in := Input{Members: []Member{{Name: "a"}}, Partitions: []Partition{{Topic: "t"}}}
+	in := Input{Members: []Member{{Name: "a"}}, Partitions: []kiel.Partition{{Topic: "t"}}}
 	if _, err := Call(f, in); err != nil || in.Members[0].Name != "a" || in.Partitions[0].Topic != "t" {
 		t.Errorf("the input became %v, %v", in, err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 )
 
@@ -22,7 +23,7 @@ func kielRoundRobin() allocfn.Func {
 	return allocfn.FromKiel("mine", func(members, partitions []string) map[string]map[string][]int32 {
 		mapping := make(map[string]map[string][]int32)
 		for i, text := range partitions {
-			p, err := allocfn.Parse(text)
+			p, err := kiel.ParsePartition(text)
 			if err != nil {
 				panic(err)
 			}
@@ -53,14 +54,14 @@ func drawInput(t *rapid.T) allocfn.Input {
 	return in
 }
 
-func drawPartitions(t *rapid.T) []allocfn.Partition {
-	ps := rapid.SliceOfDistinct(rapid.Custom(func(t *rapid.T) allocfn.Partition {
-		return allocfn.Partition{
+func drawPartitions(t *rapid.T) []kiel.Partition {
+	ps := rapid.SliceOfDistinct(rapid.Custom(func(t *rapid.T) kiel.Partition {
+		return kiel.Partition{
 			Topic: rapid.SampledFrom([]string{"a", "a-1", "a.b", "ab", "é", "orders"}).Draw(t, "topic"),
 			ID:    rapid.OneOf(rapid.Int32Range(0, 15), rapid.Int32Range(0, math.MaxInt32)).Draw(t, "id"),
 		}
 	}), rapid.ID).Draw(t, "partitions")
-	allocfn.Sort(ps)
+	kiel.SortPartitions(ps)
 	return ps
 }
 
@@ -105,7 +106,7 @@ func TestProperties(t *testing.T) {
 				// The same for any order in which the partitions come in.
 				shuffled := in
 				shuffled.Partitions = rapid.Permutation(in.Partitions).Draw(t, "shuffled")
-				allocfn.Sort(shuffled.Partitions)
+				kiel.SortPartitions(shuffled.Partitions)
 				again, err := allocfn.Call(f, shuffled)
 				if err != nil || !slices.Equal(a, again) {
 					t.Fatalf("another order of partitions: %v and %v, %v", a, again, err)
@@ -129,19 +130,19 @@ func group(members []string, partitions ...string) allocfn.Input {
 }
 
 func TestCallRefusesBadInput(t *testing.T) {
-	p := func(topic string, id int32) allocfn.Partition { return allocfn.Partition{Topic: topic, ID: id} }
+	p := func(topic string, id int32) kiel.Partition { return kiel.Partition{Topic: topic, ID: id} }
 	one := []allocfn.Member{{Name: "a"}}
 	for want, in := range map[string]allocfn.Input{
 		`member "a" twice`:           {Members: []allocfn.Member{{Name: "a"}, {Name: "a"}}},
 		`member "a" is not in order`: {Members: []allocfn.Member{{Name: "b"}, {Name: "a"}}},
 		`member "a" has weight -1`:   {Members: []allocfn.Member{{Name: "a", Weight: -1}}},
-		`partition "t:1" twice`:      {Members: one, Partitions: []allocfn.Partition{p("t", 1), p("t", 1)}},
-		`"t:10" is not in order`:     {Members: one, Partitions: []allocfn.Partition{p("t", 2), p("t", 10)}},
-		`"a-1:0" is not in order`:    {Members: one, Partitions: []allocfn.Partition{p("a", 0), p("a-1", 0)}},
-		`1 places for 2 partitions`:  {Members: one, Partitions: []allocfn.Partition{p("t", 1), p("t", 2)}, Places: []int32{0}},
-		`partition "t:2" twice`:      {Members: one, Partitions: []allocfn.Partition{p("t", 2), p("t", 2)}, Places: []int32{0, 1}},
-		`"t:3" is not in order`:      {Members: one, Partitions: []allocfn.Partition{p("t", 2), p("t", 3)}, Places: []int32{1, 1}},
-		`"t:2" is not in order`:      {Members: one, Partitions: []allocfn.Partition{p("t", 2)}, Places: []int32{-1}},
+		`partition "t:1" twice`:      {Members: one, Partitions: []kiel.Partition{p("t", 1), p("t", 1)}},
+		`"t:10" is not in order`:     {Members: one, Partitions: []kiel.Partition{p("t", 2), p("t", 10)}},
+		`"a-1:0" is not in order`:    {Members: one, Partitions: []kiel.Partition{p("a", 0), p("a-1", 0)}},
+		`1 places for 2 partitions`:  {Members: one, Partitions: []kiel.Partition{p("t", 1), p("t", 2)}, Places: []int32{0}},
+		`partition "t:2" twice`:      {Members: one, Partitions: []kiel.Partition{p("t", 2), p("t", 2)}, Places: []int32{0, 1}},
+		`"t:3" is not in order`:      {Members: one, Partitions: []kiel.Partition{p("t", 2), p("t", 3)}, Places: []int32{1, 1}},
+		`"t:2" is not in order`:      {Members: one, Partitions: []kiel.Partition{p("t", 2)}, Places: []int32{-1}},
 		`member "\n\x1b[31m" twice`:  {Members: []allocfn.Member{{Name: "\n\x1b[31m"}, {Name: "\n\x1b[31m"}}},
 	} {
 		if _, err := allocfn.Call(allocfn.RoundRobin(), in); !errors.Is(err, allocfn.ErrInput) || !strings.Contains(err.Error(), want) {
@@ -184,14 +185,14 @@ func TestCallCatchesFaults(t *testing.T) {
 		is     error
 		text   string
 	}{
-		"nothing":      {give(), allocfn.ErrForgotten, `"t:0"`},
-		"too short":    {give(0, 1), allocfn.ErrForgotten, `"t:2"`},
-		"forgotten":    {give(0, -1, 1), allocfn.ErrForgotten, `"t:1"`},
-		"stranger":     {give(0, 2, 1), allocfn.ErrStranger, `"t:1" given to member 2 of 2`},
-		"far stranger": {give(0, 1, math.MinInt32), allocfn.ErrStranger, `"t:2"`},
-		"too long":     {give(0, 1, 0, 1), allocfn.ErrStranger, "4 owners for 3 partitions"},
-		"error":        {func(allocfn.Input) (allocfn.Assignment, error) { return nil, fault }, fault, "out of luck"},
-		"panic":        {func(allocfn.Input) (allocfn.Assignment, error) { panic("no\nway") }, allocfn.ErrPanic, `no\nway`},
+		"nothing":        {give(), allocfn.ErrUnassigned, `"t:0"`},
+		"too short":      {give(0, 1), allocfn.ErrUnassigned, `"t:2"`},
+		"unassigned":     {give(0, -1, 1), allocfn.ErrUnassigned, `"t:1"`},
+		"unknown member": {give(0, 2, 1), allocfn.ErrUnknownTarget, `"t:1" assigned to member 2 of 2`},
+		"far unknown":    {give(0, 1, math.MinInt32), allocfn.ErrUnknownTarget, `"t:2"`},
+		"too long":       {give(0, 1, 0, 1), allocfn.ErrUnknownTarget, "4 owners for 3 partitions"},
+		"error":          {func(allocfn.Input) (allocfn.Assignment, error) { return nil, fault }, fault, "out of luck"},
+		"panic":          {func(allocfn.Input) (allocfn.Assignment, error) { panic("no\nway") }, allocfn.ErrPanic, `no\nway`},
 		"runtime panic": {func(in allocfn.Input) (allocfn.Assignment, error) {
 			return give()(allocfn.Input{Members: in.Members[7:8]})
 		}, allocfn.ErrPanic, "out of range"},
@@ -235,7 +236,7 @@ func unlucky(fault error) (allocfn.Assignment, error) { panic(fault) }
 
 func TestCallKeepsInputFromHarm(t *testing.T) {
 	in := group([]string{"a", "b"}, "t:0", "t:01", "t:2")
-	in.Zones = map[allocfn.Partition]string{in.Partitions[0]: "z"}
+	in.Zones = map[kiel.Partition]string{in.Partitions[0]: "z"}
 	in.Members[0].Topics = []string{"t"}
 	before := fmt.Sprint(in)
 	_, err := allocfn.Call(allocfn.Func{Name: "vandal", Assign: func(in allocfn.Input) (allocfn.Assignment, error) {
@@ -268,7 +269,7 @@ func TestFuncsAreTotal(t *testing.T) {
 	}
 	doubled := allocfn.Input{
 		Members:    []allocfn.Member{{Name: "a"}, {Name: "b"}},
-		Partitions: []allocfn.Partition{{Topic: "t"}, {Topic: "t"}, {Topic: "t", ID: 2}},
+		Partitions: []kiel.Partition{{Topic: "t"}, {Topic: "t"}, {Topic: "t", ID: 2}},
 	}
 	for _, f := range []allocfn.Func{allocfn.RoundRobin(), allocfn.Range()} {
 		if a, err := f.Assign(doubled); len(a) != 3 || err != nil {

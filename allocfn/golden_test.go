@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 )
 
@@ -38,7 +39,7 @@ func load[T any](t *testing.T, name string) []T {
 
 // input reads a group as the allocator does.
 func input(members, items []string) (allocfn.Input, []string) {
-	partitions, places, bad := allocfn.ParseAll(items)
+	partitions, places, bad := kiel.ParsePartitions(items)
 	in := allocfn.Input{Partitions: partitions, Places: places}
 	for _, name := range slices.Sorted(slices.Values(members)) {
 		in.Members = append(in.Members, allocfn.Member{Name: name})
@@ -87,12 +88,12 @@ func TestRoundRobinIsKiels(t *testing.T) {
 // gives it too, and that nothing which Python gives to one member is missing.
 func compareLoosely(t *testing.T, v vector, in allocfn.Input, a allocfn.Assignment) {
 	t.Helper()
-	python := make(map[allocfn.Partition][]string)
+	python := make(map[kiel.Partition][]string)
 	for _, m := range slices.Sorted(maps.Keys(v.Mapping)) {
 		for topic, ids := range v.Mapping[m] {
 			for _, id := range ids {
 				if n, err := strconv.ParseInt(id.String(), 10, 32); err == nil && n >= 0 && topic != "" {
-					p := allocfn.Partition{Topic: topic, ID: int32(n)}
+					p := kiel.Partition{Topic: topic, ID: int32(n)}
 					python[p] = append(python[p], m)
 				}
 			}
@@ -142,7 +143,7 @@ func TestNumbersArePythons(t *testing.T) {
 		Value *string
 	}
 	for _, v := range load[number](t, "int.json") {
-		p, err := allocfn.Parse("t:" + v.Text)
+		p, err := kiel.ParsePartition("t:" + v.Text)
 		want, inRange := int64(-1), false
 		if v.Value != nil {
 			n, parseErr := strconv.ParseInt(*v.Value, 10, 32)

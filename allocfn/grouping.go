@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/kielgo/kiel"
 )
 
 // byTopic returns the indices of ps sorted by topic, byte by byte, and number.
 // Where the partitions of a topic stand together, as they do in every set, it
 // takes one pass and a sort of the topics.
-func byTopic(ps []Partition) []int32 {
+func byTopic(ps []kiel.Partition) []int32 {
 	type run struct{ from, to int }
 	var runs []run
 	for from, to := range topics(ps) {
@@ -30,7 +32,7 @@ func byTopic(ps []Partition) []int32 {
 	return order
 }
 
-func sortByTopic(ps []Partition) []int32 {
+func sortByTopic(ps []kiel.Partition) []int32 {
 	order := make([]int32, len(ps))
 	for i := range order {
 		order[i] = int32(i)

@@ -1,7 +1,9 @@
 package allocfn
 
-// The hashes that the functions of this package score with. Results depend on
-// them, so they never change: another hash would need other names of functions.
+import "github.com/kielgo/kiel"
+
+// The functions of this package score with these hashes. The hashes never change,
+// because results depend on them: a function with another hash needs another name.
 
 // phi is 2^64 divided by the golden ratio, the step of hashed sequences.
 const phi uint64 = 0x9e3779b97f4a7c15
@@ -26,8 +28,8 @@ func hashName(s string) uint64 {
 	return fmix(h)
 }
 
-// hashPartitions returns a hash of each of ps, the topic hashed once per run.
-func hashPartitions(ps []Partition) []uint64 {
+// hashPartitions returns the hashes of ps. It hashes a topic once for each run.
+func hashPartitions(ps []kiel.Partition) []uint64 {
 	hashes := make([]uint64, len(ps))
 	for from, to := range topics(ps) {
 		topic := hashName(ps[from].Topic)

@@ -3,6 +3,8 @@ package allocfn
 import (
 	"hash/fnv"
 	"testing"
+
+	"github.com/kielgo/kiel"
 )
 
 func TestHashes(t *testing.T) {
@@ -19,7 +21,7 @@ func TestHashes(t *testing.T) {
 			t.Errorf("output %d: got %x, want %x", i, got, want)
 		}
 	}
-	ps := []Partition{{Topic: "a", ID: 0}, {Topic: "a", ID: 7}, {Topic: "b", ID: 1<<31 - 1}}
+	ps := []kiel.Partition{{Topic: "a", ID: 0}, {Topic: "a", ID: 7}, {Topic: "b", ID: 1<<31 - 1}}
 	for i, got := range hashPartitions(ps) {
 		if want := fmix(hashName(ps[i].Topic) + phi*uint64(ps[i].ID)); got != want {
 			t.Errorf("%v: got %x, want %x", ps[i], got, want)

@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/kielgo/kiel"
 )
 
 // Mapping returns a in the shape of kiel's functions: member, topic, ids. The
 // ids of a topic are in the order of in.Partitions. A member that owns nothing
-// is absent, as in kiel. The maps are the caller's. a must have passed [Check].
+// is absent, as in kiel. The caller may change the maps. a must have passed
+// [Check].
 func Mapping(in Input, a Assignment) map[string]map[string][]int32 {
 	start, list := byMember(a, len(in.Members))
 	together := topicsTogether(in.Partitions)
@@ -37,9 +40,9 @@ func Mapping(in Input, a Assignment) map[string]map[string][]int32 {
 	return mapping
 }
 
-// idsByTopic returns the numbers of some partitions, and where another topic
-// begins in them. It uses the room of begins, if that has enough.
-func idsByTopic(ps []Partition, indices []int32, begins []int) (ids []int32, _ []int) {
+// idsByTopic returns the ids of some partitions, and the places in them at which
+// another topic begins. It reuses the memory of begins.
+func idsByTopic(ps []kiel.Partition, indices []int32, begins []int) (ids []int32, _ []int) {
 	ids, begins = make([]int32, len(indices)), begins[:0]
 	topic := ""
 	for k, i := range indices {
@@ -53,12 +56,13 @@ func idsByTopic(ps []Partition, indices []int32, begins []int) (ids []int32, _ [
 	return ids, begins
 }
 
-// topicsTogether reports whether the partitions of each topic stand together, as
-// far as the order of the topics shows it: they do in every set but an odd one.
-func topicsTogether(ps []Partition) bool {
+// topicsTogether reports whether the partitions of each topic stand together. It
+// returns false, too, if the topics are not in kiel's order, which happens only in
+// sets with items that String would write differently.
+func topicsTogether(ps []kiel.Partition) bool {
 	last := -1
 	for from := range topics(ps) {
-		if last >= 0 && Compare(Partition{ps[last].Topic, 0}, Partition{ps[from].Topic, 0}) > 0 {
+		if last >= 0 && (kiel.Partition{Topic: ps[last].Topic}).Compare(kiel.Partition{Topic: ps[from].Topic}) > 0 {
 			return false
 		}
 		last = from
@@ -66,15 +70,15 @@ func topicsTogether(ps []Partition) bool {
 	return true
 }
 
-// FromKiel makes a [Func] of a function in kiel's shape: it is given the names
-// of the members and the texts "topic:id" of the partitions, both sorted, and
-// returns member, topic, ids. A member may be absent from the result, and the
-// order of ids does not matter. A result that leaves a partition out, gives one
-// away twice, or names a member or partition that it was not given is an error
-// that wraps [ErrForgotten], [ErrDoubled] or [ErrStranger] and names it.
+// FromKiel makes a [Func] of a function in kiel's shape. f gets the names of the
+// members and the texts "topic:id" of the partitions, both sorted, and returns
+// member, topic, ids. A member may be absent from the result, and the order of ids
+// does not matter. A result that leaves a partition out, assigns one twice, or names
+// a member or a partition that f did not get is an error that names it and wraps
+// [ErrUnassigned], [ErrAssignedTwice] or [ErrUnknownTarget].
 //
-// f gets slices of its own, and must be pure like every Func. A nil f makes a
-// Func that Validate refuses.
+// f may change its slices, and must be pure like every Func. A nil f makes a Func
+// that Validate refuses.
 func FromKiel(name string, f func(members, partitions []string) map[string]map[string][]int32) Func {
 	if f == nil {
 		return Func{Name: name}
@@ -92,10 +96,10 @@ func FromKiel(name string, f func(members, partitions []string) map[string]map[s
 	}}
 }
 
-// fromMapping is the reverse of Mapping. It goes through the result in order,
-// so that of several faults every process reports the same.
+// fromMapping is the reverse of Mapping. It checks the result in sorted order, so
+// that every process reports the same of several faults.
 func fromMapping(in Input, mapping map[string]map[string][]int32) (Assignment, error) {
-	index := make(map[Partition]int, len(in.Partitions))
+	index := make(map[kiel.Partition]int, len(in.Partitions))
 	a := make(Assignment, len(in.Partitions))
 	for i, p := range in.Partitions {
 		index[p] = i
@@ -108,24 +112,24 @@ func fromMapping(in Input, mapping map[string]map[string][]int32) (Assignment, e
 	for _, name := range slices.Sorted(maps.Keys(mapping)) {
 		m, ok := members[name]
 		if !ok {
-			return nil, fmt.Errorf("%w: member %s is not in the group", ErrStranger, quote(name))
+			return nil, fmt.Errorf("%w: member %s is not in the group", ErrUnknownTarget, quote(name))
 		}
 		topics := mapping[name]
 		for _, topic := range slices.Sorted(maps.Keys(topics)) {
 			for _, id := range topics[topic] {
-				p := Partition{Topic: topic, ID: id}
+				p := kiel.Partition{Topic: topic, ID: id}
 				i, ok := index[p]
 				switch {
 				case !ok:
-					return nil, fmt.Errorf("%w: partition %s, given to %s, is not in the set", ErrStranger, quote(p.String()), quote(name))
+					return nil, fmt.Errorf("%w: partition %s, assigned to %s, is not in the set", ErrUnknownTarget, quote(p.String()), quote(name))
 				case a[i] != -1:
-					return nil, fmt.Errorf("%w: %s, to %s and to %s", ErrDoubled, quote(p.String()), quote(in.Members[a[i]].Name), quote(name))
+					return nil, fmt.Errorf("%w: %s, to %s and to %s", ErrAssignedTwice, quote(p.String()), quote(in.Members[a[i]].Name), quote(name))
 				}
 				a[i] = m
 			}
 		}
 	}
-	if err := Check(in, a); err != nil {
+	if err := check(in, a); err != nil {
 		return nil, err
 	}
 	return a, nil

@@ -20,15 +20,15 @@ func TestFromKielFaults(t *testing.T) {
 		is      error
 		text    string
 	}{
-		"nil":                {nil, allocfn.ErrForgotten, `"t:0"`},
-		"forgotten":          {mapping{"a": {"t": {1, 0}}}, allocfn.ErrForgotten, `"u:0"`},
-		"doubled":            {mapping{"a": {"t": {0, 1}}, "b": {"t": {1}, "u": {0}}}, allocfn.ErrDoubled, `"t:1", to "a" and to "b"`},
-		"twice to one":       {mapping{"a": {"t": {0, 1, 1}, "u": {0}}}, allocfn.ErrDoubled, `"t:1"`},
-		"strange member":     {mapping{"a": {"t": {0, 1}}, "c": {"u": {0}}}, allocfn.ErrStranger, `member "c"`},
-		"idle stranger":      {mapping{"a": {"t": {0, 1}, "u": {0}}, "c": nil}, allocfn.ErrStranger, `member "c"`},
-		"strange topic":      {mapping{"a": {"t": {0, 1}, "u": {0}, "x\n": {0}}}, allocfn.ErrStranger, `"x\n:0"`},
-		"strange partition":  {mapping{"a": {"t": {0, 1, 2}, "u": {0}}}, allocfn.ErrStranger, `"t:2"`},
-		"negative partition": {mapping{"a": {"t": {0, 1, -1}, "u": {0}}}, allocfn.ErrStranger, `"t:-1"`},
+		"nil":                 {nil, allocfn.ErrUnassigned, `"t:0"`},
+		"unassigned":          {mapping{"a": {"t": {1, 0}}}, allocfn.ErrUnassigned, `"u:0"`},
+		"assigned twice":      {mapping{"a": {"t": {0, 1}}, "b": {"t": {1}, "u": {0}}}, allocfn.ErrAssignedTwice, `"t:1", to "a" and to "b"`},
+		"twice to one":        {mapping{"a": {"t": {0, 1, 1}, "u": {0}}}, allocfn.ErrAssignedTwice, `"t:1"`},
+		"unknown member":      {mapping{"a": {"t": {0, 1}}, "c": {"u": {0}}}, allocfn.ErrUnknownTarget, `member "c"`},
+		"idle unknown member": {mapping{"a": {"t": {0, 1}, "u": {0}}, "c": nil}, allocfn.ErrUnknownTarget, `member "c"`},
+		"unknown topic":       {mapping{"a": {"t": {0, 1}, "u": {0}, "x\n": {0}}}, allocfn.ErrUnknownTarget, `"x\n:0"`},
+		"unknown partition":   {mapping{"a": {"t": {0, 1, 2}, "u": {0}}}, allocfn.ErrUnknownTarget, `"t:2"`},
+		"negative partition":  {mapping{"a": {"t": {0, 1, -1}, "u": {0}}}, allocfn.ErrUnknownTarget, `"t:-1"`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

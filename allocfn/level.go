@@ -7,16 +7,16 @@ import (
 
 // level says how partitions are divided among members of which some have others
 // already, so that the totals per weight become as level as whole partitions
-// allow. Members whose total is at or above the level get nothing. Exactly, the
-// others end at one number of partitions per weight, which is all/weights.
+// allow. Members whose total is at or above the level get nothing. The exact totals
+// of the others come to all/weights partitions per unit of weight.
 type level struct {
-	members []int32 // those below the level, as indices, growing
-	all     int     // what these have, and the partitions that are divided
-	weights uint64  // the sum of their weights
+	members []int32 // the members below the level, as growing indices
+	all     int     // how many partitions these members have, and those that are divided
+	weights uint64  // the sum of these members' weights
 }
 
-// levelOf returns the level for so many partitions, at least one. have is what
-// each member has.
+// levelOf returns the level for this many partitions, at least one. have holds
+// how many partitions each member has.
 func levelOf(members []Member, have []int32, partitions int) level {
 	l := level{members: make([]int32, len(members)), all: partitions}
 	for m := range members {
@@ -24,8 +24,9 @@ func levelOf(members []Member, have []int32, partitions int) level {
 		l.all += int(have[m])
 		l.weights += shareOf(members[m].Weight)
 	}
-	// Whoever is above a level that counts too many is above the right one, which
-	// is lower. There is always somebody below, for something is to be divided.
+	// A member above a level that counts too many members is above the right level,
+	// too, which is lower. Some member is always below, since there is something to
+	// divide.
 	for {
 		below, all, weights := l.members[:0], l.all, l.weights
 		for _, m := range l.members {
@@ -45,9 +46,8 @@ func levelOf(members []Member, have []int32, partitions int) level {
 	}
 }
 
-// quotas returns what members that are all below the level may take: what they
-// lack to their exact totals rounded down, and the rest by the largest
-// remainders.
+// quotas returns what members, all below the level, may take: what they lack to
+// their exact totals, rounded down, and the rest by the largest remainders.
 func (l level) quotas(members []Member, have []int32) quotas {
 	q := newQuotas(members, totalOf(members), l.all)
 	for m := range q.left {
@@ -56,7 +56,7 @@ func (l level) quotas(members []Member, have []int32) quotas {
 	return q
 }
 
-// shares returns what members that are all below the level lack exactly.
+// shares returns what members, all below the level, lack exactly.
 func (l level) shares(members []Member, have []int32, partitions int) shares {
 	s := shares{members: len(members), weights: make([]uint64, len(members)), sum: uint64(partitions) * l.weights}
 	equal := true
@@ -86,11 +86,11 @@ func lighter(members []Member, partitions int) []Member {
 	}
 }
 
-// shares says what part of some partitions is due to each member exactly.
+// shares says what part of some partitions is exactly due to each member.
 type shares struct {
 	members int
-	weights []uint64 // of the members, what they have of the sum; nil if all have the same
-	sum     uint64
+	weights []uint64 // each member's part of the sum; nil if all have the same
+	sum     uint64   // the sum of the weights
 }
 
 // sharesByWeight returns the shares of members that have nothing yet.
@@ -107,8 +107,8 @@ func sharesByWeight(members []Member) shares {
 	return s
 }
 
-// of returns the whole part of a member's share of so many partitions, and what
-// is left over, in units of 1/sum or, if all have the same, of 1/members.
+// of returns the whole part of a member's share of this many partitions, and the
+// rest in units of 1/sum or, if all have the same, of 1/members.
 func (s *shares) of(member int32, partitions int) (whole int, rest uint64) {
 	if s.weights == nil {
 		return partitions / s.members, uint64(partitions % s.members)

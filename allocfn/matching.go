@@ -5,27 +5,26 @@ import (
 	"slices"
 )
 
-// matching gives units, which are partitions or several that belong together,
-// to members that suit them: of all pairs that are allowed it takes the one of
-// the least distance on the ring, then the next, and so on, those in one zone
-// before all others. Of equal distances the first unit's is taken, and of one
-// unit's the least score. Where members have weights, distances are divided by
-// them, and those of two units are equal if they agree in the first 26 bits.
+// matching assigns units, which are partitions or groups of them, to members that
+// suit them. It takes the allowed pairs in the order of their distances on the ring,
+// those in one zone before all others. Of equal distances it takes that of the first
+// unit, and of one unit's the least score. Where members have weights, distances are
+// divided by them, and those of two units are equal if they agree in the first 26
+// bits.
 //
-// What is allowed only ever shrinks: a pair that is not will not be. So it does
-// to remember each unit's best pair and to look for the next best when that is
-// no longer allowed.
+// The set of allowed pairs only shrinks. So it is enough to remember each unit's
+// best pair, and to look for the next best when that is no longer allowed.
 type matching struct {
-	keys  []uint64 // of the units
-	owner []int32  // of the units, -1 for none
-	room  quotas   // of the members; with topics, for more than is due to them
+	keys  []uint64 // the hashes of the units
+	owner []int32  // the owners of the units, -1 for none
+	room  quotas   // how many units members may take; with topics, beyond those due to them
 
 	fields [][]field // by zone, the first being that of all members, and by class
 	scale  scale     // the members' weights
-	home   []int32   // the zone of each unit, nowhere when none there may take it; nil without zones
+	home   []int32   // the zone of each unit, nowhere when no member there may take it; nil without zones
 	place  []int32   // the zone of each member; nil without zones
 
-	topics *topicRoom // when not nil, says more of what is allowed
+	topics *topicRoom // if not nil, the further bounds of each topic
 }
 
 // newMatching begins a matching in which no unit has an owner.
@@ -37,7 +36,7 @@ func newMatching(keys []uint64) *matching {
 	return g
 }
 
-// pointsOf returns the points of members of these hashes.
+// pointsOf returns the points of the members with these hashes.
 func pointsOf(names []uint64) []int64 {
 	points := make([]int64, 0, pointSize*len(names))
 	for m, name := range names {
@@ -46,8 +45,8 @@ func pointsOf(names []uint64) []int64 {
 	return points
 }
 
-// admit lets members take units: points are theirs, room says how many each may
-// take, s what they weigh and z where they are.
+// admit lets members take units. points are the members' points, room is how many
+// units each may take, s has their weights and z their zones.
 func (g *matching) admit(points []int64, room quotas, s scale, z zones) {
 	g.room, g.scale = room, s
 	g.home, g.place = z.home, z.place
@@ -84,9 +83,9 @@ func (g *matching) give(u, m int32) {
 	}
 }
 
-// match gives every unit an owner, except those that are stuck: when it is their
-// turn, none of the members that have room may take them. It returns these,
-// sorted. Without topics there are none. There must be room for all.
+// match assigns every unit but those that are stuck: in their turn, no member with
+// room may take them. It returns the stuck units, sorted; without topics there are
+// none. There must be room for all units.
 func (g *matching) match() (stuck []int32) {
 	choice := make([]int32, len(g.keys))
 	first := make([]uint64, 0, len(g.keys)) // see propose
@@ -125,8 +124,8 @@ func (g *matching) match() (stuck []int32) {
 	return stuck
 }
 
-// propose returns the place of a pair in the order in which they are taken: a
-// bit that says it is not in one zone, 32 of the distance and 31 of the unit.
+// propose returns the place of a pair in the order in which pairs are taken: one
+// bit that is set if it is not in one zone, 32 bits of the distance, 31 of the unit.
 func (g *matching) propose(u int32, s suit) uint64 {
 	p := uint64(g.scale.rank(s))<<31 | uint64(u)
 	if g.zone(u) == nowhere {
@@ -135,7 +134,7 @@ func (g *matching) propose(u int32, s suit) uint64 {
 	return p
 }
 
-// heap is a binary heap, the least on top.
+// heap is a binary heap with the least value on top.
 type heap []uint64
 
 func (h *heap) push(x uint64) {
@@ -149,7 +148,7 @@ func (h *heap) push(x uint64) {
 	*h = s
 }
 
-// pop takes the least out, and lets the last one sink from the top.
+// pop removes the least value, and lets the last one sink from the top.
 func (h *heap) pop() uint64 {
 	s := *h
 	top, x := s[0], s[len(s)-1]
@@ -161,7 +160,7 @@ func (h *heap) pop() uint64 {
 	i := 0
 	for c := 1; c < len(s); c = 2*i + 1 {
 		_, less := bits.Sub64(s[min(c+1, len(s)-1)], s[c], 0)
-		c += int(less) // no jump, which would be guessed wrongly
+		c += int(less) // a branch here would be mispredicted
 		if x <= s[c] {
 			break
 		}

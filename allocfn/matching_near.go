@@ -7,15 +7,15 @@ import (
 )
 
 // scale divides distances by weights, so that how well a member suits a unit
-// depends on nothing but those two. Members are searched class by class; those of
-// a class have about the same weight, or differ so little in all that searching
-// them together is quicker.
+// depends on these two alone. Members are searched class by class; those of a class
+// have about the same weight, or differ so little in sum that searching them
+// together is quicker.
 type scale struct {
-	inverse  []uint64 // by member, of its weight, see inverseOf; nil if all are equal
-	class    []uint8  // by member; nil if all are equal
-	heaviest []uint64 // by class, these sorted: the heaviest weight
-	least    []uint64 // by class: the inverse of that
-	mean     uint64   // of the weights, in units of 2^-32
+	inverse  []uint64 // by member: the inverse of its weight, see inverseOf; nil if all are equal
+	class    []uint8  // by member: its class; nil if all are equal
+	heaviest []uint64 // by class: the heaviest weight; classes are sorted by it, falling
+	least    []uint64 // by class: the inverse of its heaviest weight
+	mean     uint64   // the mean of the weights, in units of 2^-32
 }
 
 // newScale returns the scale of the members' weights.
@@ -57,14 +57,14 @@ func inLargestUnit(members []Member) []Member {
 	return members
 }
 
-// maxClass is how heavy the members of a class are at most, were all of them as
-// heavy as its heaviest, as a multiple of the sum of all weights.
+// maxClass bounds the members of a class: their number times the heaviest weight is
+// at most this multiple of the sum of all weights.
 const maxClass = 16
 
-// classes makes the classes, as few as are quick to search, and returns those of
-// weights with so many bits. Looking up a class takes about the time of passing
-// over several points of one; and a search passes over the more points, the more
-// lighter members there are in a class of a heavy one.
+// classes makes the classes, as few as are quick to search, and returns the class
+// of weights by their number of bits. Looking up a class takes about as long as
+// passing over several points of one; and a search passes over more points, the more
+// light members there are in the class of a heavy one.
 func (s *scale) classes(members []Member, sum uint64) (class [32]uint8) {
 	var heaviest, counts [32]uint64 // of the weights with so many bits
 	for _, m := range members {
@@ -73,7 +73,7 @@ func (s *scale) classes(members []Member, sum uint64) (class [32]uint8) {
 		heaviest[b] = max(heaviest[b], w)
 		counts[b]++
 	}
-	first, count := uint64(0), uint64(0) // the heaviest weight of the last class, and its members
+	first, count := uint64(0), uint64(0) // the last class: its heaviest weight, its number of members
 	for b := len(heaviest) - 1; b > 0; b-- {
 		if counts[b] == 0 {
 			continue
@@ -91,7 +91,7 @@ func (s *scale) classes(members []Member, sum uint64) (class [32]uint8) {
 func inverseOf(weight uint64) uint64 { return 1 << 63 / weight }
 
 // scaled returns a distance, which is at most 2^30, divided by a weight given by
-// its inverse, in units of 2^-32. Two distances never become one.
+// its inverse, in units of 2^-32. Different distances stay different.
 func scaled(distance, inverse uint64) uint64 {
 	high, _ := bits.Mul64(distance<<33, inverse)
 	return high
@@ -111,7 +111,7 @@ type suit struct {
 	score    score
 }
 
-// unsuited returns the suit of nobody.
+// unsuited returns the suit of no member, which is worse than all others.
 func unsuited() suit { return suit{math.MaxUint64, worstScore} }
 
 func (s suit) none() bool { return s.score == worstScore }
@@ -131,8 +131,8 @@ func (s *scale) of(c score) suit {
 	return suit{scaled(uint64(c)>>32, inverse), c}
 }
 
-// rank returns the distance as it is compared between units: as it is when all
-// weights are equal, else its first 26 bits behind their exponent.
+// rank returns the distance as it is compared between units: the distance itself if
+// all weights are equal, else its first 26 bits behind their exponent.
 func (s *scale) rank(t suit) uint32 {
 	if s.inverse == nil {
 		return uint32(t.score >> 32)
@@ -143,8 +143,8 @@ func (s *scale) rank(t suit) uint32 {
 
 // field holds the members of one zone and one class.
 type field struct {
-	ring *ring // those that have room, and some that had; nil for nobody
-	live int   // how many have room
+	ring *ring // the members with room, and some that had room; nil for none
+	live int   // how many members have room
 }
 
 // newFields returns the fields by zone and by class of members with these points.
@@ -176,10 +176,10 @@ func newFields(points []int64, s scale, place []int32, zones int) [][]field {
 	return fields
 }
 
-// field returns that of a member in its zone or in that of all.
+// field returns the field of a member in a zone, which may be that of all members.
 func (g *matching) field(zone, m int32) *field { return &g.fields[zone][g.scale.classOf(m)] }
 
-// count counts those who have room.
+// count counts the members with room.
 func (g *matching) count() {
 	for _, fields := range g.fields {
 		for c := range fields {
@@ -205,8 +205,8 @@ func (g *matching) zone(u int32) int32 {
 	return g.home[u]
 }
 
-// first returns the suit of the best pair of u, allowed or not where all weights
-// are equal.
+// first returns the suit of the best pair of u. Where all weights are equal, that
+// pair need not be allowed.
 func (g *matching) first(u int32) suit {
 	if g.scale.inverse != nil {
 		return g.nearest(u)
@@ -227,8 +227,8 @@ func (g *matching) nearest(u int32) suit {
 	return g.nearestIn(nowhere, u, allowed)
 }
 
-// nearestIn is nearest among the members of a zone that have room and are
-// allowed.
+// nearestIn is nearest among the members of a zone that have room and are allowed
+// to take u.
 func (g *matching) nearestIn(zone, u int32, allowed func(m int32) bool) suit {
 	best := unsuited()
 	for c := range g.fields[zone] {
@@ -250,8 +250,8 @@ func (g *matching) nearestIn(zone, u int32, allowed func(m int32) bool) suit {
 	return best
 }
 
-// nearest returns the suit of the member that suits best of those of r, which
-// are of one class, that are allowed, or best if none is better.
+// nearest returns the best suit of the allowed members on r, which are of one
+// class, or best if none is better.
 func (s *scale) nearest(r *ring, key uint64, class int, best suit, allowed func(m int32) bool) suit {
 	for _, z := range probe(key) {
 		i := int(r.cells[z>>r.shift] &^ crowded)
@@ -288,7 +288,7 @@ func (s *scale) following(r *ring, i int, z int64, class int, best suit, allowed
 	return best
 }
 
-// preceding is following in the other direction.
+// preceding looks at the points before i, as following does in the other direction.
 func (s *scale) preceding(r *ring, i int, z int64, class int, best suit, allowed func(m int32) bool) suit {
 	n := r.size()
 	for range n {

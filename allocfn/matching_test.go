@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/kielgo/kiel"
 )
 
 // bruteRoom says how many of some units members may take, told the plain way.
@@ -159,7 +161,7 @@ func TestMatchIsBrute(t *testing.T) {
 		in, names := drawMembers(t, 30)
 		n := len(names)
 		for i := range rapid.IntRange(1, 60).Draw(t, "partitions") {
-			in.Partitions = append(in.Partitions, Partition{Topic: "t", ID: int32(i)})
+			in.Partitions = append(in.Partitions, kiel.Partition{Topic: "t", ID: int32(i)})
 		}
 		g := newMatching(hashPartitions(in.Partitions))
 		g.admit(pointsOf(names), evenQuotas(n, len(g.keys)), newScale(nil), zones{})

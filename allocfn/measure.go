@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// Plan is an input with what an allocation function made of it.
+// Plan is an input and the assignment that an allocation function made of it.
 type Plan struct {
 	Input      Input
 	Assignment Assignment
@@ -18,47 +18,47 @@ type Plan struct {
 type Movement struct {
 	Total      Change   // over all topics; its Topic is empty
 	Topics     []Change // each topic of either plan, sorted byte by byte
-	Members    [2]int   // how many there are, before and after
-	LowerBound int      // no perfectly balanced plan after moves fewer
+	Members    [2]int   // the numbers of members, before and after
+	LowerBound int      // the least number of moves to any perfectly balanced plan
 }
 
-// Change is what two plans do with a topic, or with all of them.
+// Change compares two plans in one topic, or in all of them.
 type Change struct {
 	Topic         string
 	Before, After Load
 	Kept          int // partitions that are in both plans and had an owner before
-	Moved         int // those of them that have another owner after, or none
+	Moved         int // partitions of Kept that have another owner after, or none
 }
 
 // Load says how the partitions of a topic, or all of them, are spread over all
 // members of a plan.
 type Load struct {
 	Partitions  int
-	Least, Most int // what the member with the fewest has, and that with the most
+	Least, Most int // the partitions of the member with the fewest, and of that with the most
 	// Even says that each member's count is less than one away from its exact
 	// share by weights, which for equal weights is a spread of at most one.
 	Even bool
 }
 
-// Spread is the difference between the most and the least.
+// Spread returns the difference between Most and Least.
 func (l Load) Spread() int { return l.Most - l.Least }
 
 // Measure compares two plans: how evenly each spreads the partitions, how many
 // of them change hands, and how few could have.
 //
-// Members and partitions of the two plans are the same when their names are,
-// wherever they stand. A partition counts as moved when it is in both plans,
-// has an owner before and another one or none after; partitions that come or go
-// are nobody's loss.
+// Members and partitions are identified by their names, wherever they stand in a
+// plan. A partition counts as moved when it is in both plans, has an owner before
+// and another one or none after; partitions that are only in one plan do not count.
 //
-// The lower bound is the least that any perfectly even plan after can move,
-// whatever it knows of the plan before. Even goes by the members' weights; take
-// the weights out of the inputs when the function that made the plans does not
-// look at them. Weights above 2^31-1 count as that. It says nothing of topics: a plan that is even in each topic
-// may have to move more, one that is less than even can move less.
+// The lower bound is the least that a function can move to reach a perfectly even
+// plan, even if it knows the plan before. Even and the bound go by the members'
+// weights; take the weights out of the inputs when the function that made the plans
+// does not look at them. Weights above 2^31-1 count as 2^31-1. The bound does not
+// consider topics: a plan that is even in each topic may have to move more, and one
+// that is less than even may move less.
 //
-// An input that is not as documented and an assignment that [Check] refuses are
-// errors that say which plan it is. It takes the time of a pass over each plan.
+// Measure returns an error that names the plan if its input is not as documented, or
+// if [Check] refuses its assignment. It makes one pass over each plan.
 func Measure(before, after Plan) (Movement, error) {
 	b, err := newCounter(before)
 	if err != nil {
@@ -73,7 +73,7 @@ func Measure(before, after Plan) (Movement, error) {
 		Members: [2]int{len(b.counts), len(a.counts)},
 	}
 	home := b.indicesIn(a)
-	has := make([]int, len(a.counts)) // what those who stay could keep
+	has := make([]int, len(a.counts)) // how many partitions each member could keep
 	for b.more() || a.more() {
 		topic := nextTopic(b, a)
 		old, now := b.take(topic), a.take(topic)
@@ -114,8 +114,8 @@ func (m Movement) String() string {
 		t.Moved, t.Kept, m.LowerBound, m.Members[0], m.Members[1], t.Before.Spread(), t.After.Spread())
 }
 
-// WriteTo writes a table of all topics to w, and String's line under it. Names
-// that are not plain text are quoted.
+// WriteTo writes a table of all topics to w, and the line of String below it. It
+// quotes names that are not plain text.
 func (m Movement) WriteTo(w io.Writer) (int64, error) {
 	var text strings.Builder
 	t := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)

@@ -11,16 +11,16 @@ type counter struct {
 	owners  Assignment
 	order   []int32 // the partitions by topic and number
 	next    int     // how many of order have been taken
-	counts  []int   // by member, zero between uses
-	weights uint64  // their sum
+	counts  []int   // the partitions of each member in one load; all zero between uses
+	weights uint64  // the sum of the members' weights
 	heavy   []int32 // the members, the heaviest first
 }
 
 func newCounter(p Plan) (*counter, error) {
-	if err := p.Input.Validate(); err != nil {
+	if err := p.Input.validate(); err != nil {
 		return nil, err
 	}
-	if err := Check(p.Input, p.Assignment); err != nil {
+	if err := check(p.Input, p.Assignment); err != nil {
 		return nil, err
 	}
 	c := &counter{
@@ -42,7 +42,7 @@ func (c *counter) more() bool { return c.next < len(c.order) }
 // topic returns the topic to take next.
 func (c *counter) topic() string { return c.in.Partitions[c.order[c.next]].Topic }
 
-// nextTopic returns the first of the topics that b and a have to take.
+// nextTopic returns the first of the topics that b or a has to take.
 func nextTopic(b, a *counter) string {
 	switch {
 	case !a.more():
@@ -80,8 +80,8 @@ func (c *counter) load(some []int32) Load {
 	if used == len(c.counts) {
 		l.Least = slices.Min(c.counts)
 	}
-	// Only as many members as there are partitions can have a share of one or more.
-	// So topics of few partitions don't cost a look at all members.
+	// At most as many members as there are partitions have a share of one or more. So
+	// a topic with few partitions does not take a pass over all members.
 	for _, m := range c.heavy {
 		share, rest := c.share(int(m), len(some))
 		if share == 0 {
@@ -124,9 +124,9 @@ func (c *counter) indicesIn(other *counter) []int32 {
 	return indices
 }
 
-// keepable returns how many partitions can stay in the best perfectly even
-// plan, when each member has so many that it could keep: up to the whole part
-// of its share each, and one more for as many as there are such places.
+// keepable returns how many partitions can stay in the best perfectly even plan.
+// has holds how many partitions each member could keep. A member keeps up to the
+// whole part of its share, and one more while there are places left.
 func (c *counter) keepable(has []int) int {
 	places, over, stay := len(c.in.Partitions), 0, 0
 	for m, n := range has {

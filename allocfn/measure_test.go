@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 )
 
@@ -25,9 +26,9 @@ func drawPlan(t *rapid.T, label string, weights bool) allocfn.Plan {
 		}
 		p.Input.Members = append(p.Input.Members, m)
 	}
-	all := []allocfn.Partition{{"t", 0}, {"t", 1}, {"t", 2}, {"t", 10}, {"t-1", 0}, {"t-1", 1}, {"u", 5}}
+	all := []kiel.Partition{{Topic: "t", ID: 0}, {Topic: "t", ID: 1}, {Topic: "t", ID: 2}, {Topic: "t", ID: 10}, {Topic: "t-1", ID: 0}, {Topic: "t-1", ID: 1}, {Topic: "u", ID: 5}}
 	p.Input.Partitions = rapid.SliceOfNDistinct(rapid.SampledFrom(all), 0, 6, rapid.ID).Draw(t, label+" partitions")
-	allocfn.Sort(p.Input.Partitions)
+	kiel.SortPartitions(p.Input.Partitions)
 	for range p.Input.Partitions {
 		if len(names) > 0 {
 			p.Assignment = append(p.Assignment, rapid.Int32Range(0, int32(len(names)-1)).Draw(t, "owner"))
@@ -37,15 +38,15 @@ func drawPlan(t *rapid.T, label string, weights bool) allocfn.Plan {
 }
 
 // ownersByName is what Measure goes by, told the plain way.
-func ownersByName(p allocfn.Plan) map[allocfn.Partition]string {
-	owners := make(map[allocfn.Partition]string)
+func ownersByName(p allocfn.Plan) map[kiel.Partition]string {
+	owners := make(map[kiel.Partition]string)
 	for i, m := range p.Assignment {
 		owners[p.Input.Partitions[i]] = p.Input.Members[m].Name
 	}
 	return owners
 }
 
-func movedByName(before map[allocfn.Partition]string, after allocfn.Plan) (kept, moved int) {
+func movedByName(before map[kiel.Partition]string, after allocfn.Plan) (kept, moved int) {
 	now := ownersByName(after)
 	for _, p := range after.Input.Partitions {
 		if owner, ok := before[p]; ok {
@@ -208,7 +209,7 @@ func TestMeasurePlaces(t *testing.T) {
 	// A topic in two places: nothing forbids that where there are places.
 	odd = allocfn.Input{
 		Members: plain.Members, Places: []int32{0, 1, 2},
-		Partitions: []allocfn.Partition{{"t", 10}, {"a", 0}, {"t", 2}},
+		Partitions: []kiel.Partition{{Topic: "t", ID: 10}, {Topic: "a", ID: 0}, {Topic: "t", ID: 2}},
 	}
 	m, err = allocfn.Measure(allocfn.Plan{odd, allocfn.Assignment{1, 1, 0}}, allocfn.Plan{plain, allocfn.Assignment{0, 1, 0}})
 	if err != nil || m.Total.Kept != 2 || m.Total.Moved != 0 || len(m.Topics) != 2 {
@@ -227,9 +228,9 @@ func TestMeasureRefuses(t *testing.T) {
 		is   error
 	}{
 		"twice":       {allocfn.Plan{Input: allocfn.Input{Members: []allocfn.Member{{Name: "a"}, {Name: "a"}}}}, allocfn.ErrInput},
-		"forgotten":   {allocfn.Plan{Input: good.Input}, allocfn.ErrForgotten},
-		"member 2 of": {allocfn.Plan{good.Input, allocfn.Assignment{2}}, allocfn.ErrStranger},
-		"2 owners":    {allocfn.Plan{good.Input, allocfn.Assignment{0, 0}}, allocfn.ErrStranger},
+		"unassigned":  {allocfn.Plan{Input: good.Input}, allocfn.ErrUnassigned},
+		"member 2 of": {allocfn.Plan{good.Input, allocfn.Assignment{2}}, allocfn.ErrUnknownTarget},
+		"2 owners":    {allocfn.Plan{good.Input, allocfn.Assignment{0, 0}}, allocfn.ErrUnknownTarget},
 	} {
 		if _, err := allocfn.Measure(bad.plan, good); !errors.Is(err, bad.is) || !strings.Contains(err.Error(), want) ||
 			!strings.Contains(err.Error(), "before") {
@@ -248,7 +249,7 @@ func ExampleMeasure() {
 	plan := func(members ...allocfn.Member) allocfn.Plan {
 		in := allocfn.Input{Members: members}
 		for i := range int32(6) {
-			in.Partitions = append(in.Partitions, allocfn.Partition{Topic: "orders", ID: i})
+			in.Partitions = append(in.Partitions, kiel.Partition{Topic: "orders", ID: i})
 		}
 		a, err := allocfn.Call(allocfn.RoundRobin(), in)
 		if err != nil {

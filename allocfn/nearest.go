@@ -5,9 +5,8 @@ import (
 	"math/bits"
 )
 
-// bestOf returns the suit of the member that suits the unit of each key best, be
-// it full or not. There may be blockSize of them at most. It returns a part of
-// together.
+// bestOf returns for each key the suit of the member that suits its unit best, full
+// or not. There are at most blockSize keys. The result is a part of together.
 func (s *scale) bestOf(together *block, fields []field, keys []uint64) []suit {
 	suits := together.suits[:min(len(keys), blockSize)]
 	for k := range suits {
@@ -28,9 +27,8 @@ func (s *scale) bestOf(together *block, fields []field, keys []uint64) []suit {
 	return suits
 }
 
-// bestOpen returns the suit of the member that suits the unit of this key best
-// of those of r, which are of one class, that have room left, or best if none is
-// better.
+// bestOpen returns the best suit of the unit of this key with the members on r that
+// have room left, all of one class, or best if none is better.
 func (s *scale) bestOpen(r *ring, key uint64, class int, best suit, left []int32) suit {
 	var starts [probeSize]uint32
 	probes := probe(key)
@@ -38,10 +36,10 @@ func (s *scale) bestOpen(r *ring, key uint64, class int, best suit, left []int32
 	return s.bestIn(r, &probes, &starts, class, best, left)
 }
 
-// bestIn returns the suit of the member that suits best of those of r, which are
-// of one class, or best if none is better. Where left is not nil, members must
-// have room left. At first it looks at the point on either side of each probe,
-// and then at those behind them that are not too far away for the heaviest.
+// bestIn returns the best suit with the members on r, all of one class, or best if
+// none is better. Where left is not nil, members must have room left. bestIn first
+// looks at the point on either side of each probe, then at the points behind these
+// that are near enough for the heaviest member of the class.
 func (s *scale) bestIn(r *ring, zs *[probeSize]int64, cells *[probeSize]uint32, class int, best suit, left []int32) suit {
 	var places [probeSize]int
 	var near [2 * probeSize]uint64 // distances
@@ -84,8 +82,8 @@ func (s *scale) bestIn(r *ring, zs *[probeSize]int64, cells *[probeSize]uint32, 
 	return best
 }
 
-// farthest returns how far away, in the units of a ring, a point of a class can
-// be at most to be of no more than this distance.
+// farthest returns how far away, in the units of a ring, a point of a class may be
+// so that its scaled distance is no more than this.
 func (s *scale) farthest(distance uint64, class int) int64 {
 	if distance == math.MaxUint64 {
 		return math.MaxInt64

@@ -7,37 +7,39 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/kielgo/kiel"
 )
 
 // ErrOrdinals says that the members' names are not those of members that
 // [Ordinal] can number: one prefix for all, and -0, -1 and so on up to -(n-1).
 var ErrOrdinals = errors.New("members are not numbered")
 
-// Ordinal returns "ordinal", for members that are numbered and come and go at
-// the end, as the pods of a StatefulSet do: their names are one prefix and -0,
+// Ordinal returns "ordinal", for numbered members of which the last ones join and
+// leave, such as the pods of a StatefulSet: their names are one prefix and -0,
 // -1 up to -(n-1), as in web-0, web-1, web-2. The numbers of partitions of any
 // two members differ by at most one, and when members join or leave at the end,
-// as few partitions move as can with such a balance, [Movement.LowerBound].
+// as few partitions move as such a balance allows, [Movement.LowerBound].
 //
-// The result is that of the members joining one by one in the order of their
-// numbers: the one that makes them n takes ⌊P/n⌋ of the P partitions, and of
-// the others the first P mod n keep one more than the rest. They begin
-// in the order of hashes of the topics' names and the partitions' numbers, so a
+// The result is as if the members joined one by one in the order of their
+// numbers: the n-th takes ⌊P/n⌋ of the P partitions, and the first P mod n
+// of the others keep one more than the rest. The partitions are
+// in the order of hashes of the topics' names and the partitions' ids, so a
 // topic is spread about as by chance. When partitions are added or removed,
 // many others move: 2 to 9 % with 10 members, most with 100 and more.
 //
-// Names that are not so are an error that wraps [ErrOrdinals]: a member without
+// Other names are an error that wraps [ErrOrdinals]: a member without
 // a number or with another prefix, a number with leading zeros, a gap. The
 // error names the member, or the number that is missing. So while a member is
-// away that is not the last, the function fails for everybody: nothing moves,
-// and what the missing member had has no owner until it is back (or until the
-// group is scaled down to below its number). That suits members that restart
+// away that is not the last, the function fails for all members: nothing moves,
+// and the partitions of the missing member have no owner until it is back (or until
+// the group is scaled down to below its number). This suits members that restart
 // under the same name soon. Where one can stay away for long, use Balanced.
 //
 // It ignores the topics that members ask for.
 //
 // It takes O(P·(log n + log P)) steps: about 0.15 s for a million partitions.
-func Ordinal() Func { return Func{Name: "ordinal", Assign: ordinal, harmless: ordinal} }
+func Ordinal() Func { return Func{Name: "ordinal", Assign: ordinal, readOnly: ordinal} }
 
 func ordinal(in Input) (Assignment, error) {
 	if len(in.Members) == 0 {
@@ -86,8 +88,8 @@ func ordinals(members []Member) ([]int32, error) {
 	return byNumber, nil
 }
 
-// cutOrdinal cuts a name into what is before the last '-' and the number after
-// it, which has no leading zeros. A number too long to be one is the largest.
+// cutOrdinal cuts a name into the prefix before the last '-' and the number behind
+// it, which has no leading zeros. A number that is out of range becomes the largest.
 func cutOrdinal(name string) (prefix string, number uint64, ok bool) {
 	i := strings.LastIndexByte(name, '-')
 	digits := name[i+1:]
@@ -99,10 +101,10 @@ func cutOrdinal(name string) (prefix string, number uint64, ok bool) {
 }
 
 // replayJoins returns the partitions of each of n members that join one by one.
-// With m members, each has ⌊P/m⌋ partitions, and the first P mod m one more: as
-// m grows no member's share does, so that partitions move to joiners alone.
+// With m members, each has ⌊P/m⌋ partitions, and the first P mod m one more. No
+// member's share grows as m grows, so partitions move to joiners alone.
 func replayJoins(first []int32, n int) [][]int32 {
-	queues := make([][]int32, n) // what each has, the first to leave first
+	queues := make([][]int32, n) // the partitions of each member; a joiner takes from the front
 	queues[0] = first
 	before := len(first) // ⌊P/m⌋ as it was without the joiner
 	for m := 1; m < n; m++ {
@@ -128,7 +130,7 @@ func replayJoins(first []int32, n int) [][]int32 {
 }
 
 // byHash returns the indices of ps in the order of their hashes.
-func byHash(ps []Partition) []int32 {
+func byHash(ps []kiel.Partition) []int32 {
 	const indexBits = 31
 	keys := hashPartitions(ps)
 	for i, key := range keys {

@@ -3,21 +3,23 @@ package allocfn
 import (
 	"cmp"
 	"slices"
+
+	"github.com/kielgo/kiel"
 )
 
-// Range returns "range", Kafka's range assignor: for each topic the partitions
-// in the order of their numbers are cut into one run per member that asks for
-// the topic, the members in the order of their names; when t partitions over n
-// members leave a rest, the first t mod n members get one more. So equal numbers
-// of topics that have equally many partitions and the same askers meet at one
-// member, which joins need, and the first members get the most when there are
-// many small topics.
+// Range returns "range", Kafka's range assignor. It cuts the partitions of each
+// topic, in the order of their ids, into one run per member that asks for the
+// topic, in the order of the members' names. If n members do not divide t
+// partitions, the first t mod n members get one more. So one member gets the
+// partitions of the same id of all topics with equally many partitions and the same
+// askers, as joins need; and the first members get the most when there are many small
+// topics.
 //
 // Kafka orders members by their member or instance ids; here the name is the
-// id. It takes one pass over the partitions, and a sort of those topics whose
-// numbers have gaps.
+// id. Range takes one pass over the partitions, and sorts the topics whose ids have
+// gaps.
 func Range() Func {
-	return Func{Name: "range", Assign: rangeAssign, harmless: rangeAssign}
+	return Func{Name: "range", Assign: rangeAssign, readOnly: rangeAssign}
 }
 
 func rangeAssign(in Input) (Assignment, error) {
@@ -43,7 +45,7 @@ func rangeAssign(in Input) (Assignment, error) {
 	return a, nil
 }
 
-// cut gives the partitions of a topic, in order, to n members: the first run to
+// cut assigns the partitions of a topic, in order, to n members: the first run to
 // the first of the askers, or to member 0 if askers is nil, and so on.
 func cut(a Assignment, order []int32, n int, askers []int32) {
 	next := 0
@@ -67,8 +69,8 @@ func runOf(m, n, t int) int {
 	return t / n
 }
 
-// topics ranges over the topics of ps, as the bounds of their runs.
-func topics(ps []Partition) func(yield func(from, to int) bool) {
+// topics ranges over the runs of partitions of one topic in ps, by their bounds.
+func topics(ps []kiel.Partition) func(yield func(from, to int) bool) {
 	return func(yield func(from, to int) bool) {
 		for from, to := 0, 0; from < len(ps); from = to {
 			for to < len(ps) && ps[to].Topic == ps[from].Topic {
@@ -82,8 +84,8 @@ func topics(ps []Partition) func(yield func(from, to int) bool) {
 }
 
 // numeric returns the indices of the partitions of one topic in the order of
-// their numbers. It uses the room of order, if that has enough.
-func numeric(ps []Partition, order []int32) []int32 {
+// their ids. It reuses the memory of order.
+func numeric(ps []kiel.Partition, order []int32) []int32 {
 	order = slices.Grow(order[:0], len(ps))[:len(ps)]
 	for i := range order {
 		order[i] = -1
@@ -92,12 +94,12 @@ func numeric(ps []Partition, order []int32) []int32 {
 		if p.ID < 0 || int(p.ID) >= len(ps) || order[p.ID] != -1 {
 			return sorted(ps, order)
 		}
-		order[p.ID] = int32(i) // no gaps so far: a partition's number is its rank
+		order[p.ID] = int32(i) // no gaps so far: a partition's id is its rank
 	}
 	return order
 }
 
-func sorted(ps []Partition, order []int32) []int32 {
+func sorted(ps []kiel.Partition, order []int32) []int32 {
 	for i := range order {
 		order[i] = int32(i)
 	}

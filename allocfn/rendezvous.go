@@ -1,22 +1,21 @@
 package allocfn
 
 // Rendezvous returns "rendezvous", plain rendezvous hashing (highest random
-// weight): of all members a partition goes to the one with the highest hash of
-// the member's name, the topic's name and the partition's number, among equals
-// to the first by name. When a member joins, the partitions that move are those
-// it gets; when one leaves, those it had. No function that knows no more moves
-// fewer.
+// weight, HRW). It assigns a partition to the member with the highest hash of
+// the member's name, the topic's name and the partition's id, among equals
+// to the first by name. When a member joins, only the partitions move that it gets;
+// when one leaves, only those that it had. No function of the same input moves fewer.
 //
-// The price is balance: a member has about P/n partitions as by chance, so that
-// with 10 members and 1,000 partitions some have 85 and others 115, and with
-// few partitions some have none.
+// The price is balance: only chance levels the numbers of partitions. With 10
+// members and 1,000 partitions some have 85 and others 115, and with few partitions
+// some have none.
 //
 // It ignores the topics that members ask for.
 //
-// It takes time in proportion to n·P, about 2 ns for each pair: 10 members and
-// 10,000 partitions a fifth of a millisecond, but 1,000 and 100,000 a fifth of
-// a second.
-func Rendezvous() Func { return Func{Name: "rendezvous", Assign: rendezvous, harmless: rendezvous} }
+// It takes time in proportion to n·P, about 2 ns for each pair: a fifth of a
+// millisecond with 10 members and 10,000 partitions, but a fifth of a second with
+// 1,000 and 100,000.
+func Rendezvous() Func { return Func{Name: "rendezvous", Assign: rendezvous, readOnly: rendezvous} }
 
 func rendezvous(in Input) (Assignment, error) {
 	if len(in.Members) == 0 {

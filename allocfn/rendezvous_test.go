@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 )
 
@@ -33,7 +34,7 @@ func TestRendezvousMovesNothingElse(t *testing.T) {
 func TestRendezvousSpreads(t *testing.T) {
 	in := groupOf(numberedNames("host", 10), topicOf("t", 5000)...)
 	in.Partitions = append(in.Partitions, topicOf("u", 5000)...)
-	allocfn.Sort(in.Partitions)
+	kiel.SortPartitions(in.Partitions)
 	m := mustMeasure(t, allocfn.Rendezvous(), in, in)
 	if l := m.Total.After; l.Least < 850 || l.Most > 1150 { // 5 standard deviations
 		t.Errorf("10,000 partitions on 10 members: %+v", l)

@@ -42,9 +42,9 @@ func appendPoints(points []int64, member int, key uint64) []int64 {
 	return points
 }
 
-// score says how well a member suits a partition, the smaller the better: in
-// the high word the distance, in the low word the member, as it is when its
-// point follows the probe, with all bits turned when it precedes it.
+// score says how well a member suits a partition; smaller is better. The high word
+// is the distance, the low word is the member, with all its bits inverted if its
+// point precedes the probe.
 type score int64
 
 const worstScore = score(math.MaxInt64)
@@ -59,13 +59,13 @@ const crowded = 1 << 31
 
 // ring finds the member nearest to a partition.
 //
-// points[1..n] are the points in order. points[0] is the last of them one round
-// earlier, those after n are the first one round later. The round is cut into
+// points[1..n] are the points in order. points[0] is the last of them, one round
+// earlier; the points after n are the first, one round later. The round is cut into
 // equal cells, a power of two of them, two to four times as many as points;
 // cells[c] is the index of the first point at or after the start of cell c.
 //
-// The points of members that are full are passed over, and taken out when they
-// have become two thirds.
+// A search passes over the points of full members. They are removed when they have
+// become two thirds of all.
 type ring struct {
 	points []int64
 	cells  []uint32
@@ -100,7 +100,7 @@ func newRing(points []int64) *ring {
 	return r
 }
 
-// divide makes cells for the points of r, given in any order: cells[c] becomes
+// divide makes cells for the points of r, given in any order. cells[c] becomes
 // the index behind the last point of cell c.
 func (r *ring) divide(points []int64) {
 	r.shift = 32 + ringBits - 2
@@ -121,7 +121,7 @@ func (r *ring) divide(points []int64) {
 	end := uint32(1)
 	for c, count := range r.cells {
 		end += count
-		r.cells[c] = end | (1-count)&crowded // which is set when count is more than one
+		r.cells[c] = end | (1-count)&crowded // the bit is set if count is more than one
 	}
 }
 
@@ -134,8 +134,8 @@ func (r *ring) bound() {
 	}
 }
 
-// block is what some partitions are looked up with together: while the cells of
-// one are waited for, those of the others are on their way.
+// block is the memory for looking up some partitions together: while the processor
+// waits for the cells of one, it loads those of the others.
 type block struct {
 	probes [blockSize][probeSize]int64
 	starts [blockSize][probeSize]uint32 // of the probes' cells
@@ -146,7 +146,7 @@ type block struct {
 const blockSize = 16
 
 // best returns the score of the member that suits the partition of this key
-// best, be it full or not.
+// best, full or not.
 func (r *ring) best(key uint64) score {
 	var starts [probeSize]uint32
 	probes := probe(key)
@@ -154,8 +154,8 @@ func (r *ring) best(key uint64) score {
 	return r.leastOf(&probes, &starts)
 }
 
-// bestOf returns the score of the member that suits the partition of each key
-// best, see best. There may be blockSize of them at most. It returns a part of b.
+// bestOf returns best for each key. There are at most blockSize keys. The result
+// is a part of b.
 func (r *ring) bestOf(b *block, keys []uint64) []score {
 	keys = keys[:min(len(keys), blockSize)]
 	for k, key := range keys {
@@ -186,8 +186,8 @@ func (r *ring) leastOf(zs *[probeSize]int64, cells *[probeSize]uint32) score {
 			i = r.seek(z)
 		}
 		// One point of the cell may precede the probe. A point on the wrong
-		// side is far away as an unsigned number, so that no jump is needed,
-		// which would be guessed wrongly.
+		// side is far away as an unsigned number, so the code needs no branch,
+		// which would be mispredicted.
 		near := (*[3]int64)(points[i-1:])
 		end := z | math.MaxUint32
 		after := min(uint64(near[1]-z), uint64(near[2]-z))
@@ -203,7 +203,7 @@ func (r *ring) following(start uint32, z int64) int {
 	if start >= crowded {
 		return int(r.seek(z))
 	}
-	return int(start) + int(uint64(r.points[start]-z)>>63) // the sign: one more when that point precedes z, without a jump
+	return int(start) + int(uint64(r.points[start]-z)>>63) // the sign: one more if that point precedes z, without a branch
 }
 
 // seek returns the index of the first point at or after z.
@@ -218,7 +218,7 @@ func (r *ring) seek(z int64) uint32 {
 }
 
 // bestOpen returns the score of the member that suits the partition of this
-// key best among those who have room left. There must be one.
+// key best among those with room left. There must be one.
 func (r *ring) bestOpen(key uint64, left []int32) score {
 	best := int64(worstScore)
 	n := r.size()
@@ -252,7 +252,7 @@ func (r *ring) bestOpen(key uint64, left []int32) score {
 	return score(best)
 }
 
-// compact makes the ring anew of the members that have room left.
+// compact rebuilds the ring of the members that have room left.
 func (r *ring) compact(left []int32) {
 	kept := 0
 	for _, p := range r.points[1 : r.size()+1] {

@@ -8,13 +8,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 )
 
 // topicsOf returns so many partitions in topics of the given size, the last one
 // smaller if need be.
-func topicsOf(partitions, size int) []allocfn.Partition {
-	var ps []allocfn.Partition
+func topicsOf(partitions, size int) []kiel.Partition {
+	var ps []kiel.Partition
 	for k := 0; len(ps) < partitions; k++ {
 		ps = append(ps, topicOf(fmt.Sprintf("topic%d", k), min(size, partitions-len(ps)))...)
 	}

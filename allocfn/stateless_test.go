@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 )
 
@@ -32,20 +33,20 @@ func subjects() []subject {
 }
 
 // groupOf makes a group of members of these names, sorted, with partitions.
-func groupOf(names []string, partitions ...allocfn.Partition) allocfn.Input {
+func groupOf(names []string, partitions ...kiel.Partition) allocfn.Input {
 	in := allocfn.Input{Partitions: slices.Clone(partitions)}
 	for _, name := range slices.Sorted(slices.Values(names)) {
 		in.Members = append(in.Members, allocfn.Member{Name: name})
 	}
-	allocfn.Sort(in.Partitions)
+	kiel.SortPartitions(in.Partitions)
 	return in
 }
 
 // topicOf returns the partitions 0 to n-1 of a topic.
-func topicOf(topic string, n int) []allocfn.Partition {
-	ps := make([]allocfn.Partition, n)
+func topicOf(topic string, n int) []kiel.Partition {
+	ps := make([]kiel.Partition, n)
 	for i := range ps {
-		ps[i] = allocfn.Partition{Topic: topic, ID: int32(i)}
+		ps[i] = kiel.Partition{Topic: topic, ID: int32(i)}
 	}
 	return ps
 }
@@ -73,9 +74,9 @@ func (s subject) drawNames(t *rapid.T) []string {
 }
 
 // drawTopics draws whole topics, topics with gaps, and topics of one partition.
-func drawTopics(t *rapid.T) []allocfn.Partition {
+func drawTopics(t *rapid.T) []kiel.Partition {
 	names := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-cé][-.0-9]{0,2}`), 0, 6, rapid.ID).Draw(t, "topics")
-	var ps []allocfn.Partition
+	var ps []kiel.Partition
 	for _, name := range names {
 		topic := topicOf(name, rapid.SampledFrom([]int{1, 2, 3, 4, 6, 10, 12, 20, 41}).Draw(t, "count"))
 		gaps := rapid.IntRange(0, 3).Draw(t, "gaps") == 0
@@ -85,7 +86,7 @@ func drawTopics(t *rapid.T) []allocfn.Partition {
 			}
 		}
 	}
-	allocfn.Sort(ps)
+	kiel.SortPartitions(ps)
 	return ps
 }
 
@@ -191,7 +192,7 @@ func TestStatelessEdges(t *testing.T) {
 			groupOf(name(5), topicOf("t", 1)...),
 			groupOf(name(5), topicOf("t", 3)...),
 			groupOf(name(1), topicOf("t", 30)...),
-			groupOf(name(3), allocfn.Partition{Topic: strings.Repeat("x", 249), ID: 1<<31 - 1}, allocfn.Partition{Topic: "", ID: 0}),
+			groupOf(name(3), kiel.Partition{Topic: strings.Repeat("x", 249), ID: 1<<31 - 1}, kiel.Partition{Topic: "", ID: 0}),
 			groupOf(name(5), append(topicOf("one", 1), append(topicOf("two", 1), topicOf("t", 12)...)...)...),
 		} {
 			a := mustCall(t, s.f, in)
@@ -204,7 +205,7 @@ func TestStatelessEdges(t *testing.T) {
 			}
 		}
 		// Whoever does not ask Call gets an answer for nonsense too, or an error.
-		nonsense := allocfn.Input{Partitions: []allocfn.Partition{{"t", 0}, {"t", 0}, {"a", 3}, {"t", -1}, {"t", 2}}}
+		nonsense := allocfn.Input{Partitions: []kiel.Partition{{Topic: "t", ID: 0}, {Topic: "t", ID: 0}, {Topic: "a", ID: 3}, {Topic: "t", ID: -1}, {Topic: "t", ID: 2}}}
 		for _, name := range append(name(3), name(1)...) {
 			nonsense.Members = append(nonsense.Members, allocfn.Member{Name: name, Weight: -1})
 		}

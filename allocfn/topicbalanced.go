@@ -2,52 +2,53 @@ package allocfn
 
 import "slices"
 
-// TopicBalanced returns "topicbalanced", which spreads each topic and all of
-// them together: the numbers of partitions of any two members differ by at most
-// one, and so do those of their partitions of any one topic. With weights, a
-// member's numbers are its exact shares of each topic and of all, n·w/W of n
+// TopicBalanced returns "topicbalanced", which balances each topic and the total:
+// the numbers of partitions of any two members differ by at most one, and so do
+// their numbers of partitions of any one topic. With weights, a member's numbers
+// are its exact shares of each topic and of the total, n·w/W of n
 // partitions, W being the sum of the weights, rounded down or up. Few partitions
-// move when members come and go, though more than with [Balanced], and few of
-// other topics when a topic comes or goes.
+// move when members join and leave, though more than with [Balanced], and few
+// partitions of other topics move when a topic is added or removed. (KAFKA-16277 is
+// about an assignor that balances the total alone.)
 //
-// Members suit partitions as they do in [Balanced], but weights give nobody more
-// points: distances are divided by them. So how well two suit each other depends
-// on nothing but these two. Pairs are taken in the order of their distances, then
-// in that of the partitions, then by score; a pair counts when the partition is
-// free and the member has room. Of each topic, its exact share rounded down is
-// kept free for a member. More than that it may take when it has a rest in that
-// topic, one at most, as long as the topic has some to spare, and no more of all
-// topics than its quota has room for, which is that of Balanced. Weights above
-// 2^31-1 count as that, equal weights as none.
+// Members suit partitions as they do in [Balanced]. Distances are divided by weights,
+// and weights give no member more points, so how well a member suits a partition
+// depends on these two alone. TopicBalanced takes the pairs in the order of their
+// distances, then in that of the partitions, then by score, and assigns the partition
+// if it is free and the member has room. Each member has its exact share of each
+// topic, rounded down, kept free for it. If it has a rest in that topic, it may take
+// one more, as long as the topic has some to spare, and as long as its quota of all
+// topics has room, which is that of Balanced. Weights above 2^31-1 count as 2^31-1,
+// equal weights as none.
 //
 // Where members ask for different topics, these are divided group by group, and
-// both bounds are those of a group: see Topics on the package's page. Exactly, a
-// member lacks something to the level of the group; of each topic its share is
-// as what it lacks, rounded down or up.
+// both bounds are those of a group: see Topics on the package's page. A member's exact
+// total is what it lacks to the level of the group; its share of each topic is in
+// proportion to that, rounded down or up.
 //
-// This can leave over some partitions that no member with room may take. Then, in
-// order, each of them gets its place by a swap: the member that suits it best of
-// those with room in the topic takes it, and hands on one that it has to a member
-// with room in total. With equal weights and topics such a swap exists always; see
-// the comment in the source. Where these differ, a few partitions need a chain of
-// several members that hand on one each; the shortest is taken, and there always
-// is one, for the exact shares can be rounded so that all bounds hold. So every
+// This can leave some partitions that no member with room may take. Then, in
+// order, each of them gets its place by a swap: of the members with room in the topic,
+// the one that suits it best takes it, and hands on another partition to a member
+// with room in total. With equal weights and topics such a swap always exists; see
+// the comment in the source. Where weights or topics differ, a few partitions need a
+// chain of several members that hand on one each. The shortest is taken. There always
+// is one, because the exact shares can be rounded so that all bounds hold. So every
 // partition has an owner and both bounds hold, whatever the input.
 //
 // The totals are those of Balanced, by largest remainder, unless no assignment
-// with the bounds of topics has these. That is rare, but so with weights 3, 2, 2,
-// 3, 2 and topics of 6 and 4 partitions: by largest remainder each member has 2 of
+// within the bounds of topics has these. That is rare. An example are the weights 3, 2,
+// 2, 3, 2 and topics of 6 and 4 partitions: by largest remainder each member has 2 of
 // the 10. But those of weight 3 have exactly 1 of the 4, and the others exactly 1
-// of the 6, so that one of weight 3 must have 2 of the 6. Then others than those
+// of the 6, so that one of weight 3 must have 2 of the 6. Then other members than those
 // with the largest remainders have one more.
 //
-// When a topic comes or goes, about 1 % of the partitions of the others move, and
-// with equal weights none, if n divides the numbers of the others. When one member
-// comes or goes, 0.03 to 0.9 × √(P·T) partitions more than the least move in the
-// mean, T being the number of topics. 2.5 × √(P·T) is a bound that tests hold it
-// to with 2 to 31 members of up to 100 partitions each, with equal weights and
-// others; for 10 members of equal weight 1.5 × √(P·T). As a multiple of the least,
-// in the mean, with equal weights and with random ones from 1 to 100:
+// When a topic is added or removed, about 1 % of the partitions of the others move, and
+// with equal weights none if n divides the numbers of the others. When one member
+// joins or leaves, in the mean 0.03 to 0.9 × √(P·T) partitions more than the least
+// move, T being the number of topics. Tests hold it to at most 2.5 × √(P·T) more with
+// 2 to 31 members of up to 100 partitions each, with equal weights and others, and to
+// 1.5 × √(P·T) for 10 members of equal weight. The table has the mean moves as a
+// multiple of the least, with equal weights and with random ones from 1 to 100:
 //
 //	                                   equal weights         1 to 100
 //	members × partitions   topics of   joins    leaves      joins    leaves
@@ -62,16 +63,16 @@ import "slices"
 //
 // A new weight of a member moves no more than that either, however large it is.
 //
-// With [Input.Zones], pairs in one zone come before all others, so that both
-// bounds hold as without and a partition goes to a member of another zone only
-// when those of its own have no room; but swaps and chains do not look at zones. A
+// With [Input.Zones], pairs in one zone come before all others: a partition is
+// assigned to a member of another zone only when the members of its own have no room.
+// Both bounds hold as without zones, but swaps and chains do not look at zones. A
 // partition or member without a zone is in none.
 //
-// It takes about 0.5 µs and 100 bytes per partition, where weights differ 1 to 3
-// µs. Topics with just as many partitions as there are members, or few less, take
-// longer: with 2,000 members 2 µs per partition, where weights differ 7 µs.
+// It takes about 0.5 µs and 100 bytes per partition; where weights differ, 1 to 3
+// µs. Topics with just as many partitions as there are members, or a few less, take
+// longer: with 2,000 members 2 µs per partition; where weights differ, 7 µs.
 func TopicBalanced() Func {
-	return Func{Name: "topicbalanced", Assign: topicBalanced, harmless: topicBalanced}
+	return Func{Name: "topicbalanced", Assign: topicBalanced, readOnly: topicBalanced}
 }
 
 func topicBalanced(in Input) (Assignment, error) {
@@ -92,8 +93,8 @@ func topicBalanced(in Input) (Assignment, error) {
 
 // allotment says what members may take of the partitions of some topics.
 type allotment struct {
-	quotas quotas // of all topics
-	shares shares // of each topic, to be rounded down or up; the quotas are such shares of all
+	quotas quotas // how many partitions of all topics; these are the shares, rounded down or up
+	shares shares // the exact share of each topic, which is rounded down or up
 }
 
 // allotmentByWeight returns what members may take that have nothing yet.
@@ -109,7 +110,7 @@ func topicBalancedWithin(in Input, a allotment) Assignment {
 		names[m] = hashName(in.Members[m].Name)
 	}
 	g := newTopicMatching(in, hashPartitions(in.Partitions), pointsOf(names), a)
-	all := slices.Clone(g.fields[nowhere]) // while everybody is in them
+	all := slices.Clone(g.fields[nowhere]) // while all members are in them
 	if stuck := g.match(); len(stuck) > 0 {
 		held := g.held()
 		if rest := g.swapIn(stuck, held, all); len(rest) > 0 {
@@ -120,8 +121,8 @@ func topicBalancedWithin(in Input, a allotment) Assignment {
 }
 
 // newTopicMatching begins a matching of partitions with these keys and members
-// with these points. What is due to members of each topic they may always take;
-// room is for what is extra.
+// with these points. Members may always take what is due to them of each topic; room
+// counts only the extra ones.
 func newTopicMatching(in Input, keys []uint64, points []int64, a allotment) *matching {
 	g := newMatching(keys)
 	g.topics = newTopicRoom(in, a.shares, g.owner)

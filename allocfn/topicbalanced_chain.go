@@ -3,49 +3,49 @@ package allocfn
 import "slices"
 
 // chains finds owners for units that no single swap can place: a member takes
-// the unit, hands on one of another topic to a second, that one hands on one of
-// a third topic, and so on, until somebody has room in total. Each time it takes
+// the unit and hands on one of another topic to a second member, which hands on one
+// of a third topic, and so on, until a member has room in total. Each time it takes
 // a chain of the fewest members, so that few units move.
 //
-// A chain is an augmenting path of a flow: from the topics, whose units they
-// are, to the members directly, as many as their share of the topic rounded
-// down, or by way of the topic's pool, one each for those whose share has a
-// rest; then from the members to the sink, likewise by their base or by the pool
-// of the totals. While not all units are placed there is such a path, if there is
-// any way to place all. There is, when the base is the share rounded down and
-// everybody whose share has a rest may take of the pool: exact shares are a
-// flow, and where all capacities are whole numbers there is then a whole one
-// that is as large. All of the pools is used up by it, so that everybody has
-// their share rounded down, or one more.
+// A chain is an augmenting path of a flow. The flow goes from the topics, which have
+// the units, to the members: directly, as many as their share of the topic rounded
+// down, or by way of the topic's pool, one each for members whose share has a
+// rest. It goes on from the members to the sink, likewise by their base or by the pool
+// of the totals. If there is any way to place all units, there is an augmenting path
+// until all are placed. There is a way if the base is the share rounded down and
+// each member whose share has a rest may take from the pool: the exact shares are a
+// flow, and since all capacities are whole numbers, a flow of whole numbers exists
+// that is as large. It uses up all pools, so that each member has its share rounded
+// down, or one more.
 //
-// At first the totals are to be those by largest remainder. Not always is there
-// a way to that; when one unit has none, the totals may be any such.
+// At first the totals are to be those by largest remainder. That is not always
+// possible; when one unit has no way, the totals may be rounded otherwise.
 type chains struct {
 	g    *matching
-	held [][]int32
+	held [][]int32 // the units of each member
 
-	// Totals.
-	load []int32 // of each member
-	base []int32 // what a member may have by itself
-	more []bool  // who may have one more, of the pool
-	pool int     // what is left of it
-	free bool    // no largest remainders any more
+	// The totals.
+	load []int32 // how many units each member has
+	base []int32 // how many units a member may have without the pool
+	more []bool  // the members that may have one more, from the pool
+	pool int     // how many units are left in the pool
+	free bool    // the totals need not be those by largest remainder
 
-	// Of one search.
+	// One search.
 	unseen []int32 // the members that have not been reached
-	queue  []int32 // those that have, in the order of their distances
+	queue  []int32 // the members that have, in the order of their distances
 	from   []link  // how each was reached
-	search int32   // its number
-	shares []int32 // by topic, the last search that reached all who have less than their share
-	pools  []int32 // and all that may take of the pool
-	totals int32   // the last search that reached all who have of the pool of the totals
+	search int32   // the number of the search
+	shares []int32 // by topic, the last search that reached all members with less than their share
+	pools  []int32 // by topic, the last search that reached all members that may take from its pool
+	totals int32   // the last search that reached all members with a unit from the pool of the totals
 }
 
-// link says how a chain comes to a member: it gets a unit of the topic from
-// another, or it gives way to the other in the pool of the totals.
+// link says how a chain comes to a member. The member gets a unit of the topic from
+// another one, or it leaves its place in the pool of the totals to the other.
 type link struct {
-	member int32 // none for the unit that is to be placed
-	topic  int32 // inPool for the pool of the totals
+	member int32 // the other member; none for the unit that is to be placed
+	topic  int32 // the topic; inPool for the pool of the totals
 }
 
 const (
@@ -72,7 +72,7 @@ func newChains(a allotment, g *matching, held [][]int32) *chains {
 	return c
 }
 
-// link gives owners to the units.
+// link finds owners for the units.
 func (c *chains) link(units []int32) {
 	for _, u := range units {
 		end := c.find(c.g.topics.of[u])
@@ -84,7 +84,7 @@ func (c *chains) link(units []int32) {
 	}
 }
 
-// release lets all whose share has a rest take one more.
+// release lets all members whose share has a rest take one more.
 func (c *chains) release() {
 	c.free = true
 	for m := range c.base {
@@ -99,7 +99,7 @@ func (c *chains) refill() {
 	c.pool = len(c.g.owner)
 	for m, base := range c.base {
 		c.pool -= int(max(base, c.load[m]))
-		// Of those with less than their base, none has any of the pool.
+		// A member with less than its base has no unit from the pool.
 	}
 }
 
@@ -123,8 +123,8 @@ func (c *chains) find(topic int32) int32 {
 	return end
 }
 
-// leave reaches all that a unit of m may go to, or that could have less in total
-// in its place. It returns the first that has room, or none.
+// leave reaches all members that may take a unit of m, or that could give up one in
+// total in its place. It returns the first that has room, or none.
 func (c *chains) leave(m int32) int32 {
 	if c.more[m] && c.load[m] == c.base[m] && c.totals != c.search {
 		c.totals = c.search
@@ -140,9 +140,9 @@ func (c *chains) leave(m int32) int32 {
 	return none
 }
 
-// hand reaches all that may take a unit of the topic from a member, which gives
-// one back to the topic's pool or not. It returns the first that has room, or
-// none.
+// hand reaches all members that may take a unit of the topic from a member. back
+// says that this returns one to the topic's pool. hand returns the first that has
+// room, or none.
 func (c *chains) hand(topic, from int32, back bool) int32 {
 	back = back || c.g.topics.topics[topic].pool > 0
 	if c.pools[topic] == c.search || !back && c.shares[topic] == c.search {
@@ -158,7 +158,7 @@ func (c *chains) hand(topic, from int32, back bool) int32 {
 	})
 }
 
-// reach adds to the queue those that were not reached before. It stops at the
+// reach adds to the queue the members that were not reached before. It stops at the
 // first that has room and returns it, or none.
 func (c *chains) reach(from link, reached func(m int32) bool) int32 {
 	kept := c.unseen[:0]
@@ -179,7 +179,7 @@ func (c *chains) reach(from link, reached func(m int32) bool) int32 {
 }
 
 // apply moves units along the chain that ends at a member, the last first, and
-// gives u to its first member.
+// assigns u to its first member.
 func (c *chains) apply(u, end int32) {
 	if end == none {
 		panic("allocfn: a partition has no place") // see the proof at chains

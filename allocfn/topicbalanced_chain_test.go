@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"github.com/kielgo/kiel"
 )
 
 // sums returns all totals that members of such weights can come to with topics
@@ -157,7 +159,7 @@ func TestChainsFromAnywhere(t *testing.T) {
 		for k, size := range sizes {
 			rooms = append(rooms, bruteShares(shares, size, false))
 			for id := range size {
-				in.Partitions = append(in.Partitions, Partition{Topic: strconv.Itoa(k), ID: int32(id)})
+				in.Partitions = append(in.Partitions, kiel.Partition{Topic: strconv.Itoa(k), ID: int32(id)})
 			}
 		}
 		anyTotals := seed%2 == 0

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/kielgo/kiel"
 )
 
 func TestTopicBalancedIsBrute(t *testing.T) {
@@ -17,13 +19,13 @@ func TestTopicBalancedIsBrute(t *testing.T) {
 		var topics []int
 		for k, size := range rapid.SliceOfN(rapid.IntRange(1, 25), 1, 5).Draw(t, "sizes") {
 			for id := range size {
-				in.Partitions = append(in.Partitions, Partition{Topic: string(rune('a' + k)), ID: int32(id)})
+				in.Partitions = append(in.Partitions, kiel.Partition{Topic: string(rune('a' + k)), ID: int32(id)})
 				topics = append(topics, k)
 			}
 		}
 		zone := rapid.SampledFrom([]string{"", "x", "y", "z"})
 		if rapid.Bool().Draw(t, "zones") {
-			in.Zones = make(map[Partition]string)
+			in.Zones = make(map[kiel.Partition]string)
 			for m := range in.Members {
 				in.Members[m].Zone = zone.Draw(t, "member's")
 			}
@@ -134,7 +136,7 @@ func try(t *testing.T, r *rand.Rand, weights, sizes []int) tried {
 	}
 	for k, size := range sizes {
 		for id := range size {
-			in.Partitions = append(in.Partitions, Partition{Topic: fmt.Sprintf("t%d", k), ID: int32(id)})
+			in.Partitions = append(in.Partitions, kiel.Partition{Topic: fmt.Sprintf("t%d", k), ID: int32(id)})
 		}
 	}
 	keys := make([]uint64, len(in.Partitions))

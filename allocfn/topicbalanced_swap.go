@@ -13,23 +13,23 @@ func (g *matching) held() [][]int32 {
 	return held
 }
 
-// swapIn gives owners to the units that are stuck, as far as one swap does it:
-// a member takes the unit and hands on one that it has. It returns the others,
-// which there are only where weights differ. held is what each member has, and
-// all are the fields of all members.
+// swapIn finds owners for the stuck units that one swap can place: a member takes
+// the unit and hands on another one that it has. It returns the other units; there
+// are some only where weights differ. held has the units of each member, and all the
+// fields of all members.
 //
-// With equal weights there is always a way by one swap. What is due to members
-// they have, for a unit that is due to somebody is not stuck. Let u be stuck, and
-// t its topic. Some member b has room for one more, for there is room for all
-// units. Some member a has nothing extra of t, for not all members can have. It
-// has no room, or u were not stuck; so it has more that is extra than b: both may
-// have as many, and one more as long as the pool lasts. In the same way b, which
-// has room, has one of t. So of the other topics together a has more that is
-// extra than b, and there is one, s, of which a has one and b has not. A unit v of
+// With equal weights one swap is always enough. Members have what is due to them,
+// because a unit that is due to a member is not stuck. Let u be stuck, and t its
+// topic. Some member b has room for one more, because there is room for all units.
+// Some member a has no extra unit of t, because not all members can have one. Member a
+// has no room, or u would not be stuck; so it has more extra units than b: both may
+// have equally many, and one more as long as the pool lasts. In the same way b, which
+// has room, has an extra unit of t. So of the other topics together a has more extra
+// units than b, and there is a topic s of which a has one and b has none. A unit v of
 // s can go from a to b, and u to a, whose total is as before.
 func (g *matching) swapIn(stuck []int32, held [][]int32, all []field) (rest []int32) {
-	next := make([]int, len(held)) // where to look in held for one to hand on
-	var open []int32               // who has room, and some who had
+	next := make([]int, len(held)) // by member, the place in held to look at first for a unit to hand on
+	var open []int32               // the members with room, and some that had room
 	for m, left := range g.room.left {
 		if left > 0 {
 			open = append(open, int32(m))
@@ -69,11 +69,11 @@ func (g *matching) swapIn(stuck []int32, held [][]int32, all []field) (rest []in
 // handOnTries is how many units that can be handed on are compared.
 const handOnTries = 16
 
-// handOn returns which of its units member a hands on, as a place in held, and
-// to which of those that have room, which are all in open: of the first few that it can, from the place begin on and then from
-// the first, the one that suits its new owner best. It returns -1 if there is
-// none. What it hands on is extra, and the new owner has nothing extra of that
-// topic.
+// handOn returns the unit that member a hands on, as a place in held, and its new
+// owner. All members with room are in open. Of the first handOnTries units that a can
+// hand on, from the place begin on and round, it is the one that suits its new owner
+// best. handOn returns -1 if there is none. The unit is an extra one of a, and the new
+// owner has no extra one of its topic.
 func (g *matching) handOn(a int32, held []int32, begin int, open []int32) (place int, to int32) {
 	best, found := unsuited(), 0
 	place = -1

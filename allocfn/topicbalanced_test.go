@@ -6,12 +6,13 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 )
 
 // inZones puts members and partitions into zones by turns.
 func inZones(in allocfn.Input, members, partitions int) allocfn.Input {
-	in.Zones = make(map[allocfn.Partition]string)
+	in.Zones = make(map[kiel.Partition]string)
 	for m := range in.Members {
 		in.Members[m].Zone = fmt.Sprint(m % members)
 	}
@@ -30,7 +31,7 @@ func TestTopicBalancedZones(t *testing.T) {
 			return
 		}
 		zone := rapid.SampledFrom([]string{"", "x", "y", "z", "nobody's"})
-		in.Zones = make(map[allocfn.Partition]string)
+		in.Zones = make(map[kiel.Partition]string)
 		for m := range in.Members {
 			in.Members[m].Zone = zone.Draw(t, "member's")
 		}
@@ -85,7 +86,7 @@ func ExampleTopicBalanced() {
 	in := allocfn.Input{Members: []allocfn.Member{{Name: "a"}, {Name: "b"}}}
 	for _, topic := range []string{"orders", "payments", "refunds"} {
 		for id := range int32(3) {
-			in.Partitions = append(in.Partitions, allocfn.Partition{Topic: topic, ID: id})
+			in.Partitions = append(in.Partitions, kiel.Partition{Topic: topic, ID: id})
 		}
 	}
 	a, err := allocfn.Call(allocfn.TopicBalanced(), in)

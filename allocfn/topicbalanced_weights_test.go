@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 )
 
@@ -45,7 +46,7 @@ func TestTopicBalancedKeepsItsWord(t *testing.T) {
 		}
 		if rapid.Bool().Draw(t, "zones") {
 			zone := rapid.SampledFrom([]string{"", "x", "y", "z", "nobody's"})
-			in.Zones = make(map[allocfn.Partition]string)
+			in.Zones = make(map[kiel.Partition]string)
 			for i := range in.Members {
 				in.Members[i].Zone = zone.Draw(t, "member's")
 			}
@@ -66,7 +67,7 @@ func TestTopicBalancedKeepsItsWord(t *testing.T) {
 		shuffled := in
 		shuffled.Partitions = rapid.Permutation(in.Partitions).Draw(t, "partitions")
 		shuffled.Members = rapid.Permutation(in.Members).Draw(t, "members")
-		allocfn.Sort(shuffled.Partitions)
+		kiel.SortPartitions(shuffled.Partitions)
 		slices.SortFunc(shuffled.Members, func(a, b allocfn.Member) int { return strings.Compare(a.Name, b.Name) })
 		if again := mustCall(t, f, shuffled); !slices.Equal(a, again) {
 			t.Fatalf("in another order: %v and %v", a, again)
@@ -155,7 +156,7 @@ func FuzzTopicBalanced(f *testing.F) {
 		for k, size := range sizes[:min(len(sizes), 30)] {
 			in.Partitions = append(in.Partitions, topicOf(fmt.Sprint("t", k), int(size))...)
 		}
-		allocfn.Sort(in.Partitions)
+		kiel.SortPartitions(in.Partitions)
 		if zones {
 			in = inZones(in, 3, 4)
 		}

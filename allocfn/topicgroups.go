@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/kielgo/kiel"
 )
 
 // topicGroup is a group of topics that the same members ask for.
@@ -14,12 +16,11 @@ type topicGroup struct {
 }
 
 // groupByAskers returns the groups of the topics of in, in the order in which
-// they are divided: those of the fewest askers first, of equally many the one
-// whose first topic comes first. A topic that nobody asks for is divided as if
-// all asked for it.
+// they are divided: by the number of askers, then by the first topic. A topic that no
+// member asks for is divided as if all asked for it.
 //
-// It returns nil if all members ask for all topics that anybody asks for: then
-// topics decide nothing.
+// It returns nil if all members ask for all topics that any member asks for: then
+// topics make no difference.
 func groupByAskers(in Input) []topicGroup {
 	if haveOneList(in.Members) {
 		return nil
@@ -47,8 +48,8 @@ func groupByAskers(in Input) []topicGroup {
 	return groups
 }
 
-// groupsOf returns the group of each of ps, as an index in groups.
-func groupsOf(ps []Partition, groups []topicGroup) []int32 {
+// groupsOf returns the group of each partition of ps, as an index in groups.
+func groupsOf(ps []kiel.Partition, groups []topicGroup) []int32 {
 	groupOf := make([]int32, len(ps))
 	for g := range groups {
 		for _, i := range groups[g].partitions {
@@ -68,8 +69,8 @@ func haveOneList(members []Member) bool {
 	return true
 }
 
-// sameList reports whether two lists of topics are equal. It does not read
-// lists that are in one place.
+// sameList reports whether two lists of topics are equal. It does not read the
+// lists if they share their memory.
 func sameList(a, b []string) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
@@ -160,9 +161,9 @@ func hashList(list []string) uint64 {
 	return h
 }
 
-// refine puts topics that the same lists name into one group, and those that
-// no list names to those that all name. It returns the group of each topic, from
-// 0, and how many groups there are.
+// refine puts topics that the same lists name into one group, and topics that no
+// list names into the group of those that all lists name. It returns the group of
+// each topic, from 0, and the number of groups.
 func (w *wishes) refine() (groupOf []int32, count int) {
 	groupOf = make([]int32, len(w.names))
 	named := make([]int, len(w.names)) // by how many lists
@@ -201,8 +202,8 @@ func (w *wishes) refine() (groupOf []int32, count int) {
 	return groupOf, len(numbers)
 }
 
-// askers returns the groups of topics, so many, with their askers and their
-// first topics.
+// askers returns the groups of topics with their askers and their first topics;
+// count is the number of groups.
 func (w *wishes) askers(groupOf []int32, count int) []topicGroup {
 	groups := make([]topicGroup, count)
 	one := make([]int32, count) // a topic of each group, from 1
@@ -239,9 +240,9 @@ func (w *wishes) askers(groupOf []int32, count int) []topicGroup {
 	return groups
 }
 
-// fillUp divides topics group by group. divide is given the part of in that a
-// group is, with those of its askers that are below the level to which it fills
-// them, and what each of these has of the groups before. It keeps neither.
+// fillUp divides topics group by group. divide gets a group's part of in, with only
+// those of its askers that are below the level to which the group fills them, and what
+// each of these has of the groups before. divide must keep neither.
 func fillUp(in Input, groups []topicGroup, divide func(group Input, have []int32, l level) (Assignment, error)) (Assignment, error) {
 	a := make(Assignment, len(in.Partitions))
 	total := make([]int32, len(in.Members))

@@ -9,32 +9,32 @@ import (
 // exact share rounded down, which is due to them, and one more for some of those
 // that have a rest.
 //
-// It counts what the heavy members of a topic have, whose share is more than
-// one. The others take one only: for those it keeps a bit for each member, or
-// looks at the owners, where these are few.
+// It counts the units of the heavy members of a topic, whose share is more than
+// one. The others take one only: topicRoom keeps a bit for each member, or looks at the
+// owners of the topic's units where these are few.
 type topicRoom struct {
-	shares shares  // of the members
-	rank   []int32 // of the members, the heaviest first; nil if all have equal shares
-	owner  []int32 // of the units
+	shares shares  // the members' exact shares
+	rank   []int32 // the members' ranks, the heaviest first; nil if all have equal shares
+	owner  []int32 // the owners of the units
 	of     []int32 // the topic of each unit
 	order  []int32 // the units topic by topic
 	topics []topicState
-	due    []int32  // how many are due to each member yet, of all topics
-	counts []int32  // by topic and rank, of the heavy
-	bits   []uint64 // by topic and member, of the others
+	due    []int32  // how many units of all topics are still due to each member
+	counts []int32  // by topic and rank: how many units a heavy member has
+	bits   []uint64 // by topic and member: whether a member that is not heavy has a unit
 }
 
 type topicState struct {
 	from, to int32 // where its units are in order
-	share    int32 // what every member gets, when all weights are equal
+	share    int32 // how many units each member gets, if all weights are equal
 	pool     int32 // how many members may get one more
 	heavy    int32 // how many members are heavy
 	counts   int   // where its counts begin
 	bits     int   // where its bits begin; -1 for none
 }
 
-// newTopicRoom returns the room for the partitions of in, of which none has an
-// owner yet and members have these shares.
+// newTopicRoom returns the room for the partitions of in, none of which has an
+// owner yet, and members with these shares.
 func newTopicRoom(in Input, by shares, owner []int32) *topicRoom {
 	n := by.members
 	r := &topicRoom{
@@ -103,7 +103,7 @@ func (r *topicRoom) weigh() (heaviest []int32) {
 	return heaviest
 }
 
-// count returns how many of topic t member m has.
+// count returns how many units of topic t member m has.
 func (r *topicRoom) count(t, m int32) int32 {
 	s := &r.topics[t]
 	k := m
@@ -121,7 +121,7 @@ func (r *topicRoom) count(t, m int32) int32 {
 	return 0
 }
 
-// share returns m's share of topic t rounded down, and how many more it may
+// share returns m's share of topic t rounded down, and how many more units m may
 // get, one or none.
 func (r *topicRoom) share(t, m int32) (least, more int32) {
 	s := &r.topics[t]
@@ -135,22 +135,22 @@ func (r *topicRoom) share(t, m int32) (least, more int32) {
 	return int32(whole), more
 }
 
-// above returns how many more of topic t member m has than its share rounded
-// down, and how many more it may have, one or none.
+// above returns how many units of topic t member m has beyond its share rounded
+// down, and how many it may have beyond that, one or none.
 func (r *topicRoom) above(t, m int32) (above, most int32) {
 	least, more := r.share(t, m)
 	return r.count(t, m) - least, more
 }
 
-// allowed reports whether m may take one more of topic t, of which some unit
-// must have no owner yet: one that is due, or, if it may, an extra one.
+// allowed reports whether m may take one more unit of topic t: one that is due to
+// it, or, if extra is set, an extra one. Some unit of t must have no owner yet.
 func (r *topicRoom) allowed(t, m int32, extra bool) bool {
 	above, most := r.above(t, m)
 	return above < 0 || extra && above < most && r.topics[t].pool > 0
 }
 
-// change counts one more or one less of topic t for m, before the owner of the
-// unit is changed. It reports whether that one is due to m, or extra.
+// change counts one unit of topic t more or less for m, before the unit's owner
+// changes. It reports whether that unit is due to m; else it is extra.
 func (r *topicRoom) change(t, m, by int32) (due bool) {
 	s := &r.topics[t]
 	old := r.count(t, m)

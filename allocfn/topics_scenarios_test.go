@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 )
 
@@ -33,7 +34,7 @@ func topicShapes() []topicShape {
 // group returns a group of members of these names that ask for topics of the
 // shape, each of so many partitions. Names are in any order.
 func (s topicShape) group(names []string, topics, partitions int) allocfn.Input {
-	var ps []allocfn.Partition
+	var ps []kiel.Partition
 	for topic := range topics {
 		ps = append(ps, topicOf(fmt.Sprintf("topic-%d", topic), partitions)...)
 	}
@@ -58,7 +59,7 @@ func member(in allocfn.Input, name string) *allocfn.Member {
 // another owner after, and least is how many must move for members to have as
 // many of these as they have after.
 func moves(before allocfn.Input, a allocfn.Assignment, after allocfn.Input, b allocfn.Assignment) movement {
-	owner := make(map[allocfn.Partition]string)
+	owner := make(map[kiel.Partition]string)
 	for i, p := range before.Partitions {
 		owner[p] = before.Members[a[i]].Name
 	}
@@ -121,7 +122,7 @@ func TestTopicShapes(t *testing.T) {
 
 					longer := in
 					longer.Partitions = append(slices.Clone(in.Partitions), topicOf("new", partitions)...)
-					allocfn.Sort(longer.Partitions)
+					kiel.SortPartitions(longer.Partitions)
 					longer.Members = slices.Clone(in.Members)
 					m := &longer.Members[r.IntN(members)]
 					m.Topics = append(slices.Clone(m.Topics), "new")
@@ -200,7 +201,7 @@ func TestTopicGroupMoves(t *testing.T) {
 type division struct {
 	group *askerGroup
 	have  map[string]int // of its askers, before it was divided
-	owner map[allocfn.Partition]string
+	owner map[kiel.Partition]string
 }
 
 // divisions returns those of a plan by their topics.
@@ -208,7 +209,7 @@ func divisions(in allocfn.Input, a allocfn.Assignment) map[string]division {
 	all := make(map[string]division)
 	totals := make(map[string]int)
 	for _, g := range askerGroups(in) {
-		d := division{g, make(map[string]int), make(map[allocfn.Partition]string)}
+		d := division{g, make(map[string]int), make(map[kiel.Partition]string)}
 		for _, j := range g.askers {
 			d.have[in.Members[j].Name] = totals[in.Members[j].Name]
 		}
@@ -259,7 +260,7 @@ func (d division) moves(e division) (moved, least int) {
 
 // rolling returns the states of a group while its members are replaced one by
 // one: each is away for one state and comes back with its new list of topics.
-func rolling(names, from, to []string, ps []allocfn.Partition) []allocfn.Input {
+func rolling(names, from, to []string, ps []kiel.Partition) []allocfn.Input {
 	group := groupOf(names, ps...)
 	for i := range group.Members {
 		group.Members[i].Topics = from
@@ -280,7 +281,7 @@ func rolling(names, from, to []string, ps []allocfn.Partition) []allocfn.Input {
 // that asks for it.
 func TestRollingDeploy(t *testing.T) {
 	const members, partitions, seeds = 10, 200, 4
-	var ps []allocfn.Partition
+	var ps []kiel.Partition
 	for _, topic := range []string{"a", "b", "c", "d", "new"} {
 		ps = append(ps, topicOf(topic, partitions)...)
 	}

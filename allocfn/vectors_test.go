@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 )
 
@@ -27,14 +28,14 @@ type owned struct {
 }
 
 func (v *owned) input() allocfn.Input {
-	var ps []allocfn.Partition
+	var ps []kiel.Partition
 	for topic, ids := range v.Topics {
 		if len(ids) == 1 && ids[0] < 0 { // -n says 0 to n-1
 			ps = append(ps, topicOf(topic, int(-ids[0]))...)
 			continue
 		}
 		for _, id := range ids {
-			ps = append(ps, allocfn.Partition{Topic: topic, ID: id})
+			ps = append(ps, kiel.Partition{Topic: topic, ID: id})
 		}
 	}
 	return groupOf(v.Members, ps...)
@@ -134,7 +135,7 @@ func FuzzStateless(f *testing.F) {
 			}
 			in.Partitions = append(in.Partitions, topicOf(fields[i], n)...)
 		}
-		allocfn.Sort(in.Partitions)
+		kiel.SortPartitions(in.Partitions)
 		in.Partitions = slices.Compact(in.Partitions)
 		for _, s := range subjects() {
 			a, err := allocfn.Call(s.f, in)

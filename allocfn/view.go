@@ -5,24 +5,26 @@ import (
 	"iter"
 	"slices"
 	"strings"
+
+	"github.com/kielgo/kiel"
 )
 
-// View shows an assignment from both sides: what a member has, and who has a
-// topic's partitions. Its slices hold indices in Input.Partitions and are to be
-// read only; it may be used by any number of goroutines at once.
+// View shows an assignment by member and by topic. Its slices hold indices in
+// Input.Partitions and must not be changed. Any number of goroutines may use a View
+// at once.
 //
-// [Mapping] has the shape of kiel.
+// [Mapping] returns an assignment in the shape of kiel.
 type View struct {
 	in    Input
 	owner Assignment
 	start []int32 // member m has list[start[m]:start[m+1]]
 	list  []int32
-	order []int32 // by topic and number
+	order []int32 // the partitions by topic and id
 }
 
-// NewView makes a view of what a function made of in, in one pass. It keeps
-// both, which must not be changed while it is in use. An assignment that
-// [Check] refuses is an error.
+// NewView returns a view of in and a, which it makes in one pass. The view keeps
+// both; they must not change while it is in use. An assignment that [Check] refuses
+// is an error.
 func NewView(in Input, a Assignment) (*View, error) {
 	if err := Check(in, a); err != nil {
 		return nil, err
@@ -31,9 +33,8 @@ func NewView(in Input, a Assignment) (*View, error) {
 	return &View{in: in, owner: a, start: start, list: list, order: byTopic(in.Partitions)}, nil
 }
 
-// byMember returns the indices of what a gives to the first member, growing, then
-// of what it gives to the second, and so on: what member m has begins at start[m]
-// and ends at start[m+1].
+// byMember returns the indices of the first member's partitions, growing, then those
+// of the second, and so on: member m has list[start[m]:start[m+1]].
 func byMember(a Assignment, members int) (start, list []int32) {
 	start, list = make([]int32, members+1), make([]int32, len(a))
 	for _, m := range a {
@@ -51,7 +52,7 @@ func byMember(a Assignment, members int) (start, list []int32) {
 	return start, list
 }
 
-// Of returns the indices of what a member has, growing: nothing if there is no
+// Of returns the indices of a member's partitions, growing; none if there is no
 // such member.
 func (v *View) Of(member int) []int32 {
 	if member < 0 || member >= len(v.in.Members) {
@@ -69,7 +70,7 @@ func (v *View) OfName(name string) []int32 {
 	return v.Of(m)
 }
 
-// Topics ranges over what a member has topic by topic, in the order of
+// Topics ranges over a member's partitions topic by topic, in the order of
 // Input.Partitions.
 func (v *View) Topics(member int) iter.Seq2[string, []int32] {
 	return func(yield func(topic string, indices []int32) bool) {
@@ -91,18 +92,20 @@ func (v *View) Topics(member int) iter.Seq2[string, []int32] {
 // Topic returns the indices of a topic's partitions in the order of their
 // numbers.
 func (v *View) Topic(topic string) []int32 {
-	of := func(i int32, topic string) int { return strings.Compare(v.in.Partitions[i].Topic, topic) }
-	from, _ := slices.BinarySearchFunc(v.order, topic, of)
-	to := from
-	for to < len(v.order) && of(v.order[to], topic) == 0 {
-		to++
-	}
-	return slices.Clip(v.order[from:to])
+	from, _ := slices.BinarySearchFunc(v.order, topic, func(i int32, topic string) int { return strings.Compare(v.in.Partitions[i].Topic, topic) })
+	rest := v.order[from:]
+	n, _ := slices.BinarySearchFunc(rest, topic, func(i int32, topic string) int {
+		if v.in.Partitions[i].Topic == topic {
+			return -1 // the search is for the first of the next topic
+		}
+		return 1
+	})
+	return slices.Clip(rest[:n])
 }
 
 // Owner returns the index of the member that has p, and whether there is one.
-func (v *View) Owner(p Partition) (member int, ok bool) {
-	k, ok := slices.BinarySearchFunc(v.order, p, func(i int32, p Partition) int {
+func (v *View) Owner(p kiel.Partition) (member int, ok bool) {
+	k, ok := slices.BinarySearchFunc(v.order, p, func(i int32, p kiel.Partition) int {
 		q := v.in.Partitions[i]
 		return cmp.Or(strings.Compare(q.Topic, p.Topic), cmp.Compare(q.ID, p.ID))
 	})

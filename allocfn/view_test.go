@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 )
 
@@ -69,7 +70,7 @@ func TestView(t *testing.T) {
 
 func TestViewEdges(t *testing.T) {
 	in := groupOf([]string{"a", "b"}, topicOf("t", 3)...)
-	if _, err := allocfn.NewView(in, allocfn.Assignment{0, 1}); !errors.Is(err, allocfn.ErrForgotten) {
+	if _, err := allocfn.NewView(in, allocfn.Assignment{0, 1}); !errors.Is(err, allocfn.ErrUnassigned) {
 		t.Errorf("got %v", err)
 	}
 	v := mustView(t, in, allocfn.Assignment{0, 1, 0})
@@ -84,7 +85,7 @@ func TestViewEdges(t *testing.T) {
 	if got := v.OfName("c"); len(got) > 0 {
 		t.Errorf("member c: %v", got)
 	}
-	for _, p := range []allocfn.Partition{{"t", 3}, {"u", 0}, {"", 0}} {
+	for _, p := range []kiel.Partition{{Topic: "t", ID: 3}, {Topic: "u", ID: 0}, {Topic: "", ID: 0}} {
 		if m, ok := v.Owner(p); ok {
 			t.Errorf("%v: %d", p, m)
 		}
@@ -105,7 +106,7 @@ func TestViewEdges(t *testing.T) {
 func ExampleView() {
 	in := allocfn.Input{
 		Members:    []allocfn.Member{{Name: "a"}, {Name: "b"}},
-		Partitions: []allocfn.Partition{{Topic: "orders", ID: 0}, {Topic: "orders", ID: 1}, {Topic: "refunds", ID: 0}},
+		Partitions: []kiel.Partition{{Topic: "orders", ID: 0}, {Topic: "orders", ID: 1}, {Topic: "refunds", ID: 0}},
 	}
 	a, err := allocfn.Call(allocfn.RoundRobin(), in)
 	if err != nil {
@@ -120,7 +121,7 @@ func ExampleView() {
 			fmt.Println(topic, in.Partitions[i].ID)
 		}
 	}
-	m, _ := v.Owner(allocfn.Partition{Topic: "orders", ID: 1})
+	m, _ := v.Owner(kiel.Partition{Topic: "orders", ID: 1})
 	fmt.Println("orders:1 is with", in.Members[m].Name)
 	// Output:
 	// orders 0

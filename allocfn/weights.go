@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// quotas says how many partitions members may take yet.
+// quotas says how many partitions members may still take.
 type quotas struct {
-	left   []int32 // room of each; that of a pooled member counts one of the pool
-	pooled []bool  // who may take one of the pool; nil when the pool is empty
-	pool   int     // partitions that go, one each, to pooled members that come first
+	left   []int32 // the room of each member; that of a pooled member counts one of the pool
+	pooled []bool  // the members that may take one of the pool; nil if the pool is empty
+	pool   int     // how many pooled members, those that come first, may take one more each
 }
 
-// newQuotas divides so many partitions by weight: exact shares rounded down,
-// and the rest to the largest remainders.
+// newQuotas divides this many partitions by weight: each member gets its exact
+// share rounded down, and the largest remainders get the rest.
 func newQuotas(members []Member, t total, partitions int) quotas {
 	n := len(members)
 	if t.equal() {
@@ -43,7 +43,7 @@ func newQuotas(members []Member, t total, partitions int) quotas {
 	return q
 }
 
-// evenQuotas divides so many units among members of equal weights.
+// evenQuotas divides this many units among members of equal weights.
 func evenQuotas(members, units int) quotas {
 	q := quotas{left: make([]int32, members), pool: units % members}
 	for m := range q.left {
@@ -53,7 +53,7 @@ func evenQuotas(members, units int) quotas {
 	return q
 }
 
-// join lets some members take one of the pool.
+// join lets the members for which pooled returns true take one of the pool.
 func (q *quotas) join(pooled func(member int) bool) {
 	if q.pool == 0 {
 		return
@@ -67,12 +67,12 @@ func (q *quotas) join(pooled func(member int) bool) {
 	}
 }
 
-// shareOf returns a weight as it counts.
+// shareOf returns the weight that counts for a weight: 0 is 1, and 2^31-1 is the most.
 func shareOf(weight int) uint64 {
 	return uint64(min(max(weight, 1), math.MaxInt32))
 }
 
-// total is what the weights of members come to.
+// total sums up the weights of members.
 type total struct {
 	members             int
 	sum, least, largest uint64
@@ -88,26 +88,26 @@ func totalOf(members []Member) total {
 	return t
 }
 
-// equal reports whether all weights are.
+// equal reports whether all weights are equal.
 func (t *total) equal() bool { return t.least >= t.largest }
 
-// exactShare returns the whole part of what a weight has of so many partitions,
-// and what is left over, in units of 1/sum.
+// exactShare returns the whole part of a weight's share of this many partitions,
+// and the rest in units of 1/sum.
 func exactShare(partitions int, weight, sum uint64) (whole int, rest uint64) {
 	product := uint64(partitions) * weight // less than 2^31 times less than 2^31
 	return int(product / sum), product % sum
 }
 
-// room says what taking a partition has done.
+// room says what is left after a member has taken a partition.
 type room int
 
 const (
-	open    room = iota // the member has room yet
-	full                // it has not
-	drained             // nor has any pooled member that has its quota: the pool is empty
+	open    room = iota // the member still has room
+	full                // the member is full
+	drained             // the pool is empty, too: all pooled members at their quota are full
 )
 
-// take counts a partition given to m.
+// take counts a partition that m takes.
 func (q *quotas) take(m int32) room {
 	q.left[m]--
 	if q.left[m] > 0 {
@@ -129,7 +129,7 @@ func (q *quotas) take(m int32) room {
 	return drained
 }
 
-// sure returns how many m may take whatever the others do.
+// sure returns how many partitions m may take, whatever the other members do.
 func (q *quotas) sure(m int) int {
 	if q.pooled != nil && q.pooled[m] {
 		return int(q.left[m]) - 1
@@ -137,7 +137,7 @@ func (q *quotas) sure(m int) int {
 	return int(q.left[m])
 }
 
-// roomy reports whether every member has less than its quota.
+// roomy reports whether every member may take one more, whatever the others do.
 func (q *quotas) roomy() bool {
 	for i := range q.left {
 		if q.sure(i) <= 0 {

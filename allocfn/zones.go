@@ -3,11 +3,11 @@ package allocfn
 // nowhere is the zone of members and partitions that have none.
 const nowhere = 0
 
-// zones says who is where. Zones are numbered from 1.
+// zones holds the zones of partitions and members. Zones are numbered from 1.
 type zones struct {
-	home  []int32 // of each partition; nil when none is in a zone that has members
-	place []int32 // of each member; nil as home
-	count int     // how many zones there are, nowhere being one
+	home  []int32 // the zone of each partition; nil if none is in a zone with members
+	place []int32 // the zone of each member; nil if home is
+	count int     // the number of zones, with nowhere
 }
 
 // newZones reads the zones of in.

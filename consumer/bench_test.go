@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/internal/promreg"
 )
 
 // benchSource returns batches of small messages until n were returned, which costs nothing.
@@ -31,12 +33,15 @@ func (s *benchSource) Next(context.Context) (fetch.Batch, error) {
 // clockHolder is a claim that reads the clock, as real ones do.
 type clockHolder struct {
 	fakeHolder
-	until time.Time
+	from, until time.Time
 }
 
-func (h *clockHolder) Trusted() bool { return time.Now().Before(h.until) }
+func (h *clockHolder) TrustedAt() (at time.Duration, trusted bool) {
+	now := time.Now()
+	return now.Sub(h.from), now.Before(h.until)
+}
 
-// BenchmarkHandOut is what a message costs from the batch that was fetched to the handler.
+// BenchmarkHandOut is what a message costs from the batch that was fetched to the handler, with metrics and without.
 func BenchmarkHandOut(b *testing.B) {
 	for name, read := range map[string]func(p *Partition) int{
 		"messages": func(p *Partition) (n int) {
@@ -62,25 +67,54 @@ func BenchmarkHandOut(b *testing.B) {
 			return n
 		},
 	} {
-		b.Run(name, func(b *testing.B) {
-			s := &benchSource{messages: make([]sarama.ConsumerMessage, 5000), left: b.N}
-			for i := range s.messages {
-				s.messages[i] = sarama.ConsumerMessage{Topic: "t", Offset: int64(i), Value: make([]byte, 100)}
-			}
-			ctx, end := context.WithCancelCause(b.Context())
-			defer end(nil)
-			p := &Partition{
-				ctx: ctx, end: end, id: tp("t", 0), source: s, tracker: &offsets.Tracker{},
-				claim: &clockHolder{until: time.Now().Add(time.Hour)},
-				metrics: partitionMetrics{
-					messages: prometheus.NewCounter(prometheus.CounterOpts{Name: "m_total", Help: "M."}),
-					bytes:    prometheus.NewCounter(prometheus.CounterOpts{Name: "b_total", Help: "B."}),
-				},
-			}
-			b.ReportAllocs()
-			if n := read(p); n != b.N {
-				b.Errorf("%d messages were handed out, want %d", n, b.N)
-			}
-		})
+		for _, observed := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/metrics=%v", name, observed), func(b *testing.B) {
+				b.ReportAllocs()
+				if n := read(benchPartition(b, b.N, observed)); n != b.N {
+					b.Errorf("%d messages were handed out, want %d", n, b.N)
+				}
+			})
+		}
 	}
+}
+
+// benchPartition returns a partition of n messages.
+func benchPartition(b *testing.B, n int, observed bool) *Partition {
+	b.Helper()
+	s := &benchSource{messages: make([]sarama.ConsumerMessage, 5000), left: n}
+	for i := range s.messages {
+		s.messages[i] = sarama.ConsumerMessage{Topic: "t", Offset: int64(i), Value: make([]byte, 100), Timestamp: time.Now()}
+	}
+	m, _ := promreg.New(nil, "g", newMetrics)
+	m.observed = observed
+	ctx, end := context.WithCancelCause(b.Context())
+	b.Cleanup(func() { end(nil) })
+	return &Partition{
+		ctx: ctx, end: end, id: tp("t", 0), source: s, tracker: &offsets.Tracker{}, metrics: m.of("t"),
+		claim: &clockHolder{from: time.Now(), until: time.Now().Add(time.Hour)},
+	}
+}
+
+// BenchmarkScrape is what a member that has nothing to do pays for being asked for its metrics.
+func BenchmarkScrape(b *testing.B) {
+	reg := prometheus.NewRegistry()
+	g, err := groupOn(b, reg, "g")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = g.Close() }()
+	g.metrics.of("orders")
+	b.ReportAllocs()
+	series := 0
+	for b.Loop() {
+		families, err := reg.Gather()
+		if err != nil {
+			b.Fatal(err)
+		}
+		series = 0
+		for _, f := range families {
+			series += len(f.GetMetric())
+		}
+	}
+	b.ReportMetric(float64(series), "series")
 }

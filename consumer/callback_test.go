@@ -14,11 +14,13 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/usercall"
 	"github.com/kielgo/kiel/ownership"
 )
 
 func newTestCallbacks(log *slog.Logger) *callbacks {
-	return newCallbacks(time.Minute, log, func(error) {}, func(error) {})
+	return newCallbacks(time.Minute, log, errlog.New(log), func(error) {}, func(error) {})
 }
 
 // endedContext returns a context that is over.
@@ -35,7 +37,7 @@ func TestNothingIsTriedTooLate(t *testing.T) {
 		u, late := newTestCallbacks(slog.New(slog.DiscardHandler)), endedContext(t)
 		var called atomic.Bool
 		err := u.callBounded(late, callCleanup, func() error { called.Store(true); return nil })
-		if !errors.Is(err, errNotStarted) || !errors.Is(err, ownership.ErrStuck) || !strings.Contains(err.Error(), callCleanup) {
+		if !errors.Is(err, usercall.ErrNotStarted) || !errors.Is(err, ownership.ErrStuck) || !strings.Contains(err.Error(), callCleanup) {
 			t.Errorf("callBounded: %v", err)
 		}
 		if err := u.end(late); err != nil {
@@ -54,9 +56,9 @@ func TestNoCallBeginsAfterTheEnd(t *testing.T) {
 	for range 100 {
 		u, late := newTestCallbacks(slog.New(slog.DiscardHandler)), endedContext(t)
 		var called, failed atomic.Bool
-		c := u.goTimed(callObserver, func() error { called.Store(true); return nil }, func(err error) { failed.Store(err != nil) })
+		c := u.Go(usercall.Callback{Kind: callObserver}, func() error { called.Store(true); return nil }, func(err error) { failed.Store(err != nil) })
 		err := u.end(late)
-		<-c.returned()
+		<-c.Returned()
 		if failed.Load() {
 			t.Error("then was told an error")
 		}
@@ -88,7 +90,7 @@ func TestNoInterceptorAfterTheEnd(t *testing.T) {
 			t.Errorf("end: %v", err)
 		}
 		close(block)
-		<-call.returned()
+		<-call.Returned()
 		if second.Load() {
 			t.Error("the second interceptor was called after the end")
 		}
@@ -105,7 +107,7 @@ func TestGoexitOfAnInterceptor(t *testing.T) {
 			interceptorFunc(func(*sarama.ConsumerMessage) { runtime.Goexit() }),
 			interceptorFunc(func(*sarama.ConsumerMessage) { second.Store(true) }),
 		}
-		err := c.intercept(&sarama.ConsumerMessage{}).result()
+		err := c.intercept(&sarama.ConsumerMessage{}).Result()
 		if n := strings.Count(log.String(), "level=ERROR"); err != nil || n != 1 {
 			t.Errorf("%v, logged %d times", err, n)
 		}
@@ -114,6 +116,32 @@ func TestGoexitOfAnInterceptor(t *testing.T) {
 		}
 	})
 }
+
+// An interceptor that panics at each message is logged as errors of one kind are. That others of the member work is no recovery.
+func TestInterceptorThatPanicsAtEachMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		c := &membership{users: newTestCallbacks(slog.New(slog.NewTextHandler(&log, nil)))}
+		c.interceptors = []sarama.ConsumerInterceptor{
+			interceptorFunc(func(*sarama.ConsumerMessage) { panic("ouch") }), &counting{},
+		}
+		for range 1000 {
+			if err := c.intercept(&sarama.ConsumerMessage{}).Result(); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		said := log.String()
+		if lines, stacks := strings.Count(said, "\n"), strings.Count(said, "stack="); lines != 2 || stacks != 1 || !strings.Contains(said, `kind="panic in an interceptor" about=consumer.interceptorFunc`) {
+			t.Errorf("%d lines with %d stacks for 1000 panics in 20 s:\n%s", lines, stacks, said)
+		}
+	})
+}
+
+// counting is an interceptor that panics never.
+type counting struct{ n int }
+
+func (c *counting) OnConsume(*sarama.ConsumerMessage) { c.n++ }
 
 // The Observer may call Commit.
 func TestCommitFromTheObserver(t *testing.T) {

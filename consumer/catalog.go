@@ -11,7 +11,7 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 )
 
@@ -23,29 +23,39 @@ type topicInfo struct {
 	err        error            // the topic can't be described
 }
 
+// ok returns whether the topic is described.
+func (t topicInfo) ok() bool { return t.err == nil && len(t.partitions) > 0 }
+
 // catalog knows the topics of a membership. A topic that Kafka does not have any more is missing; what was known of it stays.
 type catalog struct {
-	topics []string
+	topics []string // those that are asked for by name
 	// load asks Kafka and blocks; it answers for all topics, or fails.
 	load func(topics []string) (map[string]topicInfo, error)
 	do   *kafkaconn.Calls
-	// notify is called when a topic becomes missing, and when it is back.
+	// notify is called when a topic becomes missing, and when it is back; grew when it has got partitions.
 	notify func(topic string, missing bool)
+	grew   func(topic string, from, to int)
+	// find asks Kafka which topics the patterns find, and blocks. It is nil if there are no patterns.
+	find func() ([]string, error)
 
 	mu      sync.Mutex
-	infos   map[string]topicInfo
+	infos   map[string]topicInfo // only ever replaced
 	missing map[string]bool      // only ever replaced
-	missed  map[string]time.Time // when topics that were missing were found so last
+	missed  map[string]time.Time // when topics that were missing were found so last, within missingLately
 	asked   time.Time            // when Kafka was asked last
 	err     error                // what that came to
 	stale   bool                 // Kafka did not answer then
 	turn    chan struct{}        // not nil while one asks; closed when it has
+	found   map[string]finding   // the topics that are asked for by patterns alone, as far as they are known
+	looked  bool                 // find has answered
+	unfound bool                 // find did not answer the last time
+	changes int                  // of found
 }
 
 func newCatalog(topics []string, load func([]string) (map[string]topicInfo, error), do *kafkaconn.Calls) *catalog {
 	return &catalog{
 		topics: topics, load: load, do: do, infos: map[string]topicInfo{}, missing: map[string]bool{}, missed: map[string]time.Time{},
-		notify: func(string, bool) {},
+		notify: func(string, bool) {}, grew: func(string, int, int) {}, found: map[string]finding{},
 	}
 }
 
@@ -78,20 +88,37 @@ func (c *catalog) refresh(ctx context.Context, age time.Duration) error {
 
 // ask asks Kafka. It is called by one at a time.
 func (c *catalog) ask(ctx context.Context) error {
-	asked := time.Now()
-	infos, err := kafkaconn.Run(ctx, c.do, func() (map[string]topicInfo, error) { return c.load(c.topics) }, nil)
-	missing, back, err := c.answered(ctx, asked, infos, err)
+	q := c.question()
+	var infos map[string]topicInfo
+	var err error
+	if len(q.topics) > 0 { // none at all would be all
+		infos, err = kafkaconn.Run(ctx, c.do, func() (map[string]topicInfo, error) { return c.load(q.topics) }, nil)
+	}
+	before := c.known()
+	missing, back, err := c.answered(ctx, q, infos, err)
 	for _, topic := range missing {
 		c.notify(topic, true)
 	}
 	for _, topic := range back {
 		c.notify(topic, false)
 	}
+	for topic, info := range c.known() {
+		if was, ok := before[topic]; ok && was.id == info.id && len(info.partitions) > len(was.partitions) {
+			c.grew(topic, len(was.partitions), len(info.partitions))
+		}
+	}
 	return err
 }
 
+// known returns what is known of the topics. The map must not be changed.
+func (c *catalog) known() map[string]topicInfo {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.infos
+}
+
 // answered takes in what Kafka answered, and returns the topics that have become missing, and those that are back.
-func (c *catalog) answered(ctx context.Context, asked time.Time, infos map[string]topicInfo, err error) (missing, back []string, _ error) {
+func (c *catalog) answered(ctx context.Context, q question, infos map[string]topicInfo, err error) (missing, back []string, _ error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	close(c.turn)
@@ -99,26 +126,38 @@ func (c *catalog) answered(ctx context.Context, asked time.Time, infos map[strin
 	if ctx.Err() != nil {
 		return nil, nil, err // says nothing to others
 	}
-	c.asked, c.stale = asked, err != nil
+	c.stale = err != nil
+	if c.asked = q.at; q.changes != c.changes {
+		c.asked = time.Time{} // another topic has come
+	}
 	if err != nil {
 		c.err = fmt.Errorf("consumer: describe topics: %w", err)
 		return nil, nil, c.err
 	}
+	maps.DeleteFunc(c.missed, func(_ string, at time.Time) bool { return q.at.Sub(at) >= missingLately })
 	next, now := maps.Clone(c.infos), maps.Clone(c.missing)
 	var errs []error
-	for _, topic := range c.topics {
+	for _, topic := range q.topics {
 		info, ok := infos[topic]
 		_, known := c.infos[topic]
+		f, byPattern := c.found[topic]
 		switch {
-		case known && errors.Is(info.err, sarama.ErrUnknownTopicOrPartition):
+		case !byPattern && !slices.Contains(c.topics, topic): // forgotten meanwhile
+		case (known || f.owned) && errors.Is(info.err, sarama.ErrUnknownTopicOrPartition):
 			if !now[topic] {
 				missing = append(missing, topic)
 			}
-			now[topic], c.missed[topic] = true, asked
+			now[topic], c.missed[topic] = true, q.at
+		case byPattern && !known && !f.owned && !info.ok(): // the next look may find it again
+			if errors.Is(info.err, sarama.ErrUnknownTopicOrPartition) {
+				delete(c.found, topic)
+			}
 		case !ok:
 			errs = append(errs, fmt.Errorf("consumer: topic %s: %w", topic, sarama.ErrIncompleteResponse))
 		case info.err == nil && len(info.partitions) == 0: // no topic is so; a broker does not know it yet
 			errs = append(errs, fmt.Errorf("consumer: topic %s: no partitions: %w", topic, sarama.ErrIncompleteResponse))
+		case errors.Is(info.err, sarama.ErrTopicAuthorizationFailed):
+			errs = append(errs, refused("topic", topic, 0, info.err))
 		case info.err != nil:
 			errs = append(errs, fmt.Errorf("consumer: topic %s: %w", topic, info.err))
 		default:
@@ -133,15 +172,22 @@ func (c *catalog) answered(ctx context.Context, asked time.Time, infos map[strin
 	return missing, back, c.err
 }
 
+// isUnanswered returns whether Kafka did not answer when it was asked last, about the topics or for those that patterns find.
+func (c *catalog) isUnanswered() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stale || c.unfound
+}
+
 // isMissing returns whether Kafka does not have a topic any more.
 func (c *catalog) isMissing(topic string) bool { return c.missingTopics()[topic] }
 
-// wasMissing returns whether Kafka did not have a topic when it was asked within the last while.
-func (c *catalog) wasMissing(topic string, while time.Duration) bool {
+// wasMissing returns whether Kafka did not have a topic when it was asked lately.
+func (c *catalog) wasMissing(topic string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at, ok := c.missed[topic]
-	return ok && time.Since(at) < while
+	return ok && time.Since(at) < missingLately
 }
 
 // missingTopics returns the topics that Kafka does not have any more. The map must not be changed.
@@ -194,13 +240,13 @@ func (c *catalog) present() map[string][]int32 {
 
 // racks returns the racks of the preferred leaders of all partitions, as far as
 // they are known; the map is the caller's.
-func (c *catalog) racks() map[allocfn.Partition]string {
+func (c *catalog) racks() map[kiel.Partition]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := map[allocfn.Partition]string{}
+	out := map[kiel.Partition]string{}
 	for topic, info := range c.infos {
 		for id, rack := range info.racks {
-			out[allocfn.Partition{Topic: topic, ID: id}] = rack
+			out[kiel.Partition{Topic: topic, ID: id}] = rack
 		}
 	}
 	return out

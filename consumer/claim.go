@@ -2,10 +2,14 @@ package consumer
 
 import (
 	"context"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/status"
 )
 
 // Claim is what the claims given to ConsumeClaim are, beside
@@ -13,6 +17,8 @@ import (
 // fence a store of your own.
 //
 //	if c, ok := claim.(consumer.Claim); ok { token = c.Token() }
+//
+// The assertion fails for a wrapper around a claim. There, [SessionOf] finds token and trust.
 type Claim interface {
 	sarama.ConsumerGroupClaim
 
@@ -37,16 +43,34 @@ type holder interface {
 	Topic() string
 	Partition() int32
 	Context() context.Context
+	// Reason and Previous say why the partition came to this member, and from whom, if that is known.
+	Reason() status.Reason
+	Previous() string
+	// TrustedAt is Trusted, and returns the moment that it judged, by the session's clock.
+	TrustedAt() (at time.Duration, trusted bool)
 }
 
 // claim gives ConsumeClaim the messages of a partition in a channel.
 type claim struct {
-	p   *Partition
-	out chan *sarama.ConsumerMessage
+	p    *Partition
+	out  chan *sarama.ConsumerMessage
+	full bool // the last message had to wait until the handler took one; of the goroutine that feeds
+
+	mu      sync.Mutex
+	batches []batchStart // of which messages may stand in the channel, and the newest
+}
+
+// batchStart is the first message of a batch. It keeps nothing of the batch in memory.
+type batchStart struct {
+	number int64 // how many messages came before
+	offset int64
+	at     time.Time // its timestamp
 }
 
 func newClaim(p *Partition, size int) *claim {
-	return &claim{p: p, out: make(chan *sarama.ConsumerMessage, size)}
+	c := &claim{p: p, out: make(chan *sarama.ConsumerMessage, size)}
+	p.channel.Store(c)
+	return c
 }
 
 // feed moves messages into the channel until p's context ends. Then it takes out
@@ -70,20 +94,55 @@ func (c *claim) feed(owned context.Context, returned <-chan struct{}) {
 	}
 }
 
-// send reports false if p's context ended before there was room.
+// send reports false if p's context ended before there was room. The time between two messages that both had to wait for room is that
+// between two receives.
 func (c *claim) send(m *sarama.ConsumerMessage) bool {
 	select {
 	case c.out <- m:
+		c.full = false
 		return true
 	default:
 	}
 	c.p.count() // it may take long
 	select {
 	case c.out <- m:
+		if !c.full || c.p.sampler.waited {
+			c.p.dropSample()
+		}
+		c.full, c.p.sampler.waited = true, false
+		c.p.handled()
 		return true
 	case <-c.p.ctx.Done():
 		return false
 	}
+}
+
+// arrived notes where a batch begins that is about to enter the channel, and forgets those of which nothing stands there.
+func (c *claim) arrived(b *cursor) {
+	if len(b.messages) == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.batches = append(c.batches, batchStart{b.before, b.messages[0].Offset, b.messages[0].Timestamp})
+	received, gone := b.before-int64(len(c.out)), 0
+	for gone+1 < len(c.batches) && c.batches[gone+1].number <= received {
+		gone++
+	}
+	c.batches = slices.Delete(c.batches, 0, gone)
+}
+
+// find returns about where the message with this number stands: its offset, if the log has no gap between it and the first one of its
+// batch, else a lower one; and the timestamp of that first one.
+func (c *claim) find(number int64) (offset int64, at time.Time, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, b := range slices.Backward(c.batches) {
+		if b.number <= number {
+			return b.offset + number - b.number, b.at, true
+		}
+	}
+	return 0, time.Time{}, false
 }
 
 func (c *claim) empty() {

@@ -18,7 +18,18 @@ func claimOn(t *testing.T, size int) (c *claim, s *fakeSource, h *fakeHolder, re
 	p, s, h := newPartition(t)
 	owned, revoke := context.WithCancelCause(p.ctx)
 	p.ctx, p.end = context.WithCancelCause(owned)
-	c = newClaim(p, size)
+	return feedingFor(owned, t, p, size), s, h, revoke
+}
+
+// feeding returns a claim on p. feed runs until the test ends.
+func feeding(t *testing.T, p *Partition, size int) *claim {
+	t.Helper()
+	return feedingFor(p.ctx, t, p, size)
+}
+
+func feedingFor(owned context.Context, t *testing.T, p *Partition, size int) *claim {
+	t.Helper()
+	c := newClaim(p, size)
 	returned, fed := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(fed)
@@ -29,7 +40,7 @@ func claimOn(t *testing.T, size int) (c *claim, s *fakeSource, h *fakeHolder, re
 		close(returned)
 		<-fed
 	})
-	return c, s, h, revoke
+	return c
 }
 
 func take(t *testing.T, c *claim, want int64) {

@@ -6,8 +6,13 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 )
 
@@ -15,18 +20,32 @@ import (
 // ends. It ends with the membership, or alone: then its partitions are closed and their claims stand.
 type consumeSession struct {
 	user     sessionUser
-	ctx      context.Context //nolint:containedctx // ends when the session begins to end; what the user sees
-	stop     context.CancelFunc
+	caller   context.Context //nolint:containedctx // the user's own, which is the first to end
+	ctx      context.Context //nolint:containedctx // ends, with why, when the session begins to end; what the user sees
+	stop     context.CancelCauseFunc
 	closing  context.Context //nolint:containedctx // ends, with why, when the partitions are to be closed although their claims stand
 	end      context.CancelCauseFunc
 	openings kafkaconn.Calls // the loops of partitions that the session was yielded to
+	holding  kafkaconn.Calls // the same, until what they hold is released
 	detached chan struct{}   // closed when the call makes no use of the membership any more
 
+	nextAt      time.Time     // when the next session may begin; set before partitions are opened
+	heldLeaving bool          // partitions are held until Cleanup has returned also when the member leaves
+	cleaned     chan struct{} // closed when Cleanup has returned, or is not called
+	cleanOnce   sync.Once
+
 	mu       sync.Mutex
-	failure  error               // of a handler, which has ended the session
-	over     bool                // detached: what a late handler does with it has no effect
-	expected []allocfn.Partition // about to be opened; nil after Setup
-	open     map[allocfn.Partition]*Partition
+	exited   bool                // a handler ends the session, or has
+	exiting  *time.Timer         // ends it when it is old enough; nil when that is not waited for
+	failure  error               // with which the call returns because of that; nil for none
+	expected []kiel.Partition    // about to be opened; nil when Setup has returned without error
+	seeking  bool                // Setup runs
+	plan     *allocator.Snapshot // the one that expected is of
+	seeks    map[kiel.Partition][]seek
+	left     []kiel.Partition // closed because the session ends
+
+	over atomic.Bool // Cleanup has returned: what a late handler does with it has no effect
+	open sync.Map    // of kiel.Partition to its *Partition; it is asked for each message, so it has no lock
 }
 
 // sessionUser is the user's code that a session calls. Each kind of session has its own.
@@ -38,17 +57,19 @@ type sessionUser interface {
 	consume(owned context.Context, p *Partition) error
 	// cleanup is called once after setup, when every consume has returned.
 	cleanup() error
+	// failure returns the error with which the call returns because consume returned err by itself; nil when the call returns
+	// none, and err is to be reported.
+	failure(p kiel.Partition, err error) error
 }
 
 // errSessionOver is why partitions are closed whose claims stand.
 var errSessionOver = errors.New("consumer: the Consume call ends")
 
-// newConsumeSession returns a session for a call with ctx.
-func newConsumeSession(ctx context.Context) *consumeSession {
-	s := &consumeSession{detached: make(chan struct{}), open: map[allocfn.Partition]*Partition{}}
-	s.ctx, s.stop = context.WithCancel(ctx)
+// newConsumeSession returns a session for a call that the user made with caller, and that ends with ctx, which is derived from it.
+func newConsumeSession(ctx, caller context.Context) *consumeSession {
+	s := &consumeSession{caller: caller, detached: make(chan struct{}), cleaned: make(chan struct{})}
+	s.ctx, s.stop = context.WithCancelCause(ctx)
 	s.closing, s.end = context.WithCancelCause(context.WithoutCancel(ctx))
-	context.AfterFunc(s.closing, s.stop)
 	return s
 }
 
@@ -63,53 +84,112 @@ func (s *consumeSession) within(ctx context.Context) (_ context.Context, stop fu
 	}
 }
 
-// expect notes which partitions are about to be opened; nil when they are.
-func (s *consumeSession) expect(ps []allocfn.Partition) {
+// expect notes which partitions are about to be opened, by which plan: Setup is called.
+func (s *consumeSession) expect(ps []kiel.Partition, plan *allocator.Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.expected = ps
+	s.expected, s.plan, s.seeking = ps, plan, true
 }
 
-// opened notes that a partition is open.
-func (s *consumeSession) opened(p *Partition) {
+// setUp notes that Setup has returned: no mark is a seek any more. Without its error the partitions are opened.
+func (s *consumeSession) setUp(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open[p.id] = p
-}
-
-// closed notes that a partition is closed.
-func (s *consumeSession) closed(p *Partition) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open[p.id] == p {
-		delete(s.open, p.id)
+	s.seeking = false
+	if err == nil {
+		s.expected = nil
 	}
 }
 
-// partitions returns the partitions that are open; before Setup has returned, those that are about to be.
+// opened notes that a partition is open.
+func (s *consumeSession) opened(p *Partition) { s.open.Store(p.id, p) }
+
+// closed notes that a partition is closed, because its handler has returned by itself or for another reason.
+func (s *consumeSession) closed(p *Partition, byItself bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open.CompareAndDelete(p.id, p) && (s.ending() || s.exited && byItself) {
+		s.left = append(s.left, p.id)
+	}
+}
+
+// find returns a partition that is open, or nil.
+func (s *consumeSession) find(topic string, partition int32) *Partition {
+	if s.isOver() {
+		return nil
+	}
+	p, _ := s.open.Load(kiel.Partition{Topic: topic, ID: partition})
+	open, _ := p.(*Partition)
+	return open
+}
+
+// partitions returns the partitions that are open; before Setup has returned, those that are about to be; when the session has ended,
+// those that were open then.
 func (s *consumeSession) partitions() map[string][]int32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.expected != nil {
 		return byTopic(s.expected)
 	}
-	return byTopic(slices.Collect(maps.Keys(s.open)))
+	return byTopic(slices.AppendSeq(slices.Clone(s.left), maps.Keys(s.opens())))
 }
 
 // opens returns the open partitions; the map is the caller's.
-func (s *consumeSession) opens() map[allocfn.Partition]*Partition {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.open)
+func (s *consumeSession) opens() map[kiel.Partition]*Partition {
+	out := map[kiel.Partition]*Partition{}
+	for _, p := range s.open.Range {
+		if open, ok := p.(*Partition); ok { // nothing else is stored
+			out[open.id] = open
+		}
+	}
+	return out
 }
 
-// fail ends the session alone, with the error of a handler. The first one counts.
-func (s *consumeSession) fail(err error) {
+// ending returns whether the session has begun to end. The caller's context is looked at too: a handler that watches it may be
+// faster than its end reaches the contexts derived from it.
+func (s *consumeSession) ending() bool { return s.caller.Err() != nil || s.ctx.Err() != nil }
+
+// isEnd returns whether err says nothing but that the session ends: it is nil, or the error or the cause of a context that has ended.
+func (s *consumeSession) isEnd(err error) bool {
+	return err == nil || isEndOf(s.caller, err) || isEndOf(s.ctx, err)
+}
+
+// isEndOf returns whether err is the error or the cause of a context that has ended.
+func isEndOf(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
+}
+
+// exit ends the session alone because a handler has returned by itself, and the call with failure; not before the time at which the next
+// one may begin, so that a handler which fails at once leaves the others the time until then. It returns false, and does nothing, when
+// the session was ending.
+func (s *consumeSession) exit(failure error) bool {
 	s.mu.Lock()
-	if s.failure == nil {
-		s.failure = err
+	defer s.mu.Unlock()
+	if s.exited || s.ending() {
+		return false
 	}
-	s.mu.Unlock()
+	s.exited, s.failure = true, failure
+	end := func() { s.close(sarama.ErrSessionConsumeClaimExited) }
+	if early := time.Until(s.nextAt); early > 0 {
+		s.exiting = time.AfterFunc(early, end)
+	} else {
+		end()
+	}
+	return true
+}
+
+// stopExiting stops waiting for the end: the session has ended for another reason.
+func (s *consumeSession) stopExiting() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.exiting != nil {
+		s.exiting.Stop()
+	}
+}
+
+// close ends the session alone: the user's context ends with cause, and the partitions are closed.
+func (s *consumeSession) close(cause error) {
+	s.stop(cause)
 	s.end(errSessionOver)
 }
 
@@ -121,24 +201,13 @@ func (s *consumeSession) failed() error {
 }
 
 // isOver says whether the call has let go of the membership.
-func (s *consumeSession) isOver() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.over
-}
+func (s *consumeSession) isOver() bool { return s.over.Load() }
 
 // finish ends the session for good: what comes later of its handlers has no effect.
 func (s *consumeSession) finish() {
-	s.mu.Lock()
-	s.over = true
-	s.mu.Unlock()
+	s.stopExiting()
+	s.setCleaned()
+	s.stop(nil)
 	s.end(nil)
-	s.stop()
 	close(s.detached)
-}
-
-// visit lets one partition's loop, which enter has counted in, run under s.
-func (s *consumeSession) visit(yield func(*consumeSession) bool) bool {
-	defer s.openings.End()
-	return yield(s)
 }

@@ -3,15 +3,16 @@ package consumer
 import (
 	"context"
 	"errors"
-	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/ownership"
 )
@@ -23,7 +24,7 @@ func TestSessionsFollowOneAnother(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
 		var r *rig
 		r = newRig(t, marker(&r), nil)
-		r.store.Set(map[allocfn.Partition]offsets.Stored{p: {Offset: 40}})
+		r.store.Set(map[kiel.Partition]offsets.Stored{p: {Offset: 40}})
 		done := make(chan error, 1)
 		go func() { done <- r.own(h.work, h) }()
 		(<-r.fetch.streams).send(40, 41, 42)
@@ -37,7 +38,7 @@ func TestSessionsFollowOneAnother(t *testing.T) {
 		if first.Context().Err() == nil {
 			t.Error("the context of the session has not ended")
 		}
-		if at, claims := r.store.Get(p).Offset, first.Claims(); at != 43 || len(claims) != 0 {
+		if at, claims := r.store.Get(p).Offset, first.Claims(); at != 43 || !slices.Equal(claims["t"], []int32{0}) {
 			t.Errorf("stored %d, claims %v", at, claims)
 		}
 		time.Sleep(sessionTimeout/2 + time.Second/3) // between two commits of the interval
@@ -143,7 +144,7 @@ func TestStuckWhenTheSessionEnds(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		err := r.closePartitions(t.Context(), r.session.session)
-		if d := time.Since(began); !errors.Is(err, ownership.ErrStuck) || d > r.group.settings.RebalanceTimeout+2*offsets.SettleTimeout {
+		if d := time.Since(began); !errors.Is(err, ownership.ErrStuck) || d != r.group.settings.RebalanceTimeout {
 			t.Errorf("closePartitions: %v after %v", err, d)
 		}
 		if cause := context.Cause(r.ctx); !errors.Is(cause, ownership.ErrStuck) {
@@ -184,42 +185,78 @@ func TestWaitingBeginsAnew(t *testing.T) {
 	})
 }
 
-// A handler that watches the session's context, as sarama's examples do, may return before its partition is revoked. That the
-// call ends is no error of the handler; what else it returns is reported.
-func TestHandlerThatEndsWithItsSession(t *testing.T) {
-	boom := errors.New("boom")
-	for name, c := range map[string]struct{ result, want error }{
-		"nil": {nil, nil}, "the context's error": {context.Canceled, nil}, "its own": {boom, boom},
+// Setup says where partitions start: a mark moves forward, a reset back, and what comes after Setup does nothing.
+func TestSeek(t *testing.T) {
+	mark := func(offset int64) seek { return seek{offset: offset, text: "mark"} }
+	reset := func(offset int64) seek { return seek{offset: offset, text: "reset", reset: true} }
+	for name, test := range map[string]struct {
+		seeks []seek
+		want  int64
+		text  string
+		moved bool
+	}{
+		"nothing":            {nil, 10, "", false},
+		"mark":               {[]seek{mark(12)}, 12, "mark", true},
+		"lower mark":         {[]seek{mark(9), mark(10)}, 10, "", false},
+		"reset":              {[]seek{reset(3)}, 3, "reset", true},
+		"reset to the same":  {[]seek{reset(10)}, 10, "reset", true},
+		"higher reset":       {[]seek{reset(11)}, 10, "", false},
+		"reset, then mark":   {[]seek{reset(3), mark(5), mark(4)}, 5, "mark", true},
+		"reset below zero":   {[]seek{reset(-2)}, -2, "reset", true},
+		"mark after a reset": {[]seek{mark(20), reset(15)}, 15, "reset", true},
 	} {
-		for _, action := range []HandlerErrorAction{RetryPartition, EndRun} {
-			t.Run(fmt.Sprintf("%s, %s", name, action), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					p, h := tp("t", 0), newHolder(t, tp("t", 0))
-					r := newRig(t, func(s sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
-						s.MarkMessage(<-claim.Messages(), "")
-						<-s.Context().Done()
-						return c.result
-					}, func(o *Options) { o.AfterHandlerError = action })
-					ctx, cancel := context.WithCancel(t.Context())
-					r.begin(ctx)
-					done := make(chan error, 1)
-					go func() { done <- r.own(h.work, h) }()
-					(<-r.fetch.streams).send(0)
-					synctest.Wait()
-					cancel()
-					synctest.Wait()
-					if at := r.store.Get(p).Offset; at != 1 || len(done) != 0 {
-						t.Errorf("stored %d; own has returned before the partition was revoked: %v", at, len(done) != 0)
-					}
-					h.revoke()
-					if err := <-done; err != nil || r.session.session.failed() != nil {
-						t.Errorf("own: %v, the session failed: %v", err, r.session.session.failed())
-					}
-					if errs := r.errors(); len(errs) > 1 || len(errs) > 0 != (c.want != nil) || !errors.Is(errors.Join(errs...), c.want) {
-						t.Errorf("reported %v", errs)
-					}
-				})
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			s, p := newConsumeSession(t.Context(), t.Context()), tp("t", 0)
+			s.expect([]kiel.Partition{p}, nil)
+			for _, to := range test.seeks {
+				s.seek(p, to)
+				s.seek(tp("t", 1), to) // not expected
+			}
+			s.setUp(nil)
+			s.seek(p, mark(1000)) // after Setup
+			if offset, text, moved := s.sought(p, 10); offset != test.want || text != test.text || moved != test.moved {
+				t.Errorf("%d, %q, %t", offset, text, moved)
+			}
+			if offset, _, moved := s.sought(tp("t", 1), 10); offset != 10 || moved {
+				t.Errorf("a partition that was not expected starts at %d", offset)
+			}
+			s.forgetSeek(p)
+			if offset, _, moved := s.sought(p, 20); offset != 20 || moved {
+				t.Errorf("opened again at %d", offset)
+			}
+		})
 	}
+}
+
+// Setup sees what the newest plan gives to the member and what it holds, each once, but not what it gives up.
+func TestClaimsInSetup(t *testing.T) {
+	held := []ownership.Info{{Topic: "t", Partition: 1}, {Topic: "t", Partition: 2}, {Topic: "u", Partition: 0, Revoking: true}}
+	s := newConsumeSession(t.Context(), t.Context())
+	s.expect(withHeld([]kiel.Partition{tp("t", 0), tp("t", 1)}, held), nil)
+	if got, want := s.partitions(), map[string][]int32{"t": {0, 1, 2}}; !maps.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("claims are %v, want %v", got, want)
+	}
+}
+
+// When Setup has failed, Cleanup sees the same claims, and a mark comes late.
+func TestMarksAfterASetupThatFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil, nil)
+		s := newConsumeSession(t.Context(), t.Context())
+		user := r.newGroupSession(s, nil)
+		s.expect([]kiel.Partition{tp("t", 0)}, nil)
+		user.MarkOffset("t", 0, 5, "")
+		if late := testutil.ToFloat64(r.metrics.late.WithLabelValues(lateMark)); late != 0 {
+			t.Errorf("in Setup %v marks are late", late)
+		}
+		s.setUp(ErrHandler)
+		user.MarkOffset("t", 0, 6, "")
+		user.ResetOffset("t", 0, 4, "")
+		if late := testutil.ToFloat64(r.metrics.late.WithLabelValues(lateMark)); late != 2 {
+			t.Errorf("after Setup %v marks are late", late)
+		}
+		if claims := user.Claims(); !slices.Equal(claims["t"], []int32{0}) {
+			t.Errorf("claims are %v", claims)
+		}
+	})
 }

@@ -5,9 +5,7 @@
 //
 // # Overview
 //
-//	zk, err := session.Start(ctx, zookeeper, session.Options{})
-//	defer zk.Close(context.WithoutCancel(ctx))
-//	group, err := consumer.New(zk, brokers, "billing", consumer.Options{})
+//	group, err := consumer.NewGroup(zookeeper, brokers, "billing", consumer.Options{})
 //	defer group.Close()
 //	err = group.Consume(ctx, []string{"orders"}, handler)
 //
@@ -24,31 +22,30 @@
 // The examples show both as whole programs, which handle errors and signals.
 //
 // Consume and Run add the partitions of their topics to the group's set (package
-// allocator), claim those that are this member's (package ownership) and call the
-// handler, ConsumeClaim or the function, for each. A call that ends before its context
-// leaves the member in the group, waiting for the next call. Each member looks at its
+// allocator), claim those that the mapping gives to this member (package ownership), and call the
+// handler, which is ConsumeClaim or the function, for each of them. When a call ends before its context,
+// the member stays in the group and waits for the next call. Each member looks at its
 // topics again at least once a minute, or once in Config.Metadata.RefreshFrequency if
 // that is less, at times of its own. In one write it adds the partitions that the set
-// lacks: those that the topics have got, and those that somebody has removed. Topics are
-// never created.
+// lacks: those that Kafka has added to the topics, and those that somebody has removed from the set. Topics are
+// never created in Kafka.
 //
-// Nothing leaves the set by itself. When no member asks for a topic any more,
-// [Group.RemoveTopic] takes it out. A topic that a living member asks for can't be taken
-// out to stay: the member adds it again when it looks next, if Kafka has it.
+// Nothing leaves the set by itself. When no member asks for a topic by name any more,
+// [Group.RemoveTopic] takes it out. What a living member asks for, by name or by pattern, does
+// not stay out: the member adds it again when it looks next, if Kafka has it.
 //
-// A partition is opened in this order: claim → read the committed offset → commit
-// the start position → read. It is closed in this order: Messages ends →
+// A partition is opened in this order: claim → Options.Fence → read the committed offset →
+// commit the start position → read. It is closed in this order: Messages ends →
 // the handler returns → what was marked is committed → the claim is released. When a
 // call ends and the member stays, the claim is not released: the next call
-// opens the partition again from reading the committed offset.
+// opens the partition again, from Options.Fence on.
 //
-// Offsets are Kafka's, under the group's name, so the usual tools show them. They are
-// committed without being a member of a Kafka group: every CommitInterval one request for
-// all marked partitions, and at once when partitions are given up, with one request for
-// those that are given up together. A commit's metadata is
-// "kiel1;<topic id>;<token>/<partitions>;" and the text given to MarkMessage; the
-// partitions are how many the topic had when the group first started on it; those of a topic
-// that was created again are no more than the old one had.
+// Offsets are stored in Kafka, under the group's name, so the usual tools show them. The member
+// commits them without joining a group of Kafka's protocol: one request every CommitInterval for
+// all marked partitions, and one request at once for partitions that are given up together.
+// A commit's metadata is "kiel1;<topic id>;<token>/<partitions>;" and then the text given to
+// MarkMessage. The number of partitions is the one that the topic had when the group first started
+// on it; for a topic that was created again it is at most that of the old topic.
 //
 // # Topics
 //
@@ -56,7 +53,8 @@
 // A partition goes to a member that consumes its topic, if the group's function looks at
 // topics; package allocfn says which functions do. Partitions of topics that no member
 // consumes stay in the group's set and have no owner until a member that consumes them
-// joins. Each member reports such a topic once, to Errors (allocator.ErrUnwantedTopic).
+// joins. Each member logs such a topic once, as a warning, and sends nothing about it to Errors;
+// kiel_unwanted_partitions counts the partitions.
 //
 // All members need the same topics if the group's function does not look at topics, or if
 // members of Python kiel are in the group. Python members know no topics, so Go members
@@ -64,22 +62,57 @@
 // member that does not consume its topic has no owner; that member reports it
 // ([ErrTopicMismatch]).
 //
+// # Topics by pattern
+//
+// An entry of the topics that begins with ^ is a regular expression (RE2): the member
+// consumes the topics whose whole name it matches, now and later. So "^orders" matches
+// orders alone, and "^orders.*" all topics that begin with orders. An entry that begins with
+// !^ excludes topics: the member's patterns do not find those whose whole name the expression
+// behind the ! matches. A topic that is named is consumed whatever exclusions say. The page of
+// allocator has all rules and limits.
+//
+//	group.Consume(ctx, []string{"audit", "^orders-.*", "!^orders-test-.*"}, handler)
+//
+// Topics are found when the member joins and at each look (see Overview). The first member
+// that finds a topic adds its partitions to the set, in one write. The patterns stand in the
+// members' records, so no record changes and no member joins anew; a partition that is
+// consumed already moves only to even out shares. A member whose patterns match nothing joins,
+// logs a warning, and waits.
+//
+//   - To find topics, a member asks Kafka for the metadata of all topics, on one more connection.
+//     It does not find a topic that ACLs don't let it describe. It does find one that it may describe
+//     and not read, and that topic ends the call as a named one does: exclude it.
+//   - Kafka's own topics, __consumer_offsets and such, are never matched.
+//   - With From set to Latest, a member reads topics that exist when it joins from their ends, and
+//     a topic that it finds later from its first message, because that was written while the group
+//     was running. A topic that was created while no member ran, or that is first opened by
+//     a member that joined after it was created, begins at its end: what was written before
+//     is not read. With Earliest nothing is missed.
+//   - A topic that is deleted in Kafka is missing ([ErrTopicMissing]) for the members that
+//     have found it, and [Group.RemoveTopic] removes it for good: patterns do not keep it. A
+//     topic that Kafka still has is found again at the next look after RemoveTopic; to stop
+//     consuming it, exclude it.
+//   - Where topics come and go, those that are gone stay missing, and in the set, until
+//     RemoveTopic is called. The counters of a topic stay for as long as the process runs.
+//   - A topic that an operator adds to the set and that patterns match is consumed, too. If
+//     Kafka does not have it, it is missing.
+//
 // # Zones
 //
-// A member with Options.Zone, or Config.RackID, keeps the group told in which zone
+// A member with Options.Zone, or Config.RackID, writes for the group in which zone
 // each partition is best consumed: the rack (broker.rack) of its preferred leader,
 // which does not move when brokers are restarted. It does so when it starts and when
 // it looks at its topics, in one znode that all members read (package allocator), so
-// that they divide alike. It writes what it has not seen before, what has changed
-// and what the group does not know, and undoes nothing that others wrote: members
-// that Kafka tells different things don't write against each other. Zones of
-// partitions that Kafka says nothing of stay as they are; SetZones of the allocator
-// removes them. What goes wrong is reported to Errors and ends nothing.
+// that they all compute the same mapping. It writes a zone that it has not seen before, that has changed
+// or that the group does not know, and undoes nothing that others wrote, so
+// members to which Kafka gives different answers don't write against each other. A
+// partition that is not in Kafka's answer keeps its zone; SetZones of the allocator
+// removes it. An error is reported to Errors and ends nothing.
 //
-// Config.RackID itself has brokers name a replica in that rack to fetch from, if
-// their replica.selector.class does (Kafka 2.4, Config.Version 2.3 or newer). Both go
-// together: by its zone a member gets what is led in its rack, as far as shares
-// allow, and what else it gets it reads from a follower there, if there is one.
+// With Config.RackID, brokers name a replica in that rack to fetch from, if
+// their replica.selector.class does so (Kafka 2.4, Config.Version 2.3 or newer). Both work
+// together: by its zone a member gets partitions that are led in its rack, as far as shares
+// allow, and it reads its other partitions from a follower in its rack, if there is one.
 // Set RackID for both; Zone alone changes nothing about fetching.
 //
 // # Guarantees
@@ -95,44 +128,65 @@
 //     stands in the channel is taken out.
 //   - Trust is checked before each commit is sent. A lost partition is never
 //     committed: not by a late mark, not by Commit, not by a handler that is stuck.
-//     For what a handler has in hand then, [Partition] and [Claim] let it check for
-//     itself.
-//   - A start position that comes from a policy (From, or a reset) is committed
-//     before the first message is handed out, so that it is not decided twice.
-//   - From Latest, a partition that the topic got after the group had started on it is
-//     read from its first message: it is new if what is stored for the topic says so.
+//     A handler that still has a message in hand can check trust itself, by [Partition], [Claim]
+//     or [Session].
+//   - A start position that comes from a policy (From, or a reset), or from a mark or
+//     reset of Setup, is committed before the first message is handed out, so that it is not
+//     decided twice; with Options.Fence only if From is Latest and Setup has not moved it.
+//     Each start by policy is a warning in the log; starts within a second share one line with the reason, their
+//     number, and the first partitions with their offsets. kiel_consumer_offset_resets_total counts them by
+//     reason: "none" (no offset was committed), "out_of_range", "truncated" (an unclean leader election) or
+//     "recreated" (the topic is another one).
+//   - With From set to Latest, a partition that was added to a topic after the group had started on
+//     the topic is read from its first message; the stored offsets of the topic tell that it is new. For
+//     whole topics that are new see "Topics by pattern".
 //   - A position that Kafka does not have is never passed over in silence: it is
 //     reported ([ErrOffsetReset]), counted, and reading goes on at the first
 //     message that there is; only a position beyond the end goes to the end when
 //     From is Latest. With Config.Consumer.Group.ResetInvalidOffsets false the
 //     partition stays closed and is tried again.
 //   - A topic that was deleted and created again is another topic: its claims are
-//     closed, offsets of the old one neither used nor stored, and it is read
-//     from its first message, also from Latest. That takes up to a minute while it is consumed.
+//     closed, offsets of the old topic are neither used nor stored, and the new one is read
+//     from its first message, with Latest too. While the topic is consumed this takes up to a minute.
 //   - A topic that is deleted is reported once ([ErrTopicMissing]) and shown by
 //     kiel_consumer_missing_topics. Its partitions are closed within about 10 s, and
 //     wait. When the topic is created again, that is logged, and its partitions are
 //     opened within about 10 s. A partition in the set that its topic does not have is
 //     reported once and tried again every few seconds.
-//   - The position is committed when a partition is opened, marked or not. After the
-//     session timeout, 1 minute and 10 minutes the owner looks at what is stored, in case
-//     a late commit of a former owner lowered it, and raises it again. Every 6 hours
+//   - When Kafka's ACLs refuse a topic or the group (sarama.ErrTopicAuthorizationFailed,
+//     sarama.ErrGroupAuthorizationFailed), a member does not try for ever: Consume and Run end
+//     with the error, for all topics, and the text says which topic or group the ACLs
+//     must allow READ on. In the first minute of a membership the first refusal of a
+//     named topic that was not read yet, or of the group before an offset was stored or, with
+//     Options.Fence, read, ends the call. Later, and for topics that patterns have found, a call ends after a minute in which
+//     all partitions of the topic that the member owns, or all commits of the group, were refused,
+//     three times at least; until then each refusal goes to Errors. Access that is given
+//     back within the minute costs no more than reading again what could not be committed.
+//     Partitions that another member has got meanwhile do not count, nor do partitions that are not
+//     tried because their handlers are slow. No other refusal ends the call. A refused
+//     password is an error when a member joins; later the member tries again.
+//   - With Options.Fence the program commits positions, in transactions. The group itself then commits
+//     nothing but a start position, and that only if From is Latest.
+//   - Without Options.Fence the position is committed when a partition is opened, marked or
+//     not. A session timeout, 1 minute and 10 minutes later the owner looks at the stored
+//     offset, in case a late commit of a former owner lowered it, and raises it again. Every 6 hours
 //     while nothing is marked it commits the position anew, because Kafka forgets an
 //     offset 7 days after its last commit (1 day before Kafka 2.0). When a partition is
 //     released in which nothing was marked, its position is restored if it was deleted or
 //     lowered meanwhile; that takes a second at most, and its failure is logged.
 //   - A partition whose offset a transaction is about to store is opened when the
 //     transaction has ended (Config.Version 2.5 or newer).
-//   - The commits that an owner repeats never lower an offset. They leave alone what
-//     another program has stored, as one does that commits offsets in transactions, until
-//     a mark is committed again; then the group does not keep that offset alive, which is
-//     logged once per topic at Info. Stop the group to reset its offsets by hand.
+//   - The commits that an owner repeats never lower an offset. They leave an offset alone that
+//     another program has stored, for example in a transaction, until a mark is committed again.
+//     The group does not keep such an offset from expiring, which is
+//     logged once per topic at Info. Kafka's tools see no members, so they let the offsets of
+//     a living group be deleted and reset: stop the group first (docs/semantics.md).
 //   - A slow handler holds up no other partition. What was fetched waits in a buffer, and
 //     the partition is left out of requests until that has room. All buffers of a member
 //     together hold at most Options.BufferBytes, and each at most four times
 //     Config.Consumer.Fetch.Default; only a record batch that is larger than a
-//     partition's share goes beyond. Messages that wait may keep half as much again
-//     alive: the brokers' answers that hold them.
+//     partition's share exceeds that. Waiting messages may keep half as much memory again
+//     in use, for the brokers' answers that contain them.
 //   - Opening a partition does not wait for a long poll. A broker that is silent for 5 s
 //     while an answer is due is asked on another connection; one that sends slowly is not
 //     cut off. A broker that throttles is sent no fetch while its throttle time lasts,
@@ -147,8 +201,9 @@
 //
 // # Not guaranteed
 //
-//   - Exactly-once effects. A crash repeats what was not committed. [Claim] has a
-//     fencing token for stores that can refuse an old owner.
+//   - Exactly-once effects. A crash repeats what was not committed. [Claim] and [Session] have a
+//     fencing token for stores that can refuse an old owner. Results that go to Kafka can be
+//     exactly-once by its transactions, with Options.Fence.
 //
 //   - Commits are not fenced by Kafka: whoever writes last wins. Trust, short
 //     TCP timeouts, connections thrown away when trust ends and the repeats make a
@@ -156,7 +211,8 @@
 //     it writes: another program's commit in between is written over.
 //
 //   - Nothing is shared with members of Kafka's own group protocol. While some are
-//     in the group of this name, nothing is opened ([ErrGroupInUse]).
+//     in the group of this name, nothing is opened ([ErrGroupInUse]). With Options.Fence that is
+//     not noticed.
 //
 //   - After an unclean leader election messages may be missed that replaced others
 //     at offsets already read, if there is no leader epoch to compare: Config.Version is
@@ -166,65 +222,132 @@
 //   - What stands in a channel of Messages is bounded by Config.ChannelBufferSize
 //     alone, 256 unless changed. A process that was stopped for longer than its
 //     trust lasts may hand its handler some of that before the channel is emptied.
-//     Ask Claim.Trusted before each effect on the outside, or use Run.
+//     Ask Claim.Trusted or Session.Trusted before each effect on the outside, or use Run.
 //
 // # Differences from a group of sarama
 //
-//	sarama                                      here
-//	ConsumeClaim returns early: the session     that partition alone is closed, reported as
-//	ends, all claims close                      ErrHandler, and opened again after a pause;
-//	                                            Options.AfterHandlerError ends Consume instead
-//	ConsumeClaim, Setup or Cleanup panics:      an error like any other
-//	the process ends
-//	Setup or Cleanup does not return: Close     they return ownership.ErrStuck
-//	and Consume do not
-//	a handler overstays Rebalance.Timeout:      that partition is lost to it (ownership.ErrStuck);
-//	the member leaves the group                 the others go on
-//	eager by default, Consume returns at        incremental, as cooperative-sticky; Consume
-//	each rebalance                              returns at the end of ctx or Close
-//	Cleanup runs before the last commit         each partition is committed and released when its
-//	                                            ConsumeClaim has returned; Cleanup comes after all.
-//	                                            Mark before ConsumeClaim returns
-//	Cleanup waits for every ConsumeClaim        not for one that is stuck: Consume returns
-//	                                            ownership.ErrStuck without Cleanup, as it does
-//	                                            when StopTimeout was over before Cleanup began
-//	a second Consume waits for the first        ErrBusy
-//	Consume returns ctx's error before the      nil
-//	join
-//	Setup fails: the member stays until Kafka   it stays for the timeout of its ZooKeeper session;
-//	misses it; its partitions wait              the plan is followed meanwhile
-//	Offsets.Initial, default newest             Options.From, default Earliest
-//	Errors drops the newest when it is full     the oldest
-//	GenerationID counts Kafka's generations     the versions of this member's mapping
-//	Claims in Setup are claimed                 are about to be claimed
-//	interceptors see what is fetched            what enters the channel next
-//	Messages keeps what it holds when it        it is emptied when the partition is revoked or lost
-//	closes
+// Each item says first what sarama does, and then what happens here, with the reason. A test compares this list with what handlers observe
+// on both.
 //
-// Of Config, these mean nothing here: Consumer.Group but for Rebalance.Timeout and
-// ResetInvalidOffsets, Consumer.Offsets.Initial and Retry, Consumer.Fetch.Max
-// (sarama skips what is larger), Metadata.Full and AllowAutoTopicCreation (both
-// false). Net's timeouts of the connections that carry commits are 10 s at most;
-// ReadTimeout means nothing for those that fetch. With Offsets.AutoCommit.Enable false marks
-// are committed by Commit alone, and dropped when the partition is given up, as by
-// sarama.
+//   - Panics: A panic of ConsumeClaim, Setup or Cleanup ends the process with sarama. Here it is an error like any other
+//     (ownership.ErrCallback), and so is runtime.Goexit: a defect of one handler must not end the work of all.
+//   - Handlers that do not return: Consume and Close of sarama wait for them without limit. Here they wait for
+//     RebalanceTimeout and StopTimeout, and Consume then returns an ownership.ErrStuck, without Cleanup if a ConsumeClaim
+//     runs or the time was over before: a process that is to stop must be able to.
+//   - Partitions that are not given back in time: When a ConsumeClaim goes on for longer than Rebalance.Timeout, sarama's
+//     member leaves the group, and its session ends. Here that partition is lost to it (ownership.ErrStuck), and the others
+//     go on.
+//   - Rebalances: With sarama's default strategy each rebalance ends the session, and Consume returns. Here a rebalance ends
+//     what is revoked alone, as with cooperative-sticky: what a member keeps need not stop. Setup is not called
+//     again then, so a handler that makes state for its partitions makes it when ConsumeClaim begins: a partition may come
+//     later, or come back after another member has read on in it.
+//   - Claims in Setup: With sarama they are claimed. Here they are about to be: a former owner may still be at work, and
+//     ConsumeClaim is called when it has finished. Setup need not wait for other members.
+//   - Sessions that fail quickly: sarama begins the next session at once. Here it begins a second after the beginning of the
+//     last one at the earliest, if that ended because of a handler or Setup: one that fails at once must not keep the
+//     members busy. A ConsumeClaim that returns earlier than that is reported at once and ends its session then, so that the
+//     other partitions are consumed meanwhile.
+//   - The error of the context: When ConsumeClaim or Cleanup returns the error of a context that has ended, sarama sends it
+//     to Errors. Here it is no error: the handler did what it was asked to. Consume returns Cleanup's all the same.
+//   - The last commit: sarama commits after Cleanup, for all partitions. Here each partition is committed when its
+//     ConsumeClaim has returned, and released then if it is revoked or the member leaves, so that its next owner need not wait
+//     for the slowest handler; Cleanup comes after all. What is marked or reset after that, in Cleanup or on a goroutine that
+//     Cleanup waits for, is stored where partitions are held until Cleanup has returned: when a ConsumeClaim has ended the
+//     session, and with AutoCommit off, where Cleanup may be what commits, also when the member leaves, for half of
+//     StopTimeout and of RebalanceTimeout at most. Else it is not stored: mark before ConsumeClaim returns.
+//   - Start positions: sarama stores nothing before the first mark, and InitialOffset may be OffsetOldest or OffsetNewest.
+//     Here InitialOffset is an offset, and it is committed before the first message is handed out, so that where a partition
+//     starts is not decided twice. That is also when a mark or reset of Setup is stored, with AutoCommit or without, and not
+//     by a Commit in Setup: the partition may be another member's then. If it goes to another one before it is opened, that
+//     mark counts no more.
+//   - Metadata: sarama stores the text of a mark as it is. Here the text of this package stands before it, which says which
+//     topic and which owner the offset is of; see Overview.
+//   - A second Consume: While a call runs sarama lets another wait for it. Here the other returns ErrBusy: one that waits
+//     without limit hides a mistake.
+//   - A context that has ended before: Consume of sarama returns its error. Here it returns nil, as when the context ends
+//     later: a stop in order is no error.
+//   - A Setup that fails: sarama's member stays in the group until Kafka misses it, and its partitions wait. Here it stays
+//     for the timeout of its ZooKeeper session, gives up what others are to have meanwhile, and then leaves.
+//   - Where to start: sarama starts a partition without a committed offset where Offsets.Initial says, by default at its
+//     end. Here Options.From says where, by default at the first message: nothing may be lost.
+//   - New partitions: With OffsetNewest sarama starts at the end of a partition that the topic has got. Here Latest means
+//     its first message then: what it has was written after the group had started.
+//   - Positions that Kafka does not have: sarama goes on where Offsets.Initial says, in silence, and keeps a stored offset
+//     beyond the end; with ResetInvalidOffsets false the session ends. Here the reset is reported (ErrOffsetReset) and
+//     committed; with ResetInvalidOffsets false that partition stays closed and is tried again, and the others go on.
+//   - Deleted topics: sarama's session ends, and Consume returns an error sooner or later. Here the topic is reported
+//     (ErrTopicMissing), and its partitions wait for it to be created again; other topics go on.
+//   - Lost memberships: When Kafka forgets a member, sarama's session ends, and Consume returns nil. Here the member joins
+//     again by itself: its partitions are closed and opened again in the same session, and that is reported. A session ends
+//     with sarama.ErrSessionHeartbeatFailed only when the membership can't be had any more.
+//   - Kafka out of reach: sarama reports an error for each partition, the session ends, and Consume returns an error. Here
+//     the session goes on, and reads again when Kafka is back; the log says why it waits, every 10 s, and when it has recovered.
+//     The connection to ZooKeeper says who owns what meanwhile.
+//   - Errors that nobody reads: When the channel is full, sarama drops the newest error. Here it drops the oldest, and
+//     counts it: the newest says how things are. Close of sarama takes what is left from the channel, and returns the last.
+//     Here it returns nil and leaves the errors to be read.
+//   - Wrapped errors: The Err of a ConsumerError from sarama is often Kafka's error itself. Here it says what failed and
+//     wraps Kafka's error: compare with errors.Is.
+//   - Identity: MemberID is the name that Kafka gave, and GenerationID counts Kafka's generations. Here they are "" and -1,
+//     which Kafka takes from who is no member of a group. Member and Version of Session are the counterparts (SessionOf).
+//   - Interceptors: sarama calls them again for a message that the handler was not ready to take within MaxProcessingTime.
+//     Here they are called once for each message, right before it enters the channel.
+//   - Messages left in the channel: sarama's channel keeps what it holds when it is closed. Here it is emptied when the
+//     partition is revoked or lost: it may be another member's by then.
+//
+// docs/sarama-config.md says what becomes of each field of Config. The default of some means
+// something else here: Consumer.Offsets.Initial and Group.Rebalance.GroupStrategies have
+// counterparts in [Options], which start at the first message and divide by
+// [allocfn.Balanced]; timeouts of Net are 10 s at most; topics are looked at once a minute
+// at least, and never created. Other fields that are set and not honoured, such as
+// Consumer.Group.InstanceId and Session.Timeout, are named in one warning that New,
+// NewGroup and NewFromClient log, with what to use instead.
+//
+// # Metrics
+//
+// With Options.Registerer a member shows how far behind it is, counting messages that wait in a channel; how long handlers take and how often
+// they fail; for how long a handler has taken no message though one waits, or has marked none that it took; how long offsets wait to be
+// stored; why fetches fail; for how long a partition has not been read; and whether Kafka can be reached. A
+// partition has series while it is open; those of a topic stay, at 0 when nothing of it is open. The time that handlers take is sampled, at
+// most once in 10 ms for each partition. With Run it is the time that the handler takes for a message. With sarama's interfaces nothing shows
+// when a handler has finished with a message, so the time between two receives from Messages is taken, while the channel is full. A
+// handler that waits for its messages, as it should, is not measured there.
+//
+// # Status and log
+//
+// [Group.Status] describes the group as the member sees it, in the model of package status: the members; who has which partition, since
+// when and why; the offsets of the member's own partitions, and what a partition that is not read yet waits for; the errors that last; and
+// the last changes. [Group.Alive] and [Group.Waiting] are for probes; package health serves all three over HTTP.
+//
+// The log has what happened before that. To find why a partition moved, look for its name, such as orders:7:
+//
+//	level=INFO msg=rebalanced component=allocator … reason="member-gone host-2" gone=host-2 moved=4 gained=2 …
+//	level=INFO msg=claimed component=ownership … partition=orders:7 token=… reason="member-gone host-2" previous=host-2
+//	level=INFO msg=opened component=consumer … partition=orders:7 token=… offset=1733 from=committed …
+//
+// A member that gives a partition up logs "revoked", with the next owner, and "released". When more than 16 partitions move in one change,
+// only the line of the change is at Info; those of the partitions are at Debug. The znode of a claim has the reason of the last move too.
+//
+// Errors are logged by kinds, such as broker, fetch, commit, offsets, metadata and handler: "failed" at once, "still failing" every
+// 10 s with the number of errors since the last line, and "recovered" with the time it took. Errors has each error.
 //
 // # Concurrency
 //
-// All methods of Group, its sessions and claims may be called from any goroutine;
-// Close not from the handler or the Observer. Each call of what the user gave has
+// All methods of Group, its sessions and claims may be called from any goroutine, except that
+// Close must not be called from the handler or the Observer. Each call of the user's code has
 // a goroutine of its own: a panic, or runtime.Goexit, ends that call and is
-// reported; of an interceptor it is only logged, and the next one is called.
-// ConsumeClaim runs for partitions at the same time, Setup and Cleanup while none
-// runs. The Observer is called for partitions at the same time; the calls for one
-// begin in the order of its events, and may overlap. What does not return is
+// reported; that of an interceptor is only logged, and the next interceptor is called.
+// ConsumeClaim runs for several partitions at the same time; Setup and Cleanup run while no ConsumeClaim
+// does. The Observer is called for several partitions at the same time; the calls for one partition
+// begin in the order of its events, and may overlap. A call that does not return is
 // reported, and in the end left behind (see [Group.Consume]). Between two Consume calls
 // of a member that stays only the Observer is called; no call begins after the member has
 // left.
 //
-// Fetches have connections of their own: on one that carries a long poll,
-// a commit would wait for the poll. There are two connections to a broker, each with
-// two goroutines. Consume leaves no goroutine, but for one of sarama: the meters of go-metrics,
+// Fetches have connections of their own, because a commit on the same connection would wait for a
+// long poll. There are two connections to a broker, each with
+// two goroutines. Consume leaves no goroutine behind, except one of sarama: the meters of go-metrics,
 // which count fetches by topic in that package's own registry, share one for ever. A member
-// that stays for the next call keeps its own until it leaves.
+// that stays for the next call keeps its goroutines until it leaves. A Group that NewGroup has
+// made runs its ZooKeeper session until Close has returned.
 package consumer

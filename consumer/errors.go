@@ -13,7 +13,7 @@ var (
 	ErrBusy = errors.New("consumer: this group is consuming already")
 
 	// ErrTopicMismatch says that a partition was assigned to this member whose
-	// topic it does not consume. It is not claimed, so nobody consumes it. That
+	// topic it does not consume, by name or by pattern. It is not claimed, so nobody consumes it. That
 	// happens while members of Python kiel are in the group, which know no topics,
 	// and with allocation functions that do not look at topics; package allocfn says
 	// which these are, and a user's own may be one. There, give all members of the
@@ -23,13 +23,13 @@ var (
 	// ErrGroupInUse says that Kafka refused a commit because members of Kafka's
 	// own group protocol are in the group of this name. Their partitions and
 	// ours would be consumed twice; nothing is opened until they have left.
-	// Stop them, or use another group name.
+	// Stop them, or use another group name. With Options.Fence it is not noticed.
 	ErrGroupInUse = offsets.ErrGroupInUse
 
-	// ErrHandler wraps what a handler, a ConsumeClaim or a function given to Run,
-	// returned or panicked with while its partition was owned. It is the whole error
-	// when the handler returned nil. That a handler returns because the call ends is no
-	// error.
+	// ErrHandler wraps what a handler returned or panicked with while its messages were open.
+	// It is the whole error when the handler returned nil. Run returns it, as a
+	// *sarama.ConsumerError; with Options.ReopenPartition it goes to Errors, for Consume too.
+	// That a handler returns because the call ends is no error.
 	ErrHandler = errors.New("consumer: the handler ended before its partition was revoked")
 
 	// ErrRecreated says that a topic was deleted and created again under the
@@ -41,8 +41,8 @@ var (
 	// logged, and nothing else is reported about them meanwhile.
 	ErrTopicMissing = errors.New("consumer: Kafka does not have the topic any more")
 
-	// ErrTopicInUse is returned by [Group.RemoveTopic] while a member asks for the topic, or
-	// may. The text names the member. It is allocator's error.
+	// ErrTopicInUse is returned by [Group.RemoveTopic] while a member asks for the topic by
+	// its name, or may. The text names the member. It is allocator's error.
 	ErrTopicInUse = allocator.ErrTopicInUse
 
 	// ErrTopicNotInSet is returned by [Group.RemoveTopic] for a topic of which the group's

@@ -1,6 +1,10 @@
 package consumer
 
-import "time"
+import (
+	"time"
+
+	"github.com/kielgo/kiel/status"
+)
 
 // EventKind names what happened; its text is the one of the event log.
 type EventKind string
@@ -37,4 +41,11 @@ type Event struct {
 	// found, before the answer came, that the offset may be stored: when the request was
 	// written, or after that, at the write of another one.
 	Since time.Time
+
+	// Reason is why it happened, of the events that are ownership's, and none of Joined. Of Claimed and Revoking it is why the
+	// partition comes and goes.
+	Reason status.Reason
+	// Previous is, of Claimed, the owner before, as far as this member knows, and "" when it does not. Next is, of Revoking, the
+	// member to which the plan gives the partition, and "" when that is not known.
+	Previous, Next string
 }

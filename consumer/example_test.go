@@ -2,7 +2,6 @@ package consumer_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/consumer"
-	"github.com/kielgo/kiel/session"
 )
 
 // A whole program: it prints what comes in the topic orders until it is told to end. Processes of the program share the
@@ -22,19 +20,13 @@ func Example() {
 	defer stop()
 	zookeeper := []string{"zk1:2181", "zk2:2181", "zk3:2181"}
 	kafka := []string{"kafka1:9092", "kafka2:9092"}
-	err := consume(ctx, zookeeper, kafka)
-	if err != nil && !errors.Is(err, context.Canceled) { // Start returns such an error if the signal comes while it waits
+	if err := consume(ctx, zookeeper, kafka); err != nil {
 		log.Fatal(err)
 	}
 }
 
 func consume(ctx context.Context, zookeeper, kafka []string) error {
-	zk, err := session.Start(ctx, zookeeper, session.Options{})
-	if err != nil {
-		return err
-	}
-	defer zk.Close(context.WithoutCancel(ctx))
-	group, err := consumer.New(zk, kafka, "billing", consumer.Options{})
+	group, err := consumer.NewGroup(zookeeper, kafka, "billing", consumer.Options{})
 	if err != nil {
 		return err
 	}

@@ -16,28 +16,33 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/promreg"
+	"github.com/kielgo/kiel/internal/topiclist"
 	"github.com/kielgo/kiel/internal/usercall"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/status"
 )
 
 const sessionTimeout = 10 * time.Second
 
 var errRevokedInTest = errors.New("revoked")
 
-func line(what string, p allocfn.Partition, n int64) string {
+func line(what string, p kiel.Partition, n int64) string {
 	return fmt.Sprintf("%s %s@%d", what, p, n)
 }
 
-func tp(topic string, id int32) allocfn.Partition { return allocfn.Partition{Topic: topic, ID: id} }
+func tp(topic string, id int32) kiel.Partition { return kiel.Partition{Topic: topic, ID: id} }
 
 // fakeHolder is a claim that a test takes away.
 type fakeHolder struct {
-	p         allocfn.Partition
+	p         kiel.Partition
+	previous  string
 	token     int64
 	distrust  atomic.Bool
 	asked     atomic.Int64                 // whether it is trusted
@@ -48,7 +53,7 @@ type fakeHolder struct {
 	endOfWork context.CancelCauseFunc
 }
 
-func newHolder(t *testing.T, p allocfn.Partition) *fakeHolder {
+func newHolder(t *testing.T, p kiel.Partition) *fakeHolder {
 	t.Helper()
 	h := &fakeHolder{p: p, token: 7}
 	h.ctx, h.end = context.WithCancelCause(t.Context())
@@ -65,6 +70,12 @@ func (h *fakeHolder) EpochPath() string                 { return "/epoch" }
 func (h *fakeHolder) EpochVersion() int32               { return 5 }
 func (h *fakeHolder) Incarnation() *session.Incarnation { return nil }
 func (h *fakeHolder) Context() context.Context          { return h.ctx }
+func (h *fakeHolder) Reason() status.Reason             { return status.NewReason(status.SessionLost) }
+func (h *fakeHolder) Previous() string                  { return h.previous }
+
+func (h *fakeHolder) TrustedAt() (at time.Duration, trusted bool) {
+	return time.Duration(time.Now().UnixNano()), h.Trusted()
+}
 
 func (h *fakeHolder) Trusted() bool {
 	n := h.asked.Add(1) - 1
@@ -90,7 +101,7 @@ var errEndedInTest = errors.New("reading ended in a test")
 
 // fakeStream is a source that a test fills with messages.
 type fakeStream struct {
-	p        allocfn.Partition
+	p        kiel.Partition
 	messages chan sarama.ConsumerMessage
 	ended    chan error
 	paused   atomic.Bool
@@ -98,7 +109,7 @@ type fakeStream struct {
 	epoch    int32  // of its batches
 }
 
-func newStream(p allocfn.Partition) *fakeStream {
+func newStream(p kiel.Partition) *fakeStream {
 	return &fakeStream{p: p, messages: make(chan sarama.ConsumerMessage, 64), ended: make(chan error, 1), epoch: -1}
 }
 
@@ -128,6 +139,8 @@ func (s *fakeStream) Next(ctx context.Context) (fetch.Batch, error) {
 
 func (s *fakeStream) HighWatermark() int64        { return 99 }
 func (s *fakeStream) Lag() (int64, time.Duration) { return 0, 0 }
+func (s *fakeStream) End() int64                  { return 99 }
+func (s *fakeStream) FailingSince() time.Time     { return time.Time{} }
 func (s *fakeStream) Resume()                     { s.paused.Store(false) }
 func (s *fakeStream) Close()                      {}
 
@@ -151,6 +164,7 @@ type fakeSource struct {
 	lag     int64
 	behind  time.Duration
 	hwm     int64
+	failing time.Time
 }
 
 func (s *fakeSource) Next(ctx context.Context) (fetch.Batch, error) {
@@ -172,6 +186,8 @@ func (s *fakeSource) Next(ctx context.Context) (fetch.Batch, error) {
 func (s *fakeSource) Pause()                      {}
 func (s *fakeSource) Resume()                     {}
 func (s *fakeSource) HighWatermark() int64        { return s.hwm }
+func (s *fakeSource) End() int64                  { return s.hwm }
+func (s *fakeSource) FailingSince() time.Time     { return s.failing }
 func (s *fakeSource) Lag() (int64, time.Duration) { return s.lag, s.behind }
 func (s *fakeSource) Close()                      {}
 func (s *fakeSource) fail(err error)              { s.ended <- err }
@@ -192,7 +208,7 @@ func newPartition(t *testing.T) (*Partition, *fakeSource, *fakeHolder) {
 	ctx, end := context.WithCancelCause(t.Context())
 	t.Cleanup(func() { end(nil) })
 	return &Partition{
-		ctx: ctx, end: end, id: h.p, claim: h, source: s, tracker: &offsets.Tracker{},
+		ctx: ctx, end: end, id: h.p, claim: h, source: s, tracker: &offsets.Tracker{}, late: func(kiel.Partition, int64) {},
 		metrics: partitionMetrics{
 			messages: prometheus.NewCounter(prometheus.CounterOpts{Name: "m_total", Help: "M."}),
 			bytes:    prometheus.NewCounter(prometheus.CounterOpts{Name: "b_total", Help: "B."}),
@@ -219,7 +235,7 @@ type fakeFetcher struct {
 	log         *journal
 }
 
-func (f *fakeFetcher) open(_ context.Context, p allocfn.Partition, offset int64, epoch int32) (source, error) {
+func (f *fakeFetcher) open(_ context.Context, p kiel.Partition, offset int64, epoch int32) (source, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.opens = append(f.opens, offset)
@@ -247,7 +263,7 @@ func (f *fakeFetcher) open(_ context.Context, p allocfn.Partition, offset int64,
 
 func (f *fakeFetcher) end() {}
 
-func (f *fakeFetcher) edge(_ context.Context, _ allocfn.Partition, from From) (int64, error) {
+func (f *fakeFetcher) edge(_ context.Context, _ kiel.Partition, from From) (int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if from == Latest {
@@ -262,7 +278,7 @@ type journal struct {
 	lines []string
 }
 
-func (j *journal) add(what string, p allocfn.Partition, n int64) {
+func (j *journal) add(what string, p kiel.Partition, n int64) {
 	if j == nil {
 		return
 	}
@@ -308,7 +324,7 @@ func (r *rig) setID(topic string, id byte) {
 	r.ids[topic] = sarama.Uuid{id}
 }
 
-func (r *rig) kinds(p allocfn.Partition) []string {
+func (r *rig) kinds(p kiel.Partition) []string {
 	r.evMu.Lock()
 	defer r.evMu.Unlock()
 	var out []string
@@ -322,11 +338,9 @@ func (r *rig) kinds(p allocfn.Partition) []string {
 
 // begin begins a session under which partitions are opened, unless the member leaves.
 func (r *rig) begin(ctx context.Context) bool {
-	s := newConsumeSession(ctx)
-	r.session = &groupSession{
-		session: s, handler: r.handler, member: "m", committer: r.committer, generation: func() int32 { return 3 },
-		channelSize: r.group.settings.config.ChannelBufferSize,
-	}
+	s := newConsumeSession(ctx, ctx)
+	r.session = r.newGroupSession(s, r.handler)
+	r.session.version = func() uint64 { return 3 }
 	s.user = r.session
 	begun := r.membership.begin(s)
 	if begun {
@@ -346,15 +360,13 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := newMetrics(set.Registerer, "g")
-	if err != nil {
-		t.Fatal(err)
-	}
+	keeper := promreg.NewKeeper(set.Registerer, "g")
+	m, _ := promreg.New(keeper, "g", newMetrics)
 	zk, err := session.New([]string{"zk:2181"}, session.Options{Timeout: sessionTimeout}) // for its timeout; it does not run
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Group{zk: zk, name: "g", settings: set, metrics: m, errs: newErrorQueue(16, m.dropped.Inc)}
+	g := &Group{zk: zk, name: "g", settings: set, metrics: m, registerer: keeper, errs: newErrorQueue(16, m.dropped.Inc)}
 	log := &journal{}
 	r := &rig{
 		group: g, log: log, ids: map[string]sarama.Uuid{"t": {1}},
@@ -377,9 +389,15 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 		}
 		return out, nil
 	}, &kafkaconn.Calls{})
-	c := g.emptyMembership(t.Context(), []string{"t"})
-	c.fetcher, c.catalog, c.edge, c.log = r.fetch, cat, r.fetch.edge, slog.New(slog.DiscardHandler)
-	c.users = newCallbacks(usercall.Limit(set.RebalanceTimeout), c.log, g.report, func(error) {})
+	topics, err := topiclist.Parse([]string{"t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := g.emptyMembership(t.Context(), topics)
+	c.fetcher, c.catalog, c.edge = r.fetch, cat, r.fetch.edge
+	r.membership = c
+	r.logTo(slog.DiscardHandler)
+	c.users = newCallbacks(usercall.Limit(set.RebalanceTimeout), c.log, g.log, g.pass, func(error) {})
 	c.observer = func(e Event) {
 		r.evMu.Lock()
 		defer r.evMu.Unlock()
@@ -387,12 +405,12 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 	}
 	c.committer = offsets.NewCommitter(offsets.Options{
 		Store: r.store, Abort: func() {}, Auto: set.autoCommit, Interval: set.CommitInterval, Timeout: sessionTimeout,
-		Window: set.Window, CurrentID: cat.id, Notify: c.notifyCommitted, Report: c.report, Count: m.committed,
-		Logger: slog.New(slog.DiscardHandler),
+		Window: set.Window, CurrentID: cat.id, Notify: c.notifyCommitted, Count: c.countCommit,
+		Report: func(err error, p kiel.Partition) { c.failed(kindCommit, err, p) },
+		Logger: slog.New(slog.DiscardHandler), Errors: g.log,
 	})
 	c.reader = offsets.NewReader(r.store)
 	ctx, cancel := context.WithCancel(context.Background())
-	r.membership = c
 	r.handler = h
 	r.begin(ctx)
 	g.setMember(c)
@@ -410,11 +428,11 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 	return r
 }
 
-func testConfig() *sarama.Config { return conntest.Config() }
-
-// has says whether the user has paused a partition.
-func (p *pauses) has(tp allocfn.Partition) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.paused[tp]
+// logTo has the membership log to h.
+func (r *rig) logTo(h slog.Handler) {
+	log := slog.New(h)
+	r.group.log = errlog.New(log)
+	r.membership.log, r.openLog = log, newOpenLog(log)
 }
+
+func testConfig() *sarama.Config { return conntest.Config() }

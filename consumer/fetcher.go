@@ -6,7 +6,7 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 )
@@ -33,7 +33,7 @@ func newKafkaFetcher(life context.Context, d *kafkaconn.Dialer, control sarama.C
 	return f, nil
 }
 
-func (f *kafkaFetcher) open(ctx context.Context, p allocfn.Partition, offset int64, epoch int32) (source, error) {
+func (f *kafkaFetcher) open(ctx context.Context, p kiel.Partition, offset int64, epoch int32) (source, error) {
 	s, err := f.reading.Open(ctx, p.Topic, p.ID, offset, epoch)
 	if err != nil {
 		return nil, fmt.Errorf("consumer: %w", err)

@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
+	"time"
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/promreg"
+	"github.com/kielgo/kiel/internal/topiclist"
+	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -20,38 +25,28 @@ type Group struct {
 	name     string // of the group
 	settings settings
 	metrics  *metrics
-	errs     *errorQueue
-	pauses   pauses
+	// registerer keeps the metrics of the group, and those of the parts that each membership makes anew, until Close.
+	registerer *promreg.Keeper
+	errs       *errorQueue
+	log        *errlog.Log // of what fails, for all memberships
+	pauses     pauses
+	reach      kafkaconn.Reach
+
+	idle       *ownership.Owner                // never runs; it describes the member while there is no membership
+	endSession func(limit time.Duration) error // nil when the session is not the Group's own
 
 	mu      sync.Mutex
 	closed  bool
+	called  bool               // Consume or Run was
 	stop    context.CancelFunc // of the running Consume
 	running chan struct{}      // closed when it has returned
 	current *membership        // nil when the member has left, and the error of that was returned
+	refused time.Time          // when Kafka's ACLs refused the last membership; zero when they did not
+
+	notNow time.Time // before which Setup is not called; only the running call uses it
 }
 
 var _ sarama.ConsumerGroup = (*Group)(nil)
-
-// New returns a member of a group that consumes from the Kafka behind brokers,
-// coordinated through s, which session.Start has started or whose Run somebody else
-// calls. It checks its arguments, does no I/O and starts nothing.
-func New(s *session.Session, brokers []string, group string, opts Options) (*Group, error) {
-	set, err := newSettings(brokers, group, opts)
-	if err != nil {
-		return nil, err
-	}
-	if s == nil {
-		return nil, errors.New("consumer: the session is nil")
-	}
-	m, err := newMetrics(set.Registerer, group)
-	if err != nil {
-		return nil, err
-	}
-	return &Group{
-		zk: s, brokers: slices.Clone(brokers), name: group, settings: set, metrics: m,
-		errs: newErrorQueue(set.config.ChannelBufferSize, m.dropped.Inc),
-	}, nil
-}
 
 // Name returns the member's name.
 func (g *Group) Name() string { return g.settings.Name }
@@ -64,27 +59,43 @@ func (g *Group) Name() string { return g.settings.Name }
 // and has not returned by then, a ConsumeClaim, Setup, Cleanup or Observer, is left
 // behind, and the error is an ownership.ErrStuck; so it is when an Observer that
 // does not return made the member leave. Without a Kafka broker it returns sarama's
-// error (sarama.ErrOutOfBrokers) when it joins, for a topic that does not exist one
-// that is sarama.ErrUnknownTopicOrPartition; without ZooKeeper it waits, and the log
-// of the session says for whom.
+// error (sarama.ErrOutOfBrokers) when it joins, and for a topic that is named and does
+// not exist one that is sarama.ErrUnknownTopicOrPartition. Without ZooKeeper it waits, and
+// the log of the session says for which servers.
+//
+// When Kafka's ACLs refuse one of the topics, or the group, the whole call ends with the
+// error (sarama.ErrTopicAuthorizationFailed, sarama.ErrGroupAuthorizationFailed), whose
+// text says what they must allow: at the start at once, later after a minute. The next
+// call waits for 5 s first, so that a loop does not keep the whole group rebalancing.
 //
 // Members of a group may consume different topics; the package's page says what then
-// becomes of a partition, and when all need the same.
+// becomes of a partition, and when all need the same. An entry of topics that begins with ^
+// is a pattern that finds topics, one that begins with !^ excludes some ("Topics by pattern"
+// there). What can't be a topic or a pattern is an error that is kiel.ErrInvalidName.
 //
-// It may be called in a loop as sarama's. When the call ends before ctx does, by an
-// error of Setup, the member stays in the group and waits for the next call, as sarama's
-// does: its claims stand, those that the plan gives to others are released, new ones are
-// claimed, and nothing is read. A next call with the same topics goes on from there; one
-// with other topics leaves and joins again. When none comes within the timeout of the
-// ZooKeeper session the member leaves, with a warning in the log; what goes wrong then is
-// reported to Errors, and the next call joins again. When the membership is lost while it
-// waits, the next call returns why, and the one after it joins again.
+// Call it in a loop until ctx ends, as sarama's. A ConsumeClaim that returns while its
+// Messages is open ends the call, which returns nil; what it returned goes to Errors as a
+// *sarama.ConsumerError. It does not end the call when its partition was revoked, lost or
+// created again, nor with Options.ReopenPartition. When the call ends before ctx does, by a
+// ConsumeClaim or an error of Setup, the member stays in the group and waits for the next
+// call, as sarama's does: its claims stand, those that the plan gives to others are
+// released, new ones are claimed, and nothing is read. A next call with the same topics goes
+// on from there; one with other topics leaves and joins again. Setup is called a second after
+// the last Setup at the earliest, and a ConsumeClaim that returns earlier ends the call then. When no call comes within the timeout of the ZooKeeper session
+// the member leaves, with a warning in the log; what goes wrong then is reported to Errors,
+// and the next call joins again. When the membership is lost while it waits, the next call
+// returns why, and the one after it joins again.
 //
-// It calls handler as sarama's cooperative groups do: Setup once, when this
-// member has joined; ConsumeClaim for each partition that it comes to own, on a
-// goroutine of its own, while others go on; Cleanup once at the end, when every
-// ConsumeClaim has returned, if that is in time. The package's page says what
-// differs.
+// The cause of the session's context says why the session ends: sarama.ErrSessionConsumeClaimExited
+// when a ConsumeClaim has returned, sarama.ErrSessionHeartbeatFailed, with the reason, when the
+// membership is lost for good, else the cause of ctx, or context.Canceled after Close.
+//
+// It calls handler as sarama's cooperative groups do. Setup is called once, when this
+// member has joined. Claims then has the partitions that are this member's or are about to
+// be, and Setup may mark and reset their offsets to say where they start. ConsumeClaim is
+// called for each partition that the member comes to own, on a goroutine of its own, while
+// others go on. Cleanup is called once at the end, when every ConsumeClaim has returned, if
+// that is in time. The package's page says what differs.
 //
 // While one call runs, another returns ErrBusy; after Close it returns
 // sarama.ErrClosedConsumerGroup.
@@ -93,10 +104,7 @@ func (g *Group) Consume(ctx context.Context, topics []string, handler sarama.Con
 		return errors.New("consumer: the handler is nil")
 	}
 	return g.runSession(ctx, topics, func(m *membership, s *consumeSession) sessionUser {
-		return &groupSession{
-			session: s, handler: handler, member: g.Name(), committer: m.committer, generation: m.generation,
-			channelSize: g.settings.config.ChannelBufferSize,
-		}
+		return m.newGroupSession(s, handler)
 	})
 }
 
@@ -105,18 +113,16 @@ func (g *Group) runSession(ctx context.Context, topics []string, user func(*memb
 	if len(topics) == 0 {
 		return errors.New("consumer: no topics given")
 	}
-	topics = slices.Compact(slices.Sorted(slices.Values(topics)))
-	for _, topic := range topics {
-		if err := session.CheckTopic(topic); err != nil {
-			return fmt.Errorf("consumer: %w", err)
-		}
+	list, err := topiclist.Parse(topics)
+	if err != nil {
+		return fmt.Errorf("consumer: %w (%w)", err, sarama.ErrInvalidTopic)
 	}
-	ctx, done, err := g.begin(ctx)
+	call, done, err := g.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return g.serve(ctx, topics, user)
+	return g.serve(call, ctx, list, user)
 }
 
 // begin makes this the running Consume.
@@ -131,7 +137,7 @@ func (g *Group) begin(ctx context.Context) (context.Context, func(), error) {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	running := make(chan struct{})
-	g.stop, g.running = stop, running
+	g.stop, g.running, g.called = stop, running, true
 	return ctx, func() {
 		stop()
 		g.mu.Lock()
@@ -144,9 +150,14 @@ func (g *Group) begin(ctx context.Context) (context.Context, func(), error) {
 // Close makes the member leave, in a Consume call or between two, waits until it has
 // left and Consume has returned, StopTimeout at most, and closes Errors. It may be
 // called more than once and from anywhere but the handler and the Observer: there it
-// waits for itself, until that counts as stuck. It returns nil; what goes wrong is
+// waits for itself, until that counts as stuck. What goes wrong is
 // returned by Consume, or reported to Errors when none runs.
+//
+// For a Group that NewGroup has made it then ends the session, which takes a few seconds at most. It returns why the session
+// had ended by itself, if it had, and an error if the session was closed though the member had not left in time. For other
+// Groups it returns nil.
 func (g *Group) Close() error {
+	began := time.Now()
 	g.mu.Lock()
 	g.closed = true
 	stop, running := g.stop, g.running
@@ -159,26 +170,19 @@ func (g *Group) Close() error {
 		m.leave(nil)
 		<-m.done
 		if g.forget(m) && m.err != nil {
-			g.report(m.err) // it had ended by itself, and no call has returned that
+			g.log.Failed(kindMember, "", m.err) // it had ended by itself, and no call has returned that
+			g.send(m.err)
 		}
 	}
 	g.errs.close()
-	return nil
-}
-
-// Errors returns the errors that no Consume returns, those of partitions as
-// *sarama.ConsumerError, when Config.Consumer.Return.Errors is true; else they
-// are logged. When nobody reads, the oldest are dropped and counted. Close closes
-// the channel.
-func (g *Group) Errors() <-chan error { return g.errs.ch }
-
-// report hands an error to the user. It does not block.
-func (g *Group) report(err error) {
-	if g.settings.config.Consumer.Return.Errors {
-		g.errs.put(err)
-		return
+	g.registerer.Close()
+	if g.endSession == nil {
+		return nil
 	}
-	g.settings.log.Error("consumer error", "error", err)
+	if err := g.endSession(g.settings.StopTimeout - time.Since(began)); err != nil {
+		return fmt.Errorf("consumer: end the session: %w", err)
+	}
+	return nil
 }
 
 // member returns the membership, or nil.
@@ -206,7 +210,7 @@ func (g *Group) setMember(m *membership) {
 }
 
 // open returns the open partitions.
-func (g *Group) open() map[allocfn.Partition]*Partition {
+func (g *Group) open() map[kiel.Partition]*Partition {
 	if m := g.member(); m != nil {
 		if s := m.session(); s != nil {
 			return s.opens()
@@ -222,7 +226,7 @@ func (g *Group) Pause(partitions map[string][]int32) {
 	open := g.open()
 	for topic, ids := range partitions {
 		for _, id := range ids {
-			p := allocfn.Partition{Topic: topic, ID: id}
+			p := kiel.Partition{Topic: topic, ID: id}
 			if o := open[p]; o != nil {
 				o.Pause()
 			}
@@ -234,7 +238,7 @@ func (g *Group) Pause(partitions map[string][]int32) {
 func (g *Group) Resume(partitions map[string][]int32) {
 	for topic, ids := range partitions {
 		for _, id := range ids {
-			g.pauses.set(allocfn.Partition{Topic: topic, ID: id}, false)
+			g.pauses.set(kiel.Partition{Topic: topic, ID: id}, false)
 		}
 	}
 }

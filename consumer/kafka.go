@@ -9,7 +9,7 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
@@ -18,29 +18,34 @@ import (
 
 // kafka is the Kafka side of a membership. It has two sets of connections: a
 // client's for commits, offsets and metadata, and those of the fetcher, on which long
-// polls hold up what comes behind them.
+// polls hold up what comes behind them. A third client is made where patterns are to find topics.
 type kafka struct {
 	client  sarama.Client
 	dialer  *kafkaconn.Dialer // of client
 	offsets *offsets.KafkaStore
 	fetcher *kafkaFetcher
 	do      kafkaconn.Calls
+	finder  *finder
 }
 
 // newKafka makes the client and starts the fetcher. Both connect when they are used.
 // Everything ends with life; end must be called after that. timeout is the ZooKeeper
-// session's. Of fetching, the configuration and the dialer are set here.
+// session's. Of fetching, the configuration and the dialer are set here. reach is told what comes of the connections.
 func newKafka(
-	life context.Context, brokers []string, group string, config *sarama.Config, timeout time.Duration, fetching fetch.Options,
+	life context.Context, brokers []string, group string, config *sarama.Config, timeout time.Duration, fetching fetch.Options, reach *kafkaconn.Reach,
 ) (*kafka, error) {
 	k := &kafka{dialer: kafkaconn.NewDialer(life, config, timeout/4)}
+	k.dialer.Reach = reach
+	k.finder = newFinder(brokers, *config, k.dialer)
 	client, err := sarama.NewClient(brokers, kafkaconn.ControlConfig(*config, k.dialer))
 	if err != nil {
 		return nil, fmt.Errorf("consumer: connect to Kafka: %w", err)
 	}
 	k.client = client
 	fetching.Config = config
-	k.fetcher, err = newKafkaFetcher(life, kafkaconn.NewDialer(life, config, 0), client, fetching)
+	reading := kafkaconn.NewDialer(life, config, 0)
+	reading.Reach = reach
+	k.fetcher, err = newKafkaFetcher(life, reading, client, fetching)
 	if err != nil {
 		_ = client.Close()
 		return nil, fmt.Errorf("consumer: connect to Kafka: %w", err)
@@ -66,6 +71,7 @@ func (k *kafka) end() {
 	k.fetcher.end()
 	k.do.Wait()
 	_ = k.client.Close()
+	k.finder.close()
 	k.dialer.Wait()
 }
 
@@ -83,7 +89,7 @@ func (k *kafka) endUntil(late context.Context) error {
 }
 
 // edge returns the offset of the first message of p, or the one after the last.
-func (k *kafka) edge(ctx context.Context, p allocfn.Partition, from From) (int64, error) {
+func (k *kafka) edge(ctx context.Context, p kiel.Partition, from From) (int64, error) {
 	at := sarama.OffsetOldest
 	if from == Latest {
 		at = sarama.OffsetNewest
@@ -124,4 +130,13 @@ func (k *kafka) describe(topics []string) (map[string]topicInfo, error) {
 		infos[t.Name] = info
 	}
 	return infos, nil
+}
+
+// settles returns whether err says that a partition's leader is not known yet, or not ready, which the next try may find changed. The errors
+// are those after which sarama's groups try again.
+func settles(err error) bool {
+	return slices.ContainsFunc([]error{
+		sarama.ErrLeaderNotAvailable, sarama.ErrNotLeaderForPartition, sarama.ErrFencedLeaderEpoch, sarama.ErrUnknownLeaderEpoch,
+		sarama.ErrReplicaNotAvailable, sarama.ErrNotConnected,
+	}, func(one error) bool { return errors.Is(err, one) })
 }

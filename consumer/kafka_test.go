@@ -9,8 +9,9 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/fetch"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 )
@@ -43,7 +44,7 @@ func newTestKafkaOf(t *testing.T, addr string, version sarama.KafkaVersion) *kaf
 	config.ApiVersionsRequest = false
 	config.Metadata.Retry.Max = 0
 	life, end := context.WithCancel(t.Context())
-	k, err := newKafka(life, []string{addr}, "g", config, 4*time.Second, fetch.Options{})
+	k, err := newKafka(life, []string{addr}, "g", config, 4*time.Second, fetch.Options{}, &kafkaconn.Reach{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,7 @@ func TestKafkaClients(t *testing.T) {
 			t.Errorf("%v: %d, %v", from, got, err)
 		}
 	}
-	found, err := k.offsets.Fetch(t.Context(), []allocfn.Partition{p})
+	found, err := k.offsets.Fetch(t.Context(), []kiel.Partition{p})
 	if f := found[p]; err != nil || f.Offset != 7 || f.Text != "meta" {
 		t.Errorf("fetch: %+v, %v", f, err)
 	}
@@ -127,7 +128,7 @@ func TestCallsEndWithTheirContextThoughKafkaIsSilent(t *testing.T) {
 	start := time.Now()
 	for name, call := range map[string]func(context.Context) error{
 		"offsets": func(ctx context.Context) error {
-			_, err := k.offsets.Fetch(ctx, []allocfn.Partition{tp("t", 0)})
+			_, err := k.offsets.Fetch(ctx, []kiel.Partition{tp("t", 0)})
 			return err
 		},
 		"commit": func(ctx context.Context) error { return k.offsets.Commit(ctx, oneCommit())[tp("t", 0)] },

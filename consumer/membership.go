@@ -6,17 +6,17 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
-	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/internal/topiclist"
 	"github.com/kielgo/kiel/internal/usercall"
 	"github.com/kielgo/kiel/ownership"
 )
@@ -26,7 +26,7 @@ import (
 // Between two of them the claims stand, the plan is followed, and nothing is read.
 type membership struct {
 	group     *Group
-	topics    []string
+	topics    *topiclist.List
 	kafka     *kafka
 	allocator *allocator.PartitionAllocator
 	owner     *ownership.Owner
@@ -35,11 +35,15 @@ type membership struct {
 	reader         *offsets.Reader
 	fetcher        fetcher
 	catalog        *catalog
-	edge           func(ctx context.Context, p allocfn.Partition, from From) (int64, error)
+	edge           func(ctx context.Context, p kiel.Partition, from From) (int64, error)
 	metrics        *metrics
 	pauses         *pauses
+	refusals       *refusals
 	log            *slog.Logger
 	openPartitions openPartitions
+	openLog        *openLog
+	openings       openings
+	stumbled       stumbled
 	background     kafkaconn.Calls // of openings; they call no user code
 	judging        kafkaconn.Calls // of reportCommit
 	users          *callbacks
@@ -68,6 +72,10 @@ type membership struct {
 	waiting *time.Timer     // makes the member leave when no session begins; nil before the first has ended
 }
 
+// sessionPause is how long after the beginning of a session that has ended alone the next one begins at the earliest, also one
+// with other topics: a handler that fails at once must not cost more.
+const sessionPause = time.Second
+
 // closingGrace is how long connections that were aborted get to close when the time to leave is over.
 const closingGrace = 50 * time.Millisecond
 
@@ -78,7 +86,7 @@ func cleanupGrace(stopTimeout time.Duration) time.Duration {
 
 // newMembership connects to Kafka and asks for the topics; run joins. It gives up with errNotJoined when ctx ends, and passes
 // ctx's values on to what it calls.
-func (g *Group) newMembership(ctx context.Context, topics []string) (*membership, error) {
+func (g *Group) newMembership(ctx context.Context, topics *topiclist.List) (*membership, error) {
 	m := g.emptyMembership(ctx, topics)
 	err := m.build(ctx)
 	if err == nil {
@@ -97,7 +105,7 @@ func (g *Group) newMembership(ctx context.Context, topics []string) (*membership
 	return nil, errors.Join(err, ended)
 }
 
-func (g *Group) emptyMembership(ctx context.Context, topics []string) *membership {
+func (g *Group) emptyMembership(ctx context.Context, topics *topiclist.List) *membership {
 	m := &membership{
 		group:        g,
 		topics:       topics,
@@ -108,6 +116,7 @@ func (g *Group) emptyMembership(ctx context.Context, topics []string) *membershi
 		resetInvalid: g.settings.config.Consumer.Group.ResetInvalidOffsets,
 		interceptors: g.settings.config.Consumer.Interceptors,
 		observer:     g.settings.Observer,
+		openLog:      newOpenLog(g.settings.log),
 		closed:       make(chan struct{}),
 		done:         make(chan struct{}),
 		changed:      make(chan struct{}),
@@ -116,21 +125,22 @@ func (g *Group) emptyMembership(ctx context.Context, topics []string) *membershi
 	m.ctx, m.leave = context.WithCancelCause(values)
 	m.late, m.endLate = kafkaconn.Overdue(m.ctx, g.settings.StopTimeout)
 	m.life, m.endLife = context.WithCancel(values)
-	m.users = newCallbacks(usercall.Limit(g.settings.RebalanceTimeout), g.settings.log, g.report, m.leave)
+	m.refusals = newRefusals(g.name, topics.Names, g.settings.CommitInterval, m.leave)
+	m.users = newCallbacks(usercall.Limit(g.settings.RebalanceTimeout), g.settings.log, g.log, g.send, m.leave) // sarama has no such errors, so none are dropped at the end; they are in the log
 	return m
 }
 
 // build makes the parts. Those that run are started by run.
 func (m *membership) build(ctx context.Context) error {
 	g := m.group
-	k, err := newKafka(m.life, g.brokers, g.name, g.settings.config, g.zk.Timeout(), g.fetchOptions())
+	k, err := newKafka(m.life, g.brokers, g.name, g.settings.config, g.zk.Timeout(), g.fetchOptions(), &g.reach)
 	if err != nil {
 		return err
 	}
 	m.kafka, m.fetcher, m.edge = k, k.fetcher, k.edge
-	m.catalog = newCatalog(m.topics, k.describe, &k.do)
-	m.catalog.notify = m.onMissing
-	if err := m.catalog.refresh(ctx, 0); err != nil {
+	m.catalog = newCatalog(m.topics.Names, k.describe, &k.do)
+	m.catalog.notify, m.catalog.grew = m.onMissing, m.onGrew
+	if err := m.firstLook(ctx); err != nil {
 		if ctx.Err() != nil {
 			return errNotJoined
 		}
@@ -147,7 +157,8 @@ func (m *membership) build(ctx context.Context) error {
 		Notify:    m.notifyCommitted,
 		Report:    m.reportCommit,
 		Logger:    g.settings.log,
-		Count:     g.metrics.committed,
+		Errors:    g.log,
+		Count:     m.countCommit,
 	})
 	m.reader = offsets.NewReader(k.offsets)
 	return m.buildOwner()
@@ -156,9 +167,11 @@ func (m *membership) build(ctx context.Context) error {
 // fetchOptions returns the options of the fetcher but for what newKafka sets.
 func (g *Group) fetchOptions() fetch.Options {
 	return fetch.Options{
-		MaxBytes: g.settings.BufferBytes,
-		Logger:   g.settings.log,
-		OnReset:  func(topic string, _ int32) { g.metrics.stuck.WithLabelValues(topic).Inc() },
+		MaxBytes:  g.settings.BufferBytes,
+		Errors:    g.log,
+		OnReset:   func(topic string, _ int32) { g.metrics.stuck.WithLabelValues(labelOf(topic)).Inc() },
+		OnFailure: g.metrics.failedToFetch,
+		Reachable: g.isReachable,
 	}
 }
 
@@ -173,11 +186,11 @@ func (m *membership) buildOwner() (err error) {
 		PythonFunc:  set.PythonFunc,
 		Weight:      set.Weight,
 		Zone:        set.Zone,
-		Topics:      m.topics,
+		Topics:      m.topics.Entries,
 		StopTimeout: stopTimeout,
 		OnError:     m.allocatorError,
 		Logger:      set.Logger,
-		Registerer:  set.Registerer,
+		Registerer:  g.registerer,
 	})
 	if err != nil {
 		return fmt.Errorf("consumer: %w", err)
@@ -190,7 +203,7 @@ func (m *membership) buildOwner() (err error) {
 		Observer:         m.observeOwner,
 		OnError:          m.ownerError,
 		Logger:           set.Logger,
-		Registerer:       set.Registerer,
+		Registerer:       g.registerer,
 	})
 	if err != nil {
 		return fmt.Errorf("consumer: %w", err)
@@ -206,19 +219,21 @@ func (m *membership) run() {
 	background.Go(func() { m.committer.Run(m.life) })
 	background.Go(func() { m.reader.Run(m.life) })
 	background.Go(func() { m.watchTrust(m.life) })
-	background.Go(func() { m.watchLag(m.life) })
+	background.Go(func() { m.watchKafka(m.life) })
+	background.Go(func() { m.watchStumbled(m.life) })
+	background.Go(func() { m.watchEnd(m.ctx) })
 	asked := make(chan struct{}, 1)
 	background.Go(func() { m.watchTopics(m.ctx, asked) })
 	if m.group.settings.Zone != "" {
 		keeper := &zoneKeeper{kafka: m.catalog.racks, group: m.allocator.Zones, update: m.allocator.UpdateZones}
-		background.Go(func() { keeper.run(m.ctx, asked, m.group.report) })
+		background.Go(func() { keeper.run(m.ctx, asked, m.zonesFailed) })
 	}
 
 	if err := m.owner.Run(m.ctx); err != nil {
 		m.owned = fmt.Errorf("consumer: %w", err)
 	}
 	byItself := m.ctx.Err() == nil || !errors.Is(context.Cause(m.ctx), context.Canceled)
-	m.leave(nil) // what is waited for is so for StopTimeout from now on, if not from earlier
+	m.leave(m.owned) // what is waited for is so for StopTimeout from now on, if not from earlier
 	kafkaconn.Await(m.late, m.background.Ended())
 	last := m.lastSession()
 	close(m.closed)
@@ -230,10 +245,14 @@ func (m *membership) run() {
 	background.Wait()
 	m.judging.Wait()
 	m.forgetMissing()
-	err := errors.Join(m.owned, m.users.end(m.late), m.kafka.endUntil(m.late))
+	m.openLog.flush()
+	m.group.log.AllGone()
+	m.group.noteRefusal(m.refusals.reason())
+	err := errors.Join(m.owned, m.refusals.reason(), m.users.end(m.late), m.kafka.endUntil(m.late))
 	m.endLate()
 	if err != nil && last == nil && !byItself {
-		m.group.report(err) // no call is there to return it
+		m.group.log.Failed(kindMember, "", err) // no call is there to return it
+		m.group.send(err)
 		err = nil
 	}
 	m.err = err
@@ -321,11 +340,11 @@ func (m *membership) setOpening(s *consumeSession) {
 }
 
 // sessions yields the sessions under which a partition is to be opened, one after the other, and waits between them, until ctx
-// ends. The end of a session waits for the loops that it was yielded to.
+// ends. The end of a session waits for the loops that it was yielded to: they end s.openings.
 func (m *membership) sessions(ctx context.Context) iter.Seq[*consumeSession] {
 	return func(yield func(*consumeSession) bool) {
 		for s := m.enter(ctx); s != nil; s = m.enter(ctx) {
-			if !s.visit(yield) {
+			if !yield(s) {
 				return
 			}
 		}
@@ -356,13 +375,13 @@ func (m *membership) session() *consumeSession {
 }
 
 // notifyAsync has the user's observer notified, and then calls then. It waits for nothing.
-func (m *membership) notifyAsync(e Event, then func()) *callback {
+func (m *membership) notifyAsync(e Event, then func()) *usercall.Call {
 	if m.observer == nil {
 		return nil
 	}
-	return m.users.goTimed(callObserver, func() error { m.notify(e); return nil }, func(err error) {
+	return m.users.Go(usercall.Callback{Kind: callObserver, About: string(e.Kind)}, func() error { m.notify(e); return nil }, func(err error) {
 		if err != nil {
-			m.group.report(err)
+			m.group.pass(err)
 		}
 		if then != nil {
 			then()
@@ -392,23 +411,30 @@ func (m *membership) notify(e Event) {
 	m.observer(e)
 }
 
-// report hands an error of a partition to the user, in sarama's shape.
-func (m *membership) report(err error, p allocfn.Partition) {
-	if _, ok := errors.AsType[*sarama.ConsumerError](err); !ok {
-		err = &sarama.ConsumerError{Topic: p.Topic, Partition: p.ID, Err: err}
+// lateMark counts and logs a mark of a partition that is not open.
+func (m *membership) lateMark(p kiel.Partition, offset int64) {
+	m.metrics.late.WithLabelValues(lateMark).Inc()
+	m.log.Debug("mark came too late", "partition", p.String(), "offset", offset)
+}
+
+// countCommit counts the result of one partition's part in a commit, and judges it.
+func (m *membership) countCommit(p kiel.Partition, err error, took time.Duration) {
+	m.metrics.committed(err, took)
+	m.refusals.committed(p, err)
+	if err == nil {
+		m.works(p, kindCommit)
 	}
-	m.group.report(err)
 }
 
 // accept refuses partitions of topics that were not asked for.
-func (m *membership) accept(p allocfn.Partition) error {
-	if slices.Contains(m.topics, p.Topic) {
+func (m *membership) accept(p kiel.Partition) error {
+	if m.topics.Asks(p.Topic) {
 		return nil
 	}
 	return fmt.Errorf("%w: %s", ErrTopicMismatch, p)
 }
 
-// ownerError passes on what ownership reports, but for what was reported here.
+// ownerError passes on what ownership reports and has logged, but for what was reported here.
 func (m *membership) ownerError(err error) {
 	if errors.Is(err, errReported) {
 		return
@@ -416,29 +442,46 @@ func (m *membership) ownerError(err error) {
 	if errors.Is(err, ErrTopicMismatch) {
 		m.metrics.mismatches.Inc()
 	}
-	m.group.report(err)
+	if e, ok := errors.AsType[*ownership.PartitionError](err); ok {
+		m.pass(e.Err, e.Partition)
+	} else if e, ok := errors.AsType[*ownership.StuckError](err); ok {
+		m.pass(e, e.Partition)
+	} else {
+		m.group.pass(err)
+	}
 }
 
-// allocatorError passes on what the allocator reports. Topics that no member asks for are in its log, and need not be in this one.
+// allocatorError passes on what the allocator reports and has logged, but for topics that no member asks for: nothing is wrong with what
+// this member consumes.
 func (m *membership) allocatorError(err error) {
-	if errors.Is(err, allocator.ErrUnwantedTopic) && !m.group.settings.config.Consumer.Return.Errors {
-		return
+	if !errors.Is(err, allocator.ErrUnwantedTopic) {
+		m.group.pass(err)
 	}
-	m.group.report(err)
 }
 
 // observeOwner passes on ownership's events. Ownership reports panics itself.
 func (m *membership) observeOwner(e ownership.Event) {
+	if e.Kind == ownership.Released || e.Kind == ownership.Lost {
+		m.gaveUp(kiel.Partition{Topic: e.Topic, ID: e.Partition})
+	}
 	m.notify(Event{
 		Kind: EventKind(e.Kind.String()), Topic: e.Topic, Partition: e.Partition, Token: e.Token,
-		Version: e.Version, Session: e.Session, Since: e.Since, Err: e.Err,
+		Version: e.Version, Session: e.Session, Since: e.Since, Err: e.Err, Reason: e.Reason, Previous: e.Previous, Next: e.Next,
 	})
 }
 
-// generation returns the version of the newest mapping.
-func (m *membership) generation() int32 {
-	if s := m.allocator.Snapshot(); s != nil {
-		return int32(s.Version) //nolint:gosec // wraps after 2 billion rebalances
+// snapshot returns the newest mapping, nil before the first.
+func (m *membership) snapshot() *allocator.Snapshot {
+	if m.allocator == nil { // the member has not been made yet
+		return nil
+	}
+	return m.allocator.Snapshot()
+}
+
+// version returns the version of the newest mapping, 0 before the first.
+func (m *membership) version() uint64 {
+	if s := m.snapshot(); s != nil {
+		return s.Version
 	}
 	return 0
 }

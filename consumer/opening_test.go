@@ -2,8 +2,6 @@ package consumer
 
 import (
 	"errors"
-	"fmt"
-	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -11,7 +9,7 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 )
@@ -44,7 +42,7 @@ func TestOpeningAndClosingKeepTheirOrder(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
 		var r *rig
 		r = newRig(t, marker(&r), nil)
-		r.store.Set(map[allocfn.Partition]offsets.Stored{p: {Offset: 40}})
+		r.store.Set(map[kiel.Partition]offsets.Stored{p: {Offset: 40}})
 		done := make(chan error)
 		go func() { done <- r.own(h.work, h) }()
 		s := <-r.fetch.streams
@@ -101,73 +99,12 @@ func TestLostPartitionCommitsNothing(t *testing.T) {
 	})
 }
 
-func TestStartPositions(t *testing.T) {
-	p := tp("t", 0)
-	id, other := sarama.Uuid{1}, sarama.Uuid{2}
-	for name, c := range map[string]struct {
-		stored      *offsets.Stored
-		from        From
-		first, last int64
-		want        int64
-		reports     error
-	}{
-		"committed":                       {stored: &offsets.Stored{Offset: 7}, last: 100, want: 7},
-		"committed by us":                 {stored: &offsets.Stored{Offset: 7, TopicID: id, Token: 3}, last: 100, want: 7},
-		"nothing, earliest":               {first: 5, last: 100, want: 5},
-		"nothing, latest":                 {from: Latest, first: 5, last: 100, want: 100},
-		"of another topic":                {stored: &offsets.Stored{Offset: 7, TopicID: other}, first: 1, last: 100, want: 1, reports: ErrRecreated},
-		"of another topic, latest":        {stored: &offsets.Stored{Offset: 7, TopicID: other}, from: Latest, first: 1, last: 100, want: 1, reports: ErrRecreated},
-		"deleted by retention":            {stored: &offsets.Stored{Offset: 7}, first: 20, last: 100, want: 20, reports: ErrOffsetReset},
-		"deleted by retention, latest":    {stored: &offsets.Stored{Offset: 7}, from: Latest, first: 20, last: 100, want: 20, reports: ErrOffsetReset},
-		"beyond the end":                  {stored: &offsets.Stored{Offset: 500}, first: 20, last: 100, want: 20, reports: ErrOffsetReset},
-		"beyond the end, latest":          {stored: &offsets.Stored{Offset: 500}, from: Latest, first: 20, last: 100, want: 100, reports: ErrOffsetReset},
-		"at the end":                      {stored: &offsets.Stored{Offset: 100}, first: 20, last: 100, want: 100},
-		"no offset of Kafka's, -3":        {stored: &offsets.Stored{Offset: -3}, first: 5, last: 100, want: 5},
-		"no offset of Kafka's, least":     {stored: &offsets.Stored{Offset: math.MinInt64}, from: Latest, first: 5, last: 100, want: 100},
-		"beyond all":                      {stored: &offsets.Stored{Offset: math.MaxInt64}, first: 5, last: 100, want: 5, reports: ErrOffsetReset},
-		"with another client's metadata":  {stored: &offsets.Stored{Offset: 7, Text: "whatever"}, last: 100, want: 7},
-		"committed before ids were known": {stored: &offsets.Stored{Offset: 7, Token: 3}, last: 100, want: 7},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var r *rig
-				r = newRig(t, marker(&r), func(o *Options) { o.From = c.from })
-				r.fetch.first, r.fetch.last = c.first, c.last
-				if c.stored != nil {
-					r.store.Set(map[allocfn.Partition]offsets.Stored{p: *c.stored})
-				}
-				h := newHolder(t, p)
-				done := make(chan error)
-				go func() { done <- r.own(h.work, h) }()
-				<-r.fetch.streams
-				synctest.Wait()
-				if got := r.store.Get(p).Offset; got != c.want {
-					t.Errorf("committed %d before the first message, want %d", got, c.want)
-				}
-				log := r.log.all()
-				if log[len(log)-1] != line("open", p, c.want) || log[len(log)-2] != line("commit", p, c.want) {
-					t.Errorf("%v does not end with the commit and the opening of %d", log, c.want)
-				}
-				if n := r.store.Get(p); n.TopicID != id || n.Token != h.token {
-					t.Errorf("metadata says %+v", n)
-				}
-				errs := r.errors()
-				if c.reports == nil && len(errs) > 0 || c.reports != nil && (len(errs) != 1 || !errors.Is(errs[0], c.reports)) {
-					t.Errorf("reported %v, want %v", errs, c.reports)
-				}
-				h.revoke()
-				<-done
-			})
-		})
-	}
-}
-
 func TestOutOfRangeIsNotResetWhenTheConfigurationSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
 		var r *rig
 		r = newRig(t, marker(&r), func(o *Options) { o.Config.Consumer.Group.ResetInvalidOffsets = false })
-		r.store.Set(map[allocfn.Partition]offsets.Stored{p: {Offset: 7}})
+		r.store.Set(map[kiel.Partition]offsets.Stored{p: {Offset: 7}})
 		r.fetch.first = 20
 		done := make(chan error)
 		go func() { done <- r.own(h.work, h) }()
@@ -239,6 +176,27 @@ func TestStreamThatEndsByItselfIsOpenedAgain(t *testing.T) {
 	})
 }
 
+// TestLeaderThatSettlesAgainAndAgain: tries that fail since a leader settles count anew once the partition was open.
+func TestLeaderThatSettlesAgainAndAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHolder(t, tp("t", 0))
+		var r *rig
+		r = newRig(t, marker(&r), func(o *Options) { o.Config.Metadata.Retry.Max = 1 })
+		done := make(chan error)
+		go func() { done <- r.own(h.work, h) }()
+		for range 3 {
+			s := <-r.fetch.streams
+			s.ended <- sarama.ErrNotLeaderForPartition
+		}
+		<-r.fetch.streams
+		h.revoke()
+		<-done
+		if errs := r.errors(); len(errs) > 0 {
+			t.Errorf("reported %v", errs)
+		}
+	})
+}
+
 func TestTruncatedLogIsReadFromWhereItDiffers(t *testing.T) {
 	for _, reset := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -302,7 +260,7 @@ func TestTruncationIsSeenByTheNextOwner(t *testing.T) {
 				}
 				if c.foreign {
 					stored.Ours = false
-					r.store.Set(map[allocfn.Partition]offsets.Stored{p: stored})
+					r.store.Set(map[kiel.Partition]offsets.Stored{p: stored})
 				}
 				r.fetch.cut, r.fetch.epoch = &fetch.TruncatedError{Topic: "t", Position: 4, Diverges: 2, Epoch: 5, Found: 6}, 6
 				second := newHolder(t, p)
@@ -341,7 +299,7 @@ func testRecreated(t *testing.T, forgotten bool) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
 		var r *rig
 		r = newRig(t, marker(&r), func(o *Options) { o.From = Latest })
-		r.store.Set(map[allocfn.Partition]offsets.Stored{p: {Offset: 0}})
+		r.store.Set(map[kiel.Partition]offsets.Stored{p: {Offset: 0}})
 		done := make(chan error)
 		go func() { done <- r.own(h.work, h) }()
 		s := <-r.fetch.streams
@@ -374,45 +332,6 @@ func testRecreated(t *testing.T, forgotten bool) {
 	})
 }
 
-func TestHandlerThatReturns(t *testing.T) {
-	boom := errors.New("boom")
-	for name, c := range map[string]struct {
-		handler func() error
-		want    error
-	}{
-		"nil":   {func() error { return nil }, ErrHandler},
-		"error": {func() error { return boom }, boom},
-		"panic": {func() error { panic(fmt.Errorf("boom")) }, ErrHandler},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p, h := tp("t", 0), newHolder(t, tp("t", 0))
-				r := newRig(t, func(s sarama.ConsumerGroupSession, cl sarama.ConsumerGroupClaim) error {
-					s.MarkMessage(<-cl.Messages(), "")
-					return c.handler()
-				}, nil)
-				done := make(chan error)
-				go func() { done <- r.own(h.work, h) }()
-				s := <-r.fetch.streams
-				s.send(0)
-				if err := <-done; !errors.Is(err, errReported) {
-					t.Errorf("own: %v: ownership would not know that it was reported", err)
-				}
-				if got := r.store.Get(p).Offset; got != 1 {
-					t.Errorf("stored %d, want what was marked", got)
-				}
-				errs := r.errors()
-				if len(errs) != 1 || !errors.Is(errs[0], ErrHandler) || !errors.Is(errs[0], c.want) {
-					t.Fatalf("reported %v", errs)
-				}
-				if ce, ok := errors.AsType[*sarama.ConsumerError](errs[0]); !ok || ce.Topic != "t" {
-					t.Errorf("reported %T", errs[0])
-				}
-			})
-		})
-	}
-}
-
 func TestSessionLooksLikeSaramas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h0, h1 := newHolder(t, tp("t", 0)), newHolder(t, tp("t", 1))
@@ -426,15 +345,15 @@ func TestSessionLooksLikeSaramas(t *testing.T) {
 		views := make(chan view, 2)
 		r := newRig(t, func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
 			<-c.Messages()
-			if s.MemberID() != "m" || s.GenerationID() != 3 || s.Context().Err() != nil {
-				t.Errorf("member %s, generation %d, %v", s.MemberID(), s.GenerationID(), s.Context().Err())
+			if s.MemberID() != "" || s.GenerationID() != -1 || s.Context().Err() != nil {
+				t.Errorf("member %q, generation %d, %v", s.MemberID(), s.GenerationID(), s.Context().Err())
 			}
 			views <- view{s.Claims(), c.InitialOffset(), c.HighWaterMarkOffset(), c.(Claim).Token()}
 			for range c.Messages() {
 			}
 			return nil
 		}, nil)
-		r.store.Set(map[allocfn.Partition]offsets.Stored{tp("t", 0): {Offset: 12}})
+		r.store.Set(map[kiel.Partition]offsets.Stored{tp("t", 0): {Offset: 12}})
 		done := make(chan error)
 		go func() { done <- r.own(h0.work, h0) }()
 		s := <-r.fetch.streams

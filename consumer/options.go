@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/defaultlog"
@@ -51,14 +53,16 @@ func (f From) String() string {
 type Options struct {
 	// Name is the member's name in the group: letters, digits and "._:-", at
 	// most 249 of them, unique in the group. "" is host:pid-xxxxxxxx, with a
-	// random end.
+	// random end. While another process has the name, Consume waits, as the log and Errors
+	// say. If the znode of that name does not go, as that of a dead process does within
+	// [session.Options].MaxSessionTimeout and a few seconds, Consume returns a party.ErrNameTaken.
 	Name string
 
 	// Config is sarama's configuration: security, client id, protocol version,
 	// fetch sizes, interceptors, isolation level. It is copied and never
 	// written to. nil is sarama.NewConfig with client id "kiel" and version
-	// 3.6. The package's page has a table of the fields that mean something
-	// else here than in a group of sarama.
+	// 3.6. docs/sarama-config.md says what becomes of each field. Those that are set and
+	// not honoured are named in one warning.
 	Config *sarama.Config
 
 	// From is where a partition without a committed offset starts.
@@ -91,8 +95,10 @@ type Options struct {
 	Zone string
 
 	// RebalanceTimeout is how long a ConsumeClaim may go on after its partition
-	// was revoked. After that the partition is lost to it. 0 is
-	// Config.Consumer.Group.Rebalance.Timeout, 60 s unless changed.
+	// was revoked, or its session has ended. After that the partition is lost to it. One that goes
+	// on after its session makes the member leave, and Consume return an ownership.ErrStuck. Where
+	// ConsumeClaim has returned in time, closing the partition may take 20 s more while Kafka does
+	// not answer the last commit. 0 is Config.Consumer.Group.Rebalance.Timeout, 60 s unless changed.
 	RebalanceTimeout time.Duration
 
 	// StopTimeout is how long leaving the group may take. A 20th of it, half a
@@ -114,14 +120,39 @@ type Options struct {
 	// on top. Each open partition has an equal share. 0 is 64 MiB.
 	BufferBytes int
 
-	// AfterHandlerError says what happens when a handler, a function given to Run or a
-	// ConsumeClaim, returns before its partition is revoked or lost.
-	AfterHandlerError HandlerErrorAction
+	// ReopenPartition says what happens when a handler, a ConsumeClaim or a function given to
+	// Run, returns while its messages are open. false ends the call, as in a group of sarama:
+	// all partitions are closed, what was marked is committed, and the next call opens them
+	// again. true closes that partition alone: what was marked is committed, the partition is
+	// released, the error goes to Errors ([ErrHandler]), and after a pause, which grows from
+	// failure to failure, the partition is claimed and opened again. Other partitions go on.
+	ReopenPartition bool
+
+	// Fence, when not nil, is called each time a partition is opened: after the partition was
+	// claimed, before its committed offset is read. It is for programs that commit offsets in
+	// Kafka's transactions. Fence makes the producer with the partition's transactional id. Kafka
+	// then ends the transaction of the producer before, a former owner's, and refuses what that one
+	// sends later. So no former owner changes the offset after it is read. docs/transactions.md has the
+	// recipe, and an example is the whole program.
+	//
+	// With Fence the group commits nothing but marks, and, where From is Latest, a start position
+	// that is not the committed one. So mark nothing, and set
+	// Config.Consumer.Offsets.AutoCommit.Enable to false. ErrGroupInUse is not noticed then.
+	// Config.Version must be 2.5 or newer.
+	//
+	// Fence is called for several partitions at the same time. ctx ends when the partition is revoked
+	// or lost, or when the session ends; from then on Fence has RebalanceTimeout to return, like a
+	// ConsumeClaim. When it returns an error or panics, that is reported to Errors, the
+	// partition stays closed, and Fence is called again after a pause. ConsumeClaim does not follow
+	// each Fence, since opening the partition may fail, or end, in between: close the producer that
+	// no ConsumeClaim has taken at the next Fence, and in Cleanup.
+	Fence func(ctx context.Context, topic string, partition int32) error
 
 	// Observer, when not nil, is called with each event of this member. For a
 	// partition the calls begin in the order in which the events happen, and may
 	// overlap: of its messages and commits each waits for the one before, but a
-	// commit, or what befalls the claim, may be told during the call for a message.
+	// commit, or what befalls the claim, may be told during the call for a message, and
+	// Revoking during or after the calls for the commits that follow it.
 	// The call for a message returns before the message is handed out.
 	// One that blocks at Opened, Message or Committed holds up that partition, at
 	// any other event all of this member. It may call Commit, which does not wait
@@ -132,16 +163,24 @@ type Options struct {
 	// and the interceptors it is only reported.
 	Observer func(Event)
 
+	// Session are the options of the session that NewGroup makes: its timeout, the chroot,
+	// credentials, TLS. Without a Logger of its own the session logs to that of the group. Close
+	// waits for the member by the Group's StopTimeout, and not by that of the session. Session
+	// means nothing to New and NewFromClient, which are given a session.
+	Session session.Options
+
 	// Logger receives the log of the group, those of allocator and ownership
-	// included. With nil, warnings and errors go to slog.Default() and the rest is
-	// dropped; a Logger with slog.DiscardHandler drops all. The session has a Logger
-	// of its own.
+	// included. Errors of one kind are logged once, then once in 10 s with a count, and when all
+	// works again there is a line "recovered". What happens to single partitions is logged at Info while
+	// no more than 16 change at once, and at Debug above that. With nil, warnings and errors go to slog.Default() and the rest is
+	// dropped; a Logger with slog.DiscardHandler drops all. A session that New or
+	// NewFromClient is given has a Logger of its own.
 	Logger *slog.Logger
 
-	// Registerer receives the metrics of the group, those of allocator and ownership
-	// included, with a label "group". nil registers none. Groups of the same name in one
-	// process need one each, or one that adds a label: with the same they share gauges,
-	// which then are wrong.
+	// Registerer receives the metrics of the group, those of allocator, ownership and its session
+	// included, with a label "group", from New to Close; Session.Registerer is then not used. nil registers none. Groups of the same name in one
+	// process need one each, or one that adds a label, such as prometheus.WrapRegistererWith makes: with the
+	// same the second New is an error until the first one was closed.
 	Registerer prometheus.Registerer
 }
 
@@ -157,68 +196,24 @@ type settings struct {
 func minVersion() sarama.KafkaVersion { return sarama.V0_11_0_0 }
 
 func newSettings(brokers []string, group string, opts Options) (settings, error) {
-	var errs []error
-	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-
-	if err := session.CheckGroup(group); err != nil {
+	var errs faults
+	if err := kiel.CheckGroup(group); err != nil {
 		errs = append(errs, err)
 	}
-	if len(brokers) == 0 {
-		fail("brokers: at least one address is needed")
-	}
-	if i := slices.Index(brokers, ""); i >= 0 {
-		fail("brokers[%d]: the address is empty", i)
-	}
-	if opts.From != Earliest && opts.From != Latest {
-		fail("option From: %d is neither Earliest nor Latest", int(opts.From))
-	}
-	if opts.Window < 0 {
-		fail("option Window: %d is negative", opts.Window)
-	}
-	if opts.BufferBytes < 0 {
-		fail("option BufferBytes: %d is negative", opts.BufferBytes)
-	}
-	if opts.AfterHandlerError != RetryPartition && opts.AfterHandlerError != EndRun {
-		fail("option AfterHandlerError: %d is neither RetryPartition nor EndRun", int(opts.AfterHandlerError))
-	}
-	for _, d := range []struct {
-		field string
-		value time.Duration
-	}{
-		{"RebalanceTimeout", opts.RebalanceTimeout},
-		{"StopTimeout", opts.StopTimeout},
-		{"CommitInterval", opts.CommitInterval},
-	} {
-		if d.value < 0 {
-			fail("option %s: %v is negative", d.field, d.value)
-		}
-	}
+	errs.checkBrokers(brokers)
+	errs.checkNumbers(opts)
 
 	opts.AlsoFuncs = slices.Clone(opts.AlsoFuncs)
 	if opts.Func.Assign == nil && opts.Func.Name == "" {
 		opts.Func = allocfn.Balanced()
 		opts.AlsoFuncs = withRoundRobin(opts.AlsoFuncs)
 	}
-	if err := opts.Func.Validate(); err != nil {
-		fail("option Func: %w", err)
-	}
-	for i, f := range opts.AlsoFuncs {
-		if err := f.Validate(); err != nil {
-			fail("option AlsoFuncs[%d]: %w", i, err)
-		}
-		if f.ID() == opts.Func.ID() || slices.ContainsFunc(opts.AlsoFuncs[:i], func(g allocfn.Func) bool { return g.ID() == f.ID() }) {
-			fail("option AlsoFuncs[%d]: %s is given twice", i, f.ID())
-		}
-	}
-
-	if opts.Weight < 0 || opts.Weight > allocator.MaxWeight {
-		fail("option Weight: %d is not in 0 to %d", opts.Weight, allocator.MaxWeight)
-	}
+	errs.checkFuncs(opts)
 
 	name, err := defaultName(opts.Name)
 	if err != nil {
 		errs = append(errs, err)
-	} else if err := session.CheckMember(name); err != nil {
+	} else if err := kiel.CheckMember(name); err != nil {
 		errs = append(errs, err)
 	}
 
@@ -228,8 +223,11 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 	} else if opts.Zone == "" {
 		opts.Zone = config.RackID
 	}
+	if opts.Fence != nil && config != nil && !config.Version.IsAtLeast(sarama.V2_5_0_0) {
+		errs.add("option Fence: Config.Version is %s, and before 2.5 an offset can be read while a transaction is about to store another", config.Version)
+	}
 	if err := zones.Check(opts.Zone); err != nil {
-		fail("option Zone or Config.RackID: %w", err)
+		errs.add("option Zone or Config.RackID: %w", err)
 	}
 	if len(errs) > 0 {
 		return settings{}, fmt.Errorf("consumer: %w", errors.Join(errs...))
@@ -244,6 +242,61 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 		Options: opts, config: config, autoCommit: config.Consumer.Offsets.AutoCommit.Enable,
 		log: opts.Logger.With("component", "consumer", "group", group, "member", name),
 	}, nil
+}
+
+// faults are what is wrong with the arguments of a constructor.
+type faults []error
+
+func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Errorf(format, args...)) }
+
+func (f *faults) checkBrokers(brokers []string) {
+	if len(brokers) == 0 {
+		f.add("brokers: at least one address is needed")
+	}
+	if i := slices.Index(brokers, ""); i >= 0 {
+		f.add("brokers[%d]: the address is empty", i)
+	}
+}
+
+func (f *faults) checkNumbers(opts Options) {
+	if opts.From != Earliest && opts.From != Latest {
+		f.add("option From: %d is neither Earliest nor Latest", int(opts.From))
+	}
+	if opts.Window < 0 {
+		f.add("option Window: %d is negative", opts.Window)
+	}
+	if opts.BufferBytes < 0 {
+		f.add("option BufferBytes: %d is negative", opts.BufferBytes)
+	}
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{
+		{"RebalanceTimeout", opts.RebalanceTimeout},
+		{"StopTimeout", opts.StopTimeout},
+		{"CommitInterval", opts.CommitInterval},
+	} {
+		if d.value < 0 {
+			f.add("option %s: %v is negative", d.field, d.value)
+		}
+	}
+	if opts.Weight < 0 || opts.Weight > allocator.MaxWeight {
+		f.add("option Weight: %d is not in 0 to %d", opts.Weight, allocator.MaxWeight)
+	}
+}
+
+func (f *faults) checkFuncs(opts Options) {
+	if err := opts.Func.Validate(); err != nil {
+		f.add("option Func: %w", err)
+	}
+	for i, also := range opts.AlsoFuncs {
+		if err := also.Validate(); err != nil {
+			f.add("option AlsoFuncs[%d]: %w", i, err)
+		}
+		if also.ID() == opts.Func.ID() || slices.ContainsFunc(opts.AlsoFuncs[:i], func(g allocfn.Func) bool { return g.ID() == also.ID() }) {
+			f.add("option AlsoFuncs[%d]: %s is given twice", i, also.ID())
+		}
+	}
 }
 
 // withRoundRobin appends the function that Python members run, if it is not

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"errors"
 	"reflect"
 	"strings"
@@ -8,8 +9,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/session"
@@ -20,6 +21,10 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 		c := testConfig()
 		change(c)
 		return Options{Config: c}
+	}
+	fenced := func(o Options) Options {
+		o.Fence = func(context.Context, string, int32) error { return nil }
+		return o
 	}
 	for name, c := range map[string]struct {
 		brokers []string
@@ -41,6 +46,7 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 		"func":           {[]string{"a:1"}, "g", Options{Func: allocfn.Func{Name: "x"}}, "Func"},
 		"sarama refuses": {[]string{"a:1"}, "g", bad(func(c *sarama.Config) { c.Consumer.Fetch.Min = 0 }), "Consumer.Fetch.Min"},
 		"old version":    {[]string{"a:1"}, "g", bad(func(c *sarama.Config) { c.Version = sarama.V0_10_2_0 }), "Config.Version"},
+		"unstable fence": {[]string{"a:1"}, "g", fenced(bad(func(c *sarama.Config) { c.Version = sarama.V2_4_0_0 })), "option Fence"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := newSettings(c.brokers, c.group, c.opts)
@@ -50,7 +56,7 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 		})
 	}
 	_, err := newSettings(nil, "", Options{StopTimeout: -1})
-	if err == nil || !strings.Contains(err.Error(), "brokers") || !strings.Contains(err.Error(), "StopTimeout") || !errors.Is(err, session.ErrInvalidName) {
+	if err == nil || !strings.Contains(err.Error(), "brokers") || !strings.Contains(err.Error(), "StopTimeout") || !errors.Is(err, kiel.ErrInvalidName) {
 		t.Errorf("%v does not name all faults", err)
 	}
 }
@@ -64,7 +70,7 @@ func TestNewStartsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := session.CheckMember(g.Name()); err != nil {
+	if err := kiel.CheckMember(g.Name()); err != nil {
 		t.Errorf("default name %q: %v", g.Name(), err)
 	}
 	other, err := New(s, []string{"nowhere.invalid:9092"}, "g", Options{})
@@ -99,6 +105,24 @@ func TestNewStartsNothing(t *testing.T) {
 	g.ResumeAll()
 	g.Pause(map[string][]int32{"t": {0}})
 	g.Resume(map[string][]int32{"t": {0}})
+}
+
+// bareClient is a user's own client, which has no configuration.
+type bareClient struct{ sarama.Client }
+
+func (bareClient) Closed() bool              { return false }
+func (bareClient) Config() *sarama.Config    { return nil }
+func (bareClient) Brokers() []*sarama.Broker { return []*sarama.Broker{sarama.NewBroker("kafka:9092")} }
+
+// A client without a configuration is refused: by default a Group would connect without TLS and credentials.
+func TestClientWithoutConfig(t *testing.T) {
+	s, err := session.New([]string{"zk:2181"}, session.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewFromClient(s, bareClient{}, "g", Options{}); err == nil {
+		t.Error("a group was made")
+	}
 }
 
 func TestDefaults(t *testing.T) {
@@ -170,20 +194,6 @@ func TestUsersConfigurationIsNotChanged(t *testing.T) {
 	}
 	if control.Net.ReadTimeout != kafkaconn.MaxControlWait {
 		t.Errorf("control waits %v for an answer", control.Net.ReadTimeout)
-	}
-}
-
-func TestTwoGroupsShareARegisterer(t *testing.T) {
-	reg := prometheus.NewRegistry()
-	for _, group := range []string{"g", "h", "g"} {
-		if _, err := newMetrics(reg, group); err != nil {
-			t.Errorf("%s: %v", group, err)
-		}
-	}
-	taken := prometheus.NewRegistry()
-	taken.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "kiel_consumer_errors_dropped_total", Help: "Mine.", ConstLabels: prometheus.Labels{"group": "g"}}))
-	if _, err := newMetrics(taken, "g"); err == nil {
-		t.Error("a conflict was not an error")
 	}
 }
 

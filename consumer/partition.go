@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"log/slog"
 	"sort"
 	"sync/atomic"
 	"time"
@@ -13,9 +12,12 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/fetch"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/usercall"
 	"github.com/kielgo/kiel/ownership"
 )
 
@@ -30,32 +32,44 @@ var errUntrusted = fmt.Errorf("consumer: the claim is not trusted any more: %w",
 type Partition struct {
 	ctx       context.Context         //nolint:containedctx // the handler's
 	end       context.CancelCauseFunc // ends ctx
-	id        allocfn.Partition
+	id        kiel.Partition
 	claim     holder
 	source    source
 	start     int64 // the offset of the first message
 	tracker   *offsets.Tracker
 	committer *offsets.Committer
 	pauses    *pauses
-	log       *slog.Logger
+	log       *errlog.Log
+	late      func(p kiel.Partition, offset int64) // counts a mark that has no effect, since p is closed
 
 	// announce, when not nil, shows a message that is about to be handed out to the
 	// interceptors and the Observer. It reports false if ctx ended before they returned.
 	announce  func(*sarama.ConsumerMessage) bool
-	notifying atomic.Pointer[callback] // the Observer's call for the newest message
+	notifying atomic.Pointer[usercall.Call] // the Observer's call for the newest message
 
 	cursor  atomic.Pointer[cursor]
 	metrics partitionMetrics
 
+	openedAt time.Time                 // when reading started
+	openTook time.Duration             // from the claim, or from when it was open last, to openedAt
+	firstAt  atomic.Pointer[time.Time] // when the first message was handed out; nil before
+	waits    atomic.Bool               // the goroutine that reads waits for a batch
+	channel  atomic.Pointer[claim]     // in which messages stand that were handed out; nil when there is no channel
+	stalling stalling
+
 	// The fields below belong to the goroutine that reads.
-	handed       counts // of messages that are not in the metrics yet
-	readingEnded bool   // by itself: the source has no more
+	at           time.Duration // when the claim was found trusted last, by the session's clock
+	sampler      sampler
+	resumed      <-chan struct{} // closed at the end of the pause in which p was opened; nil for none, or when it was waited for
+	handed       counts          // of messages that are not in the metrics yet
+	readingEnded bool            // by itself: the source has no more
 }
 
 // cursor is a batch of messages, and how many of them were handed out.
 type cursor struct {
 	messages []sarama.ConsumerMessage
 	next     int64 // the position after the batch
+	before   int64 // messages in the batches before
 	done     atomic.Int64
 }
 
@@ -71,6 +85,7 @@ func (c *counts) add(m *sarama.ConsumerMessage) {
 type partitionMetrics struct {
 	messages, bytes prometheus.Counter
 	heldBack        prometheus.Gauge
+	handling, delay prometheus.Observer // nil when nobody looks at them
 }
 
 // heldBackLimit is how long a full window may hold messages back before that is
@@ -110,7 +125,11 @@ func (p *Partition) Context() context.Context { return p.claim.Context() }
 func (p *Partition) Messages() iter.Seq[*sarama.ConsumerMessage] {
 	return func(yield func(*sarama.ConsumerMessage) bool) {
 		defer p.count()
-		for m := p.next(); m != nil && yield(m); m = p.next() {
+		for m := p.next(); m != nil; m = p.next() {
+			more := yield(m)
+			if p.handled(); !more {
+				break
+			}
 		}
 	}
 }
@@ -121,7 +140,11 @@ func (p *Partition) Messages() iter.Seq[*sarama.ConsumerMessage] {
 func (p *Partition) Batches() iter.Seq[[]sarama.ConsumerMessage] {
 	return func(yield func([]sarama.ConsumerMessage) bool) {
 		defer p.count()
-		for b := p.nextBatch(); b != nil && yield(b); b = p.nextBatch() {
+		for b := p.nextBatch(); b != nil; b = p.nextBatch() {
+			more := yield(b)
+			if p.handled(); !more {
+				break
+			}
 		}
 	}
 }
@@ -147,6 +170,7 @@ func (p *Partition) next() *sarama.ConsumerMessage {
 	if p.handed.add(m); p.handed.messages >= countEvery {
 		p.count()
 	}
+	p.sample(m)
 	return m
 }
 
@@ -174,6 +198,7 @@ func (p *Partition) nextBatch() []sarama.ConsumerMessage {
 		p.handed.add(&rest[i])
 	}
 	p.count()
+	p.sample(&rest[0])
 	return rest
 }
 
@@ -195,6 +220,12 @@ func (p *Partition) current() (*cursor, int64) {
 // fill waits for the next batch.
 func (p *Partition) fill() bool {
 	p.count()
+	p.waits.Store(true)
+	p.sampler.waited = true
+	if p.resumed != nil {
+		kafkaconn.Await(p.ctx, p.resumed)
+		p.resumed = nil
+	}
 	b, err := p.source.Next(p.ctx)
 	if err != nil {
 		p.readingEnded = p.ctx.Err() == nil
@@ -203,8 +234,20 @@ func (p *Partition) fill() bool {
 	}
 	p.tracker.SetEpoch(b.EpochFrom, b.LeaderEpoch)
 	p.tracker.Delivered(b.Messages, b.Next)
-	p.cursor.Store(&cursor{messages: b.Messages, next: b.Next})
+	p.arrived(&cursor{messages: b.Messages, next: b.Next})
+	p.waits.Store(false)
 	return true
+}
+
+// arrived makes c the batch that is handed out.
+func (p *Partition) arrived(c *cursor) {
+	if last := p.cursor.Load(); last != nil {
+		c.before = last.before + int64(len(last.messages))
+	}
+	if to := p.channel.Load(); to != nil {
+		to.arrived(c)
+	}
+	p.cursor.Store(c)
 }
 
 // awaitRoom waits until the window has room for the message at offset. It reports
@@ -231,8 +274,8 @@ func (p *Partition) awaitRoom(offset int64) bool {
 				warned = true
 				p.metrics.heldBack.Inc()
 				defer p.metrics.heldBack.Dec()
-				p.log.WarnContext(p.ctx, "messages held back, the oldest is not marked",
-					"topic", p.id.Topic, "partition", p.id.ID, "oldest", oldest, "since", since)
+				p.log.FailedWarn(kindHeldBack, p.id.String(), fmt.Errorf("consumer: messages are held back: the one at %d is not marked", oldest), "since", since)
+				defer p.log.OK(kindHeldBack, p.id.String())
 			}
 			continue
 		}
@@ -247,11 +290,28 @@ func (p *Partition) mayHandOut() bool {
 	if p.ctx.Err() != nil {
 		return false
 	}
-	if !p.claim.Trusted() {
+	at, trusted := p.claim.TrustedAt()
+	if !trusted {
 		p.end(errUntrusted)
 		return false
 	}
+	p.at = at
 	return true
+}
+
+// handlerReturned ends p's context because the handler has returned. What has ended the partition before is the cause, also if its
+// end has not reached p's context yet. owned ends when the partition is revoked, or is to be closed.
+func (p *Partition) handlerReturned(owned context.Context) {
+	switch {
+	case p.claim.Context().Err() != nil:
+		p.end(context.Cause(p.claim.Context()))
+	case owned.Err() != nil:
+		p.end(context.Cause(owned))
+	case !p.claim.Trusted():
+		p.end(errUntrusted)
+	default:
+		p.end(errHandlerReturned)
+	}
 }
 
 // count adds what was handed out to the metrics.
@@ -270,7 +330,9 @@ func (p *Partition) count() {
 // does not block. It panics if m is of another partition.
 func (p *Partition) Mark(m *sarama.ConsumerMessage) {
 	p.mustOwn(m)
-	p.tracker.Mark(m.Offset+1, "")
+	if !p.tracker.Mark(m.Offset+1, "") {
+		p.late(p.id, m.Offset)
+	}
 }
 
 // Done marks m alone, for handlers that work on several messages of the partition at
@@ -287,7 +349,9 @@ func (p *Partition) Mark(m *sarama.ConsumerMessage) {
 // loop waits.
 func (p *Partition) Done(m *sarama.ConsumerMessage) {
 	p.mustOwn(m)
-	p.tracker.Done(m.Offset)
+	if !p.tracker.Done(m.Offset) {
+		p.late(p.id, m.Offset)
+	}
 }
 
 // mustOwn panics if m is of another partition: its offset means nothing here.
@@ -316,26 +380,23 @@ func (p *Partition) Commit(ctx context.Context) error {
 // it may not be readable yet.
 func (p *Partition) HighWatermark() int64 { return p.source.HighWatermark() }
 
-// Lag returns how many offsets there are between the next message to hand out and
+// Lag returns how many offsets there are between the next message that the handler gets and
 // the end of what may be read, and how old that message is: 0 when there is none, it has
 // no timestamp, or the broker has not sent it yet. With sarama.ReadCommitted what may be
 // read ends at the first transaction that is not decided.
 func (p *Partition) Lag() (messages int64, behind time.Duration) {
 	messages, behind = p.source.Lag()
-	c := p.cursor.Load()
-	if c == nil {
-		return messages, behind
-	}
-	if done := c.done.Load(); done < int64(len(c.messages)) {
-		m := &c.messages[done]
-		return messages + c.next - m.Offset, fetch.Age(m)
+	if c := p.cursor.Load(); c != nil {
+		if at, when, waits := p.upcoming(c); waits {
+			return messages + c.next - at, fetch.Age(when)
+		}
 	}
 	return messages, behind
 }
 
 // Pause suspends fetching, as [Group.Pause] does. What was fetched before still
 // comes. The pause is the partition's: it lasts when the partition is closed and opened
-// again, until Resume of this Partition or of a later one.
+// again, until Resume of this Partition or of a later one, and then nothing comes before.
 func (p *Partition) Pause() { p.pauses.set(p.id, true) }
 
 // Resume ends the pause.

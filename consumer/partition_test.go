@@ -13,7 +13,7 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/ownership"
 )
@@ -50,7 +50,7 @@ func TestRunKeepsTheOrderOfOpeningAndClosing(t *testing.T) {
 			r.log.add("return", p, 0)
 			return ctx.Err()
 		}, nil)
-		r.store.Set(map[allocfn.Partition]offsets.Stored{p: {Offset: 40}})
+		r.store.Set(map[kiel.Partition]offsets.Stored{p: {Offset: 40}})
 		done := r.owned(h)
 		s := <-r.fetch.streams
 		s.send(40, 41, 42)
@@ -336,15 +336,15 @@ func TestHandlerOfRunThatReturns(t *testing.T) {
 	boom := errors.New("boom")
 	for name, c := range map[string]struct {
 		result func() error
-		action HandlerErrorAction
+		reopen bool
 		want   error
 	}{
-		"nil":            {func() error { return nil }, RetryPartition, ErrHandler},
-		"error":          {func() error { return boom }, RetryPartition, boom},
-		"panic":          {func() error { panic("boom") }, RetryPartition, ownership.ErrCallback},
-		"nil, end run":   {func() error { return nil }, EndRun, ErrHandler},
-		"error, end run": {func() error { return boom }, EndRun, boom},
-		"panic, end run": {func() error { panic("boom") }, EndRun, ownership.ErrCallback},
+		"nil":           {func() error { return nil }, false, ErrHandler},
+		"error":         {func() error { return boom }, false, boom},
+		"panic":         {func() error { panic("boom") }, false, ownership.ErrCallback},
+		"nil, reopen":   {func() error { return nil }, true, ErrHandler},
+		"error, reopen": {func() error { return boom }, true, boom},
+		"panic, reopen": {func() error { panic("boom") }, true, ownership.ErrCallback},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -354,7 +354,7 @@ func TestHandlerOfRunThatReturns(t *testing.T) {
 						break
 					}
 					return c.result()
-				}, func(o *Options) { o.AfterHandlerError = c.action })
+				}, func(o *Options) { o.ReopenPartition = c.reopen })
 				h := newHolder(t, tp("t", 0))
 				done := r.owned(h)
 				(<-r.fetch.streams).send(0, 1)
@@ -363,11 +363,11 @@ func TestHandlerOfRunThatReturns(t *testing.T) {
 					t.Errorf("stored %d, want what was marked", at)
 				}
 				got := r.session.session.failed()
-				if ended := r.session.session.closing.Err() != nil; ended != (c.action == EndRun) {
+				if ended := r.session.session.closing.Err() != nil; ended == c.reopen {
 					t.Errorf("the session has ended: %v", ended)
 				}
 				errs := r.errors()
-				if c.action == EndRun {
+				if !c.reopen {
 					h.revoke()
 					if err := <-done; err != nil || len(errs) > 0 {
 						t.Errorf("own: %v, reported %v", err, errs)

@@ -62,7 +62,7 @@ func testWindow(t *testing.T, batches bool) {
 			return nil
 		}, func(o *Options) { o.Window, o.CommitInterval = 4, time.Second })
 		var log lockedBuffer
-		r.membership.log = slog.New(slog.NewTextHandler(&log, nil))
+		r.logTo(slog.NewTextHandler(&log, nil))
 		r.observer, r.fetch.ready = nil, 10
 		done := r.owned(h)
 		p := <-parts
@@ -96,18 +96,21 @@ func testWindow(t *testing.T, batches bool) {
 		heldBack := r.metrics.heldBack.WithLabelValues("t")
 		time.Sleep(heldBackLimit - 5*time.Second)
 		synctest.Wait()
-		if testutil.ToFloat64(heldBack) != 0 || log.String() != "" {
+		if testutil.ToFloat64(heldBack) != 0 || strings.Contains(log.String(), "held back") {
 			t.Errorf("reported too early: %s", log.String())
 		}
 		time.Sleep(2 * heldBackLimit)
 		synctest.Wait()
-		if testutil.ToFloat64(heldBack) != 1 || strings.Count(log.String(), "held back") != 1 || !strings.Contains(log.String(), "oldest=3 ") {
+		if testutil.ToFloat64(heldBack) != 1 || strings.Count(log.String(), "held back") != 1 || !strings.Contains(log.String(), "the one at 3 is") {
 			t.Errorf("reported %v: %s", testutil.ToFloat64(heldBack), log.String())
 		}
 		p.Mark(ms[6])
 		expect(10)
 		if testutil.ToFloat64(heldBack) != 0 {
 			t.Error("it is still reported")
+		}
+		if !strings.Contains(log.String(), "msg=recovered kind=held-back") {
+			t.Errorf("logged no end: %s", log.String())
 		}
 		h.revoke()
 		<-done

@@ -3,35 +3,50 @@ package consumer
 import (
 	"sync"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 )
 
 // pauses knows which partitions the user has paused while they come and go, and the sources of
 // those that are open. Whoever pauses, resumes or opens a partition does it in one step.
 type pauses struct {
 	mu     sync.Mutex
-	paused map[allocfn.Partition]bool
-	open   map[allocfn.Partition]source
+	paused map[kiel.Partition]bool
+	open   map[kiel.Partition]*opened
+}
+
+// opened is a partition that is open.
+type opened struct {
+	source  source
+	resumed chan struct{} // closed at Resume, when it was opened while it was paused; else nil
+}
+
+// resume ends a pause.
+func (o *opened) resume() {
+	o.source.Resume()
+	if o.resumed != nil {
+		close(o.resumed)
+		o.resumed = nil
+	}
 }
 
 // set pauses or resumes tp, now if it is open, and for when it is opened again.
-func (p *pauses) set(tp allocfn.Partition, paused bool) {
+func (p *pauses) set(tp kiel.Partition, paused bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.open[tp]
+	o := p.open[tp]
 	if !paused {
 		delete(p.paused, tp)
-		if s != nil {
-			s.Resume()
+		if o != nil {
+			o.resume()
 		}
 		return
 	}
 	if p.paused == nil {
-		p.paused = map[allocfn.Partition]bool{}
+		p.paused = map[kiel.Partition]bool{}
 	}
 	p.paused[tp] = true
-	if s != nil {
-		s.Pause()
+	if o != nil {
+		o.source.Pause()
 	}
 }
 
@@ -40,31 +55,43 @@ func (p *pauses) resumeAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for tp := range p.paused {
-		if s := p.open[tp]; s != nil {
-			s.Resume()
+		if o := p.open[tp]; o != nil {
+			o.resume()
 		}
 	}
 	clear(p.paused)
 }
 
-// opened notes that s is tp's source from now on, and pauses it if tp is paused.
-func (p *pauses) opened(tp allocfn.Partition, s source) {
+// opened notes that s is tp's source from now on, and pauses it if tp is paused. Then it returns a channel that is closed at Resume: what
+// was fetched to open tp is not handed out before.
+func (p *pauses) opened(tp kiel.Partition, s source) (resumed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.open == nil {
-		p.open = map[allocfn.Partition]source{}
+		p.open = map[kiel.Partition]*opened{}
 	}
-	p.open[tp] = s
-	if p.paused[tp] {
-		s.Pause()
+	o := &opened{source: s}
+	p.open[tp] = o
+	if !p.paused[tp] {
+		return nil
 	}
+	s.Pause()
+	o.resumed = make(chan struct{})
+	return o.resumed
 }
 
 // closed forgets s, unless tp has another source meanwhile.
-func (p *pauses) closed(tp allocfn.Partition, s source) {
+func (p *pauses) closed(tp kiel.Partition, s source) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.open[tp] == s {
+	if o := p.open[tp]; o != nil && o.source == s {
 		delete(p.open, tp)
 	}
+}
+
+// has returns whether the user has paused tp.
+func (p *pauses) has(tp kiel.Partition) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.paused[tp]
 }

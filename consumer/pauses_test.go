@@ -43,6 +43,43 @@ func TestPauseReachesOnlyWhatIsOpen(t *testing.T) {
 	})
 }
 
+// Messages that are fetched when a paused partition is opened wait for Resume, or for the end.
+func TestPausedPartitionIsOpenedAgain(t *testing.T) {
+	for name, resume := range map[string]func(g *Group){
+		"Resume":    func(g *Group) { g.Resume(map[string][]int32{"t": {0}}) },
+		"ResumeAll": func(g *Group) { g.ResumeAll() },
+		"never":     nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHolder(t, tp("t", 0))
+				var r *rig
+				r = newRig(t, marker(&r), nil)
+				r.group.pauses.set(tp("t", 0), true)
+				done := make(chan error)
+				go func() { done <- r.own(h.work, h) }()
+				(<-r.fetch.streams).send(0, 1)
+				synctest.Wait()
+				tracker := r.committer.Find("t", 0)
+				if next, _, _ := tracker.Marked(); next != 0 {
+					t.Errorf("handled up to %d while paused", next)
+				}
+				if resume != nil {
+					resume(r.group)
+					synctest.Wait()
+					if next, _, _ := tracker.Marked(); next != 2 {
+						t.Errorf("handled up to %d", next)
+					}
+				}
+				h.revoke()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 // A Resume that meets the opening of a partition at any moment ends its pause.
 func TestResumeWhileAPartitionIsOpened(t *testing.T) {
 	p, other := tp("t", 0), tp("t", 7)

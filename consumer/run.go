@@ -3,31 +3,11 @@ package consumer
 import (
 	"context"
 	"errors"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel"
 )
-
-// HandlerErrorAction says what becomes of a partition whose handler returned while
-// the partition was owned.
-type HandlerErrorAction int
-
-const (
-	// RetryPartition commits what was marked, releases the partition and reports
-	// the error. After a pause, which grows from failure to failure, the partition is
-	// claimed and opened again. Other partitions go on.
-	RetryPartition HandlerErrorAction = iota
-	// EndRun ends the Run or Consume call, which returns the error. All partitions are
-	// closed and what was marked is committed. As after an error of Setup the member
-	// stays in the group for a while and keeps its claims, for the next call; Close
-	// makes it leave at once.
-	EndRun
-)
-
-// String returns "retry partition" or "end run".
-func (a HandlerErrorAction) String() string {
-	if a == EndRun {
-		return "end run"
-	}
-	return "retry partition"
-}
 
 // Run is [Group.Consume] for programs that need nothing of sarama's interfaces. It
 // calls handle for each partition that this member comes to own, on a goroutine of
@@ -53,9 +33,13 @@ func (a HandlerErrorAction) String() string {
 // already, and nothing is committed any more. With any other cause what was marked is
 // committed and the partition is opened again, by the next call if this one ends.
 //
-// Options.AfterHandlerError says what happens when handle returns before that. nil
-// counts as an error, ErrHandler, since nobody would read the partition any more. A
-// panic and runtime.Goexit are errors, too. What handle returns after its context
+// When handle returns before that, the call ends and returns the error, as a
+// *sarama.ConsumerError that wraps [ErrHandler] and what handle returned; nil counts as
+// an error, since nobody would read the partition any more. All partitions are closed and
+// what was marked is committed. The member stays in the group for a while and keeps its
+// claims, for the next call; Close makes it leave at once. Calls that end so begin once a
+// second at most, and one that is younger ends when it is a second old. With Options.ReopenPartition that partition alone is closed, and opened
+// again. A panic and runtime.Goexit are errors, too. What handle returns after its context
 // has ended goes to Errors, unless it is the context's error or cause.
 //
 // Everything else is as with Consume, which uses the same partitions: Run blocks
@@ -75,10 +59,15 @@ type runUser struct {
 func (runUser) setup() error   { return nil }
 func (runUser) cleanup() error { return nil }
 
+// failure returns what Run returns when the function returned err by itself.
+func (runUser) failure(p kiel.Partition, err error) error {
+	return &sarama.ConsumerError{Topic: p.Topic, Partition: p.ID, Err: errHandler(err)}
+}
+
 // consume calls the function. That it ends with its context is no error.
 func (u runUser) consume(_ context.Context, p *Partition) error {
 	err := u.handle(p.ctx, p)
-	if p.ctx.Err() != nil && (errors.Is(err, p.ctx.Err()) || errors.Is(err, context.Cause(p.ctx))) {
+	if isEndOf(p.ctx, err) {
 		return nil
 	}
 	return err

@@ -4,11 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"time"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/internal/pause"
+	"github.com/kielgo/kiel/internal/topiclist"
+	"github.com/kielgo/kiel/internal/usercall"
 	"github.com/kielgo/kiel/ownership"
 )
 
@@ -16,8 +24,8 @@ import (
 var errNotJoined = errors.New("consumer: not joined")
 
 // serve is a call that consumes: user's code is called as a session on the membership of topics, until ctx ends, the membership
-// does, or the session alone.
-func (g *Group) serve(ctx context.Context, topics []string, user func(*membership, *consumeSession) sessionUser) error {
+// does, or the session alone. ctx is derived from caller, the user's own.
+func (g *Group) serve(ctx, caller context.Context, topics *topiclist.List, user func(*membership, *consumeSession) sessionUser) error {
 	for {
 		m, err := g.join(ctx, topics)
 		if errors.Is(err, errNotJoined) {
@@ -26,7 +34,7 @@ func (g *Group) serve(ctx context.Context, topics []string, user func(*membershi
 		if err != nil {
 			return err
 		}
-		s := newConsumeSession(ctx)
+		s := newConsumeSession(ctx, caller)
 		s.user = user(m, s)
 		if m.begin(s) {
 			return m.serve(ctx, s)
@@ -37,9 +45,9 @@ func (g *Group) serve(ctx context.Context, topics []string, user func(*membershi
 
 // join returns the membership of topics: the one that waits for this call, or a new one. It returns the error of one that ended
 // while it waited, and errNotJoined when ctx ends before.
-func (g *Group) join(ctx context.Context, topics []string) (*membership, error) {
+func (g *Group) join(ctx context.Context, topics *topiclist.List) (*membership, error) {
 	if m := g.member(); m != nil {
-		if m.ctx.Err() == nil && slices.Equal(m.topics, topics) {
+		if m.ctx.Err() == nil && slices.Equal(m.topics.Entries, topics.Entries) {
 			return m, nil
 		}
 		m.leave(nil) // other topics are another record
@@ -49,11 +57,11 @@ func (g *Group) join(ctx context.Context, topics []string) (*membership, error) 
 			return nil, m.err
 		}
 	}
-	if ctx.Err() != nil {
+	if g.awaitRefusal(ctx); ctx.Err() != nil {
 		return nil, errNotJoined
 	}
 	m, err := g.newMembership(ctx, topics)
-	if err != nil {
+	if g.noteRefusal(err); err != nil {
 		return nil, err
 	}
 	g.setMember(m)
@@ -64,8 +72,8 @@ func (g *Group) join(ctx context.Context, topics []string) (*membership, error) 
 // serve is the life of a session: Setup, partitions, Cleanup. When the session alone ends the member stays, and waits for the
 // next one; else it returns when the member has left.
 func (m *membership) serve(ctx context.Context, s *consumeSession) error {
-	unhook := context.AfterFunc(ctx, func() { m.leave(nil) })
-	unhookMember := context.AfterFunc(m.ctx, s.stop)
+	unhook := m.leaveWith(ctx, s)
+	unhookMember := context.AfterFunc(m.ctx, func() { s.stop(m.whyEnded()) })
 	defer unhookMember()
 
 	setup := m.setup(s)
@@ -78,34 +86,102 @@ func (m *membership) serve(ctx context.Context, s *consumeSession) error {
 	}
 	stuck := m.closePartitions(ctx, s)
 	cleanup := m.cleanup(s, setup)
+	m.release(s)
 	m.detach(s)
 	if !setupReturned(setup) {
 		setup = nil // the membership's error says why
 	}
 	if unhook() && m.ctx.Err() == nil {
-		return errors.Join(setup, s.failed(), cleanup)
+		return joined(setup, s.failed(), cleanup)
 	}
 	m.leave(nil) // what ended ctx does that at this moment
 	<-m.done
 	m.group.setMember(nil)
-	return errors.Join(setup, s.failed(), stuck, m.err, cleanup)
+	m.group.notNow = time.Time{}
+	return joined(setup, s.failed(), stuck, m.err, cleanup)
+}
+
+// leaveWith makes the member leave when ctx ends, from which the context of s is derived, until stop is called. That of s ends first, with the
+// cause of ctx: who finds Messages closed because the call ends finds the session's context ended.
+func (m *membership) leaveWith(ctx context.Context, s *consumeSession) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		<-s.ctx.Done()
+		m.leave(nil)
+	})
+}
+
+// joined is errors.Join, but that an error which is alone is returned as it is: programs compare it with their own.
+func joined(errs ...error) error {
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return errors.Join(errs...)
+}
+
+// whyEnded returns the cause of the session's context when the membership has ended: sarama's error for a membership that is lost,
+// with the reason, or context.Canceled when the member leaves in order.
+func (m *membership) whyEnded() error {
+	cause := context.Cause(m.ctx)
+	if errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", sarama.ErrSessionHeartbeatFailed, cause)
+}
+
+// watchEnd makes the member leave when its allocator has failed. So the session's context ends at once, and not when the handlers
+// have returned, which may wait for it.
+func (m *membership) watchEnd(ctx context.Context) {
+	var failed error
+	for snapshot := range m.allocator.Updates(ctx) {
+		failed = snapshot.Err
+	}
+	if failed != nil && ctx.Err() == nil {
+		m.leave(failed)
+	}
 }
 
 // setupReturned returns whether Setup was called and has returned, by the error of setup.
 func setupReturned(err error) bool {
-	return !errors.Is(err, errNotJoined) && !errors.Is(err, errNotStarted) && !errors.Is(err, errAbandoned)
+	return !errors.Is(err, errNotJoined) && !errors.Is(err, usercall.ErrNotStarted) && !errors.Is(err, errAbandoned)
 }
 
-// setup waits until this member has joined, and calls Setup.
+// setup waits until this member has joined, and until sessionPause is over after the last session's beginning, and calls Setup.
 func (m *membership) setup(s *consumeSession) error {
-	if err := m.allocator.Ready(s.ctx); err != nil {
+	if pause.Sleep(s.ctx, time.Until(m.group.notNow)) != nil || m.allocator.Ready(s.ctx) != nil {
 		return errNotJoined // the membership's error says why
 	}
-	if snapshot := m.allocator.Snapshot(); snapshot != nil {
-		s.expect(slices.DeleteFunc(snapshot.Mine(), func(p allocfn.Partition) bool { return m.accept(p) != nil }))
+	m.group.notNow = time.Now().Add(sessionPause)
+	s.nextAt = m.group.notNow
+	plan := m.allocator.Snapshot()
+	s.expect(m.mine(plan), plan)
+	err := m.users.callBounded(m.late, callSetup, s.user.setup)
+	s.setUp(err)
+	return err
+}
+
+// mine returns the partitions that this member has or by plan, which may be nil, is about to get, and opens.
+func (m *membership) mine(plan *allocator.Snapshot) []kiel.Partition {
+	var planned []kiel.Partition
+	if plan != nil {
+		planned = slices.DeleteFunc(plan.Mine(), func(p kiel.Partition) bool { return m.accept(p) != nil })
 	}
-	defer s.expect(nil)
-	return m.users.callBounded(m.late, callSetup, s.user.setup)
+	return withHeld(planned, m.owner.Owned())
+}
+
+// withHeld returns the partitions of the newest plan, and those whose claims stand although that plan does not have them: it may
+// not have reached the owner yet, or be made while the member is not in the group for a moment. They are opened all the same.
+func withHeld(planned []kiel.Partition, held []ownership.Info) []kiel.Partition {
+	ps := map[kiel.Partition]bool{}
+	for _, p := range planned {
+		ps[p] = true
+	}
+	for _, c := range held {
+		if !c.Revoking {
+			ps[kiel.Partition{Topic: c.Topic, ID: c.Partition}] = true
+		}
+	}
+	return slices.Collect(maps.Keys(ps))
 }
 
 // closePartitions waits until the partitions of s are closed: with the claims when the member leaves, else alone. A
@@ -113,21 +189,64 @@ func (m *membership) setup(s *consumeSession) error {
 // is the error.
 func (m *membership) closePartitions(ctx context.Context, s *consumeSession) (err error) {
 	if ctx.Err() == nil && m.ctx.Err() == nil {
-		s.end(errSessionOver)
+		s.close(nil)
 		m.setOpening(nil)
-		limit := m.group.settings.RebalanceTimeout + 2*offsets.SettleTimeout // the observer and the last commit have a time of their own
-		overdue, cancel := context.WithTimeout(m.ctx, limit)
-		defer cancel()
-		if !kafkaconn.Await(overdue, s.openings.Ended()) && m.ctx.Err() == nil {
-			err = fmt.Errorf("consumer: %w: a ConsumeClaim has not returned for %v after the end of its session", ownership.ErrStuck, limit)
+		if err = m.awaitClosed(s); err != nil {
 			m.leave(err)
 		}
 	}
 	if ctx.Err() != nil || m.ctx.Err() != nil {
-		<-m.closed
-		m.setOpening(nil)
+		m.awaitLeft(s)
 	}
 	return err
+}
+
+// awaitLeft waits until the partitions of s, which ends because the member leaves, are closed, or held for Cleanup.
+func (m *membership) awaitLeft(s *consumeSession) {
+	if s.heldLeaving {
+		m.setOpening(nil) // none is opened any more
+		select {
+		case <-s.openings.Ended():
+		case <-m.closed:
+		}
+		return
+	}
+	<-m.closed
+	m.setOpening(nil)
+}
+
+// closingTimeout is how long partitions whose ConsumeClaim has returned in time may take to close: the observer and the last
+// commit have a time of their own.
+const closingTimeout = 2 * offsets.SettleTimeout
+
+// awaitClosed waits until the partitions of s, which has ended, are closed, or the member leaves. It returns what has not
+// returned in time.
+func (m *membership) awaitClosed(s *consumeSession) error {
+	began, closed := time.Now(), s.openings.Ended()
+	for _, limit := range []time.Duration{m.group.settings.RebalanceTimeout, closingTimeout} {
+		overdue, cancel := context.WithTimeout(m.ctx, limit)
+		over := kafkaconn.Await(overdue, closed) || !errors.Is(overdue.Err(), context.DeadlineExceeded)
+		cancel()
+		if over {
+			return nil
+		}
+		if stuck := m.stuckSince(began); stuck != nil {
+			return fmt.Errorf("consumer: a ConsumeClaim or Fence goes on after the end of its session: %w", stuck)
+		}
+	}
+	return fmt.Errorf("consumer: %w: partitions were not closed %v after the end of their session", ownership.ErrStuck, time.Since(began))
+}
+
+// stuckSince returns an error for each partition whose ConsumeClaim or Fence runs although it was to return at that time. Each is
+// a StuckError, so that the time it has had counts when the member leaves.
+func (m *membership) stuckSince(ended time.Time) error {
+	var stuck []error
+	for _, o := range m.openings.list() {
+		if o.inUser.Load() {
+			stuck = append(stuck, &ownership.StuckError{Partition: o.tp, For: time.Since(ended)})
+		}
+	}
+	return errors.Join(stuck...)
 }
 
 // cleanup calls Cleanup if Setup has returned and no ConsumeClaim runs.
@@ -135,7 +254,7 @@ func (m *membership) cleanup(s *consumeSession, setup error) error {
 	if !setupReturned(setup) {
 		return nil
 	}
-	if m.ctx.Err() != nil {
+	if m.ctx.Err() != nil && !s.isClosed() {
 		<-m.closed
 		if _, runs := errors.AsType[*ownership.StuckError](m.owned); runs {
 			return nil
@@ -145,8 +264,8 @@ func (m *membership) cleanup(s *consumeSession, setup error) error {
 	if errors.Is(err, errAbandoned) {
 		return nil // the membership's error says so
 	}
-	if err != nil {
-		m.group.report(err)
+	if !s.isEnd(err) {
+		m.group.failed(kindCleanup, "", err)
 	}
-	return err
+	return err // as with sarama, also when it says nothing but that
 }

@@ -6,25 +6,41 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 )
 
-// groupSession is the sarama.ConsumerGroupSession of one Consume call, and calls its handler.
+// groupSession is the Session of one Consume call, and calls its handler.
 type groupSession struct {
-	session    *consumeSession
-	handler    sarama.ConsumerGroupHandler
-	member     string
-	committer  *offsets.Committer
-	generation func() int32
+	session   *consumeSession
+	ctx       context.Context //nolint:containedctx // the session's, with the groupSession as a value for SessionOf
+	handler   sarama.ConsumerGroupHandler
+	member    string
+	committer *offsets.Committer
+	version   func() uint64
+	late      func(p kiel.Partition, offset int64) // counts a mark that has no effect, since p is not open
 
 	channelSize int // of what Messages of a claim returns
 }
 
 var _ sessionUser = (*groupSession)(nil)
 
+// newGroupSession returns the Session of a call of Consume with handler.
+func (m *membership) newGroupSession(s *consumeSession, handler sarama.ConsumerGroupHandler) *groupSession {
+	out := &groupSession{
+		session: s, handler: handler, member: m.group.Name(), committer: m.committer, version: m.version, late: m.lateMark,
+		channelSize: m.group.settings.config.ChannelBufferSize,
+	}
+	s.heldLeaving = !m.group.settings.autoCommit && m.group.settings.Fence == nil
+	out.ctx = context.WithValue(s.ctx, sessionKey{}, out)
+	return out
+}
+
 func (s *groupSession) setup() error   { return s.handler.Setup(s) }
 func (s *groupSession) cleanup() error { return s.handler.Cleanup(s) }
+
+// failure returns nil: Consume does not return what a ConsumeClaim has returned.
+func (s *groupSession) failure(kiel.Partition, error) error { return nil }
 
 // consume calls ConsumeClaim with a claim, while a goroutine moves messages into its channel.
 func (s *groupSession) consume(owned context.Context, p *Partition) error {
@@ -35,24 +51,44 @@ func (s *groupSession) consume(owned context.Context, p *Partition) error {
 		c.feed(owned, returned)
 	}()
 	defer func() {
-		p.end(errHandlerReturned)
+		p.handlerReturned(owned)
 		close(returned)
 		<-fed
 	}()
 	return s.handler.ConsumeClaim(s, c)
 }
 
-var _ sarama.ConsumerGroupSession = (*groupSession)(nil)
+var _ Session = (*groupSession)(nil)
 
 // Claims returns the partitions that are open; before Setup has returned, those
-// that are about to be. The map is the caller's.
+// that are about to be; when the session has ended, those that were open then. The map is the caller's.
 func (s *groupSession) Claims() map[string][]int32 { return s.session.partitions() }
 
-// MemberID returns the member's name.
-func (s *groupSession) MemberID() string { return s.member }
+// MemberID returns "": Kafka knows no member of this group.
+func (s *groupSession) MemberID() string { return "" }
 
-// GenerationID returns the version of the newest mapping, which grows.
-func (s *groupSession) GenerationID() int32 { return s.generation() }
+// GenerationID returns -1, as MemberID returns "".
+func (s *groupSession) GenerationID() int32 { return sarama.GroupGenerationUndefined }
+
+// Member returns the member's name.
+func (s *groupSession) Member() string { return s.member }
+
+// Version returns the version of the newest mapping.
+func (s *groupSession) Version() uint64 { return s.version() }
+
+// Token returns the fencing token of a partition, 0 if it is not open.
+func (s *groupSession) Token(topic string, partition int32) int64 {
+	if p := s.session.find(topic, partition); p != nil {
+		return p.Token()
+	}
+	return 0
+}
+
+// Trusted reports whether a partition is open and its claim is trusted at this moment.
+func (s *groupSession) Trusted(topic string, partition int32) bool {
+	p := s.session.find(topic, partition)
+	return p != nil && p.Trusted()
+}
 
 // find returns the tracker of a partition that is open in this call, or nil.
 func (s *groupSession) find(topic string, partition int32) *offsets.Tracker {
@@ -64,17 +100,26 @@ func (s *groupSession) find(topic string, partition int32) *offsets.Tracker {
 
 // MarkOffset marks offset, the one of the next message to read. Lower ones than
 // marked before, those of a partition that is not open, and those that come after
-// the Consume call are ignored.
+// the Consume call are ignored; the latter two are counted. In Setup it says where one of Claims starts, if that
+// is higher than the committed offset, and if no other member gets that partition before.
 func (s *groupSession) MarkOffset(topic string, partition int32, offset int64, metadata string) {
-	if t := s.find(topic, partition); t != nil {
-		t.Mark(offset, metadata)
+	if t := s.find(topic, partition); t == nil || !t.Mark(offset, metadata) {
+		s.sought(kiel.Partition{Topic: topic, ID: partition}, seek{offset: offset, text: metadata})
 	}
 }
 
-// ResetOffset is MarkOffset for a lower offset, and ignores higher ones.
+// ResetOffset is MarkOffset for a lower offset, and ignores higher ones. In Setup a negative offset, such as
+// sarama.OffsetOldest, makes the partition start where Options.From says.
 func (s *groupSession) ResetOffset(topic string, partition int32, offset int64, metadata string) {
-	if t := s.find(topic, partition); t != nil {
-		t.Reset(offset, metadata)
+	if t := s.find(topic, partition); t == nil || !t.Reset(offset, metadata) {
+		s.sought(kiel.Partition{Topic: topic, ID: partition}, seek{offset: offset, text: metadata, reset: true})
+	}
+}
+
+// sought notes a mark of Setup, or that it comes late.
+func (s *groupSession) sought(p kiel.Partition, to seek) {
+	if !s.session.seek(p, to) {
+		s.late(p, to.offset)
 	}
 }
 
@@ -90,10 +135,10 @@ func (s *groupSession) Commit() {
 }
 
 // Context ends when this member begins to leave, or the call to end.
-func (s *groupSession) Context() context.Context { return s.session.ctx }
+func (s *groupSession) Context() context.Context { return s.ctx }
 
 // byTopic returns the ids of partitions by topic, sorted.
-func byTopic(ps []allocfn.Partition) map[string][]int32 {
+func byTopic(ps []kiel.Partition) map[string][]int32 {
 	out := map[string][]int32{}
 	for _, p := range ps {
 		out[p.Topic] = append(out[p.Topic], p.ID)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/fetch"
 )
 
@@ -14,7 +14,7 @@ type fetcher interface {
 	// offset, -1 when it is not known. The error is sarama.ErrOffsetOutOfRange when Kafka
 	// does not have that offset, and a fetch.TruncatedError when it is found at once that
 	// the log before offset is another one.
-	open(ctx context.Context, p allocfn.Partition, offset int64, epoch int32) (source, error)
+	open(ctx context.Context, p kiel.Partition, offset int64, epoch int32) (source, error)
 	// end gives up everything at once and returns when nothing is left.
 	end()
 }
@@ -31,9 +31,14 @@ type source interface {
 	// HighWatermark returns the offset after the last message that all replicas in sync
 	// have, as the newest answer of a broker had it.
 	HighWatermark() int64
+	// End returns the offset after the last message that may be read, as the newest answer of
+	// a broker had it; -1 before the first.
+	End() int64
 	// Lag returns how many offsets that may be read Next has not returned, and how old
 	// the first of those messages is; 0 if there is none, or it has no timestamp.
 	Lag() (messages int64, behind time.Duration)
+	// FailingSince returns since when nothing can be fetched; zero when it can.
+	FailingSince() time.Time
 	// Close ends reading. It does not wait.
 	Close()
 }

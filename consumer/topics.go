@@ -12,34 +12,54 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
-	"github.com/kielgo/kiel/allocfn"
-	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/internal/pause"
 )
 
 // watchEvery is how often the topics are looked at for new partitions, for partitions that the group's set lacks, and for having
 // been deleted or created again, if the configuration does not ask for more.
 const watchEvery = time.Minute
 
-// watchTopics looks at the topics: it adds their partitions to the set if the set lacks them, and closes those of topics that
-// were created again. It sends to asked, if there is room, when it has asked Kafka.
+// watchRetry is how often that is tried again while Kafka does not answer, so that the log and the metrics tell when it is back though
+// nothing else asks Kafka.
+const watchRetry = 5 * time.Second
+
+// watchTopics looks at the topics, and for new ones that patterns find: it adds their partitions to the set if the set lacks
+// them, and closes those of topics that were created again. It sends to asked, if there is room, when it has asked Kafka.
 func (m *membership) watchTopics(ctx context.Context, asked chan<- struct{}) {
 	every := watchEvery
 	if f := m.group.settings.config.Metadata.RefreshFrequency; f > 0 {
 		every = min(every, f)
 	}
-	// A quarter of the time is random, so that members that have joined together do not look together.
-	for kafkaconn.Sleep(ctx, every-rand.N(every/4+1)) == nil {
-		if err := m.catalog.refresh(ctx, 0); err != nil && ctx.Err() == nil {
-			m.group.report(err)
+	for m.awaitLook(ctx, every) == nil {
+		if err := m.catalog.look(ctx); err == nil {
+			m.group.log.OK(kindMetadata, "")
+		} else if ctx.Err() == nil {
+			m.group.failed(kindMetadata, "", err)
 		}
 		select {
 		case asked <- struct{}{}:
 		default:
 		}
 		m.openPartitions.check(m.catalog.id)
+		m.forgetRemoved()
 		m.addLacking(ctx)
+	}
+}
+
+// awaitLook waits for the time of the next look, or until ctx ends. A quarter of the time is random, so that members that have joined
+// together do not look together.
+func (m *membership) awaitLook(ctx context.Context, every time.Duration) error {
+	due := time.Now().Add(every - rand.N(every/4+1))
+	for {
+		if err := pause.Sleep(ctx, min(time.Until(due), watchRetry-rand.N(watchRetry/4))); err != nil {
+			return err
+		}
+		if m.catalog.isUnanswered() || !time.Now().Before(due) {
+			return nil
+		}
 	}
 }
 
@@ -48,14 +68,16 @@ func (m *membership) watchTopics(ctx context.Context, asked chan<- struct{}) {
 func (m *membership) addLacking(ctx context.Context) {
 	lacking := m.allocator.LackingPartitions(m.catalog.present())
 	if len(lacking) == 0 {
+		m.group.log.OK(kindSet, "")
 		return
 	}
 	if err := m.allocator.AddPartitions(ctx, lacking); err != nil {
 		if ctx.Err() == nil {
-			m.group.report(fmt.Errorf("consumer: add partitions: %w", err))
+			m.group.failed(kindSet, "", fmt.Errorf("consumer: add partitions: %w", err))
 		}
 		return // the next look tries again
 	}
+	m.group.log.OK(kindSet, "")
 	n := 0
 	for _, ids := range lacking {
 		n += len(ids)
@@ -66,18 +88,24 @@ func (m *membership) addLacking(ctx context.Context) {
 // onMissing reports that Kafka does not have a topic any more, or logs that it is back.
 func (m *membership) onMissing(topic string, missing bool) {
 	if missing {
-		m.metrics.missing.WithLabelValues(topic).Inc()
-		m.group.report(fmt.Errorf("%w: %s: its partitions wait for it", ErrTopicMissing, topic))
+		m.metrics.missing.WithLabelValues(labelOf(topic)).Inc()
+		m.group.failed(kindMissing, topic, fmt.Errorf("%w: %s: its partitions wait for it", ErrTopicMissing, topic))
 		return
 	}
-	m.metrics.missing.WithLabelValues(topic).Dec()
-	m.log.Warn("topic is back in Kafka", "topic", topic)
+	m.metrics.missing.WithLabelValues(labelOf(topic)).Dec()
+	m.log.Info("topic is back in Kafka", "topic", topic)
+	m.group.log.OK(kindMissing, topic)
+}
+
+// onGrew logs that a topic has got partitions.
+func (m *membership) onGrew(topic string, from, to int) {
+	m.log.Info("topic grew", "topic", topic, "partitions_before", from, "partitions", to)
 }
 
 // forgetMissing takes the topics that are missing out of the metrics, when the membership ends.
 func (m *membership) forgetMissing() {
 	for topic := range m.catalog.missingTopics() {
-		m.metrics.missing.WithLabelValues(topic).Dec()
+		m.metrics.missing.WithLabelValues(labelOf(topic)).Dec()
 	}
 }
 
@@ -91,19 +119,19 @@ func (m *membership) isMissing(ctx context.Context, topic string, err error) boo
 		return false
 	}
 	_ = m.catalog.refresh(ctx, time.Second) // what is known is good enough
-	return m.catalog.isMissing(topic) || m.catalog.wasMissing(topic, missingLately)
+	return m.catalog.isMissing(topic) || m.catalog.wasMissing(topic)
 }
 
 // reportCommit hands on why an offset was not stored, unless it is because the topic is missing, or does not have the partition any
 // more, which the next opening reports. It does not block.
-func (m *membership) reportCommit(err error, p allocfn.Partition) {
+func (m *membership) reportCommit(err error, p kiel.Partition) {
 	if !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
-		m.report(err, p)
+		m.failed(kindCommit, err, p)
 		return
 	}
 	m.judging.Start(func() {
 		if !m.isMissing(m.life, p.Topic, err) && slices.Contains(m.catalog.partitions()[p.Topic], p.ID) {
-			m.report(err, p)
+			m.failed(kindCommit, err, p)
 		}
 	})
 }
@@ -140,21 +168,24 @@ func (o *openPartitions) check(id func(topic string) sarama.Uuid) {
 	}
 }
 
-// RemoveTopic removes all partitions of a topic from the group's set, unless a member asks for the topic. It works whether or not
-// Consume or Run is called, needs the session to run, and blocks until the topic is removed or ctx ends. Nothing else is
-// touched: neither the topic in Kafka nor the group's offsets.
+// RemoveTopic removes all partitions of a topic from the group's set, unless a member asks for the topic by its name. It works
+// whether or not Consume or Run is called, needs the session to run, and blocks until the topic is removed or ctx ends. Nothing
+// else is touched: neither the topic in Kafka nor the group's offsets.
 //
 // Nothing leaves the set by itself, because a topic that nobody consumes now may be consumed by a member that is down. So
 // when a topic is to be consumed no more, first stop the members that ask for it, or give them other topics, and then remove it.
+// Members that ask for it by patterns alone may stay: if Kafka does not have the topic any more, it is removed for good; else
+// they find it again at their next look, within a minute.
 //
 // It returns [ErrTopicInUse], with the name of the member, while there is a member that
-// asks for the topic, that asks for all topics, or whose topics are not known, as with
+// asks for the topic by its name, that asks for all topics, or whose topics are not known, as with
 // members of Python kiel: then use RemovePartitions of allocator. It returns
-// [ErrTopicNotInSet] if there is nothing to remove, and session.ErrInvalidName for what
+// [ErrTopicNotInSet] if there is nothing to remove, and kiel.ErrInvalidName for what
 // can't be a topic's name. Other errors are sharedset's (a set that can't be read is left
 // as it is), the session's, and the cause of ctx's end; with session.ErrUncertain the
 // topic may have been removed. A member that asks for the topic and joins meanwhile adds
-// it again, within a minute.
+// it again, within a minute. So does one, once, that has asked Kafka before the topic was
+// deleted there and has waited for ZooKeeper since: then it is missing in Kafka, and can be removed again.
 func (g *Group) RemoveTopic(ctx context.Context, topic string) error {
 	a, err := allocator.New(g.zk, g.name, g.Name(), allocator.Options{Logger: g.settings.Logger}) // it does not run: it is no member
 	if err == nil {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/IBM/sarama"
 
@@ -50,7 +51,7 @@ func answers(said string) func(net.Conn) {
 	}
 }
 
-// Consume's page promises sarama.ErrOutOfBrokers when there is no broker; the error names the address too.
+// The pages of Consume and NewGroup promise sarama.ErrOutOfBrokers when there is no broker; the error names the address too.
 func TestConsumeWithoutBrokers(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -93,16 +94,38 @@ func TestConsumeWithoutBrokers(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer func() { _ = g.Close() }()
-				err = g.Consume(t.Context(), []string{"t"}, handlerFunc(nil))
-				if !errors.Is(err, sarama.ErrOutOfBrokers) {
-					t.Errorf("%v: no ErrOutOfBrokers", err)
-				}
-				for _, part := range append(s.want, s.address) {
-					if err == nil || !strings.Contains(err.Error(), part) {
-						t.Errorf("the error does not say %q: %v", part, err)
+				consume := g.Consume(t.Context(), []string{"t"}, handlerFunc(nil))
+				_, made := NewGroup([]string{zookeeper}, []string{s.address}, "g", Options{Config: config})
+				for call, err := range map[string]error{"Consume": consume, "NewGroup": made} {
+					if !errors.Is(err, sarama.ErrOutOfBrokers) {
+						t.Errorf("%s: %v: no ErrOutOfBrokers", call, err)
+					}
+					for _, part := range append(s.want, s.address) {
+						if err == nil || !strings.Contains(err.Error(), part) {
+							t.Errorf("%s: the error does not say %q: %v", call, part, err)
+						}
 					}
 				}
 			})
 		}
+	}
+}
+
+// NewGroup waits for a broker that accepts connections and says nothing for as long as Config says, and for no other than that.
+func TestNewGroupWithSilentBroker(t *testing.T) {
+	silent := serveBroker(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
+	zk, zookeeper := zktest.Start(t, zktest.Options{})
+	for full, ask := range map[bool]bool{true: false, false: true} {
+		config := testConfig()
+		config.ApiVersionsRequest, config.Metadata.Full = ask, full
+		config.Net.ReadTimeout = 50 * time.Millisecond
+		config.Metadata.Retry.Max, config.Metadata.Retry.Backoff = 1, time.Millisecond
+		_, err := NewGroup([]string{zookeeper}, []string{silent}, "g", Options{Config: config})
+		if !errors.Is(err, sarama.ErrOutOfBrokers) || !strings.Contains(err.Error(), "timeout") {
+			t.Errorf("%v: no ErrOutOfBrokers by a timeout", err)
+		}
+	}
+	if n := zk.Stats().SessionsCreated; n != 0 {
+		t.Errorf("%d ZooKeeper sessions were created", n)
 	}
 }

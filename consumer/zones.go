@@ -9,7 +9,7 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/zones"
 )
 
@@ -45,18 +45,18 @@ func preferredRacks(topic *sarama.TopicMetadata, racks map[int32]string) map[int
 // it has seen it for the first time, when it has seen it change, and when the group has none; never because the group has
 // another. The number of writes is bounded by that of members that start and of changes that they see.
 type zoneKeeper struct {
-	kafka  func() map[allocfn.Partition]string // what Kafka says, if it says something
-	group  func() map[allocfn.Partition]string // what the group has, as read last
-	update func(ctx context.Context, changes map[allocfn.Partition]string) error
+	kafka  func() map[kiel.Partition]string // what Kafka says, if it says something
+	group  func() map[kiel.Partition]string // what the group has, as read last
+	update func(ctx context.Context, changes map[kiel.Partition]string) error
 
-	told map[allocfn.Partition]string // what Kafka said when it was written last, or was so already
+	told map[kiel.Partition]string // what Kafka said when it was written last, or was so already
 }
 
 // look uses cached metadata; its only request is a write.
 func (k *zoneKeeper) look(ctx context.Context) error {
 	said, refused := checkRacks(k.kafka())
 	has := k.group()
-	changes := map[allocfn.Partition]string{}
+	changes := map[kiel.Partition]string{}
 	for p, zone := range said {
 		if k.told[p] != zone || has[p] == "" {
 			changes[p] = zone
@@ -69,14 +69,14 @@ func (k *zoneKeeper) look(ctx context.Context) error {
 		return errors.Join(refused, fmt.Errorf("consumer: %w", err)) // told stays, so it is tried again
 	}
 	if k.told == nil {
-		k.told = map[allocfn.Partition]string{}
+		k.told = map[kiel.Partition]string{}
 	}
 	maps.Copy(k.told, changes)
 	return refused
 }
 
 // checkRacks leaves out racks that can be no zones.
-func checkRacks(racks map[allocfn.Partition]string) (map[allocfn.Partition]string, error) {
+func checkRacks(racks map[kiel.Partition]string) (map[kiel.Partition]string, error) {
 	faults := map[string]error{}
 	for _, rack := range racks {
 		if _, ok := faults[rack]; !ok {
@@ -90,12 +90,12 @@ func checkRacks(racks map[allocfn.Partition]string) (map[allocfn.Partition]strin
 		}
 	}
 	if len(errs) > 0 {
-		maps.DeleteFunc(racks, func(_ allocfn.Partition, rack string) bool { return faults[rack] != nil })
+		maps.DeleteFunc(racks, func(_ kiel.Partition, rack string) bool { return faults[rack] != nil })
 	}
 	return racks, errors.Join(errs...)
 }
 
-// run looks, and again whenever Kafka was asked, until ctx ends. An error is reported once until it changes or has gone.
+// run looks, and again whenever Kafka was asked, until ctx ends. An error is reported once until it changes; nil is when it has gone.
 func (k *zoneKeeper) run(ctx context.Context, asked <-chan struct{}, report func(error)) {
 	last := ""
 	for {
@@ -107,7 +107,7 @@ func (k *zoneKeeper) run(ctx context.Context, asked <-chan struct{}, report func
 		if err != nil {
 			text = err.Error()
 		}
-		if text != last && err != nil {
+		if text != last {
 			report(err)
 		}
 		last = text
@@ -117,4 +117,13 @@ func (k *zoneKeeper) run(ctx context.Context, asked <-chan struct{}, report func
 			return
 		}
 	}
+}
+
+// zonesFailed reports what the zoneKeeper's last look came to.
+func (m *membership) zonesFailed(err error) {
+	if err == nil {
+		m.group.log.OK(kindZones, "")
+		return
+	}
+	m.group.failed(kindZones, "", err)
 }

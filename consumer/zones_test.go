@@ -12,7 +12,7 @@ import (
 	"github.com/IBM/sarama"
 	"pgregory.net/rapid"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 )
 
 // The zone is that of the first replica, whoever leads; and not known while that broker is not.
@@ -33,8 +33,8 @@ func TestPreferredRacks(t *testing.T) {
 }
 
 // zonesOf makes zones of the names given for partitions 0, 1, … of topic t; "" is none.
-func zonesOf(names ...string) map[allocfn.Partition]string {
-	all := make(map[allocfn.Partition]string)
+func zonesOf(names ...string) map[kiel.Partition]string {
+	all := make(map[kiel.Partition]string)
 	for id, zone := range names {
 		if zone != "" {
 			all[tp("t", int32(id))] = zone
@@ -45,22 +45,22 @@ func zonesOf(names ...string) map[allocfn.Partition]string {
 
 // zoneRig is the zones of a group, and the members that keep them.
 type zoneRig struct {
-	has    map[allocfn.Partition]string
+	has    map[kiel.Partition]string
 	writes int
 	fail   error
 }
 
-func (r *zoneRig) keeper(kafka *map[allocfn.Partition]string) *zoneKeeper {
+func (r *zoneRig) keeper(kafka *map[kiel.Partition]string) *zoneKeeper {
 	return &zoneKeeper{
-		kafka: func() map[allocfn.Partition]string { return maps.Clone(*kafka) },
-		group: func() map[allocfn.Partition]string { return maps.Clone(r.has) },
-		update: func(_ context.Context, changes map[allocfn.Partition]string) error {
+		kafka: func() map[kiel.Partition]string { return maps.Clone(*kafka) },
+		group: func() map[kiel.Partition]string { return maps.Clone(r.has) },
+		update: func(_ context.Context, changes map[kiel.Partition]string) error {
 			if r.fail != nil {
 				return r.fail
 			}
 			before := maps.Clone(r.has)
 			if r.has == nil {
-				r.has = map[allocfn.Partition]string{}
+				r.has = map[kiel.Partition]string{}
 			}
 			maps.Copy(r.has, changes)
 			if !maps.Equal(before, r.has) {
@@ -72,14 +72,14 @@ func (r *zoneRig) keeper(kafka *map[allocfn.Partition]string) *zoneKeeper {
 }
 
 func TestZoneKeeper(t *testing.T) {
-	r := &zoneRig{has: map[allocfn.Partition]string{tp("u", 0): "x", tp("t", 1): "old"}}
-	var kafka map[allocfn.Partition]string
+	r := &zoneRig{has: map[kiel.Partition]string{tp("u", 0): "x", tp("t", 1): "old"}}
+	var kafka map[kiel.Partition]string
 	k := r.keeper(&kafka)
 	steps := []struct {
 		name  string
-		kafka map[allocfn.Partition]string
-		other map[allocfn.Partition]string // what others write meanwhile
-		want  map[allocfn.Partition]string // of t
+		kafka map[kiel.Partition]string
+		other map[kiel.Partition]string // what others write meanwhile
+		want  map[kiel.Partition]string // of t
 	}{
 		{"no racks", nil, nil, zonesOf("", "old")},
 		{"the first look", zonesOf("a", "b"), nil, zonesOf("a", "b")},
@@ -121,7 +121,7 @@ func TestZoneKeeper(t *testing.T) {
 		t.Errorf("again: %v, %v", r.has, err)
 	}
 	// A rack that can be no zone is an error, and the others count.
-	kafka = map[allocfn.Partition]string{tp("t", 0): "a\n", tp("t", 1): "c", tp("t", 2): "a\n"}
+	kafka = map[kiel.Partition]string{tp("t", 0): "a\n", tp("t", 1): "c", tp("t", 2): "a\n"}
 	if err := k.look(t.Context()); err == nil || strings.Count(err.Error(), "printed") != 1 {
 		t.Errorf("got %v", err)
 	}
@@ -135,7 +135,7 @@ func TestZoneKeepersDoNotFight(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		said := rapid.SliceOfN(rapid.SliceOfN(rapid.SampledFrom([]string{"", "a", "b", "c"}), 4, 4), 2, 5)
 		r := &zoneRig{}
-		now := make([]map[allocfn.Partition]string, 5)
+		now := make([]map[kiel.Partition]string, 5)
 		var keepers []*zoneKeeper
 		changes := 0
 		for range rapid.IntRange(1, 5).Draw(t, "times") {
@@ -177,7 +177,7 @@ func TestZoneKeepersDoNotFight(t *testing.T) {
 	})
 }
 
-// An error is said once, until it changes or has gone.
+// An error is reported once, until it changes, and once when it has gone.
 func TestZoneKeeperReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, kafka, asked := &zoneRig{}, zonesOf("a"), make(chan struct{})
@@ -186,7 +186,7 @@ func TestZoneKeeperReports(t *testing.T) {
 		var said []string
 		k := r.keeper(&kafka)
 		r.fail = errors.New("first")
-		go k.run(ctx, asked, func(err error) { said = append(said, err.Error()) })
+		go k.run(ctx, asked, func(err error) { said = append(said, fmt.Sprint(err)) })
 		for _, what := range []string{"first", "first", "second", "", "second"} {
 			synctest.Wait()
 			r.fail = nil
@@ -202,17 +202,17 @@ func TestZoneKeeperReports(t *testing.T) {
 			asked <- struct{}{}
 		}
 		synctest.Wait()
-		if got := fmt.Sprint(said); got != "[consumer: first consumer: second consumer: second]" {
+		if got := fmt.Sprint(said); got != "[consumer: first consumer: second <nil> consumer: second]" {
 			t.Error(got)
 		}
 		// Its end is no error.
-		k.update = func(ctx context.Context, _ map[allocfn.Partition]string) error { <-ctx.Done(); return ctx.Err() }
+		k.update = func(ctx context.Context, _ map[kiel.Partition]string) error { <-ctx.Done(); return ctx.Err() }
 		clear(k.told)
 		asked <- struct{}{}
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
-		if len(said) != 3 {
+		if len(said) != 4 {
 			t.Error(said)
 		}
 	})

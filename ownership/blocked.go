@@ -5,7 +5,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -31,6 +31,9 @@ func (l *loop) setBlocked(p *part, blocked bool) {
 		}
 	} else {
 		l.blocked--
+		if l.blocked == 0 {
+			l.recovered(troublePersistent, "")
+		}
 	}
 	l.o.metrics.unclaimed.WithLabelValues(reasonPersistent).Set(float64(l.blocked))
 }
@@ -41,13 +44,13 @@ func (l *loop) reportBlocked() {
 	if l.blocked == 0 {
 		return
 	}
-	var ids []allocfn.Partition
+	var ids []kiel.Partition
 	for id, p := range l.parts {
 		if p.blocked {
 			ids = append(ids, id)
 		}
 	}
-	allocfn.Sort(ids)
+	kiel.SortPartitions(ids)
 	var names []string
 	for _, id := range ids[:min(len(ids), maxNamed)] {
 		names = append(names, fmt.Sprintf("%.300q", l.o.paths.owner(id)))
@@ -55,6 +58,6 @@ func (l *loop) reportBlocked() {
 	if more := len(ids) - maxNamed; more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	l.o.metrics.failed.WithLabelValues(stageClaim).Inc()
-	l.complain(fmt.Errorf("%w: %s: delete by hand, once nobody works on the partition", ErrPersistentClaim, strings.Join(names, ", ")))
+	l.o.metrics.claimFailed.Inc()
+	l.failed(troublePersistent, "", fmt.Errorf("%w: %s: delete by hand, once nobody works on the partition", ErrPersistentClaim, strings.Join(names, ", ")))
 }

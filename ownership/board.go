@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 )
 
 // board is where the loop shows the claims that it holds.
@@ -14,39 +14,31 @@ type board struct {
 	metrics *metrics
 
 	mu     sync.Mutex
-	claims map[allocfn.Partition]Info
-	topics map[string]int
+	claims map[kiel.Partition]Info
 }
 
 func newBoard(m *metrics) *board {
-	return &board{metrics: m, claims: map[allocfn.Partition]Info{}, topics: map[string]int{}}
+	return &board{metrics: m, claims: map[kiel.Partition]Info{}}
 }
 
 func (b *board) put(info Info) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	id := allocfn.Partition{Topic: info.Topic, ID: info.Partition}
+	id := kiel.Partition{Topic: info.Topic, ID: info.Partition}
 	if _, ok := b.claims[id]; !ok {
-		b.topics[id.Topic]++
-		b.metrics.owned.WithLabelValues(id.Topic).Set(float64(b.topics[id.Topic]))
+		b.metrics.owned.add(id.Topic, 1)
 	}
 	b.claims[id] = info
 }
 
-func (b *board) remove(id allocfn.Partition) {
+func (b *board) remove(id kiel.Partition) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if _, ok := b.claims[id]; !ok {
 		return
 	}
 	delete(b.claims, id)
-	b.topics[id.Topic]--
-	if b.topics[id.Topic] > 0 {
-		b.metrics.owned.WithLabelValues(id.Topic).Set(float64(b.topics[id.Topic]))
-		return
-	}
-	delete(b.topics, id.Topic)
-	b.metrics.owned.DeleteLabelValues(id.Topic)
+	b.metrics.owned.add(id.Topic, -1)
 }
 
 func (b *board) list() []Info {

@@ -3,11 +3,16 @@ package ownership_test
 import (
 	"context"
 	"iter"
+	"maps"
+	"slices"
 	"sync"
+	"time"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/status"
 )
 
 // brain is a scripted allocator: the test says who owns what. Like the real one it
@@ -21,7 +26,10 @@ type brain struct {
 	onRun func()     // called when Leave has removed the member
 
 	mu      sync.Mutex
-	owner   map[allocfn.Partition]string
+	owner   map[kiel.Partition]string
+	reason  status.Reason
+	moves   map[kiel.Partition]allocator.Move
+	members []string // those that the plan gives something to, and this one
 	version uint64
 	left    bool
 	leaveIn chan struct{} // when not nil, Leave waits for it
@@ -42,9 +50,24 @@ func newBrain(ses *session.Session, group, name string) *brain {
 }
 
 // assign says who owns what from now on.
-func (b *brain) assign(owner map[allocfn.Partition]string) {
+func (b *brain) assign(owner map[kiel.Partition]string) { b.assignFor(owner, status.Reason{}) }
+
+// assignFor is assign with the reason for which partitions move.
+func (b *brain) assignFor(owner map[kiel.Partition]string, reason status.Reason) {
 	b.mu.Lock()
-	b.owner = owner
+	before := b.owner
+	b.owner, b.reason = owner, reason
+	moves := map[kiel.Partition]allocator.Move{}
+	members := map[string]bool{b.name: true}
+	for id, name := range owner {
+		members[name] = true
+		if from, ok := before[id]; ok && from == name {
+			moves[id] = b.moves[id]
+		} else {
+			moves[id] = allocator.Move{Version: b.version + 1, At: time.Now(), From: from, Reason: reason, Settle: time.Millisecond}
+		}
+	}
+	b.moves, b.members = moves, slices.Sorted(maps.Keys(members))
 	b.mu.Unlock()
 	b.change()
 }
@@ -61,18 +84,22 @@ func (b *brain) publish(inc *session.Incarnation) {
 	defer b.mu.Unlock()
 	b.version++
 	joined := inc.Context().Err() == nil && !b.left && b.owner != nil
-	owner := b.owner
+	owner, moves := b.owner, b.moves
 	p := &ownership.Plan{
-		Version: b.version, Joined: joined, Incarnation: inc,
-		Owner: func(id allocfn.Partition) (string, bool) { name, ok := owner[id]; return name, ok },
+		Version: b.version, Joined: joined, Incarnation: inc, Reason: b.reason, Members: b.members,
+		Move:    func(id kiel.Partition) (allocator.Move, bool) { m, ok := moves[id]; return m, ok },
+		Owner:   func(id kiel.Partition) (string, bool) { name, ok := owner[id]; return name, ok },
+		Planned: func() []kiel.Partition { return slices.Collect(maps.Keys(owner)) },
 	}
 	if joined {
 		for id, name := range owner {
+			p.Partitions = append(p.Partitions, id)
 			if name == b.name {
 				p.Mine = append(p.Mine, id)
 			}
 		}
-		allocfn.Sort(p.Mine)
+		kiel.SortPartitions(p.Mine)
+		kiel.SortPartitions(p.Partitions)
 	}
 	b.latest = p
 	close(b.newer)

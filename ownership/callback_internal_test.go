@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/promreg"
 	"github.com/kielgo/kiel/internal/usercall"
 )
 
@@ -21,17 +23,15 @@ func TestCallbackThatReturnedAfterAll(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m, err := newMetrics(nil, "g")
-				if err != nil {
-					t.Fatal(err)
-				}
+				m, _ := promreg.New(nil, "g", newMetrics)
+				log := slog.New(slog.DiscardHandler)
 				l := &loop{
-					o:     &Owner{opts: Options{RebalanceTimeout: time.Minute}, log: slog.New(slog.DiscardHandler), metrics: m},
+					o:     &Owner{opts: Options{RebalanceTimeout: time.Minute}, log: log, troubles: errlog.New(log), metrics: m},
 					inbox: make(chan func(), inboxLen), done: make(chan struct{}), errors: newMailbox(0, nil),
 					phase: draining, // else it leaves
 				}
 				returned := make(chan error, 1)
-				go func() { returned <- l.call(callObserver, func() { time.Sleep(test.lasts) }) }()
+				go func() { returned <- l.call(callObserver, "claimed", func() { time.Sleep(test.lasts) }) }()
 				defer func() {
 					if err := <-returned; err != nil {
 						t.Error(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/ownership"
 )
 
@@ -31,7 +31,7 @@ func TestSlowOnError(t *testing.T) {
 		w.assign(map[string]string{"a": items(n)})
 		a := w.join("a", memberOptions{Options: ownership.Options{
 			Registerer: reg,
-			Accept:     func(p allocfn.Partition) error { return fmt.Errorf("no %s", p) },
+			Accept:     func(p kiel.Partition) error { return fmt.Errorf("no %s", p) },
 			OnError:    func(error) { <-free },
 		}})
 		time.Sleep(5 * time.Second)
@@ -41,11 +41,11 @@ func TestSlowOnError(t *testing.T) {
 		if len(errs) != 64 && len(errs) != 65 { // with the one that was told before the others
 			t.Fatalf("told of %d errors", len(errs))
 		}
-		all := make([]allocfn.Partition, n)
+		all := make([]kiel.Partition, n)
 		for i := range all {
-			all[i] = allocfn.Partition{Topic: "t", ID: int32(i)}
+			all[i] = kiel.Partition{Topic: "t", ID: int32(i)}
 		}
-		allocfn.Sort(all)
+		kiel.SortPartitions(all)
 		for i, err := range errs[len(errs)-64:] {
 			if want := fmt.Sprint("no ", all[n-64+i]); !strings.HasSuffix(err.Error(), want) {
 				t.Errorf("%v, want %s", err, want)
@@ -115,18 +115,20 @@ func TestSlowObserver(t *testing.T) {
 	})
 }
 
-// What the user gave may panic: it costs the call, and is reported.
+// A callback that panics costs its call, and is reported. The log has the stack once for each callback.
 func TestPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.close()
 		w.assign(map[string]string{"a": "t:0 t:1 u:0"})
 		var calls shared[int]
+		log, opts := logging()
 		a := w.join("a", memberOptions{
 			Options: ownership.Options{
+				Logger:   opts.Logger,
 				Observer: func(e ownership.Event) { panic("observer of " + e.Kind.String()) },
 				OnError:  func(err error) { panic(err) },
-				Accept: func(p allocfn.Partition) error {
+				Accept: func(p kiel.Partition) error {
 					if p.Topic == "u" {
 						panic("picky")
 					}
@@ -166,6 +168,11 @@ func TestPanics(t *testing.T) {
 		if a.told(ownership.ErrCallback) < 5 || a.told(ownership.ErrHandler) < 2 {
 			t.Errorf("errors %v", all)
 		}
+		for _, callback := range []string{"Observer", "OnError", "Accept", "handler"} {
+			kind := fmt.Sprintf(`kind="panic in %s"`, callback)
+			wantLines(t, log, 1, "msg=failed", kind, "callback panicked", "callback_test.go")
+			wantLines(t, log, 1, kind, "stack=")
+		}
 		if t.Failed() {
 			t.Log(all)
 		}
@@ -186,7 +193,7 @@ func TestGoexit(t *testing.T) {
 					errs.set(errs.get() + 1)
 					runtime.Goexit()
 				},
-				Accept: func(p allocfn.Partition) error {
+				Accept: func(p kiel.Partition) error {
 					if p.Topic == "u" {
 						runtime.Goexit()
 					}
@@ -247,7 +254,7 @@ func TestStopInACallback(t *testing.T) {
 					Options: ownership.Options{
 						StopTimeout: 10 * time.Second,
 						Observer:    func(ownership.Event) { stop("Observer") },
-						Accept:      func(allocfn.Partition) error { stop("Accept"); return nil },
+						Accept:      func(kiel.Partition) error { stop("Accept"); return nil },
 						OnError:     func(error) { stop("OnError") },
 					},
 					handler: func(ctx context.Context, _ *ownership.Claim) error {
@@ -296,9 +303,9 @@ func TestCallbackThatNeverReturns(t *testing.T) {
 				}
 				w.assign(map[string]string{"a": "t:0 t:1", "b": "t:2"})
 				a := w.join("a", memberOptions{Options: ownership.Options{
-					RebalanceTimeout: 5 * time.Second, StopTimeout: 10 * time.Second, Registerer: reg,
+					RebalanceTimeout: 5 * time.Second, StopTimeout: 10 * time.Second, Registerer: lasting{reg},
 					Observer: func(ownership.Event) { stall("Observer") },
-					Accept:   func(allocfn.Partition) error { stall("Accept"); return nil },
+					Accept:   func(kiel.Partition) error { stall("Accept"); return nil },
 					OnError:  func(error) { stall("OnError") },
 				}})
 				b := w.join("b", memberOptions{})
@@ -314,10 +321,10 @@ func TestCallbackThatNeverReturns(t *testing.T) {
 				w.assign(map[string]string{"a": "t:1", "b": "t:0 t:2"})
 				b.owns(17*time.Second, "t:0 t:2")
 				time.Sleep(10 * time.Second)
-				want := `# HELP kiel_rebalances_failed_total Rebalances that failed, by stage.
+				want := `# HELP kiel_rebalances_failed_total Rebalances that failed, by stage; callback is one of the allocator, handler a handler or callback of the owner.
 # TYPE kiel_rebalances_failed_total counter
-kiel_rebalances_failed_total{group="g",stage="callback"} 1
 kiel_rebalances_failed_total{group="g",stage="claim"} 0
+kiel_rebalances_failed_total{group="g",stage="handler"} 1
 kiel_rebalances_failed_total{group="g",stage="revoke"} 0
 `
 				if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "kiel_rebalances_failed_total"); err != nil {

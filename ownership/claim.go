@@ -5,19 +5,21 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/status"
 )
 
 // Claim is what a handler holds while it owns a partition. Its methods may be
 // called from any goroutine, at any time; none blocks.
 type Claim struct {
-	id           allocfn.Partition
+	id           kiel.Partition
 	token        int64
 	version      uint64
 	epochPath    string
 	epochVersion int32
 	inc          *session.Incarnation
+	origin       origin
 
 	over   atomic.Bool             // released or lost
 	ctx    context.Context         //nolint:containedctx // the claim's lifetime
@@ -40,6 +42,12 @@ func (c *Claim) Token() int64 { return c.token }
 // Version returns the version of the snapshot that the claim acts on.
 func (c *Claim) Version() uint64 { return c.version }
 
+// Reason returns why the partition came to this member. The caller must not change it.
+func (c *Claim) Reason() status.Reason { return c.origin.reason }
+
+// Previous returns the owner before, as far as this member knows, as status.Shown has it; "" when it does not.
+func (c *Claim) Previous() string { return c.origin.previous }
+
 // Incarnation returns the incarnation of the session in which the claim is held.
 func (c *Claim) Incarnation() *session.Incarnation { return c.inc }
 
@@ -55,6 +63,14 @@ func (c *Claim) EpochVersion() int32 { return c.epochVersion }
 // looks at the clock and costs nanoseconds: ask before each effect. It stays true
 // after revocation, until the handler has returned or the claim is lost.
 func (c *Claim) Trusted() bool { return !c.over.Load() && c.inc.Trusted() }
+
+// TrustedAt is Trusted, and returns the moment that it judged, as session.Incarnation.TrustedAt does; 0 when the answer is no.
+func (c *Claim) TrustedAt() (at time.Duration, trusted bool) {
+	if c.over.Load() {
+		return 0, false
+	}
+	return c.inc.TrustedAt()
+}
 
 // Context returns the lifetime of the claim, which is longer than that of the
 // handler's context: it lives on after revocation, so that it can carry the last
@@ -73,7 +89,9 @@ type Info struct {
 	Topic     string
 	Partition int32
 	Token     int64
-	Version   uint64    // of the snapshot acted on
-	Since     time.Time // when it was opened
-	Revoking  bool      // its handler was told to finish
+	Version   uint64        // of the snapshot acted on
+	Since     time.Time     // when it was opened
+	Revoking  bool          // its handler was told to finish
+	Reason    status.Reason // why the partition came to this member
+	Previous  string        // the owner before, "" when it is not known; see [Event]
 }

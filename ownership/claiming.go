@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/status"
 )
 
 // fate is what became of a request about one claim.
@@ -28,7 +30,7 @@ const (
 
 // finding is what is known of one claim after a request.
 type finding struct {
-	id           allocfn.Partition
+	id           kiel.Partition
 	fate         fate
 	token        int64 // czxid of the owner znode
 	epochVersion int32
@@ -57,9 +59,9 @@ func newKeeper(o *Owner, off sabotage.Rules) *keeper {
 	return &keeper{paths: o.paths, source: o.source, id: o.id, off: off, epochs: map[string]bool{}}
 }
 
-// claim claims ids and says what became of each.
-func (k *keeper) claim(ctx context.Context, inc *session.Incarnation, ids []allocfn.Partition) []finding {
-	c := &claimRound{keeper: k, inc: inc, out: make([]finding, 0, len(ids))}
+// claim claims ids, whose origins it writes down, and says what became of each.
+func (k *keeper) claim(ctx context.Context, inc *session.Incarnation, ids []kiel.Partition, origins map[kiel.Partition]origin) []finding {
+	c := &claimRound{keeper: k, inc: inc, origins: origins, out: make([]finding, 0, len(ids))}
 	if k.off.Off(sabotage.Claims) {
 		for _, id := range c.wanted(ids) {
 			c.out = append(c.out, finding{id: id, fate: fateOurs, token: time.Now().UnixNano()})
@@ -76,12 +78,13 @@ func (k *keeper) claim(ctx context.Context, inc *session.Incarnation, ids []allo
 type claimRound struct {
 	*keeper
 	inc     *session.Incarnation
+	origins map[kiel.Partition]origin // never changed
 	version uint64
 	out     []finding
 	parents bool // of owners and epochs were made in this round
 }
 
-func (c *claimRound) say(f fate, err error, ids ...allocfn.Partition) {
+func (c *claimRound) say(f fate, err error, ids ...kiel.Partition) {
 	for _, id := range ids {
 		c.out = append(c.out, finding{id: id, fate: f, err: err})
 	}
@@ -89,7 +92,7 @@ func (c *claimRound) say(f fate, err error, ids ...allocfn.Partition) {
 
 // leaveOut drops those of many ids that are claimed already: one read instead of
 // as many refused requests.
-func (c *claimRound) leaveOut(ctx context.Context, ids []allocfn.Partition) []allocfn.Partition {
+func (c *claimRound) leaveOut(ctx context.Context, ids []kiel.Partition) []kiel.Partition {
 	if len(ids) < 4 {
 		return ids
 	}
@@ -101,7 +104,7 @@ func (c *claimRound) leaveOut(ctx context.Context, ids []allocfn.Partition) []al
 	for _, name := range names {
 		taken[name] = true
 	}
-	free := make([]allocfn.Partition, 0, len(ids))
+	free := make([]kiel.Partition, 0, len(ids))
 	for _, id := range ids {
 		if taken[id.String()] {
 			c.say(fateTaken, nil, id)
@@ -114,14 +117,14 @@ func (c *claimRound) leaveOut(ctx context.Context, ids []allocfn.Partition) []al
 
 // wanted drops the ids that the newest plan does not give to us, and all when the
 // session is not trusted now.
-func (c *claimRound) wanted(ids []allocfn.Partition) []allocfn.Partition {
+func (c *claimRound) wanted(ids []kiel.Partition) []kiel.Partition {
 	p := c.source.current()
 	if p == nil || p.inc != c.inc || !c.inc.Trusted() {
 		c.say(fateUnsent, nil, ids...)
 		return nil
 	}
 	c.version = p.version
-	mine := make([]allocfn.Partition, 0, len(ids))
+	mine := make([]kiel.Partition, 0, len(ids))
 	for _, id := range ids {
 		if name, ok := p.owner(id); ok && name == c.source.Name() {
 			mine = append(mine, id)
@@ -133,46 +136,43 @@ func (c *claimRound) wanted(ids []allocfn.Partition) []allocfn.Partition {
 }
 
 // send claims ids in batches.
-func (c *claimRound) send(ctx context.Context, ids []allocfn.Partition) {
+func (c *claimRound) send(ctx context.Context, ids []kiel.Partition) {
 	for len(ids) > 0 {
 		ids = c.wanted(ids)
-		data := record{Owner: c.source.Name(), Version: c.version, ID: c.id}.encode()
-		n := c.fit(ids, data)
-		c.sendBatch(ctx, ids[:n], data)
+		ops := c.ops(ids[:min(len(ids), batchSize)])
+		n := c.fit(ops)
+		c.sendBatch(ctx, ids[:n], ops[:2*n])
 		ids = ids[n:]
 	}
 }
 
-func (c *claimRound) ops(id allocfn.Partition, data []byte) [2]session.Op {
-	return [2]session.Op{
-		session.SetOp(c.paths.epoch(id), data, -1),
-		session.CreateOp(c.paths.owner(id), data, session.Ephemeral),
+// ops returns the two operations of each claim.
+func (c *claimRound) ops(ids []kiel.Partition) []session.Op {
+	ops := make([]session.Op, 0, 2*len(ids))
+	for _, id := range ids {
+		o := c.origins[id]
+		data := record{Owner: c.source.Name(), Version: c.version, ID: c.id, Previous: status.Cut(o.previous), Reason: o.reason}.encode()
+		ops = append(ops, session.SetOp(c.paths.epoch(id), data, -1), session.CreateOp(c.paths.owner(id), data, session.Ephemeral))
 	}
+	return ops
 }
 
-// fit returns how many of ids go into one packet, at least one.
-func (c *claimRound) fit(ids []allocfn.Partition, data []byte) int {
+// fit returns of how many claims the operations go into one packet, at least one if there are any.
+func (c *claimRound) fit(ops []session.Op) int {
 	room := c.inc.MaxPacket()
-	for n, id := range ids {
-		for _, op := range c.ops(id, data) {
-			room -= session.OpSize(op)
-		}
-		if n == batchSize || n > 0 && room < 0 {
-			return n
+	for i := 0; i < len(ops); i += 2 {
+		room -= session.OpSize(ops[i]) + session.OpSize(ops[i+1])
+		if i > 0 && room < 0 {
+			return i / 2
 		}
 	}
-	return len(ids)
+	return len(ops) / 2
 }
 
-// sendBatch claims ids in one multi. One that is refused is taken out, and the
+// sendBatch claims ids by their ops in one multi. One that is refused is taken out, and the
 // others are sent again.
-func (c *claimRound) sendBatch(ctx context.Context, ids []allocfn.Partition, data []byte) {
+func (c *claimRound) sendBatch(ctx context.Context, ids []kiel.Partition, ops []session.Op) {
 	for len(ids) > 0 {
-		ops := make([]session.Op, 0, 2*len(ids))
-		for _, id := range ids {
-			pair := c.ops(id, data)
-			ops = append(ops, pair[:]...)
-		}
 		results, err := c.inc.Multi(ctx, ops...)
 		if err == nil {
 			for i, id := range ids {
@@ -186,7 +186,7 @@ func (c *claimRound) sendBatch(ctx context.Context, ids []allocfn.Partition, dat
 		case ok && refused.Index >= 0 && refused.Index < len(ops):
 			i := refused.Index / 2
 			if !c.repair(ctx, ids[i], refused) {
-				ids = append(ids[:i:i], ids[i+1:]...)
+				ids, ops = slices.Concat(ids[:i], ids[i+1:]), slices.Concat(ops[:2*i], ops[2*i+2:])
 			}
 			if !c.inc.Trusted() {
 				c.say(fateUnsent, nil, ids...)
@@ -199,8 +199,9 @@ func (c *claimRound) sendBatch(ctx context.Context, ids []allocfn.Partition, dat
 			c.say(fateGone, err, ids...)
 			return
 		case (errors.Is(err, session.ErrEphemeralBudget) || errors.Is(err, session.ErrTooLarge)) && len(ids) > 1:
-			c.sendBatch(ctx, ids[:len(ids)/2:len(ids)/2], data)
-			ids = ids[len(ids)/2:]
+			half := len(ids) / 2
+			c.sendBatch(ctx, ids[:half], ops[:2*half])
+			ids, ops = ids[half:], ops[2*half:]
 		case errors.Is(err, session.ErrEphemeralBudget):
 			c.say(fateNoRoom, err, ids...)
 			return
@@ -213,12 +214,12 @@ func (c *claimRound) sendBatch(ctx context.Context, ids []allocfn.Partition, dat
 
 // repair makes what the claim of id lacked and returns true, or says what became
 // of the claim and returns false.
-func (c *claimRound) repair(ctx context.Context, id allocfn.Partition, refused *session.MultiError) bool {
+func (c *claimRound) repair(ctx context.Context, id kiel.Partition, refused *session.MultiError) bool {
 	epoch := refused.Index%2 == 0
 	switch {
 	case epoch && errors.Is(refused, session.ErrNoNode):
 		c.forget(id)
-		return len(c.makeEpochs(ctx, []allocfn.Partition{id})) == 1
+		return len(c.makeEpochs(ctx, []kiel.Partition{id})) == 1
 	case !epoch && errors.Is(refused, session.ErrNodeExists):
 		c.say(fateTaken, nil, id)
 		return false
@@ -234,13 +235,13 @@ func (c *claimRound) repair(ctx context.Context, id allocfn.Partition, refused *
 	}
 }
 
-func (k *keeper) forget(id allocfn.Partition) {
+func (k *keeper) forget(id kiel.Partition) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.epochs, id.String())
 }
 
-func (k *keeper) known(id allocfn.Partition) bool {
+func (k *keeper) known(id kiel.Partition) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.epochs[id.String()]
@@ -266,7 +267,7 @@ func (c *claimRound) makeParents(ctx context.Context) error {
 
 // makeEpochs creates the epoch znodes that are missing. It returns the ids that
 // have one now and says what became of the others.
-func (c *claimRound) makeEpochs(ctx context.Context, ids []allocfn.Partition) []allocfn.Partition {
+func (c *claimRound) makeEpochs(ctx context.Context, ids []kiel.Partition) []kiel.Partition {
 	missing := c.missing(ids)
 	if len(missing) > 1 {
 		names, _, err := c.inc.Children(ctx, c.paths.epochs)
@@ -275,7 +276,7 @@ func (c *claimRound) makeEpochs(ctx context.Context, ids []allocfn.Partition) []
 			missing = c.missing(missing)
 		}
 	}
-	failed := map[allocfn.Partition]bool{}
+	failed := map[kiel.Partition]bool{}
 	for len(missing) > 0 {
 		n := min(len(missing), batchSize)
 		if err := c.createEpochs(ctx, missing[:n]); err != nil {
@@ -289,7 +290,7 @@ func (c *claimRound) makeEpochs(ctx context.Context, ids []allocfn.Partition) []
 	if len(failed) == 0 {
 		return ids
 	}
-	made := make([]allocfn.Partition, 0, len(ids))
+	made := make([]kiel.Partition, 0, len(ids))
 	for _, id := range ids {
 		if !failed[id] {
 			made = append(made, id)
@@ -298,8 +299,8 @@ func (c *claimRound) makeEpochs(ctx context.Context, ids []allocfn.Partition) []
 	return made
 }
 
-func (c *claimRound) missing(ids []allocfn.Partition) []allocfn.Partition {
-	var missing []allocfn.Partition
+func (c *claimRound) missing(ids []kiel.Partition) []kiel.Partition {
+	var missing []kiel.Partition
 	for _, id := range ids {
 		if !c.known(id) {
 			missing = append(missing, id)
@@ -311,7 +312,7 @@ func (c *claimRound) missing(ids []allocfn.Partition) []allocfn.Partition {
 // createEpochs creates epoch znodes in one multi. Those that others create
 // meanwhile are taken out. An uncertain outcome is like a good one: the znodes
 // hold nothing and never go.
-func (c *claimRound) createEpochs(ctx context.Context, ids []allocfn.Partition) error {
+func (c *claimRound) createEpochs(ctx context.Context, ids []kiel.Partition) error {
 	for len(ids) > 0 {
 		ops := make([]session.Op, len(ids))
 		for i, id := range ids {

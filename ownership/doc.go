@@ -90,7 +90,27 @@
 //	/kiel/groups/<group>/owners/<topic>:<partition>   ephemeral, who owns it
 //	/kiel/groups/<group>/epochs/<topic>:<partition>   persistent, never deleted, who claimed last
 //
-// Both hold {"owner": member, "version": of its snapshot, "id": of its Owner}. The
-// mzxid of the epoch znode is the token, and equals the czxid of the owner znode
+// Both hold JSON:
+//
+//	{"owner": member, "version": of its snapshot, "id": of its Owner,
+//	 "previous": the owner before, "reason": {"code": …, "names": […], "more": n}}
+//
+// The reason says why the partition came to its owner, with a code of package status.
+// The previous owner is the holder of a claim that this member has waited for, or whom its
+// last snapshot named; it is missing where neither is known. No request is
+// made for either. Names in them are cut to 64 bytes, and there are 5 at most. Members of earlier
+// versions write neither and ignore both. They are for people: nothing is decided by them.
+// The mzxid of the epoch znode is the token, and equals the czxid of the owner znode
 // because both are written in one transaction.
+//
+// [Inspect] reads all of it and describes the group, for a program that is no member; [Owner.Status] does so as a member sees it.
+//
+// # Log
+//
+// Up to 16 partitions that move in one change have lines of their own at level Info: "claimed"
+// with token, reason and previous owner, "revoked" with the member to which the plan gives it, "released"
+// with the time that the handler took. More have them at level Debug; the allocator's line for the change has counts.
+// When trust ends one warning counts the partitions that stopped, and "resumed" tells when they
+// are owned again, and how many are not because of a stuck handler. Errors of one kind are coalesced: the first, then one line in 10 s with a count, then "recovered".
+// OnError gets each.
 package ownership

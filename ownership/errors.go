@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 )
 
 var (
@@ -47,11 +47,23 @@ var (
 	ErrHandler = errors.New("ownership: handler returned while the partition is owned")
 )
 
+// PartitionError is an error of one partition, as OnError gets it. Its text is that of Err, which names the partition.
+type PartitionError struct {
+	Partition kiel.Partition
+	Err       error
+}
+
+// Error returns the text of Err.
+func (e *PartitionError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *PartitionError) Unwrap() error { return e.Err }
+
 // StuckError names a partition whose handler still runs long after its context
 // ended. It is an [ErrStuck]. The claim is lost to that handler and released; this
 // member does not take the partition again before the handler has returned.
 type StuckError struct {
-	Partition allocfn.Partition
+	Partition kiel.Partition
 	For       time.Duration // since the end of the handler's context
 }
 

@@ -3,6 +3,8 @@ package ownership
 import (
 	"fmt"
 	"time"
+
+	"github.com/kielgo/kiel/status"
 )
 
 // EventKind says what happened.
@@ -66,4 +68,14 @@ type Event struct {
 	Session   int64     // the ZooKeeper session; 0 when there is none
 	Since     time.Time // of Untrusted: when trust ended, which may be long ago
 	Err       error     // of Lost and Untrusted: why; of Left: what Run returns, except ErrStuck
+
+	// Reason is why it happened, as status.Codes list. Of Joined it is none; of Claimed and Revoking it is why the partition came and goes.
+	Reason status.Reason
+	// Previous is, of Claimed, the owner before, as far as this member knows: the holder of a claim that was in the way, else what
+	// its last snapshot had; itself when trust is regained in the same ZooKeeper session. "" when it is not known, as in the next
+	// session, where another member may have owned the partition meanwhile.
+	Previous string
+	// Next is, of Revoking, the member to which the plan gives the partition, "" when that is not known. Both have at most
+	// status.MaxShown bytes: names of others may be longer.
+	Next string
 }

@@ -111,6 +111,43 @@ func ExampleClaim_EpochVersion() {
 	// as old owner: true
 }
 
+// A program that is no member of the group asks who owns what.
+func ExampleInspect() {
+	s, closed := connect(context.Background())
+	defer closed()
+
+	alloc, err := allocator.New(s, "billing", "host-1", allocator.Options{
+		Seed: map[string][]int32{"orders": {0, 1}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	owned := make(chan struct{}, 2)
+	owner, err := ownership.New(alloc, func(ctx context.Context, _ *ownership.Claim) error {
+		owned <- struct{}{}
+		<-ctx.Done()
+		return nil
+	}, ownership.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	go owner.Run(context.Background())
+	defer owner.Stop(context.Background())
+	<-owned
+	<-owned
+
+	group, err := ownership.Inspect(context.Background(), s, "billing")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, p := range group.Partitions {
+		fmt.Printf("%s:%d %s %s\n", p.Topic, p.Partition, p.State, p.Owner)
+	}
+	// Output:
+	// orders:0 owned host-1
+	// orders:1 owned host-1
+}
+
 // connect starts a session with a ZooKeeper in memory. A program for real servers calls session.Start with their addresses
 // alone.
 func connect(ctx context.Context) (s *session.Session, closed func()) {

@@ -3,18 +3,27 @@ package ownership
 import (
 	"context"
 	"iter"
+	"slices"
+	"time"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/status"
 )
 
 // Plan is what a scripted allocator tells.
 type Plan struct {
 	Version     uint64
 	Joined      bool
-	Mine        []allocfn.Partition
+	Mine        []kiel.Partition
+	Partitions  []kiel.Partition
 	Incarnation *session.Incarnation
-	Owner       func(allocfn.Partition) (string, bool)
+	Owner       func(kiel.Partition) (string, bool)
+	Planned     func() []kiel.Partition
+	Reason      status.Reason
+	Move        func(kiel.Partition) (allocator.Move, bool)
+	Members     []string
 }
 
 // Source is a scripted allocator.
@@ -53,7 +62,34 @@ func (s scripted) plan(p *Plan) *plan {
 	if p == nil {
 		return nil
 	}
-	return &plan{version: p.Version, joined: p.Joined, mine: p.Mine, inc: p.Incarnation, owner: p.Owner}
+	return &plan{
+		version: p.Version, joined: p.Joined, mine: p.Mine, inc: p.Incarnation, owner: p.Owner, reason: p.Reason, move: p.Move, planned: p.Planned,
+		member: func(name string) bool { return slices.Contains(p.Members, name) },
+	}
+}
+
+func (s scripted) alive(context.Context) error { return nil }
+
+func (s scripted) waiting() string {
+	if p := s.Current(); p == nil || !p.Joined {
+		return "not joined"
+	}
+	return ""
+}
+
+// status tells the plan.
+func (s scripted) status() *status.Group {
+	g := status.New(s.Group(), status.SourceMember, time.Now())
+	if p := s.Current(); p != nil {
+		for _, id := range p.Partitions {
+			name, _ := p.Owner(id)
+			g.Partitions = append(g.Partitions, status.Partition{Topic: id.Topic, Partition: id.ID, State: status.Elsewhere, Planned: name})
+		}
+		for _, name := range p.Members {
+			g.Members = append(g.Members, status.Member{Name: name})
+		}
+	}
+	return g
 }
 
 // Waiting is how many calls of Observer wait.
@@ -62,3 +98,9 @@ func Waiting(o *Owner) int {
 	defer o.tell.mu.Unlock()
 	return len(o.tell.queue)
 }
+
+// Version is the version that kiel_member_info shows.
+func Version() string { return version() }
+
+// Occupy keeps the loop from its inputs until gate is closed.
+func Occupy(o *Owner, gate chan struct{}) { o.loop.Load().post(func() { <-gate }) }

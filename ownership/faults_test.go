@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -63,7 +63,7 @@ func TestLostReplyOfTheClaimAndNewPlan(t *testing.T) {
 			}
 			return zktest.Action{}
 		})
-		a.brain.assign(map[allocfn.Partition]string{part("t:0"): "a"})
+		a.brain.assign(map[kiel.Partition]string{part("t:0"): "a"})
 		time.Sleep(100 * time.Millisecond)
 		w.srv.SetHook(nil)
 		if w.holder("t:0") == 0 {
@@ -412,7 +412,7 @@ func TestServerRestartsEmpty(t *testing.T) {
 		a := w.owning("a", items(3), memberOptions{})
 		w.journal.mu.Lock()
 		for i := range int32(3) {
-			w.journal.loose[allocfn.Partition{Topic: "t", ID: i}] = true
+			w.journal.loose[kiel.Partition{Topic: "t", ID: i}] = true
 		}
 		w.journal.mu.Unlock()
 		w.srv.Restart(true)

@@ -3,6 +3,7 @@ package ownership_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -73,6 +74,39 @@ func TestStuckHandler(t *testing.T) {
 		}
 		close(free)
 		a.owns(time.Second, "t:0 t:1")
+	})
+}
+
+// When the cause of Run's end says that a handler was to return before, the time that it has had counts. The others have theirs.
+func TestStuckBeforeRunEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		w.assign(map[string]string{"a": "t:0 t:1 t:2"})
+		free := make(chan struct{})
+		defer close(free)
+		a := w.join("a", memberOptions{
+			Options: ownership.Options{RebalanceTimeout: 5 * time.Second},
+			handler: func(context.Context, *ownership.Claim) error {
+				<-free
+				return nil
+			},
+		})
+		a.owns(5*time.Second, "t:0 t:1 t:2")
+		stuck := func(p string, d time.Duration) error { return &ownership.StuckError{Partition: part(p), For: d} }
+		began := time.Now()
+		a.quitFor(fmt.Errorf("test: %w", errors.Join(stuck("t:0", 5*time.Second), stuck("t:1", 2*time.Second))))
+		for i, after := range []time.Duration{0, 3 * time.Second, 5 * time.Second} {
+			id := fmt.Sprintf("t:%d", i)
+			w.within(6*time.Second, id+" is released", func() bool { return w.holder(id) == 0 })
+			if d := time.Since(began); d < after || d > after+100*time.Millisecond {
+				t.Errorf("%s was released after %v", id, d)
+			}
+		}
+		<-a.done
+		if !errors.Is(a.err, ownership.ErrStuck) {
+			t.Errorf("Run: %v", a.err)
+		}
 	})
 }
 

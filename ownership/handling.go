@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/internal/usercall"
+	"github.com/kielgo/kiel/status"
 )
 
 // steady is how long a handler, or a claim, must have lasted for its end not to
@@ -14,10 +16,10 @@ import (
 const steady = time.Minute
 
 // event is about a claim.
-func (l *loop) event(kind EventKind, c *Claim, err error) Event {
+func (l *loop) event(kind EventKind, c *Claim, reason status.Reason, err error) Event {
 	return Event{
 		Kind: kind, Topic: c.id.Topic, Partition: c.id.ID, Token: c.token,
-		Version: max(c.version, l.version()), Session: c.inc.SessionID(), Err: err,
+		Version: max(c.version, l.version()), Session: c.inc.SessionID(), Err: err, Reason: reason,
 	}
 }
 
@@ -26,10 +28,13 @@ func (l *loop) event(kind EventKind, c *Claim, err error) Event {
 func (l *loop) open(p *part) {
 	ctx, end := context.WithCancelCause(l.life)
 	work, revoke := context.WithCancelCause(ctx)
+	if p.again != "" || p.origin.reason.IsZero() {
+		p.origin = l.origin(p)
+	}
 	c := &Claim{
 		id: p.id, token: p.znode.token, version: l.plan.version,
 		epochPath: l.o.paths.epoch(p.id), epochVersion: p.znode.epochVersion,
-		inc: l.inc, ctx: ctx, end: end, work: work, revoke: revoke,
+		inc: l.inc, origin: p.origin, ctx: ctx, end: end, work: work, revoke: revoke,
 	}
 	p.claim, p.busy = c, verifying
 	l.wg.Go(func() {
@@ -47,7 +52,8 @@ func (l *loop) onVerified(p *part, c *Claim) {
 		return // lost meanwhile
 	}
 	p.busy, p.telling = announcing, true
-	e := l.event(Claimed, c, nil)
+	e := l.event(Claimed, c, c.origin.reason, nil)
+	e.Previous = c.origin.previous
 	l.tell.put(func() {
 		c.said = c.Trusted()
 		if c.said {
@@ -68,10 +74,12 @@ func (l *loop) onAnnounced(p *part, c *Claim, said bool) {
 	if said { // else trust has ended, which is about to be noticed
 		p.opened, p.openedAt = true, time.Now()
 		p.failures, p.returns, p.resting = 0, 0, false
+		p.again, p.holder, p.wait = "", "", time.Since(p.due)
+		l.recovered(troubleVanished, p.id.String())
 		l.o.metrics.moved.WithLabelValues(movedAssigned).Inc()
-		l.o.metrics.claimWait.Observe(time.Since(p.due).Seconds())
+		l.o.metrics.claimWait.Observe(p.wait.Seconds())
 		l.show(p)
-		l.o.log.Info("claimed", "partition", p.id.String(), "token", c.token)
+		l.o.log.Log(l.base, p.level, "claimed", "partition", p.id.String(), "token", c.token, "reason", c.origin.reason, "previous", c.origin.previous)
 	}
 	l.step(p)
 }
@@ -81,7 +89,7 @@ func (l *loop) show(p *part) {
 	c := p.claim
 	l.o.board.put(Info{
 		Topic: c.id.Topic, Partition: c.id.ID, Token: c.token, Version: c.version,
-		Since: p.openedAt, Revoking: p.revoked,
+		Since: p.openedAt, Revoking: p.revoked, Reason: c.origin.reason, Previous: c.origin.previous,
 	})
 }
 
@@ -89,9 +97,18 @@ func (l *loop) show(p *part) {
 func (l *loop) start(p *part) {
 	c, began := p.claim, time.Now()
 	p.running = true
+	if p.returns > 0 {
+		l.after(steady, func() {
+			if p.claim == c && p.running && time.Since(p.startedAt) >= steady {
+				l.recovered(troubleHandler, p.id.String())
+				l.recovered(usercall.Trouble(callHandler), p.id.String())
+			}
+		})
+	}
+	p.startedAt = began
 	go func() { // may outlive Run when it is stuck
 		var err error
-		l.o.guard("handler of "+c.id.String(), func() { err = l.o.handler(c.work, c) }, func(panicked error) {
+		l.o.guard(usercall.Callback{Kind: callHandler, About: c.id.String(), Name: "handler of " + c.id.String()}, func() { err = l.o.handler(c.work, c) }, func(panicked error) {
 			if panicked != nil {
 				err = panicked
 			}
@@ -108,9 +125,10 @@ func (l *loop) onReturn(p *part, c *Claim, began time.Time, err error) {
 	}
 	switch {
 	case p.stuck:
-		l.o.log.Warn("stuck handler returned", "partition", p.id.String(), "after", time.Since(p.endedAt))
+		l.o.log.Info("stuck handler returned", "partition", p.id.String(), "after", time.Since(p.endedAt))
 		l.setStuck(p, false)
-	case p.claim == c && !p.revoked:
+		l.recovered(troubleStuck, p.id.String())
+	case p.claim == c && !p.revoked && c.ctx.Err() == nil: // else trust has ended, which the loop is about to hear
 		if err == nil {
 			err = errors.New("without an error")
 		}
@@ -125,20 +143,23 @@ func (l *loop) onReturn(p *part, c *Claim, began time.Time, err error) {
 				l.step(p)
 			}
 		})
-		l.complain(fmt.Errorf("%w: %s: %w", ErrHandler, p.id, err))
+		l.failedPart(troubleHandler, p.id, fmt.Errorf("%w: %s: %w", ErrHandler, p.id, err))
 	case err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrRevoked) && !errors.Is(err, ErrLost):
-		l.complain(fmt.Errorf("ownership: handler of %s ended: %w", p.id, err))
+		l.failedPart(troubleHandler, p.id, fmt.Errorf("ownership: handler of %s ended: %w", p.id, err))
 	}
 	l.step(p)
 }
 
 // revoke tells a handler to finish.
 func (l *loop) revoke(p *part) {
-	p.revoked = true
+	p.revoked, p.endedAt = true, time.Now()
+	p.next, p.goes = l.destination(p)
 	p.claim.revoke(ErrRevoked)
-	l.sayOf(p.claim, l.event(Revoking, p.claim, nil), nil)
+	e := l.event(Revoking, p.claim, p.goes, nil)
+	e.Next = p.next
+	l.sayOf(p.claim, e, nil)
 	l.show(p)
-	l.o.log.Info("revoking", "partition", p.id.String(), "token", p.claim.token)
+	l.o.log.Log(l.base, p.level, "revoked", "partition", p.id.String(), "token", p.claim.token, "next", p.next, "reason", p.goes)
 	if p.running {
 		l.expectReturn(p)
 	}
@@ -149,9 +170,11 @@ func (l *loop) closeClaim(p *part, kind EventKind, cause error) {
 	c := p.claim
 	c.finish(cause)
 	var err error
+	reason := p.goes
 	if kind == Lost {
-		err = cause
+		err, reason, p.again = cause, status.NewReason(status.Stuck), status.Stuck
 	}
+	p.drained = time.Since(p.endedAt)
 	if p.opened {
 		direction := movedRevoked
 		if kind == Lost {
@@ -161,8 +184,8 @@ func (l *loop) closeClaim(p *part, kind EventKind, cause error) {
 	}
 	l.o.board.remove(p.id)
 	p.claim, p.opened, p.revoked, p.busy = nil, false, false, closing
-	p.due = time.Now()
-	l.sayOf(c, l.event(kind, c, err), func() {
+	p.due, p.origin, p.holder, p.between = time.Now(), origin{}, "", !p.want
+	l.sayOf(c, l.event(kind, c, reason, err), func() {
 		p.busy = idle
 		l.step(p)
 	})
@@ -181,8 +204,8 @@ func (l *loop) sayOf(c *Claim, e Event, then func()) {
 	})
 }
 
-// drop forgets a claim that is lost. Its handler has RebalanceTimeout to return.
-func (l *loop) drop(p *part, cause error) {
+// drop forgets a claim that is lost, as why says. Its handler has RebalanceTimeout to return.
+func (l *loop) drop(p *part, why status.Code, cause error) {
 	p.claim.finish(cause)
 	if p.busy == verifying || p.busy == announcing {
 		p.busy = idle
@@ -192,7 +215,7 @@ func (l *loop) drop(p *part, cause error) {
 		l.o.board.remove(p.id)
 	}
 	p.claim, p.opened, p.revoked = nil, false, false
-	p.due = time.Now()
+	p.due, p.again, p.origin, p.holder, p.between = time.Now(), why, origin{}, "", !p.want
 	if p.held == heldOurs {
 		p.held = heldUnsure
 	}
@@ -207,12 +230,13 @@ func (l *loop) onVanished(p *part, c *Claim, err error) {
 		return
 	}
 	cause := fmt.Errorf("%w: %w", ErrLost, err)
-	l.complain(fmt.Errorf("ownership: %s: %w", p.id, cause))
+	l.failedPart(troubleVanished, p.id, fmt.Errorf("ownership: %s: %w", p.id, cause))
+	l.limitVanished(p)
 	again := !p.opened || time.Since(p.openedAt) < steady
-	l.sayOf(c, l.event(Lost, c, cause), nil)
-	l.drop(p, cause)
+	l.sayOf(c, l.event(Lost, c, status.NewReason(status.ClaimVanished), cause), nil)
+	l.drop(p, status.ClaimVanished, cause)
 	if again && p.failures > 0 {
-		l.pause(p)
+		l.pause(p, cause)
 	} else {
 		p.failures++
 	}
@@ -225,6 +249,9 @@ func (l *loop) expectReturn(p *part) {
 		p.endedAt = time.Now()
 	} else {
 		p.overtime.Stop()
+	}
+	if since, ok := l.overdue[p.id]; ok && since.Before(p.endedAt) {
+		p.endedAt = since
 	}
 	d := l.o.opts.RebalanceTimeout - time.Since(p.endedAt)
 	if l.phase != working {
@@ -247,14 +274,14 @@ func (l *loop) armOvertime(p *part, d time.Duration) {
 // released all the same.
 func (l *loop) onOvertime(p *part) {
 	stuck := &StuckError{Partition: p.id, For: time.Since(p.endedAt)}
-	l.complain(stuck)
+	l.failed(troubleStuck, p.id.String(), stuck)
 	l.armOvertime(p, l.o.opts.RebalanceTimeout) // to say it again
 	if p.stuck {
 		return
 	}
 	l.setStuck(p, true)
 	l.o.metrics.drainTimeouts.Inc()
-	l.o.metrics.failed.WithLabelValues(stageRevoke).Inc()
+	l.o.metrics.revokeFailed.Inc()
 	if l.off.Off(sabotage.StuckLosesClaim) {
 		l.o.session.GiveUp(stuck)
 	} else if p.claim != nil {

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -194,9 +194,9 @@ func TestThousandPartitions(t *testing.T) {
 		w := newWorld(t)
 		defer w.close()
 		const n = 1000
-		plan := map[allocfn.Partition]string{}
+		plan := map[kiel.Partition]string{}
 		for i := range n {
-			plan[allocfn.Partition{Topic: "t", ID: int32(i)}] = "a"
+			plan[kiel.Partition{Topic: "t", ID: int32(i)}] = "a"
 		}
 		w.owner = plan
 		began := time.Now()
@@ -273,7 +273,7 @@ func TestNewestPlanIsAsked(t *testing.T) {
 					t.Fatal(err)
 				}
 				w.assign(map[string]string{"a": "t:0"})
-				a := w.join("a", memberOptions{Options: ownership.Options{Accept: func(p allocfn.Partition) error {
+				a := w.join("a", memberOptions{Options: ownership.Options{Accept: func(p kiel.Partition) error {
 					if p.ID == 1 {
 						time.Sleep(2 * time.Second) // keeps the new plan from the loop
 					}
@@ -345,10 +345,10 @@ func TestContradictingPlans(t *testing.T) {
 		w := newWorld(t)
 		defer w.close()
 		a, b := w.join("a", memberOptions{}), w.join("b", memberOptions{})
-		all := func(name string) map[allocfn.Partition]string {
-			plan := map[allocfn.Partition]string{}
+		all := func(name string) map[kiel.Partition]string {
+			plan := map[kiel.Partition]string{}
 			for i := range 20 {
-				plan[allocfn.Partition{Topic: "t", ID: int32(i)}] = name
+				plan[kiel.Partition{Topic: "t", ID: int32(i)}] = name
 			}
 			return plan
 		}

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/ownership"
 )
 
@@ -16,11 +16,11 @@ import (
 type journal struct {
 	mu      sync.Mutex
 	entries []entry
-	claims  map[allocfn.Partition][]holder // every claim that was ever handed to a handler
-	running map[string]int                 // handlers, by member and partition
-	exempt  map[int64]bool                 // sessions that an operator ended
+	claims  map[kiel.Partition][]holder // every claim that was ever handed to a handler
+	running map[string]int              // handlers, by member and partition
+	exempt  map[int64]bool              // sessions that an operator ended
 	faults  []string
-	loose   map[allocfn.Partition]bool // partitions at which an operator works: overlaps are his
+	loose   map[kiel.Partition]bool // partitions at which an operator works: overlaps are his
 }
 
 type entry struct {
@@ -36,13 +36,13 @@ type holder struct {
 
 func newJournal() *journal {
 	return &journal{
-		claims: map[allocfn.Partition][]holder{}, running: map[string]int{},
-		exempt: map[int64]bool{}, loose: map[allocfn.Partition]bool{},
+		claims: map[kiel.Partition][]holder{}, running: map[string]int{},
+		exempt: map[int64]bool{}, loose: map[kiel.Partition]bool{},
 	}
 }
 
-func id(e ownership.Event) allocfn.Partition {
-	return allocfn.Partition{Topic: e.Topic, ID: e.Partition}
+func id(e ownership.Event) kiel.Partition {
+	return kiel.Partition{Topic: e.Topic, ID: e.Partition}
 }
 
 func (j *journal) fault(format string, args ...any) {
@@ -59,7 +59,7 @@ func (j *journal) event(member string, e ownership.Event) {
 }
 
 // loosen lets a partition have two owners: an operator has removed its claim.
-func (j *journal) loosen(p allocfn.Partition) {
+func (j *journal) loosen(p kiel.Partition) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.loose[p] = true
@@ -73,7 +73,7 @@ func (j *journal) forget(member string) {
 }
 
 // alone checks that nobody but member has a trusted claim.
-func (j *journal) alone(member string, p allocfn.Partition) {
+func (j *journal) alone(member string, p kiel.Partition) {
 	if j.loose[p] {
 		return
 	}
@@ -88,7 +88,7 @@ func (j *journal) alone(member string, p allocfn.Partition) {
 func (j *journal) enter(member string, c *ownership.Claim) (leave func()) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	p := allocfn.Partition{Topic: c.Topic(), ID: c.Partition()}
+	p := kiel.Partition{Topic: c.Topic(), ID: c.Partition()}
 	key := member + " " + p.String()
 	j.running[key]++
 	if n := j.running[key]; n > 1 {
@@ -121,12 +121,12 @@ func (j *journal) check() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	faults := slices.Clone(j.faults)
-	terms := map[allocfn.Partition][]*term{}
-	open := map[string]map[allocfn.Partition]*term{}
+	terms := map[kiel.Partition][]*term{}
+	open := map[string]map[kiel.Partition]*term{}
 	left := map[string]bool{}
 	for i, e := range j.entries {
 		if open[e.member] == nil {
-			open[e.member] = map[allocfn.Partition]*term{}
+			open[e.member] = map[kiel.Partition]*term{}
 		}
 		mine := open[e.member]
 		if left[e.member] {
@@ -196,7 +196,7 @@ func (j *journal) check() []string {
 }
 
 // kinds returns the kinds that a member told of a partition, in order.
-func (j *journal) kinds(member string, p allocfn.Partition) string {
+func (j *journal) kinds(member string, p kiel.Partition) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var kinds []string
@@ -209,7 +209,7 @@ func (j *journal) kinds(member string, p allocfn.Partition) string {
 }
 
 // last returns the last event of a kind about a partition.
-func (j *journal) last(member string, kind ownership.EventKind, p allocfn.Partition) (entry, bool) {
+func (j *journal) last(member string, kind ownership.EventKind, p kiel.Partition) (entry, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, e := range slices.Backward(j.entries) {

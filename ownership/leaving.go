@@ -9,7 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/status"
 )
 
 // run is the body of Run.
@@ -37,6 +38,9 @@ func (l *loop) run(ctx context.Context) error {
 
 	errs := l.abandon()
 	left := Event{Kind: Left, Version: l.version(), Err: l.err}
+	if l.err == nil {
+		left.Reason = status.NewReason(status.Stopped)
+	}
 	if l.zk != nil {
 		left.Session = l.zk.SessionID()
 	}
@@ -94,6 +98,7 @@ func (l *loop) startLeaving() {
 		return
 	}
 	l.phase = leaving
+	l.o.leaving.Store(true)
 	l.setDeadline()
 	l.o.log.Info("leaving")
 	ctx, cancel := context.WithTimeout(l.io, l.o.opts.StopTimeout/4) // without ZooKeeper handlers must still be told in time
@@ -102,7 +107,7 @@ func (l *loop) startLeaving() {
 		err := l.o.source.Leave(ctx)
 		l.post(func() {
 			if err != nil {
-				l.o.log.Warn("member znode not removed", "err", err)
+				l.o.log.Warn("member znode not removed", "error", err)
 				// It will try for a session timeout, which is better spent while handlers finish. Else it is stopped last: what its
 				// callbacks wait for may be the handlers, and its own time to stop runs from then.
 				l.stopAllocator()
@@ -110,6 +115,20 @@ func (l *loop) startLeaving() {
 			l.drainAll()
 		})
 	})
+}
+
+// noteOverdue notes the handlers of which cause, and what it wraps, says that they were to return before.
+func (l *loop) noteOverdue(cause error) {
+	switch err := cause.(type) { //nolint:errorlint // each of them is wanted, not the first
+	case *StuckError:
+		l.overdue[err.Partition] = time.Now().Add(-err.For)
+	case interface{ Unwrap() error }:
+		l.noteOverdue(err.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, e := range err.Unwrap() {
+			l.noteOverdue(e)
+		}
+	}
 }
 
 // wrapUp is how much of the time to leave is kept for the allocator and the callbacks, after the releases.
@@ -127,7 +146,9 @@ func (l *loop) drainAll() {
 		return
 	}
 	l.phase = draining
+	l.o.leaving.Store(true)
 	l.setDeadline()
+	l.setLevel(slices.Collect(maps.Values(l.parts)))
 	for _, p := range l.parts {
 		if p.overtime != nil && !p.stuck {
 			l.expectReturn(p) // there may be less time now
@@ -143,7 +164,7 @@ func (l *loop) onAllocatorEnd(err error) {
 		if err == nil {
 			l.err = fmt.Errorf("%w: the allocator has ended", ErrStopped)
 		}
-		l.o.log.Error("allocator ended", "err", l.err)
+		l.o.log.Error("allocator ended", "error", l.err)
 	}
 	l.drainAll()
 }
@@ -152,7 +173,7 @@ func (l *loop) onAllocatorEnd(err error) {
 // claims stand that could not be released, the session is given up.
 func (l *loop) abandon() (errs []error) {
 	standing := 0
-	for _, id := range slices.SortedFunc(maps.Keys(l.parts), allocfn.Compare) {
+	for _, id := range slices.SortedFunc(maps.Keys(l.parts), kiel.Partition.Compare) {
 		p := l.parts[id]
 		if p.overtime != nil {
 			p.overtime.Stop()
@@ -165,8 +186,8 @@ func (l *loop) abandon() (errs []error) {
 		}
 		if c := p.claim; c != nil {
 			cause := fmt.Errorf("%w: %w", ErrLost, ErrStuck)
-			l.sayOf(c, l.event(Lost, c, cause), nil)
-			l.drop(p, cause)
+			l.sayOf(c, l.event(Lost, c, status.NewReason(status.Stuck), cause), nil)
+			l.drop(p, status.Stuck, cause)
 		}
 	}
 	if standing > 0 {
@@ -179,8 +200,10 @@ func (l *loop) abandon() (errs []error) {
 
 func (l *loop) clearMetrics() {
 	m := l.o.metrics
-	m.info.DeleteLabelValues(l.o.source.Name(), version())
+	m.info.WithLabelValues(l.o.source.Name(), version()).Set(0)
 	for _, reason := range reasons() {
 		m.unclaimed.WithLabelValues(reason).Set(0)
 	}
+	m.stuck.Set(0)
+	m.showUnowned(0, time.Time{})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 )
@@ -77,13 +77,13 @@ func TestUnclaimed(t *testing.T) {
 		defer w.close()
 		reg := prometheus.NewPedanticRegistry()
 		strange := errors.New("not my topic")
-		w.owner = map[allocfn.Partition]string{
+		w.owner = map[kiel.Partition]string{
 			{Topic: "t", ID: 0}: "a", {Topic: "u", ID: 0}: "a", {Topic: "u", ID: 1}: "a",
 			{Topic: "x/y", ID: 0}: "a", {Topic: "x\x00", ID: 0}: "a", {Topic: "größe", ID: 0}: "a", {Topic: "..", ID: 0}: "a",
 		}
 		a := w.join("a", memberOptions{Options: ownership.Options{
 			Registerer: reg,
-			Accept: func(p allocfn.Partition) error {
+			Accept: func(p kiel.Partition) error {
 				if p.Topic == "u" {
 					return strange
 				}
@@ -145,64 +145,6 @@ func TestClaimForbidden(t *testing.T) {
 	})
 }
 
-func TestMetrics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
-		reg := prometheus.NewPedanticRegistry()
-		w.assign(map[string]string{"a": "t:0 t:1 u:0"})
-		a := w.join("a", memberOptions{Options: ownership.Options{Registerer: reg, RebalanceTimeout: 5 * time.Second}, drain: time.Minute})
-		b := w.join("b", memberOptions{})
-		a.owns(5*time.Second, "t:0 t:1 u:0")
-		time.Sleep(time.Second)
-		w.assign(map[string]string{"a": "t:0", "b": "t:1 u:0"})
-		b.owns(6*time.Second, "t:1 u:0")
-		want := `
-# HELP kiel_claims_total Attempts to claim a partition, by result.
-# TYPE kiel_claims_total counter
-kiel_claims_total{group="g",result="conflict"} 0
-kiel_claims_total{group="g",result="error"} 0
-kiel_claims_total{group="g",result="ok"} 3
-kiel_claims_total{group="g",result="timeout"} 0
-# HELP kiel_consumer_drain_timeouts_total Handlers that did not return in time after revocation or loss.
-# TYPE kiel_consumer_drain_timeouts_total counter
-kiel_consumer_drain_timeouts_total{group="g"} 2
-# HELP kiel_owned_partitions Partitions that this member owns.
-# TYPE kiel_owned_partitions gauge
-kiel_owned_partitions{group="g",topic="t"} 1
-# HELP kiel_partitions_moved_total Partitions that came to this member, were revoked from it, or lost.
-# TYPE kiel_partitions_moved_total counter
-kiel_partitions_moved_total{direction="assigned",group="g"} 3
-kiel_partitions_moved_total{direction="lost",group="g"} 2
-kiel_partitions_moved_total{direction="revoked",group="g"} 0
-# HELP kiel_rebalances_failed_total Rebalances that failed, by stage.
-# TYPE kiel_rebalances_failed_total counter
-kiel_rebalances_failed_total{group="g",stage="callback"} 0
-kiel_rebalances_failed_total{group="g",stage="claim"} 0
-kiel_rebalances_failed_total{group="g",stage="revoke"} 2
-`
-		if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "kiel_claims_total", "kiel_consumer_drain_timeouts_total",
-			"kiel_owned_partitions", "kiel_partitions_moved_total", "kiel_rebalances_failed_total"); err != nil {
-			t.Error(err)
-		}
-		for name, want := range map[string]int{
-			"kiel_claim_wait_seconds": 1, "kiel_rebalance_duration_seconds": 2, "kiel_assignment_divergence_total": 1,
-			"kiel_member_info": 1, "kiel_unclaimed_partitions": 5,
-		} {
-			if n, err := testutil.GatherAndCount(reg, name); err != nil || n != want {
-				t.Errorf("%s: %d series, want %d, error %v", name, n, want, err)
-			}
-		}
-		problems, err := testutil.GatherAndLint(reg)
-		if err != nil || len(problems) > 0 {
-			t.Errorf("lint: %v, %v", problems, err)
-		}
-		if _, err := ownership.NewFromSource(newBrain(a.ses, "g", "again"), a.work, ownership.Options{Registerer: reg}); err != nil {
-			t.Errorf("a second owner on the same registry: %v", err)
-		}
-	})
-}
-
 // A claim that another holds for longer than it may drain is counted.
 func TestDivergence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -211,10 +153,10 @@ func TestDivergence(t *testing.T) {
 		reg := prometheus.NewPedanticRegistry()
 		a := w.join("a", memberOptions{})
 		b := w.join("b", memberOptions{Options: ownership.Options{Registerer: reg, RebalanceTimeout: 5 * time.Second}})
-		plan := map[allocfn.Partition]string{part("t:0"): "a"}
+		plan := map[kiel.Partition]string{part("t:0"): "a"}
 		a.brain.assign(plan)
 		a.owns(5*time.Second, "t:0")
-		b.brain.assign(map[allocfn.Partition]string{part("t:0"): "b"})
+		b.brain.assign(map[kiel.Partition]string{part("t:0"): "b"})
 		time.Sleep(4 * time.Second)
 		for i, want := range []int{0, 1, 1} {
 			text := fmt.Sprintf("# HELP kiel_assignment_divergence_total Claims found held by another for longer than RebalanceTimeout.\n"+

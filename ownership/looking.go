@@ -7,17 +7,18 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/watched"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/status"
 )
 
-// lookers is how many reads of one look are under way at a time.
-const lookers = 16
+// readers is how many reads of one look are under way at a time.
+const readers = 16
 
 // look reads, after a Sync, who holds the claims of ids.
-func (k *keeper) look(ctx context.Context, inc *session.Incarnation, ids []allocfn.Partition) []finding {
+func (k *keeper) look(ctx context.Context, inc *session.Incarnation, ids []kiel.Partition) []finding {
 	out := make([]finding, len(ids))
 	if err := inc.Sync(ctx, k.paths.owners); err != nil {
 		for i, id := range ids {
@@ -26,9 +27,9 @@ func (k *keeper) look(ctx context.Context, inc *session.Incarnation, ids []alloc
 		return out
 	}
 	var wg sync.WaitGroup
-	for first := range min(lookers, len(ids)) {
+	for first := range min(readers, len(ids)) {
 		wg.Go(func() {
-			for i := first; i < len(ids); i += lookers {
+			for i := first; i < len(ids); i += readers {
 				out[i] = k.lookAt(ctx, inc, ids[i])
 			}
 		})
@@ -37,7 +38,7 @@ func (k *keeper) look(ctx context.Context, inc *session.Incarnation, ids []alloc
 	return out
 }
 
-func (k *keeper) lookAt(ctx context.Context, inc *session.Incarnation, id allocfn.Partition) finding {
+func (k *keeper) lookAt(ctx context.Context, inc *session.Incarnation, id kiel.Partition) finding {
 	data, owner, err := inc.Get(ctx, k.paths.owner(id))
 	switch {
 	case errors.Is(err, session.ErrNoNode):
@@ -59,7 +60,7 @@ func (k *keeper) lookAt(ctx context.Context, inc *session.Incarnation, id allocf
 
 // failed is the finding of a read that brought nothing: the claim is as possibly
 // ours as before, unless the ZooKeeper session has ended.
-func failed(id allocfn.Partition, err error) finding {
+func failed(id kiel.Partition, err error) finding {
 	if errors.Is(err, session.ErrSessionExpired) || errors.Is(err, session.ErrClosed) {
 		return finding{id: id, fate: fateGone}
 	}
@@ -69,15 +70,24 @@ func failed(id allocfn.Partition, err error) finding {
 // ours says whether a claim is of this session and of this Owner value: two
 // members may share a session.
 func (k *keeper) ours(inc *session.Incarnation, data []byte, owner session.Stat) bool {
-	return owner.EphemeralOwner == inc.SessionID() && decode(data).ID == k.id
+	if owner.EphemeralOwner != inc.SessionID() {
+		return false
+	}
+	r, err := decode(data)
+	return err == nil && r.ID == k.id
 }
 
 // claimNames are the names of claims, sorted bytewise.
 type claimNames []string
 
-func (n claimNames) has(id allocfn.Partition) bool {
+func (n claimNames) has(id kiel.Partition) bool {
 	_, found := slices.BinarySearch(n, id.String())
 	return found
+}
+
+// same says that both are what list returned, with no claim created or deleted in between.
+func (n claimNames) same(other claimNames) bool {
+	return len(n) == len(other) && (len(n) == 0 || &n[0] == &other[0])
 }
 
 // listing is what list found.
@@ -111,8 +121,8 @@ func (k *keeper) list(ctx context.Context, inc *session.Incarnation) (claimNames
 }
 
 // await waits until the claim of id is free or ours (fateGone, fateUnsure), and
-// tells conflict of each znode in the way: its holder, and whether it is persistent. It ends with fateUnsent when ctx does.
-func (k *keeper) await(ctx context.Context, inc *session.Incarnation, id allocfn.Partition, conflict func(holder string, persistent bool)) finding {
+// tells conflict of each znode in the way: its holder, as status.Shown has it, and whether it is persistent. It ends with fateUnsent when ctx does.
+func (k *keeper) await(ctx context.Context, inc *session.Incarnation, id kiel.Partition, conflict func(holder string, persistent bool)) finding {
 	var seen int64
 	for {
 		data, owner, watch, err := inc.GetW(ctx, k.paths.owner(id))
@@ -130,7 +140,8 @@ func (k *keeper) await(ctx context.Context, inc *session.Incarnation, id allocfn
 		}
 		if owner.Czxid != seen {
 			seen = owner.Czxid
-			conflict(decode(data).Owner, persistent(owner))
+			held, _ := decode(data) // of what can't be read nobody is known
+			conflict(status.Shown(held.Owner), persistent(owner))
 		}
 		select {
 		case <-watch.C():
@@ -144,7 +155,7 @@ func (k *keeper) await(ctx context.Context, inc *session.Incarnation, id allocfn
 // watch calls verified once the claim of id is found to be the one with this
 // token, and then watches it until it is not, or ctx ends. It returns why the
 // claim is lost, nil when ctx ended or the session did.
-func (k *keeper) watch(ctx context.Context, inc *session.Incarnation, id allocfn.Partition, token int64, verified func()) error {
+func (k *keeper) watch(ctx context.Context, inc *session.Incarnation, id kiel.Partition, token int64, verified func()) error {
 	if k.off.Off(sabotage.Claims) {
 		verified()
 		<-ctx.Done()
@@ -187,7 +198,7 @@ func ended(ctx context.Context) bool {
 var errVanished = errors.New("the claim has gone, or is not the one that was made")
 
 // verify compares a claim's two znodes with its token and watches them.
-func (k *keeper) verify(ctx context.Context, inc *session.Incarnation, id allocfn.Partition, token int64) (watches [2]*session.Watch, err error) {
+func (k *keeper) verify(ctx context.Context, inc *session.Incarnation, id kiel.Partition, token int64) (watches [2]*session.Watch, err error) {
 	exists, owner, w, err := inc.ExistsW(ctx, k.paths.owner(id))
 	if err != nil {
 		return watches, fmt.Errorf("look at %s: %w", k.paths.owner(id), err)

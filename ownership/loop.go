@@ -3,13 +3,16 @@ package ownership
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/status"
 )
 
 // phase is where Run stands.
@@ -43,33 +46,40 @@ type loop struct {
 	errors *mailbox      // calls OnError
 	wg     sync.WaitGroup
 
-	parts   map[allocfn.Partition]*part
+	parts   map[kiel.Partition]*part
 	plan    *plan
-	refused map[allocfn.Partition]error // of plan: what can't be claimed
-	used    *plan                       // the plan that was acted on last
-	told    map[allocfn.Partition]bool  // OnError was told that these can't be claimed
-	inc     *session.Incarnation        // trusted, or nil
-	zk      *session.Incarnation        // the newest; its ZooKeeper session may live on when inc is nil
-	life    context.Context             //nolint:containedctx // the lifetime of claims in inc
-	sent    map[allocfn.Partition]bool  // claims were sent for these in zk's session; true until none was seen to stand
-	servers serversAge                  // for which sent was looked at as a whole
+	refused map[kiel.Partition]error // of plan: what can't be claimed
+	used    *plan                    // the plan that was acted on last
+	told    map[kiel.Partition]bool  // OnError was told that these can't be claimed
+	inc     *session.Incarnation     // trusted, or nil
+	zk      *session.Incarnation     // the newest; its ZooKeeper session may live on when inc is nil
+	life    context.Context          //nolint:containedctx // the lifetime of claims in inc
+	sent    map[kiel.Partition]bool  // claims were sent for these in zk's session; true until none was seen to stand
+	servers serversAge               // for which sent was looked at as a whole
 
 	phase    phase
-	err      error     // with which Run ends
-	deadline time.Time // of leaving
-	joinedIn int64     // the session in which Joined was told
+	err      error                        // with which Run ends
+	deadline time.Time                    // of leaving
+	overdue  map[kiel.Partition]time.Time // since when the handlers are to return that the cause of Run's end names
+	joinedIn int64                        // the session in which Joined was told
 
 	stopAllocator context.CancelFunc
 
 	claims, looks, releases queue
 
 	toClaim, toRevoke, unsettled int // parts in that state
+	behindStuck                  int // parts that are planned for us and not claimed, because a handler is stuck
+	awaited                      int // parts without which the member is not ready
 	claimSince, revokeSince      time.Time
-	stuck, full                  int  // parts that are stuck, or without room
-	fullTold                     int  // parts of which the lack of room was reported
-	freed                        bool // something was released: there may be room again
-	blocked                      int  // parts that are blocked
-	blockedNews                  bool // … and a report of them is due in a moment
+	stuck, full                  int       // parts that are stuck, or without room
+	fullTold                     int       // parts of which the lack of room was reported
+	freed                        bool      // something was released: there may be room again
+	blocked                      int       // parts that are blocked
+	blockedNews                  bool      // … and a report of them is due in a moment
+	lostAt                       time.Time // when trust ended that claims were lost with, until they stand again
+	vanishedAt                   time.Time // when the first of the claims vanished that limitVanished counts
+	vanished                     int
+	unowned                      unowned
 }
 
 func newLoop(ctx context.Context, o *Owner) *loop {
@@ -83,9 +93,9 @@ func newLoop(ctx context.Context, o *Owner) *loop {
 		done:   make(chan struct{}),
 		tell:   o.tell,
 		errors: o.errors,
-		parts:  map[allocfn.Partition]*part{},
-		told:   map[allocfn.Partition]bool{},
-		sent:   map[allocfn.Partition]bool{},
+		parts:  map[kiel.Partition]*part{},
+		told:   map[kiel.Partition]bool{},
+		sent:   map[kiel.Partition]bool{},
 	}
 }
 
@@ -113,6 +123,7 @@ func (l *loop) handle(ctx context.Context) {
 			l.roomAgain()
 		}
 		l.flush()
+		l.settle()
 		if l.phase == draining && l.unsettled == 0 {
 			return
 		}
@@ -127,6 +138,8 @@ func (l *loop) handle(ctx context.Context) {
 			l.drainInbox()
 		case <-end:
 			end, stop = nil, nil
+			l.overdue = map[kiel.Partition]time.Time{}
+			l.noteOverdue(context.Cause(ctx))
 			l.startLeaving()
 		case <-stop:
 			end, stop = nil, nil
@@ -189,16 +202,17 @@ func (l *loop) onSessionEnd(err error) {
 func (l *loop) onTrust(life context.Context, inc *session.Incarnation) {
 	if l.zk == nil || l.zk.SessionID() != inc.SessionID() {
 		for _, p := range l.parts {
-			p.held, p.badSince = heldNot, time.Time{} // whatever stood, stood in a session that is over
+			p.held, p.badSince, p.between = heldNot, time.Time{}, true // whatever stood, stood in a session that is over
 			l.setRoom(p, true)
 		}
 		clear(l.sent)
 	}
 	l.inc, l.zk, l.life = inc, inc, life
-	l.o.log.InfoContext(life, "session trusted", "incarnation", inc.Number(), "session_id", fmt.Sprintf("0x%x", uint64(inc.SessionID())))
+	l.o.log.DebugContext(life, "session trusted", "incarnation", inc.Number(), "session_id", fmt.Sprintf("0x%x", uint64(inc.SessionID())))
 	for _, p := range l.parts {
 		p.outdated = false
 	}
+	l.setLevel(slices.Collect(maps.Values(l.parts)))
 	l.scheduleSweep(inc)
 	l.usePlan()
 	for _, p := range l.parts {
@@ -210,28 +224,28 @@ func (l *loop) onTrust(life context.Context, inc *session.Incarnation) {
 // have ended already.
 func (l *loop) onDistrust(inc *session.Incarnation, cause error) {
 	l.inc = nil
-	l.o.log.Warn("session not trusted", "incarnation", inc.Number(), "err", cause)
-	l.say(Event{Kind: Untrusted, Session: inc.SessionID(), Version: l.version(), Since: inc.TrustEnd(), Err: cause})
+	l.o.metrics.showUnowned(0, time.Time{})
+	stopped := 0
+	l.say(Event{Kind: Untrusted, Session: inc.SessionID(), Version: l.version(), Since: inc.TrustEnd(), Err: cause, Reason: status.NewReason(status.SessionLost)})
 	for _, p := range l.parts {
 		if p.claim != nil {
-			l.drop(p, cause)
+			stopped++
+			l.drop(p, status.SessionLost, cause)
 		} else if p.held == heldOurs {
 			p.held = heldUnsure
 		}
 		l.step(p)
 	}
+	if l.lostAt.IsZero() {
+		l.lostAt = inc.TrustEnd()
+	}
+	l.o.log.Warn("session not trusted, partitions stopped", "partitions", stopped, "incarnation", inc.Number(), "error", cause)
 }
 
 // say tells the observer what is not about a partition, after what was said before.
 func (l *loop) say(e Event) {
 	e.Partition = -1
 	l.tell.putKind(e.Kind, func() { l.observe(e) })
-}
-
-// complain logs an error and tells OnError.
-func (l *loop) complain(err error) {
-	l.o.log.Error("ownership trouble", "err", err)
-	l.report(err)
 }
 
 func (l *loop) version() uint64 {

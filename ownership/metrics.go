@@ -1,8 +1,11 @@
 package ownership
 
 import (
-	"errors"
 	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -22,7 +25,7 @@ const (
 	resultError      = "error"      // refused
 	stageRevoke      = "revoke"
 	stageClaim       = "claim"
-	stageCallback    = "callback"
+	stageHandler     = "handler" // a panic, or no return, of a handler, Observer, Accept or OnError
 	movedAssigned    = "assigned"
 	movedRevoked     = "revoked"
 	movedLost        = "lost"
@@ -34,60 +37,72 @@ func reasons() []string {
 }
 
 type metrics struct {
-	owned         *prometheus.GaugeVec
+	owned         *ownedTopics
 	moved         *prometheus.CounterVec
 	claimWait     prometheus.Histogram
 	claims        *prometheus.CounterVec
 	divergence    prometheus.Counter
 	errorsDropped prometheus.Counter
-	duration      *prometheus.HistogramVec
-	failed        *prometheus.CounterVec
 	drainTimeouts prometheus.Counter
 	unclaimed     *prometheus.GaugeVec
 	info          *prometheus.GaugeVec
+	stuck         prometheus.Gauge
+	unowned       prometheus.Gauge
+	unownedSince  *since
+
+	claimFailed, revokeFailed, handlerFailed prometheus.Counter
+	claimStage, revokeStage                  prometheus.Histogram
 }
 
-func newMetrics(reg prometheus.Registerer, group string) (*metrics, error) {
-	if reg != nil {
-		reg = prometheus.WrapRegistererWith(prometheus.Labels{"group": group}, reg)
-	}
+func newMetrics(set *promreg.Set) *metrics {
+	labels := set.Labels()
 	m := &metrics{
-		owned: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kiel_owned_partitions", Help: "Partitions that this member owns.",
-		}, []string{"topic"}),
-		moved: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kiel_partitions_moved_total", Help: "Partitions that came to this member, were revoked from it, or lost.",
-		}, []string{"direction"}),
-		claimWait: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "kiel_claim_wait_seconds", Help: "Time from the allocation of a partition to its claim, in seconds.",
+		unownedSince: &since{},
+		owned: &ownedTopics{claims: make(map[string]int), gauge: promreg.Add(set, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kiel_owned_partitions", ConstLabels: labels, Help: "Partitions that this member owns.",
+		}, []string{"topic"}))},
+		moved: promreg.Add(set, prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kiel_partitions_moved_total", ConstLabels: labels, Help: "Partitions that came to this member, were revoked from it, or lost.",
+		}, []string{"direction"})),
+		claimWait: promreg.Add(set, prometheus.NewHistogram(promreg.Native(prometheus.HistogramOpts{
+			Name: "kiel_claim_wait_seconds", ConstLabels: labels, Help: "Time from the allocation of a partition to its claim, in seconds.",
 			Buckets: []float64{.001, .005, .01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
-		}),
-		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kiel_claims_total", Help: "Attempts to claim a partition, by result.",
-		}, []string{"result"}),
-		divergence: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "kiel_assignment_divergence_total", Help: "Claims found held by another for longer than RebalanceTimeout.",
-		}),
-		errorsDropped: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "kiel_errors_dropped_total", Help: "Errors that OnError was not told of, because too many waited behind a slow call of it.",
-		}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "kiel_rebalance_duration_seconds", Help: "Time that a stage of a rebalance took, in seconds.",
-			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
-		}, []string{"stage"}),
-		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kiel_rebalances_failed_total", Help: "Rebalances that failed, by stage.",
-		}, []string{"stage"}),
-		drainTimeouts: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "kiel_consumer_drain_timeouts_total", Help: "Handlers that did not return in time after revocation or loss.",
-		}),
-		unclaimed: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kiel_unclaimed_partitions", Help: "Partitions that were allocated to this member and that it does not claim, by reason.",
-		}, []string{"reason"}),
-		info: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kiel_member_info", Help: "The member, 1 while it runs.",
-		}, []string{"member", "version"}),
+		}))),
+		claims: promreg.Add(set, prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kiel_claims_total", ConstLabels: labels, Help: "Attempts to claim a partition, by result.",
+		}, []string{"result"})),
+		divergence: promreg.Add(set, prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "kiel_assignment_divergence_total", ConstLabels: labels, Help: "Claims found held by another for longer than RebalanceTimeout.",
+		})),
+		errorsDropped: promreg.Add(set, prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "kiel_errors_dropped_total", ConstLabels: labels, Help: "Errors that OnError was not told of, because too many waited behind a slow call of it.",
+		})),
+		drainTimeouts: promreg.Add(set, prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "kiel_consumer_drain_timeouts_total", ConstLabels: labels, Help: "Handlers that did not return in time after revocation or loss.",
+		})),
+		unclaimed: promreg.Add(set, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kiel_unclaimed_partitions", ConstLabels: labels, Help: "Partitions that were allocated to this member and that it does not claim, by reason.",
+		}, []string{"reason"})),
+		info: promreg.Add(set, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kiel_member_info", ConstLabels: labels, Help: "The member, 1 while it runs.",
+		}, []string{"member", "version"})),
+		stuck: promreg.Add(set, prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "kiel_stuck_handlers", ConstLabels: labels, Help: "Handlers that have not returned in time after revocation or loss, and still run.",
+		})),
+		unowned: promreg.Add(set, prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "kiel_unowned_partitions", ConstLabels: labels,
+			Help: "Partitions that the mapping gives to any member and that nobody has claimed, as last listed, which is once in a session timeout.",
+		})),
+		claimFailed:   promreg.Add(set, promreg.RebalanceFailures(set, stageClaim)),
+		revokeFailed:  promreg.Add(set, promreg.RebalanceFailures(set, stageRevoke)),
+		handlerFailed: promreg.Add(set, promreg.RebalanceFailures(set, stageHandler)),
+		claimStage:    promreg.Add(set, promreg.RebalanceDuration(set, stageClaim)),
+		revokeStage:   promreg.Add(set, promreg.RebalanceDuration(set, stageRevoke)),
 	}
+	promreg.Add(set, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "kiel_oldest_unowned_partition_seconds", ConstLabels: labels,
+		Help: "Time since the oldest of the unowned partitions was first seen without a claim, in seconds; 0 when there are none.",
+	}, m.unownedSince.seconds))
 	for _, reason := range reasons() {
 		m.unclaimed.WithLabelValues(reason)
 	}
@@ -97,22 +112,66 @@ func newMetrics(reg prometheus.Registerer, group string) (*metrics, error) {
 	for _, direction := range []string{movedAssigned, movedRevoked, movedLost} {
 		m.moved.WithLabelValues(direction)
 	}
-	err := errors.Join(
-		register(reg, &m.owned), register(reg, &m.moved), register(reg, &m.claimWait), register(reg, &m.claims),
-		register(reg, &m.divergence), register(reg, &m.errorsDropped), register(reg, &m.duration), register(reg, &m.failed),
-		register(reg, &m.drainTimeouts), register(reg, &m.unclaimed), register(reg, &m.info),
-	)
-	for _, stage := range []string{stageClaim, stageRevoke, stageCallback} { // of the allocator's, if that was registered first
-		m.failed.WithLabelValues(stage)
-	}
-	return m, err
+	return m
 }
 
-// register registers *c, or replaces it by the like collector that is registered already.
-func register[C prometheus.Collector](reg prometheus.Registerer, c *C) error {
-	got, err := promreg.Register(reg, *c)
-	*c = got
-	return err
+// showUnowned shows how many partitions are unowned, and since when the oldest is.
+func (m *metrics) showUnowned(count int, oldest time.Time) {
+	m.unowned.Set(float64(count))
+	m.unownedSince.at.Store(&oldest)
+}
+
+// since is a moment, for a gauge that shows how long ago it was.
+type since struct{ at atomic.Pointer[time.Time] }
+
+// seconds is how long ago it was, 0 when it is none.
+func (s *since) seconds() float64 {
+	if at := s.at.Load(); at != nil && !at.IsZero() {
+		return time.Since(*at).Seconds()
+	}
+	return 0
+}
+
+// ownedTopics shows how many claims there are of each topic. A topic has a
+// series from the plan on that gives this member a partition of it, until
+// a plan gives it none and all claims are released.
+type ownedTopics struct {
+	gauge *prometheus.GaugeVec
+
+	mu      sync.Mutex
+	planned map[string]bool
+	claims  map[string]int // by topic that has a series
+}
+
+// plan takes the topics of a new plan; the map is not changed any more.
+func (o *ownedTopics) plan(topics map[string]bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.planned = topics
+	for topic, n := range o.claims {
+		o.show(topic, n)
+	}
+	for topic := range topics {
+		o.show(topic, o.claims[topic])
+	}
+}
+
+// add counts a claim, or with -1 the end of one.
+func (o *ownedTopics) add(topic string, n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.show(topic, o.claims[topic]+n)
+}
+
+func (o *ownedTopics) show(topic string, n int) {
+	label := strings.ToValidUTF8(topic, "?")
+	if n == 0 && !o.planned[topic] {
+		delete(o.claims, topic)
+		o.gauge.DeleteLabelValues(label)
+		return
+	}
+	o.claims[topic] = n
+	o.gauge.WithLabelValues(label).Set(float64(n))
 }
 
 // version returns the version of this module in the running program.

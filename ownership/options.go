@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/defaultlog"
 )
 
@@ -19,7 +19,8 @@ const (
 )
 
 // Options configure an [Owner]. The zero value works. The functions may panic: the
-// log has the stack, and OnError is told (but of its own panics), see [ErrCallback].
+// log has the stack of the first, then a line in 10 s with a count, and OnError is
+// told of each (but of its own panics), see [ErrCallback].
 // A call that takes longer than RebalanceTimeout, and 5 s, is reported as
 // [ErrStuck]; if it is one of Observer or Accept, without which nothing can be handed
 // over, Run leaves the group and returns that.
@@ -37,7 +38,7 @@ type Options struct {
 	// It is asked for each allocated partition at each snapshot, on one
 	// goroutine that handles snapshots: it must not block. One for which it
 	// panics is not claimed. Nil accepts all.
-	Accept func(allocfn.Partition) error
+	Accept func(kiel.Partition) error
 	// Observer is told what happens, one call at a time, in order, on a
 	// goroutine of its own. A claim is not opened and not released before the
 	// call about it returned, so it must not block for long. That also bounds
@@ -47,7 +48,8 @@ type Options struct {
 	// the call and no more. Nil is no observer. See [Event].
 	Observer func(Event)
 	// OnError is told what goes wrong without ending Run, one call at a time,
-	// on a goroutine of its own. It must not wait for the end of Run. Of more
+	// on a goroutine of its own; what goes wrong with one partition is a
+	// [*PartitionError] or a [*StuckError]. It must not wait for the end of Run. Of more
 	// than 64 that wait behind a slow call the oldest are dropped and counted
 	// by kiel_errors_dropped_total. Nil drops all; they are logged anyway.
 	OnError func(error)
@@ -55,8 +57,9 @@ type Options struct {
 	// to slog.Default() and the rest is dropped; a Logger with
 	// slog.DiscardHandler drops all.
 	Logger *slog.Logger
-	// Registerer registers the metrics, with the label group. Nil means they
-	// are not registered.
+	// Registerer registers the metrics, with the label group, while Run runs. It
+	// may be the allocator's. Nil means they are not registered. Run fails while
+	// another owner of the group has the same.
 	Registerer prometheus.Registerer
 }
 
@@ -75,7 +78,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.RebalanceTimeout = cmp.Or(o.RebalanceTimeout, defaultRebalanceTimeout)
 	o.StopTimeout = cmp.Or(o.StopTimeout, defaultStopTimeout)
 	if o.Accept == nil {
-		o.Accept = func(allocfn.Partition) error { return nil }
+		o.Accept = func(kiel.Partition) error { return nil }
 	}
 	if o.Observer == nil {
 		o.Observer = func(Event) {}

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 
 	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/promreg"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -33,9 +35,16 @@ type Owner struct {
 	handler Handler
 	opts    Options
 	metrics *metrics
+	shown   *promreg.Set
 	log     *slog.Logger
 	paths   paths
 	id      string // of this value, in the data of its claims
+
+	troubles *errlog.Log
+	loop     atomic.Pointer[loop]                // from Run's start on
+	settled  atomic.Pointer[session.Incarnation] // in which the first claims are settled
+	awaited  atomic.Int64                        // claims that are not
+	leaving  atomic.Bool
 
 	board   *board
 	tell    *mailbox // calls Observer
@@ -64,24 +73,28 @@ func newOwner(src source, h Handler, opts Options) (*Owner, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := newMetrics(opts.Registerer, src.Group())
-	if err != nil {
+	m, shown := promreg.New(opts.Registerer, src.Group(), newMetrics)
+	if err := shown.Complete(); err != nil {
 		return nil, fmt.Errorf("ownership: %w", err)
 	}
+	m.info.WithLabelValues(src.Name(), version()).Set(0)
+	log := opts.Logger.With("component", "ownership", "group", src.Group(), "member", src.Name())
 	return &Owner{
-		source:  src,
-		session: src.Session(),
-		handler: h,
-		opts:    opts,
-		metrics: m,
-		log:     opts.Logger.With("component", "ownership", "group", src.Group(), "member", src.Name()),
-		paths:   newPaths(src.GroupPath()),
-		id:      rand.Text(),
-		board:   newBoard(m),
-		tell:    newMailbox(0, nil),
-		errors:  newMailbox(maxErrors, m.errorsDropped),
-		leave:   make(chan struct{}),
-		done:    make(chan struct{}),
+		source:   src,
+		session:  src.Session(),
+		handler:  h,
+		opts:     opts,
+		metrics:  m,
+		shown:    shown,
+		log:      log,
+		troubles: errlog.New(log),
+		paths:    newPaths(src.GroupPath()),
+		id:       rand.Text(),
+		board:    newBoard(m),
+		tell:     newMailbox(0, nil),
+		errors:   newMailbox(maxErrors, m.errorsDropped),
+		leave:    make(chan struct{}),
+		done:     make(chan struct{}),
 	}, nil
 }
 
@@ -110,6 +123,9 @@ func (o *Owner) Owned() []Info { return o.board.list() }
 // that nobody waits for it. No handler or callback is called after Run returned; the
 // allocator's own, if one of them is what is stuck, until its StopTimeout is over.
 //
+// Each [StuckError] that ctx's cause wraps says that the handler of a partition was to return before, though
+// its context had not ended: the time that it has had counts.
+//
 // Run keeps the session from closing until it has released everything. It can be
 // called once. When ctx has ended already it joins nothing, tells the Observer
 // nothing and returns nil.
@@ -125,14 +141,28 @@ func (o *Owner) Run(ctx context.Context) error {
 	default:
 	}
 	defer o.session.Hold()()
-	if ctx.Err() != nil {
-		// The session may have ended with it, before we held it. Who waits for the allocator is told.
-		_ = o.source.Stop(ctx) // before its Run, which ends at once then
-		o.err = o.source.Run(ctx)
+	hide, err := o.shown.Show()
+	if err != nil {
+		o.err = errors.Join(fmt.Errorf("ownership: run: %w", err), o.endSource(ctx))
 		return o.err
 	}
-	o.err = newLoop(ctx, o).run(ctx)
+	defer hide()
+	if ctx.Err() != nil { // the session may have ended with it, before we held it
+		o.err = o.endSource(ctx)
+		return o.err
+	}
+	l := newLoop(ctx, o)
+	o.loop.Store(l)
+	o.err = l.run(ctx)
 	return o.err
+}
+
+// endSource ends the allocator that was not run, so that nobody waits for it.
+func (o *Owner) endSource(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	_ = o.source.Stop(ctx) // its Run returns at once then
+	return o.source.Run(ctx)
 }
 
 // Stop makes Run leave and waits until it has returned; it returns Run's error,

@@ -2,9 +2,13 @@ package ownership
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/status"
 )
 
 // held is what the loop knows of a partition's claim in this ZooKeeper session.
@@ -35,9 +39,11 @@ const (
 // handler (claim, running) are apart: a handler may run on when its claim is lost,
 // and a claim may stand before its handler starts.
 type part struct {
-	id   allocfn.Partition
+	id   kiel.Partition
 	want bool      // the newest plan gives it to us, and it can be claimed
 	due  time.Time // since when it is wanted and not open
+	// level is that of the log lines about its moves: few at once are told one by one.
+	level slog.Level
 
 	held     held
 	znode    finding // what is known of the claim while it is ours
@@ -49,25 +55,36 @@ type part struct {
 	paused   bool               // no request before the pause is over
 	failures int                // of requests, in a row
 	badSince time.Time          // when releasing it failed first
+	late     bool               // another's claim has been waited for longer than its owner may drain
+	holder   string             // of the claim that was waited for last, since ours ended, cut; "" when nobody is known
+	again    status.Code        // why the last claim of ours ended, unless it was handed over
+	between  bool               // another may have owned it since then: the session, or the plan, was another
+	origin   origin             // of the claim that was sent last, or stands
+	trouble  error              // why there is a pause
 
 	claim    *Claim // stands, verified or about to be; nil when none, or lost, or being released
 	opened   bool   // Claimed was told of it
 	telling  bool   // Claimed of it, or of one that is lost, waits for the observer; meanwhile no other is opened
 	openedAt time.Time
-	revoked  bool // its handler was told to finish
+	wait     time.Duration // from the plan to openedAt
+	revoked  bool          // its handler was told to finish
+	next     string        // to whom the plan gave it when it was revoked last
+	goes     status.Reason // and why
+	drained  time.Duration // from then to the end of the claim
 
-	running  bool        // a handler runs, be it of claim or of one that is lost
-	stuck    bool        // … and its time is over
-	endedAt  time.Time   // when its context ended
-	overtime *time.Timer // until its time is over
-	resting  bool        // no handler before the pause is over
-	returns  int         // of handlers that should not have, in a row
+	running   bool        // a handler runs, be it of claim or of one that is lost
+	stuck     bool        // … and its time is over
+	startedAt time.Time   // when the handler was called last
+	endedAt   time.Time   // when its context ended
+	overtime  *time.Timer // until its time is over
+	resting   bool        // no handler before the pause is over
+	returns   int         // of handlers that should not have, in a row
 
-	toClaim, toRevoke, unsettled bool // as counted by the loop
+	toClaim, toRevoke, unsettled, behindStuck, awaited bool // as counted by the loop
 }
 
 // part returns the state of a partition, made when it has none.
-func (l *loop) part(id allocfn.Partition) *part {
+func (l *loop) part(id kiel.Partition) *part {
 	p := l.parts[id]
 	if p == nil {
 		p = &part{id: id}
@@ -92,6 +109,15 @@ func (l *loop) mayTake(p *part) bool { return p.want && l.phase == working && l.
 // unwanted says whether a claim that stands is to be released. Without a plan
 // that can be acted on nothing is said.
 func (l *loop) unwanted(p *part) bool { return l.phase == draining || !p.want && l.planned() }
+
+// forget drops a partition's state.
+func (l *loop) forget(p *part) {
+	l.setRoom(p, true)
+	if l.refused[p.id] == nil { // else that one goes on
+		l.o.troubles.Gone(p.id.String())
+	}
+	delete(l.parts, p.id)
+}
 
 // step begins what is to be done next for a partition, if anything.
 func (l *loop) step(p *part) {
@@ -131,15 +157,14 @@ func (l *loop) advance(p *part) {
 			l.claims.add(p, claiming)
 		}
 	case !l.keep(p) && !p.telling:
-		l.setRoom(p, true)
-		delete(l.parts, p.id)
+		l.forget(p)
 	}
 }
 
 // advanceClaim goes on with a claim that stands.
 func (l *loop) advanceClaim(p *part) {
 	if !p.revoked && l.keep(p) {
-		if p.opened && !p.running && !p.resting {
+		if p.opened && !p.running && !p.resting && p.claim.ctx.Err() == nil {
 			l.start(p)
 		}
 		return
@@ -168,13 +193,18 @@ func (q *queue) add(p *part, b busy) {
 func (l *loop) account(p *part) {
 	live := l.parts[p.id] == p
 	held := p.claim != nil || p.held != heldNot || p.busy != idle
-	l.count(&l.toClaim, &p.toClaim, live && l.keep(p) && !p.opened, &l.claimSince, stageClaim)
-	l.count(&l.toRevoke, &p.toRevoke, live && (!l.keep(p) || p.revoked) && (held || p.running && !p.stuck), &l.revokeSince, stageRevoke)
+	l.count(&l.toClaim, &p.toClaim, live && l.keep(p) && !p.opened, &l.claimSince, l.o.metrics.claimStage)
+	l.count(&l.toRevoke, &p.toRevoke, live && (!l.keep(p) || p.revoked) && (held || p.running && !p.stuck), &l.revokeSince, l.o.metrics.revokeStage)
 	var since time.Time
-	l.count(&l.unsettled, &p.unsettled, live && (held || p.running && !p.stuck), &since, "")
+	l.count(&l.unsettled, &p.unsettled, live && (held || p.running && !p.stuck), &since, nil)
+	if behind := live && p.stuck && p.want; behind != p.behindStuck {
+		l.count(&l.behindStuck, &p.behindStuck, behind, &since, nil)
+		l.o.metrics.unclaimed.WithLabelValues(reasonStuck).Set(float64(l.behindStuck))
+	}
+	l.count(&l.awaited, &p.awaited, live && l.keep(p) && !p.opened && !p.noRoom && !p.late && !p.stuck, &since, nil)
 }
 
-func (l *loop) count(n *int, was *bool, is bool, since *time.Time, stage string) {
+func (l *loop) count(n *int, was *bool, is bool, since *time.Time, stage prometheus.Observer) {
 	if *was == is {
 		return
 	}
@@ -187,8 +217,8 @@ func (l *loop) count(n *int, was *bool, is bool, since *time.Time, stage string)
 		return
 	}
 	*n--
-	if *n == 0 && stage != "" {
-		l.o.metrics.duration.WithLabelValues(stage).Observe(time.Since(*since).Seconds())
+	if *n == 0 && stage != nil {
+		stage.Observe(time.Since(*since).Seconds())
 	}
 }
 
@@ -217,15 +247,15 @@ func (l *loop) setStuck(p *part, stuck bool) {
 	} else {
 		l.stuck--
 	}
-	l.o.metrics.unclaimed.WithLabelValues(reasonStuck).Set(float64(l.stuck))
+	l.o.metrics.stuck.Set(float64(l.stuck))
 }
 
-// pause keeps a partition from requests for a while.
-func (l *loop) pause(p *part) {
-	p.paused = true
+// pause keeps a partition from requests for a while, because of err.
+func (l *loop) pause(p *part, err error) {
+	p.paused, p.trouble = true, err
 	p.failures++
 	l.after(backoff(p.failures), func() {
-		p.paused = false
+		p.paused, p.trouble = false, nil
 		l.step(p)
 	})
 }

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 )
 
 // followPlans gives the loop each plan, with what can't be claimed of it.
 func (l *loop) followPlans(ctx context.Context) {
 	for p := range l.o.source.follow(ctx) {
-		refused := map[allocfn.Partition]error{}
+		refused := map[kiel.Partition]error{}
 		for _, id := range p.mine {
 			if err := l.o.paths.check(id); err != nil {
 				refused[id] = err
@@ -38,20 +38,32 @@ func (l *loop) usePlan() {
 		l.joinedIn = session
 		l.say(Event{Kind: Joined, Session: session, Version: l.plan.version})
 	}
-	l.say(Event{Kind: Snapshot, Session: session, Version: l.plan.version})
+	l.say(Event{Kind: Snapshot, Session: session, Version: l.plan.version, Reason: l.plan.reason})
 
-	mine := make(map[allocfn.Partition]bool, len(l.plan.mine))
+	var gained, lost []*part
+	mine, topics := make(map[kiel.Partition]bool, len(l.plan.mine)), make(map[string]bool)
 	for _, id := range l.plan.mine {
 		if l.refused[id] == nil {
-			mine[id] = true
+			mine[id], topics[id.Topic] = true, true
 			if p := l.part(id); !p.want {
 				p.want, p.due = true, time.Now()
+				gained = append(gained, p)
 			}
 		}
 	}
+	if l.plan.joined {
+		l.o.metrics.owned.plan(topics)
+	}
 	for id, p := range l.parts {
 		p.outdated = false
-		p.want = mine[id]
+		if p.want && !mine[id] {
+			p.want, p.between = false, true
+			lost = append(lost, p)
+		}
+	}
+	l.setLevel(gained)
+	l.setLevel(lost)
+	for _, p := range l.parts {
 		l.step(p)
 	}
 	l.reportRefused()
@@ -72,12 +84,13 @@ func (l *loop) reportRefused() {
 		}
 		if !l.told[id] {
 			l.told[id] = true
-			l.complain(err)
+			l.failedPart(troubleUnclaimed, id, err)
 		}
 	}
 	for id := range l.told {
 		if l.refused[id] == nil {
 			delete(l.told, id)
+			l.recovered(troubleUnclaimed, id.String())
 		}
 	}
 	l.o.metrics.unclaimed.WithLabelValues(reasonName).Set(float64(names))

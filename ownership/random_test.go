@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -35,8 +35,8 @@ func TestRandomSchedules(t *testing.T) {
 			}
 			live := []*member{join(), join(), join()}
 			pick := func() *member { return live[rapid.IntRange(0, len(live)-1).Draw(t, "member")] }
-			plan := func(label string) map[allocfn.Partition]string {
-				plan := map[allocfn.Partition]string{}
+			plan := func(label string) map[kiel.Partition]string {
+				plan := map[kiel.Partition]string{}
 				for _, item := range all {
 					plan[part(item)] = live[rapid.IntRange(0, len(live)-1).Draw(t, label)].name
 				}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
@@ -49,8 +49,8 @@ func (l *loop) take(q *queue, still func(*part) bool) []*part {
 	return batch
 }
 
-func ids(parts []*part) []allocfn.Partition {
-	ids := make([]allocfn.Partition, len(parts))
+func ids(parts []*part) []kiel.Partition {
+	ids := make([]kiel.Partition, len(parts))
 	for i, p := range parts {
 		ids[i] = p.id
 	}
@@ -61,7 +61,7 @@ func ids(parts []*part) []allocfn.Partition {
 func (l *loop) request(q *queue, inc *session.Incarnation, parts []*part, work func() []finding, on func(*part, finding)) {
 	q.workers++
 	l.wg.Go(func() {
-		found := make(map[allocfn.Partition]finding, len(parts))
+		found := make(map[kiel.Partition]finding, len(parts))
 		for _, f := range work() {
 			found[f.id] = f
 		}
@@ -86,23 +86,28 @@ func (l *loop) sendClaims() {
 		return
 	}
 	inc, plan := l.inc, l.plan
+	origins := make(map[kiel.Partition]origin, len(parts))
 	for _, p := range parts {
 		l.sent[p.id] = true
+		p.origin = l.origin(p)
+		origins[p.id] = p.origin
 	}
 	l.request(&l.claims, inc, parts, func() []finding {
-		return l.keeper.claim(l.io, inc, ids(parts))
+		return l.keeper.claim(l.io, inc, ids(parts), origins)
 	}, func(p *part, f finding) {
 		switch f.fate {
 		case fateOurs:
 			l.o.metrics.claims.WithLabelValues(resultOK).Inc()
 			p.held, p.znode = heldOurs, f
+			l.recovered(troubleClaim, p.id.String())
 		case fateGone:
 			p.held = heldNot
 		case fateTaken:
+			l.recovered(troubleClaim, p.id.String())
 			l.wait(p)
 		case fateUnsure:
 			l.o.metrics.claims.WithLabelValues(resultTimeout).Inc()
-			l.o.log.Warn("claim without an answer", "partition", p.id.String(), "err", f.err)
+			l.warn(troubleUnsure, p.id.String(), fmt.Errorf("ownership: claim without an answer: %w", f.err))
 			p.held = heldUnsure
 			if l.off.Off(sabotage.PossiblyMine) {
 				p.held = heldNot
@@ -114,9 +119,9 @@ func (l *loop) sendClaims() {
 			l.setRoom(p, false)
 		case fateForbidden:
 			l.o.metrics.claims.WithLabelValues(resultError).Inc()
-			l.o.metrics.failed.WithLabelValues(stageClaim).Inc()
-			l.complain(f.err)
-			l.pause(p)
+			l.o.metrics.claimFailed.Inc()
+			l.failedPart(troubleClaim, p.id, f.err)
+			l.pause(p, f.err)
 		}
 	})
 }
@@ -127,10 +132,12 @@ func (l *loop) reportRoom() {
 		return
 	}
 	l.fullTold = l.full
-	if l.full > 0 {
-		l.o.metrics.failed.WithLabelValues(stageClaim).Inc()
-		l.complain(fmt.Errorf("%w: %d partitions: %w", ErrUnclaimed, l.full, session.ErrEphemeralBudget))
+	if l.full == 0 {
+		l.recovered(troubleRoom, "")
+		return
 	}
+	l.o.metrics.claimFailed.Inc()
+	l.failed(troubleRoom, "", fmt.Errorf("%w: %d partitions: %w", ErrUnclaimed, l.full, session.ErrEphemeralBudget))
 }
 
 // roomAgain tries again what had no room.
@@ -158,28 +165,34 @@ func (l *loop) wait(p *part) {
 	late := l.after(l.o.opts.RebalanceTimeout, func() {
 		if ctx.Err() == nil {
 			l.o.metrics.divergence.Inc()
-			l.o.log.Warn("partition is held by another for long", "partition", p.id.String())
+			l.warn(troubleHeld, p.id.String(), fmt.Errorf("ownership: %s: the claim of %.80q has stood for %v", p.id, p.holder, l.o.opts.RebalanceTimeout))
+			p.late = true
+			l.account(p)
 		}
 	})
 	l.wg.Go(func() {
 		f := l.keeper.await(ctx, inc, p.id, func(holder string, persistent bool) {
 			l.o.metrics.claims.WithLabelValues(resultConflict).Inc()
 			l.o.log.Debug("partition is held by another", "partition", p.id.String(), "holder", holder, "persistent", persistent)
-			l.post(func() { l.setBlocked(p, persistent) })
+			l.post(func() {
+				p.holder = holder
+				l.setBlocked(p, persistent)
+			})
 		})
 		l.post(func() {
 			ended()
 			stop()
 			late.Stop()
-			p.busy, p.stop = idle, nil
+			p.busy, p.stop, p.late = idle, nil, false
 			l.setBlocked(p, false)
+			l.recovered(troubleHeld, p.id.String())
 			if l.zk != nil && l.zk.SessionID() == inc.SessionID() {
 				switch f.fate {
 				case fateUnsure:
 					p.held = heldUnsure
 				case fateForbidden:
-					l.complain(f.err)
-					l.pause(p)
+					l.failedPart(troubleClaim, p.id, f.err)
+					l.pause(p, f.err)
 				default:
 				}
 			}
@@ -204,6 +217,9 @@ func (l *loop) sendLooks() {
 	l.request(&l.looks, inc, parts, func() []finding {
 		return l.keeper.look(l.io, inc, ids(parts))
 	}, func(p *part, f finding) {
+		if f.fate == fateOurs || f.fate == fateTaken || f.fate == fateGone {
+			l.recovered(troubleUnsure, p.id.String())
+		}
 		switch f.fate {
 		case fateOurs:
 			p.held, p.znode = heldOurs, f
@@ -214,8 +230,8 @@ func (l *loop) sendLooks() {
 		case fateGone:
 			p.held = heldNot
 		default:
-			l.o.log.Warn("claim could not be looked at", "partition", p.id.String(), "err", f.err)
-			l.pause(p)
+			l.warn(troubleUnsure, p.id.String(), f.err)
+			l.pause(p, f.err)
 		}
 	})
 }
@@ -245,12 +261,14 @@ func (l *loop) sendReleases() {
 		switch f.fate {
 		case fateGone:
 			p.held, p.failures, p.badSince = heldNot, 0, time.Time{}
-			l.o.log.Info("released", "partition", p.id.String(), "token", p.znode.token)
+			l.recovered(troubleRelease, p.id.String())
+			l.o.log.Log(l.base, p.level, "released", "partition", p.id.String(), "token", p.znode.token, "drained", p.drained)
+			p.drained = 0
 			l.freed = true
 		case fateForbidden:
-			l.o.metrics.failed.WithLabelValues(stageRevoke).Inc()
-			l.complain(f.err)
-			l.pause(p)
+			l.o.metrics.revokeFailed.Inc()
+			l.failedPart(troubleRelease, p.id, f.err)
+			l.pause(p, f.err)
 			if p.badSince.IsZero() {
 				p.badSince = time.Now()
 			}
@@ -260,9 +278,9 @@ func (l *loop) sendReleases() {
 			}
 		default:
 			p.held = heldUnsure
-			l.o.log.Warn("release without a clear answer", "partition", p.id.String(), "err", f.err)
+			l.warn(troubleUnsure, p.id.String(), fmt.Errorf("ownership: release without a clear answer: %w", f.err))
 			if p.failures++; p.failures > 2 {
-				l.pause(p)
+				l.pause(p, f.err)
 			}
 		}
 	})
@@ -278,11 +296,16 @@ func (l *loop) scheduleSweep(inc *session.Incarnation) {
 		l.wg.Go(func() {
 			names, err := l.keeper.list(l.io, inc)
 			l.post(func() {
-				if err != nil {
-					l.o.log.Warn("claims could not be listed", "err", err)
-				} else if l.inc == inc {
+				switch {
+				case l.inc != inc || !inc.Trusted() || errors.Is(err, session.ErrSessionExpired):
+					// The next incarnation lists them. The end of this one is no trouble of the list.
+				case err != nil:
+					l.warn(troubleSweep, "", err)
+				default:
+					l.recovered(troubleSweep, "")
 					l.revisit()
 					l.sweep(names, began)
+					l.countUnowned(names, began)
 				}
 				if l.inc == inc {
 					l.reportBlocked() // again, as long as there are any
@@ -344,7 +367,7 @@ func (l *loop) revisit() {
 }
 
 // doubt has the claim of a partition looked at, of which we hold none as far as we know.
-func (l *loop) doubt(id allocfn.Partition) {
+func (l *loop) doubt(id kiel.Partition) {
 	p := l.part(id)
 	p.held = heldUnsure
 	l.step(p)

@@ -3,10 +3,12 @@ package ownership
 import (
 	"context"
 	"iter"
+	"slices"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
-	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/status"
 )
 
 // source is what an owner needs of an allocator.
@@ -22,15 +24,23 @@ type source interface {
 	current() *plan
 	// follow yields plans; it may skip, but always reaches the newest.
 	follow(ctx context.Context) iter.Seq[*plan]
+	// status, alive and waiting are the allocator's Status, Alive and Waiting.
+	status() *status.Group
+	alive(ctx context.Context) error
+	waiting() string
 }
 
 // plan is what an owner needs of a snapshot.
 type plan struct {
 	version uint64
 	joined  bool
-	mine    []allocfn.Partition
+	mine    []kiel.Partition
 	inc     *session.Incarnation // under which it was made
-	owner   func(allocfn.Partition) (string, bool)
+	reason  status.Reason        // of the mapping
+	owner   func(kiel.Partition) (string, bool)
+	planned func() []kiel.Partition                     // that members are to claim
+	move    func(kiel.Partition) (allocator.Move, bool) // how the partition came to its owner
+	member  func(name string) bool                      // whether the mapping has a member
 }
 
 // source of the real allocator.
@@ -50,9 +60,19 @@ func (a allocation) follow(ctx context.Context) iter.Seq[*plan] {
 	}
 }
 
+func (a allocation) status() *status.Group           { return a.Status() }
+func (a allocation) alive(ctx context.Context) error { return a.Alive(ctx) }
+func (a allocation) waiting() string                 { return a.Waiting() }
+
 func newPlan(s *allocator.Snapshot) *plan {
 	if s == nil {
 		return nil
 	}
-	return &plan{version: s.Version, joined: s.Joined, mine: s.Mine(), inc: s.Incarnation, owner: s.Owner}
+	return &plan{
+		version: s.Version, joined: s.Joined, mine: s.Mine(), inc: s.Incarnation, reason: s.Reason, owner: s.Owner, move: s.Move, planned: s.Claimable,
+		member: func(name string) bool {
+			_, found := slices.BinarySearch(s.Members, name)
+			return found
+		},
+	}
 }

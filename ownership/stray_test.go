@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -45,7 +45,7 @@ func TestLookOnAServerThatIsBehind(t *testing.T) {
 			}
 			return zktest.Action{}
 		})
-		a.brain.assign(map[allocfn.Partition]string{part("t:0"): "a"})
+		a.brain.assign(map[kiel.Partition]string{part("t:0"): "a"})
 		time.Sleep(100 * time.Millisecond)
 		if w.holder("t:0") == 0 {
 			t.Fatal("the claim was not made")

@@ -12,11 +12,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/clocks"
 	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/status"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -41,14 +42,15 @@ type world struct {
 	nw      *zktest.Network
 	journal *journal
 	members []*member
-	owner   map[allocfn.Partition]string
+	owner   map[kiel.Partition]string
+	reason  status.Reason // of owner
 }
 
 func newWorld(t tb) *world {
 	t.Helper()
 	w := &world{
 		t: t, srv: zktest.NewServer(zktest.Options{}), nw: zktest.NewNetwork(), journal: newJournal(),
-		served: make(chan struct{}), owner: map[allocfn.Partition]string{},
+		served: make(chan struct{}), owner: map[kiel.Partition]string{},
 	}
 	l, err := w.nw.Listen("zk:2181")
 	if err != nil {
@@ -92,6 +94,7 @@ type member struct {
 	opts   memberOptions
 
 	quit       context.CancelFunc
+	quitFor    context.CancelCauseFunc
 	done       chan struct{}
 	err        error // of Run, after done
 	endSession context.CancelFunc
@@ -100,7 +103,7 @@ type member struct {
 	mu    sync.Mutex
 	errs  []error
 	drain time.Duration
-	calls map[allocfn.Partition]int
+	calls map[kiel.Partition]int
 }
 
 type memberOptions struct {
@@ -117,7 +120,7 @@ func (w *world) join(name string, opts memberOptions) *member {
 	w.t.Helper()
 	m := &member{
 		w: w, name: name, client: w.nw.Client(name), opts: opts, drain: opts.drain,
-		done: make(chan struct{}), ended: make(chan struct{}), calls: map[allocfn.Partition]int{},
+		done: make(chan struct{}), ended: make(chan struct{}), calls: map[kiel.Partition]int{},
 	}
 	if os.Getenv("KIEL_TEST_LOG") != "" {
 		opts.session.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -147,7 +150,7 @@ func (w *world) join(name string, opts memberOptions) *member {
 		}()
 	}
 	m.brain = newBrain(m.ses, "g", name)
-	m.brain.assign(w.owner)
+	m.brain.assignFor(w.owner, w.reason)
 	observer := opts.Observer
 	opts.Observer = func(e ownership.Event) {
 		w.journal.event(name, e)
@@ -174,15 +177,15 @@ func (w *world) join(name string, opts memberOptions) *member {
 	m.owner, err = ownership.NewFromSource(m.brain, func(ctx context.Context, c *ownership.Claim) error {
 		defer w.journal.enter(name, c)()
 		m.mu.Lock()
-		m.calls[allocfn.Partition{Topic: c.Topic(), ID: c.Partition()}]++
+		m.calls[kiel.Partition{Topic: c.Topic(), ID: c.Partition()}]++
 		m.mu.Unlock()
 		return handler(ctx, c)
 	}, opts.Options)
 	if err != nil {
 		w.t.Fatalf("owner: %v", err)
 	}
-	ctx, quit := context.WithCancel(context.Background())
-	m.quit = quit
+	ctx, quit := context.WithCancelCause(context.Background())
+	m.quit, m.quitFor = func() { quit(nil) }, quit
 	go func() {
 		defer close(m.done)
 		m.err = m.owner.Run(ctx)
@@ -225,16 +228,18 @@ func (m *member) work(ctx context.Context, c *ownership.Claim) error {
 }
 
 // assign tells all members who owns what, as "member" to "t:0 t:1 …".
-func (w *world) assign(plan map[string]string) {
-	w.t.Helper()
-	w.owner = map[allocfn.Partition]string{}
+func (w *world) assign(plan map[string]string) { w.assignFor(status.Reason{}, plan) }
+
+// assignFor is assign with the reason for which partitions move.
+func (w *world) assignFor(reason status.Reason, plan map[string]string) {
+	w.owner, w.reason = map[kiel.Partition]string{}, reason
 	for name, items := range plan {
 		for item := range strings.FieldsSeq(items) {
 			w.owner[part(item)] = name
 		}
 	}
 	for _, m := range w.members {
-		m.brain.assign(maps.Clone(w.owner))
+		m.brain.assignFor(maps.Clone(w.owner), reason)
 	}
 }
 
@@ -246,8 +251,8 @@ func (w *world) wantEvents(name, item, want string) {
 	}
 }
 
-func part(item string) allocfn.Partition {
-	p, err := allocfn.Parse(item)
+func part(item string) kiel.Partition {
+	p, err := kiel.ParsePartition(item)
 	if err != nil {
 		panic(err)
 	}

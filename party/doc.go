@@ -1,74 +1,77 @@
-// Package party keeps a directory of members in ZooKeeper, the one that the
-// Python library kiel keeps for its groups.
+// Package party keeps the directory of a group's members in ZooKeeper, in the form that
+// the Python library kiel uses for its groups.
 //
 // # Overview
 //
-// A [Party] watches the directory and says who is in it, as a [View]. With a
-// name it is a member itself: it joins when Run starts, again in every new
+// A [Party] watches the directory and publishes its members as a [View]. With a
+// name the Party is a member itself: it joins when Run starts, again in every new
 // ZooKeeper session and whenever somebody deleted its znode, and leaves when
 // Run's context ends. Without a name it only observes.
 //
 // [KazooParty] and [ShallowParty] are kazoo's recipes of these names, with znodes
-// of their own kind; what follows is about Party.
+// of their own kind; the rest of this page is about Party.
 //
 // # State
 //
-//	<path>           persistent, empty; made when missing, parents too
+//	<path>           persistent, empty; created when missing, parents too
 //	<path>/<name>    ephemeral, one per member; the name verbatim
 //
-// A member's znode may hold a record of up to 64 KiB that the others read with
-// it. A record never changes in place: who has another one to show joins anew.
-// Python members have none.
+// A member's znode may hold a record of up to 64 KiB, which the other members read with
+// it. A record never changes in place: a member with a new record joins anew.
+// Python members have no record.
 //
 // # Guarantees
 //
 //   - Every child of the directory is a member, whatever its name and its
 //     record, because Python members count them all.
 //   - A view is what ZooKeeper held at one moment or later, and not older than
-//     our own joining: a session sees its own writes.
-//   - Each change of the members ends in a new view, also that of a member who
-//     went and came back under the same name, by a lost watch and a broken
-//     connection too: the directory's metadata are looked at at least once per
-//     session timeout, and the members are listed again when they differ. Changes
-//     that follow each other closely may end in one view.
-//   - What is remembered of members is forgotten when servers may have lost
-//     data, also when they were restored from a backup that still has our
-//     session ([session.Incarnation.History]): numbers come again there.
-//   - A znode that another session owns is never deleted. Where one bears our
-//     name we wait for it to go for as long as a dead session's can stay
-//     ([session.Session.MaxExpiry], some 45 s: its timeout may have been longer than
-//     ours), anew after each reconnect, because a new leader gives it that time
-//     again; and end with [ErrNameTaken] if it does not. Meanwhile [View].NameHeld
-//     and a warning tell which session holds the name. If our own znode was replaced by another
-//     session's, which is what a Python member of our name does, that is
-//     ErrNameTaken at once.
+//     the Party's own joining: a session sees its own writes.
+//   - Each change of the members leads to a new view, even if a member
+//     went and came back under the same name, if a watch was lost, or if the connection
+//     broke: the Party reads the directory's metadata at least once per
+//     session timeout, and lists the members again when the metadata differ. Changes
+//     that follow each other closely may lead to one view.
+//   - A Party forgets what it knows of members when servers may have lost
+//     data, also when they were restored from a backup that still has the Party's
+//     session ([session.Incarnation.History]): such servers give the same numbers again.
+//   - A Party never deletes a znode that another session owns. If such a znode has the Party's
+//     name, the Party waits until it has gone, for as long as a dead session's znode can stay
+//     ([session.Session.MaxExpiry], some 45 s, because the timeout of that session may have been
+//     longer). The wait begins anew after each reconnect, because a new leader gives the dead
+//     session that time again. If the znode is still there after that, Run ends with
+//     [ErrNameTaken]. Meanwhile [View].NameHeld and a warning say which session holds the name.
+//     If another session replaces the Party's own znode, as a Python member of the same name
+//     does, Run ends with ErrNameTaken at once.
 //   - While the connection is gone but the session lives, the znode stands and
-//     we stay a member; back in the same session it is still the same znode.
-//   - When Run has returned, our znode is gone, or goes with the ZooKeeper
-//     session when the servers could not be reached in time.
+//     the Party stays a member, with the same znode when it is connected again.
+//   - When Run has returned, the Party's znode is gone, or goes with the ZooKeeper
+//     session if the servers could not be reached in time.
 //
 // # Not guaranteed
 //
 //   - That a member joins after a crash if the servers had granted its old session
-//     more than [session.Options].MaxSessionTimeout, 40 s, and more than its new one:
-//     it ends with [ErrNameTaken] then, before the old session has expired.
-//   - That a view is up to date. Whether it may be acted on is for its
-//     [session.Incarnation] to say.
-//   - That members see the same views at the same time, or all of them.
+//     more than [session.Options].MaxSessionTimeout, 40 s, and more than its new session:
+//     Run ends with [ErrNameTaken] then, before the old session has expired. The same
+//     may happen when a server comes back meanwhile that was down when the old session
+//     began: the server catches up, and that gives the session its timeout again. There is time
+//     for one such server if MaxSessionTimeout is three times the timeout or more,
+//     as it is by default.
+//   - That a view is up to date. Its [session.Incarnation] says whether a program may act on it.
+//   - That members see the same views at the same time, or that each sees all views.
 //   - That a record changed in place by somebody else is noticed soon. No
-//     Party writes one a second time, so names and the directory's cversion
-//     tell all changes, and records need no watch: one watch a member instead
-//     of one for each pair of them. Records are looked at in turn, 16 each
-//     time that the directory is looked at and nothing is new, which is at least
-//     once per session timeout, so others may go by the changed one for as
-//     many session timeouts as there are members divided by 16. Its owner
-//     looks at its own each time, and joins anew with the right one.
+//     Party writes a record a second time, so names and the directory's cversion
+//     show all changes, and records need no watch: a member has one watch instead
+//     of one for each other member. A Party reads 16 records in turn each
+//     time that it looks at the directory and nothing is new, which is at least
+//     once per session timeout. So other members may go by the changed record for as
+//     many session timeouts as there are members divided by 16. The record's owner
+//     reads its own record each time, and joins anew with the right one.
 //   - That two parties in one process keep apart when they use the same
-//     session, path and name: they share the znode. Don't.
-//   - ZooKeeper can't delete a znode "if it is mine". Between looking at the
-//     owner and deleting lies one round trip; if in it somebody deletes our
-//     znode and a namesake joins, leaving deletes the namesake's. A Party then
-//     joins again by itself, a Python member does not.
+//     session, path and name: they share the znode. Don't do that.
+//   - That leaving never deletes a namesake's znode. ZooKeeper can't delete a znode "if it is mine":
+//     between reading the owner and deleting lies one round trip. If somebody deletes the Party's
+//     znode in that time and a namesake joins, leaving deletes the namesake's znode. If the namesake
+//     is a Party it joins again by itself; a Python member does not.
 //
 // # Concurrency
 //

@@ -5,8 +5,8 @@ import "errors"
 var (
 	// ErrNameTaken says that another session holds a znode of our name, for
 	// longer than a dead session could, or put it in the place of ours. The
-	// error names the znode and the session. Run has ended; choose another
-	// name, or stop the other process.
+	// error names the znode and the session, and says what to do: choose another
+	// name, or stop the other process. Run has ended.
 	ErrNameTaken = errors.New("name is taken")
 
 	// ErrNameHeld says that another session holds a znode of our name, which may

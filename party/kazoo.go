@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/kielgo/kiel/internal/defaultlog"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
@@ -54,12 +53,8 @@ type KazooParty struct{ m membership }
 // NewKazooParty returns a handle on the party at path. It checks its arguments and
 // does no I/O. The session must be running for the other methods to succeed.
 func NewKazooParty(s *session.Session, path string, opts KazooOptions) (*KazooParty, error) {
-	return newKazooParty(s, path, opts, sabotage.Rules{})
-}
-
-func newKazooParty(s *session.Session, path string, opts KazooOptions, off sabotage.Rules) (*KazooParty, error) {
 	p := &KazooParty{}
-	if err := p.m.init(s, path, opts, seqnode.NewGUID()+partyWord, off); err != nil {
+	if err := p.m.init(s, path, opts, seqnode.NewGUID()+partyWord); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -140,7 +135,7 @@ func NewShallowParty(s *session.Session, path string, opts KazooOptions) (*Shall
 		return nil, fmt.Errorf("party: Identifier %q: a name of a znode has no /", opts.Identifier)
 	}
 	p := &ShallowParty{}
-	if err := p.m.init(s, path, opts, seqnode.NewGUID()+"-"+opts.Identifier, sabotage.Rules{}); err != nil {
+	if err := p.m.init(s, path, opts, seqnode.NewGUID()+"-"+opts.Identifier); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -186,14 +181,14 @@ func ShallowIdentifier(child string) string {
 }
 
 // init checks what both kinds have in common.
-func (m *membership) init(s *session.Session, path string, opts KazooOptions, name string, off sabotage.Rules) error {
+func (m *membership) init(s *session.Session, path string, opts KazooOptions, name string) error {
 	if s == nil {
 		return errors.New("party: the session is nil")
 	}
 	if err := session.CheckPath(path); err != nil {
 		return fmt.Errorf("party: %w", err)
 	}
-	if !utf8.ValidString(opts.Identifier) && !off.Off(sabotage.IdentifierText) {
+	if !utf8.ValidString(opts.Identifier) {
 		return fmt.Errorf("party: Identifier %q is no valid UTF-8", opts.Identifier)
 	}
 	node := session.Join(path, name)
@@ -202,6 +197,6 @@ func (m *membership) init(s *session.Session, path string, opts KazooOptions, na
 	}
 	opts.Logger = defaultlog.Or(opts.Logger)
 	m.sess, m.path, m.node, m.data = s, path, node, []byte(opts.Identifier)
-	m.log = opts.Logger.With("component", "party", "node", node)
+	m.log = opts.Logger.With("component", "party", "path", node)
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/kielgo/kiel/internal/hold"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -40,7 +41,7 @@ func (l *loop) remove(ctx context.Context) error {
 		err = l.inc.Delete(ctx, l.node, stat.Version)
 		switch {
 		case err == nil:
-			l.log.InfoContext(ctx, "left", "session", hex(l.sid))
+			l.log.InfoContext(ctx, "left", "session_id", hex(l.sid))
 			return nil
 		case errors.Is(err, session.ErrNoNode), errors.Is(err, session.ErrBadVersion):
 			// Somebody was faster: look again.
@@ -54,7 +55,7 @@ func (l *loop) remove(ctx context.Context) error {
 
 // ended returns nil when the ZooKeeper session is over, and our znode with it.
 func ended(err error) error {
-	if errors.Is(err, session.ErrSessionExpired) || errors.Is(err, session.ErrClosed) {
+	if hold.Over(err) {
 		return nil
 	}
 	return err

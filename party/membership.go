@@ -10,7 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
@@ -93,7 +94,7 @@ func (m *membership) enter(ctx context.Context) *presence {
 	go func() {
 		defer close(p.gone)
 		defer cancel()
-		if last != nil && !sabotage.Of(life).Off(sabotage.EarlierGone) {
+		if last != nil {
 			// So that its removal can't meet our znode. It ends with the session, so life need not.
 			_ = p.patience.Wait(life, last.gone, func(waited time.Duration) {
 				m.log.WarnContext(life, "still waiting", "waited", waited,
@@ -168,7 +169,7 @@ func (p *presence) run(life, wanted context.Context) error {
 			return errors.Join(err, p.remove(life)) // it may stand, should it only be unreadable
 		default:
 			p.log.WarnContext(life, "can't join, trying again", "error", err)
-			pause(wanted, maxPace)
+			_ = pause.Sleep(wanted, maxPace)
 		}
 	}
 	return p.remove(life)
@@ -195,11 +196,11 @@ func (p *presence) stay(life, wanted context.Context, inc *session.Incarnation) 
 		case !exists:
 			watch.Stop()
 			p.seen.Store(nil)
-			if err := p.create(life, inc); err != nil {
+			if err := create(life, inc, p.path, p.node, p.data); err != nil {
 				return err
 			}
 			continue
-		case stat.EphemeralOwner == inc.SessionID(), stat.EphemeralOwner == 0, sabotage.Of(life).Off(sabotage.OwnSession):
+		case stat.EphemeralOwner == inc.SessionID(), stat.EphemeralOwner == 0:
 			p.adopted = stat.EphemeralOwner == 0
 			p.owner.Store(stat.EphemeralOwner)
 			p.patience = seqnode.Patience{}
@@ -225,21 +226,21 @@ func (p *presence) stay(life, wanted context.Context, inc *session.Incarnation) 
 	return nil
 }
 
-// create sends the znode. What came of it shows when it is looked for.
-func (p *presence) create(life context.Context, inc *session.Incarnation) error {
-	_, err := inc.Create(life, p.node, p.data, session.Ephemeral)
+// create sends a znode of ours. What came of it shows when it is looked for.
+func create(ctx context.Context, inc *session.Incarnation, dir, node string, data []byte) error {
+	_, err := inc.Create(ctx, node, data, session.Ephemeral)
 	switch {
 	case errors.Is(err, session.ErrNodeExists):
 		return nil
 	case errors.Is(err, session.ErrUncertain):
 		// After a Sync it has either happened or will never.
-		err = inc.Sync(life, p.path)
+		err = inc.Sync(ctx, dir)
 		if errors.Is(err, session.ErrNoNode) {
 			return nil
 		}
 		return err
-	case errors.Is(err, session.ErrNoNode) && !sabotage.Of(life).Off(sabotage.EnsureAgain):
-		err = inc.EnsurePath(life, p.path)
+	case errors.Is(err, session.ErrNoNode):
+		err = inc.EnsurePath(ctx, dir)
 		if errors.Is(err, session.ErrUncertain) {
 			return nil
 		}
@@ -252,42 +253,32 @@ func (p *presence) create(life context.Context, inc *session.Incarnation) error 
 // remove deletes the znode until it is gone or its session is over.
 func (p *presence) remove(life context.Context) error {
 	p.seen.Store(nil)
-	for p.inc != nil {
-		err := p.removeOnce(life)
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, session.ErrSessionExpired) && p.adopted:
-			// It does not go with any session.
-			if p.inc, err = p.sess.Incarnation(life); err != nil {
-				return err
-			}
-			continue
-		case errors.Is(err, session.ErrSessionExpired), errors.Is(err, session.ErrClosed), errors.Is(err, session.ErrAuthFailed):
-			return nil
-		}
-		p.log.WarnContext(life, "not removed yet", "error", err)
-		pause(life, retryPause)
+	if p.inc == nil {
+		return nil
 	}
-	return nil
+	own := hold.NewOwn(p.node, p.log, nil, p.removeOnce)
+	own.Abandon(life)
+	return own.Wait(life)
 }
 
 // removeOnce looks at the znode and deletes it. A request whose reply was lost has
 // been carried out by the time of the Sync, or never will be.
 func (p *presence) removeOnce(life context.Context) error {
-	if err := p.inc.Sync(life, p.path); err != nil && !errors.Is(err, session.ErrNoNode) {
-		return err
+	err := p.inc.Sync(life, p.path)
+	if err == nil || errors.Is(err, session.ErrNoNode) {
+		var exists bool
+		var stat session.Stat
+		exists, stat, err = p.inc.Exists(life, p.node)
+		// That of another session is one of a session that is over.
+		if err == nil && exists && (stat.EphemeralOwner == 0 || stat.EphemeralOwner == p.inc.SessionID()) {
+			err = p.inc.Delete(life, p.node, -1)
+		}
 	}
-	exists, stat, err := p.inc.Exists(life, p.node)
-	if err != nil || !exists {
-		return err
-	}
-	if stat.EphemeralOwner != 0 && stat.EphemeralOwner != p.inc.SessionID() {
-		return nil // of a session that is over
-	}
-	err = p.inc.Delete(life, p.node, -1)
-	if errors.Is(err, session.ErrNoNode) {
-		return nil
+	if errors.Is(err, session.ErrSessionExpired) && p.adopted {
+		// It does not go with any session.
+		if p.inc, err = p.sess.Incarnation(life); err == nil {
+			return p.removeOnce(life)
+		}
 	}
 	return err
 }

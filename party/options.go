@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -13,7 +14,7 @@ const maxRecord = 64 << 10
 
 // Options of a Party. The zero value is an observer.
 type Options struct {
-	// Name under which to join: see [session.CheckMember]. "" only observes.
+	// Name under which to join: see [kiel.CheckMember]. "" only observes.
 	Name string
 	// Data is the member's record, up to 64 KiB; nil is an empty one, like
 	// that of Python members. It needs a Name.
@@ -30,7 +31,7 @@ func (o Options) validate(path string) error {
 		errs = append(errs, err)
 	}
 	if o.Name != "" {
-		if err := session.CheckMember(o.Name); err != nil {
+		if err := kiel.CheckMember(o.Name); err != nil {
 			errs = append(errs, err)
 		}
 	}

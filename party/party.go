@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/kielgo/kiel/internal/defaultlog"
+	"github.com/kielgo/kiel/internal/latest"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -22,7 +23,7 @@ type Party struct {
 	data []byte
 	log  *slog.Logger
 
-	latest  atomic.Pointer[published]
+	latest  *latest.Value[View] // nil before the first
 	started atomic.Bool
 	leaving atomic.Bool
 	wake    chan struct{}      // tells the loop that leaving was set
@@ -42,6 +43,7 @@ func New(s *session.Session, path string, opts Options) (*Party, error) {
 	}
 	p := &Party{
 		sess:    s,
+		latest:  latest.New[View](nil),
 		path:    path,
 		name:    opts.Name,
 		data:    slices.Clone(opts.Data),
@@ -54,7 +56,6 @@ func New(s *session.Session, path string, opts Options) (*Party, error) {
 	if opts.Name != "" {
 		p.node = session.Join(path, opts.Name)
 	}
-	p.latest.Store(&published{next: make(chan struct{})})
 	return p, nil
 }
 
@@ -65,50 +66,28 @@ func (p *Party) Path() string { return p.path }
 func (p *Party) Name() string { return p.name }
 
 // View returns the newest view, nil before the first. It never blocks.
-func (p *Party) View() *View { return p.latest.Load().view }
+func (p *Party) View() *View { return p.latest.Load() }
 
 // Updates yields the newest view and then each newer one, until ctx ends or
 // Run has returned. A slow reader skips views, but always comes to the latest.
 func (p *Party) Updates(ctx context.Context) iter.Seq[*View] {
-	return func(yield func(*View) bool) {
-		var seen uint64
-		for ctx.Err() == nil {
-			now := p.latest.Load()
-			if now.view != nil && now.view.Version != seen {
-				seen = now.view.Version
-				if !yield(now.view) {
-					return
-				}
-				continue
-			}
-			select {
-			case <-now.next:
-			case <-ctx.Done():
-				return
-			case <-p.done:
-				if p.latest.Load().next == now.next {
-					return
-				}
-			}
-		}
-	}
+	return p.latest.Updates(ctx, p.done)
 }
 
 // publish makes view the newest one. Only Run's goroutine calls it.
 func (p *Party) publish(view View) {
 	old := p.latest.Load()
-	if view.same(old.view) {
-		view.Version, view.Members = old.view.Version, old.view.Members
-		p.latest.Store(&published{view: &view, next: old.next})
+	if view.same(old) {
+		view.Version, view.Members = old.Version, old.Members
+		p.latest.Amend(&view)
 		return
 	}
-	if old.view != nil {
-		view.Version = old.view.Version
+	if old != nil {
+		view.Version = old.Version
 	}
 	view.Version++
-	p.latest.Store(&published{view: &view, next: make(chan struct{})})
-	close(old.next)
-	p.log.Debug("members changed", "version", view.Version, "members", len(view.Members), "joined", view.Joined)
+	p.latest.Store(&view)
+	p.log.Debug("members changed", "version", view.Version, "members", len(view.Members), "present", view.Joined)
 }
 
 // Leave deletes our znode, waits until it is gone, and keeps it so: the Party

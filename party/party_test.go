@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
 )
@@ -66,7 +67,7 @@ func TestNew(t *testing.T) {
 	}
 	for _, name := range []string{".", "..", "a/b", "../x", "a\x00", "a\nb", "\x1b[31m", "\u202e", "\uffff", "a\xff", "a b", "é", strings.Repeat("x", 250)} {
 		_, err := party.New(s, directory, party.Options{Name: name})
-		if !errors.Is(err, session.ErrInvalidName) || strings.ContainsAny(err.Error(), "\x00\n\x1b\u202e\uffff") {
+		if !errors.Is(err, kiel.ErrInvalidName) || strings.ContainsAny(err.Error(), "\x00\n\x1b\u202e\uffff") {
 			t.Errorf("%q: got %v", name, err)
 		}
 	}

@@ -3,12 +3,12 @@ package party
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/watched"
 	"github.com/kielgo/kiel/session"
 )
@@ -74,9 +74,6 @@ func (l *loop) read(ctx context.Context, names []string, directory session.Stat)
 	slices.Sort(names)
 	came, went := differ(l.names, names)
 	explained := directory.Czxid == l.directory.Czxid && directory.Cversion-l.directory.Cversion == int32(came+went)
-	if l.off.Off(sabotage.ByCzxid) {
-		explained = true
-	}
 	var audit []string
 	if explained && came+went == 0 {
 		audit = l.nextAudit(names)
@@ -133,33 +130,13 @@ func (l *loop) nextAudit(names []string) []string {
 // are gone are deleted from it. With an error nothing has changed. It returns
 // when all its reads have ended.
 func (l *loop) lookAt(ctx context.Context, names []string) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	type result struct {
-		record
-		exists bool
-	}
-	results := make([]result, len(names))
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range min(readers, len(names)) {
-		wg.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(names)) && ctx.Err() == nil; i = next.Add(1) - 1 {
-				r, exists, err := l.lookAtOne(ctx, names[i])
-				if err != nil {
-					cancel(err)
-				}
-				results[i] = result{r, exists}
-			}
-		})
-	}
-	wg.Wait()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	readings, err := lookAtAll(ctx, names, l.lookAtOne)
+	if err != nil {
+		return err
 	}
 	for i, name := range names {
-		if results[i].exists {
-			l.members[name] = results[i].record
+		if readings[i].exists {
+			l.members[name] = readings[i].record
 		} else {
 			delete(l.members, name)
 		}
@@ -167,43 +144,113 @@ func (l *loop) lookAt(ctx context.Context, names []string) error {
 	return nil
 }
 
+// reading is what was found of a member.
+type reading struct {
+	record
+	exists bool
+}
+
+// lookAtAll calls one for each name, on several goroutines, until one of the calls fails. It returns when all have returned.
+func lookAtAll(ctx context.Context, names []string, one func(ctx context.Context, name string) (reading, error)) ([]reading, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	readings := make([]reading, len(names))
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(readers, len(names)) {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(names)) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				var err error
+				if readings[i], err = one(ctx, names[i]); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return readings, nil
+}
+
 // lookAtOne reads a member, or finds that it is as known, or gone. It runs on
 // many goroutines and changes nothing of l.
-func (l *loop) lookAtOne(ctx context.Context, name string) (r record, exists bool, err error) {
-	path := session.Join(l.path, name)
+func (l *loop) lookAtOne(ctx context.Context, name string) (reading, error) {
 	if known, ok := l.members[name]; ok && known.Czxid != 0 {
-		exists, stat, err := l.inc.Exists(ctx, path)
+		exists, stat, err := l.inc.Exists(ctx, session.Join(l.path, name))
 		if err != nil || !exists {
-			return record{}, false, err
+			return reading{}, err
 		}
 		readable := known.Err == nil || errors.Is(known.Err, ErrRecordTooLarge)
 		if stat.Mzxid == known.Mzxid && readable {
-			return known, true, nil
+			return reading{known, true}, nil
 		}
 	}
-	r = record{Member: Member{Name: name}}
-	data, stat, err := l.inc.Get(ctx, path)
+	return readOne(ctx, l.inc, l.path, name)
+}
+
+// readOne reads a member of the directory.
+func readOne(ctx context.Context, inc *session.Incarnation, directory, name string) (reading, error) {
+	path := session.Join(directory, name)
+	r := record{Member: Member{Name: name}}
+	data, stat, err := inc.Get(ctx, path)
 	switch {
 	case err == nil && len(data) > maxRecord:
 		r.Err = ErrRecordTooLarge
 	case err == nil:
 		r.Data = data
 	case errors.Is(err, session.ErrNoNode):
-		return record{}, false, nil
+		return reading{}, nil
 	case !unreadable(ctx, err):
-		return record{}, false, err
+		return reading{}, err
 	default:
 		// It is a member all the same, and who it is can be seen without the
 		// right to read it.
 		r.Err = err
-		if exists, stat, err = l.inc.Exists(ctx, path); err != nil && !unreadable(ctx, err) {
-			return record{}, false, err
+		var exists bool
+		if exists, stat, err = inc.Exists(ctx, path); err != nil && !unreadable(ctx, err) {
+			return reading{}, err
 		} else if err == nil && !exists {
-			return record{}, false, nil
+			return reading{}, nil
 		}
 	}
-	r.Czxid, r.Mzxid, r.Session, r.version = stat.Czxid, stat.Mzxid, stat.EphemeralOwner, stat.Version
-	return r, true, nil
+	r.Czxid, r.Mzxid, r.Ctime, r.Session, r.version = stat.Czxid, stat.Mzxid, stat.Ctime, stat.EphemeralOwner, stat.Version
+	return reading{r, true}, nil
+}
+
+// Read reads the members of the directory path once, as they are now or later, and returns them sorted by name byte by byte. It joins
+// nothing, creates nothing and watches nothing. It blocks for a Sync, a listing and the reading of the members, of which 16 are read at a
+// time. A member that can't be read has the reason in Err. Errors wrap the session's, ErrNoNode if there is no directory, or the cause of
+// ctx's end.
+func Read(ctx context.Context, inc *session.Incarnation, path string) ([]Member, error) {
+	members, err := readAll(ctx, inc, path)
+	if err != nil {
+		return nil, fmt.Errorf("party: read %s: %w", path, err)
+	}
+	return members, nil
+}
+
+func readAll(ctx context.Context, inc *session.Incarnation, path string) ([]Member, error) {
+	if err := inc.Sync(ctx, path); err != nil {
+		return nil, err
+	}
+	names, _, err := inc.Children(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	readings, err := lookAtAll(ctx, names, func(ctx context.Context, name string) (reading, error) { return readOne(ctx, inc, path, name) })
+	if err != nil {
+		return nil, err
+	}
+	var members []Member
+	for _, r := range readings {
+		if r.exists {
+			members = append(members, r.Member)
+		}
+	}
+	return members, nil
 }
 
 // unreadable says whether err is about the znode and not about the connection.

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -32,7 +32,7 @@ func (p *Party) Run(ctx context.Context) error {
 	}
 	defer close(p.done)
 	defer p.sess.Hold()()
-	l := &loop{Party: p, off: sabotage.Of(ctx), members: make(map[string]record)}
+	l := &loop{Party: p, members: make(map[string]record)}
 	err := l.run(ctx)
 	if leaveErr := l.leaveFinally(ctx); leaveErr != nil {
 		p.log.WarnContext(ctx, "could not leave, the znode goes with the session", "error", leaveErr)
@@ -43,7 +43,6 @@ func (p *Party) Run(ctx context.Context) error {
 // loop is the state of Run, of its goroutine alone.
 type loop struct {
 	*Party
-	off     sabotage.Rules
 	inc     *session.Incarnation
 	sid     int64 // of inc
 	own     int64 // czxid of our znode in this ZooKeeper session and this history of the servers; 0 = none seen
@@ -134,7 +133,7 @@ func (l *loop) serve(ctx context.Context, inc *session.Incarnation) error {
 		case ctx.Err() != nil:
 		case session.Retryable(err), session.Classify(err) == session.ClassUncertain:
 			l.log.DebugContext(ctx, "trying again", "error", err)
-			pause(ctx, retryPause)
+			_ = pause.Sleep(ctx, retryPause)
 		default:
 			return err
 		}
@@ -193,21 +192,12 @@ func (l *loop) wait(ctx context.Context) {
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}
-
 // look reads the directory and publishes the view. It joins first when our
 // znode does not stand.
 func (l *loop) look(ctx context.Context) error {
 	for {
 		if l.wanted() && l.absent {
-			if err := l.create(ctx); err != nil {
+			if err := create(ctx, l.inc, l.path, l.node, l.data); err != nil {
 				return err
 			}
 		}
@@ -241,22 +231,6 @@ func (l *loop) look(ctx context.Context) error {
 	}
 }
 
-// create sends our znode. What came of it shows when the directory is read.
-func (l *loop) create(ctx context.Context) error {
-	_, err := l.inc.Create(ctx, l.node, l.data, session.Ephemeral)
-	switch {
-	case err == nil, errors.Is(err, session.ErrNodeExists):
-		return nil
-	case errors.Is(err, session.ErrUncertain):
-		// After a Sync it has either happened or will never.
-		return l.inc.Sync(ctx, l.path)
-	case errors.Is(err, session.ErrNoNode):
-		return l.inc.EnsurePath(ctx, l.path)
-	default:
-		return err
-	}
-}
-
 // judge finds out what the znode of our name means, if there is one.
 func (l *loop) judge(ctx context.Context, view *View) error {
 	if l.name == "" {
@@ -285,7 +259,7 @@ func (l *loop) judge(ctx context.Context, view *View) error {
 		return err
 	case r.Session == l.sid:
 		if r.Czxid != own {
-			l.log.InfoContext(ctx, "joined", "session", hex(l.sid), "czxid", r.Czxid)
+			l.log.InfoContext(ctx, "joined", "session_id", hex(l.sid), "czxid", r.Czxid)
 		}
 		l.own = r.Czxid
 		view.Joined = true
@@ -293,16 +267,16 @@ func (l *loop) judge(ctx context.Context, view *View) error {
 	case !l.wanted():
 		return nil
 	case own != 0:
-		return fmt.Errorf("%w: our znode %s was replaced by one of %s", ErrNameTaken, l.node, owner(r.Session))
+		return fmt.Errorf("%w: our znode %s was replaced by one of %s: %s", ErrNameTaken, l.node, owner(r.Session), advice(r.Session))
 	case until.IsZero(), l.takenConn != l.sess.Stats().Reconnects:
 		// Anew after a reconnect: it may be due to a new leader, who gives all sessions their time again.
 		patience := l.sess.MaxExpiry()
 		l.takenUntil, l.takenConn = time.Now().Add(patience), l.sess.Stats().Reconnects
 		l.held = fmt.Errorf("%w: waiting until %s for %s to go, of %s",
 			ErrNameHeld, l.takenUntil.UTC().Format(time.RFC3339), l.node, owner(r.Session))
-		l.log.WarnContext(ctx, "name is held by another session, waiting for it to go", "holder", hex(r.Session), "patience", patience)
+		l.log.InfoContext(ctx, "name is held by another session, waiting for it to go", "holder", hex(r.Session), "patience", patience)
 	case !time.Now().Before(until):
-		return fmt.Errorf("%w: %s is held by %s", ErrNameTaken, l.node, owner(r.Session))
+		return fmt.Errorf("%w: %s is held by %s: %s", ErrNameTaken, l.node, owner(r.Session), advice(r.Session))
 	default:
 		l.takenUntil, l.held = until, held
 	}
@@ -320,6 +294,14 @@ func owner(session int64) string {
 		return "no session, it is persistent"
 	}
 	return "session " + hex(session)
+}
+
+// advice says what to do about a name that this session holds.
+func advice(session int64) string {
+	if session == 0 {
+		return "delete the znode by hand"
+	}
+	return "give one of the two members another name, or stop the other process"
 }
 
 func hex(session int64) string { return fmt.Sprintf("0x%x", uint64(session)) }

@@ -16,6 +16,8 @@ type Member struct {
 	Czxid int64
 	// Mzxid is larger than Czxid if somebody changed the record in place.
 	Mzxid int64
+	// Ctime is when the znode was created, by the servers' clock, in ms since 1970. 0 when that can't be read.
+	Ctime int64
 	// Session is the id of the ZooKeeper session that owns the znode; 0 when
 	// none does, and it stays until somebody deletes it.
 	Session int64
@@ -61,10 +63,4 @@ func (v *View) same(old *View) bool {
 		slices.EqualFunc(v.Members, old.Members, func(a, b Member) bool {
 			return a.Name == b.Name && a.Mzxid == b.Mzxid && (a.Err == nil) == (b.Err == nil)
 		})
-}
-
-// published is a view and the way to wait for the next one.
-type published struct {
-	view *View         // nil before the first
-	next chan struct{} // closed when a view of a later version is out
 }

@@ -29,7 +29,7 @@ func TestLongWaitIsSaid(t *testing.T) {
 					t.Helper()
 					synctest.Wait()
 					if said := strings.Count(log.String(), "still waiting"); said != 4 ||
-						!strings.Contains(log.String(), "blocker.path="+p.Node()) || !strings.Contains(log.String(), "blocker.session=0x") {
+						!strings.Contains(log.String(), "blocker.path="+p.Node()) || !strings.Contains(log.String(), "blocker.session_id=0x") {
 						t.Errorf("said %d times, want 4, and that %s is in the way:\n%s", said, p.Node(), &log)
 					}
 					log.Reset()

@@ -15,11 +15,12 @@ const (
 	longRetry  = time.Second
 )
 
-// call makes one request of go-zookeeper's and waits for its outcome, or for the end of ctx or of the ZooKeeper
-// session. It is repeated while surely nothing was done; a read is also repeated when its reply was lost. f runs on a
-// goroutine of its own, because go-zookeeper knows no contexts, and may still run when call has returned; what it
-// returns to nobody is dropped. A write that is given up like that may not even be queued then, so what is called later
-// waits for it: a look comes after what it is to find.
+// call sends the request f through go-zookeeper, and waits for its outcome, or for the end of ctx or of the ZooKeeper session.
+// call repeats f while surely nothing was done; a read also when its reply was lost.
+//
+// f runs on a goroutine of its own, because go-zookeeper knows no contexts. f may still run when call has returned; its result
+// is then dropped. A write that its caller gave up may not even be in go-zookeeper's queue at that time. So later calls wait
+// for its outcome: a read that looks for a write must be sent after it.
 func call[T any](ctx context.Context, c *client, write bool, f func(*zk.Conn) (T, error)) (T, error) {
 	type outcome struct {
 		value T
@@ -78,7 +79,7 @@ func call[T any](ctx context.Context, c *client, write bool, f func(*zk.Conn) (T
 	}
 }
 
-// unfinished is the error of a request that was sent, or queued to be, and has no outcome.
+// unfinished returns the error of a request that was sent, or queued for sending, and has no known outcome.
 func unfinished(write bool, cause error) error {
 	if write {
 		return fmt.Errorf("%w: %w", ErrUncertain, cause)
@@ -86,15 +87,15 @@ func unfinished(write bool, cause error) error {
 	return cause
 }
 
-// giveUpOn notes a write for whose outcome its caller waits no more. over is closed when it has one.
+// giveUpOn records a write whose caller has given up waiting. over is closed when the write has an outcome.
 func (c *client) giveUpOn(over <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.givenUp = append(c.givenUp, over)
 }
 
-// afterGivenUp waits for the outcomes of the writes that have been given up so far. Answers come in order, so it takes
-// no longer than a request.
+// afterGivenUp waits for the outcomes of the writes that were given up so far. Answers come in order, so that takes no longer
+// than one request.
 func (c *client) afterGivenUp(ctx context.Context) error {
 	c.mu.Lock()
 	c.givenUp = slices.DeleteFunc(c.givenUp, func(over <-chan struct{}) bool {
@@ -142,7 +143,7 @@ func (c *client) ready(ctx context.Context) error {
 		case <-c.ctx.Done():
 			return context.Cause(c.ctx)
 		}
-		// Waiting for the slot may have taken long.
+		// While the slot was waited for, the connection may have been lost or ctx ended.
 		select {
 		case <-up:
 			if ctx.Err() == nil && c.isLink(up) {
@@ -154,14 +155,14 @@ func (c *client) ready(ctx context.Context) error {
 	}
 }
 
-// isLink reports whether up is still the present connection's.
+// isLink reports whether up still belongs to the present connection.
 func (c *client) isLink(up chan struct{}) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.up == up
 }
 
-// wait pauses before a repetition.
+// wait waits for d before a request is repeated.
 func (c *client) wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

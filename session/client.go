@@ -10,76 +10,74 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/kielgo/kiel/internal/sabotage"
 )
 
 const (
-	maxCalls     = 512 // requests in flight, with those whose caller has given up
-	maxProofs    = 8   // proofs in flight
-	closeLimit   = 5 * time.Second
-	bufferMargin = 4 << 10 // of go-zookeeper's send buffer above the largest request
+	maxCalls     = 512             // requests in flight, including those whose caller has given up
+	maxProofs    = 8               // proofs in flight
+	closeLimit   = 5 * time.Second // for go-zookeeper's goroutines to end after Close
+	bufferMargin = 4 << 10         // of go-zookeeper's send buffer above the largest request
 )
 
 var (
-	errNoAddress = errors.New("session: no server's name can be resolved")
+	errNoAddress = errors.New("session: no server name can be resolved")
 	errStale     = errors.New("session: no proof of life through this server")
 )
 
-// client is one go-zookeeper client, which lives as long as one ZooKeeper session. A request queued in it can only run
-// in that session, because once the session is over the client connects no more.
+// client is one go-zookeeper client, which lives as long as one ZooKeeper session. It does not connect again once that session
+// is over, so a request in its queue can run in no other session. (A go-zookeeper client left alone makes a new session and
+// runs its old queue there.)
 type client struct {
-	s          *Session
-	opts       *Options
-	log        *slog.Logger
-	zk         *zk.Conn
-	drained    chan struct{}   // closed when go-zookeeper's last goroutine has ended
-	ctx        context.Context //nolint:containedctx // the client is a lifetime; the cause says why it ended
-	cancel     context.CancelCauseFunc
-	hosts      *hosts
-	watches    hub
-	ephemerals ephemerals
-	calls      chan struct{} // a slot for each request in flight
-	proofs     chan proof
-	made       instant
-	wg         sync.WaitGroup // requests in flight
-	off        sabotage.Rules
-	id         atomic.Int64
-	granted    atomic.Int64 // the session's timeout
-	seen       atomic.Int64 // the largest zxid of an answer
-	epoch      atomic.Int64 // of the newest answer: the upper half of its zxid
-	doubted    atomic.Int64 // what the client before had seen, if servers would not have it for that; 0 once that is settled
+	s            *Session
+	opts         *Options
+	log          *slog.Logger
+	zk           *zk.Conn
+	drained      chan struct{}   // closed when go-zookeeper's last goroutine has ended
+	ctx          context.Context //nolint:containedctx // the client's lifetime; its cause is why the client ended
+	cancel       context.CancelCauseFunc
+	hosts        *hosts
+	watches      hub
+	ephemerals   ephemerals
+	calls        chan struct{} // a slot for each request in flight
+	proofs       chan proof    // the outcomes of proofs of life, for Run's goroutine
+	made         instant
+	wg           sync.WaitGroup // requests in flight
+	id           atomic.Int64   // the session's id; 0 before the first connect reply
+	granted      atomic.Int64   // the session timeout in nanoseconds as granted last; before that, as asked for
+	lastZxid     atomic.Int64   // the largest zxid of any answer
+	epoch        atomic.Int64   // the leader's epoch: the upper half of the newest answer's zxid
+	rejectedZxid atomic.Int64   // runner.rejectedZxid, until the first answer has been compared with it; then 0
 
-	mu        sync.Mutex
-	trust     trust
-	conn      *netConn      // the newest connection
-	up        chan struct{} // closed while requests can be sent
-	isUp      bool
-	upSince   instant
-	hopeSince instant // while not up: when there was last reason to hope that the client will come back
-	tried     instant // while not up: when a server was last looked up or dialled, or the last connection lost
-	forgetful bool    // not to say any more what we have seen
-	forgot    uint64  // how many times the connection came up when we did not say it
-	links     uint64  // how many times the connection came up
-	expired   bool
-	giveUp    error
-	refusal   error // of our credentials
-	renewed   bool  // it goes on in a new session, as it must not
-	ended     bool  // no more requests
-	rtt       time.Duration
-	inc       *Incarnation
-	givenUp   []<-chan struct{} // writes of which nobody waits for the outcome; each is closed when it has one
-	warnAt    instant           // when the next failed connection is worth a warning
+	mu               sync.Mutex
+	trust            trust             // until when the session may be trusted
+	conn             *netConn          // the newest connection
+	up               chan struct{}     // closed while requests can be sent
+	isUp             bool              // up is closed
+	upSince          instant           // while isUp: since when
+	reachableSince   instant           // while not up: since when servers accept connections but do not resume the session
+	tried            instant           // while not up: when a server was last looked up or dialled, or the last connection was lost
+	hideLastZxid     bool              // connect requests tell zxid 0 in place of the last one
+	linksWithoutZxid uint64            // how many times the connection came up while hideLastZxid
+	links            uint64            // how many times the connection came up
+	expired          bool              // the servers have ended the session
+	giveUp           error             // why the session is to be given up; nil if it is not
+	refusal          error             // how a server refused our credentials, until Run's goroutine handles it; else nil
+	ended            bool              // no request is started any more
+	rtt              time.Duration     // how long the newest answered connect request or proof took
+	inc              *Incarnation      // whose window follows trust; nil for none
+	givenUp          []<-chan struct{} // one for each write whose caller has given up; closed when the write has an outcome
+	warnAt           instant           // from when on a failed connection is logged as a warning again
 }
 
 // proof is the outcome of a proof of life.
 type proof struct {
-	sent instant
-	err  error
+	sent instant // when it was sent
+	err  error   // go-zookeeper's; nil when the quorum accepted it
 }
 
-// newClient starts a client whose lifetime is part of ctx's values, not of its end.
-func newClient(ctx context.Context, s *Session, doubted int64) (*client, error) {
+// newClient starts a client, which runs until end is called: ctx, which is runner.life, never ends. rejectedZxid is the
+// runner's, too.
+func newClient(ctx context.Context, s *Session, rejectedZxid int64) (*client, error) {
 	c := &client{
 		s:       s,
 		opts:    s.opts,
@@ -89,13 +87,12 @@ func newClient(ctx context.Context, s *Session, doubted int64) (*client, error) 
 		proofs:  make(chan proof, maxProofs),
 		up:      make(chan struct{}),
 		made:    s.now(),
-		off:     sabotage.Of(ctx),
 	}
 	c.trust = c.newTrust(s.Timeout())
-	c.hopeSince, c.tried = c.made, c.made
+	c.reachableSince, c.tried = c.made, c.made
 	c.ephemerals.budget = s.opts.EphemeralBudget
 	c.granted.Store(int64(s.Timeout()))
-	c.doubted.Store(doubted)
+	c.rejectedZxid.Store(rejectedZxid)
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	c.hosts = newHosts(c, s.servers)
 	conn, events, err := zk.Connect(s.servers, s.opts.Timeout,
@@ -112,23 +109,23 @@ func newClient(ctx context.Context, s *Session, doubted int64) (*client, error) 
 		return nil, fmt.Errorf("session: connect: %w", err)
 	}
 	c.zk = conn
-	go func() { // end waits for it, if go-zookeeper lets it end
+	go func() { // client.end waits for this goroutine, for closeLimit at most
 		defer close(c.drained)
 		for range events {
-			continue // all that matters comes through event
+			continue // client.event gets the same events, and misses none
 		}
 	}()
 	return c, nil
 }
 
 func (c *client) newTrust(timeout time.Duration) trust {
-	return trust{timeout: timeout, minTimeout: c.opts.MinSessionTimeout, off: c.off}
+	return trust{timeout: timeout, minTimeout: c.opts.MinSessionTimeout}
 }
 
 func (c *client) timeout() time.Duration { return time.Duration(c.granted.Load()) }
 
-// refused says why there is to be no further connection.
-func (c *client) refused() error {
+// mayConnect returns why no further connection may be made, or nil.
+func (c *client) mayConnect() error {
 	if c.ctx.Err() != nil {
 		return context.Cause(c.ctx)
 	}
@@ -140,61 +137,62 @@ func (c *client) refused() error {
 	return nil
 }
 
-// connectWriting notes that a connect request is about to be written. It returns when that is, and whether the request is to
-// keep to itself what we have seen.
-func (c *client) connectWriting() (now instant, forgetful bool) {
+// connectWriting records that a connect request is about to be written. It returns the moment, and whether the request must
+// hide the last zxid.
+func (c *client) connectWriting() (now instant, hideLastZxid bool) {
 	now = c.s.now()
 	c.mu.Lock()
 	c.trust.writing(now)
 	c.refresh()
-	forgetful = c.forgetful
+	hideLastZxid = c.hideLastZxid
 	c.mu.Unlock()
 	c.s.nudge() // trust may end sooner now
-	return now, forgetful
+	return now, hideLastZxid
 }
 
-// forget makes further connect requests say that we have seen nothing. Servers close the connection when a client has seen
-// more than they know, which may be because they lost their data, and just so when they have no quorum. What matters is
-// whether the session is alive, and that they say to whoever has seen nothing. By now nobody relies any more on what we saw.
-func (c *client) forget() {
+// hideZxid makes further connect requests tell zxid 0. A server closes the connection of a client whose last zxid is larger
+// than its own, as after a loss of its data; it also closes connections when it has no quorum, and the client can't tell which
+// it is. A client that tells zxid 0 is told whether its session is alive. Hiding the zxid is safe, because by now nobody relies
+// any more on what was read. A go-zookeeper client would be refused for ever (go-zookeeper/zk#37).
+func (c *client) hideZxid() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.forgetful {
-		c.forgetful = true
-		c.log.Warn("servers turn us away, asking anew whether the session is alive", keySession, sessionID(c.id.Load()))
+	if !c.hideLastZxid {
+		c.hideLastZxid = true
+		c.log.Warn("servers keep refusing the session; reconnecting without its last zxid", keySession, sessionID(c.id.Load()))
 	}
 }
 
-// saw notes the zxid of an answer. A new session's first one is larger than all that any server had at its beginning, so one
-// below what the client before had seen tells why servers turned that away: they have lost their data.
-func (c *client) saw(zxid int64) {
+// observeZxid records the zxid of an answer. The first zxid of a new session is larger than any that a server had when the
+// session began. If it is smaller than the rejected zxid of the client before, the servers have lost data.
+func (c *client) observeZxid(zxid int64) {
 	if zxid <= 0 {
-		return // an answer that has none
+		return // an answer without a zxid
 	}
 	c.epoch.Store(zxid >> 32)
-	for seen := c.seen.Load(); seen < zxid && !c.seen.CompareAndSwap(seen, zxid); {
-		seen = c.seen.Load()
+	for last := c.lastZxid.Load(); last < zxid && !c.lastZxid.CompareAndSwap(last, zxid); {
+		last = c.lastZxid.Load()
 	}
-	if doubted := c.doubted.Swap(0); zxid < doubted {
+	if rejected := c.rejectedZxid.Swap(0); zxid < rejected {
 		c.s.replaced.Add(1)
 		c.log.Error("zookeeper has lost its data", keySession, sessionID(c.id.Load()))
 	}
 }
 
-// connectAnswered takes over what the server granted.
+// connectAnswered takes over the session id and the timeout of a connect reply.
 func (c *client) connectAnswered(written instant, reply connectReply) error {
 	if id := c.id.Load(); id != 0 && id != reply.id {
-		// A handshake that breaks off after the connect reply, at the credentials, leaves a session that go-zookeeper never
-		// learned of and in which no request was sent. If it was the client's first, the next handshake makes another
-		// session, which takes its place.
+		// Another id is allowed for a client that was never connected: if its first handshake broke off after the connect reply,
+		// at the credentials, go-zookeeper never learned of that session, and no request was sent in it. The next handshake
+		// made another session, which takes its place.
 		c.mu.Lock()
 		unused := c.links == 0
-		if unused || c.off.Off(sabotage.ClientPerSession) {
-			c.trust, c.renewed = c.newTrust(reply.timeout), !unused
+		if unused {
+			c.trust = c.newTrust(reply.timeout)
 			c.trust.writing(written)
 		}
 		c.mu.Unlock()
-		if !unused && !c.off.Off(sabotage.ClientPerSession) {
+		if !unused {
 			return malformed("connect reply for another session")
 		}
 	}
@@ -210,7 +208,7 @@ func (c *client) connectAnswered(written instant, reply connectReply) error {
 	return nil
 }
 
-// authRefused notes that a server does not take our credentials.
+// authRefused records that a server refused our credentials, and returns the error.
 func (c *client) authRefused(a Auth, code int32) error {
 	err := fmt.Errorf("%w: the server refused %v (code %d)", ErrAuthFailed, a, code)
 	c.mu.Lock()
@@ -220,28 +218,25 @@ func (c *client) authRefused(a Auth, code int32) error {
 	return err
 }
 
-// expire notes that the servers have ended the session.
+// expire records that the servers have ended the session.
 func (c *client) expire() {
-	if c.off.Off(sabotage.ClientPerSession) {
-		return
-	}
 	c.mu.Lock()
 	c.expired = true
 	c.mu.Unlock()
 	c.s.nudge()
 }
 
-// refresh brings the end of trust to the incarnation. It needs mu.
+// refresh tells the incarnation until when trust lasts now. The caller holds mu.
 func (c *client) refresh() {
 	if c.inc == nil {
 		return
 	}
 	if end, ok := c.trust.end(); ok && !c.inc.extend(end) {
-		c.s.nudge() // it has lapsed
+		c.s.nudge() // trust has ended
 	}
 }
 
-// event is go-zookeeper's callback. It is called inside go-zookeeper's loops, so it must not block nor call back.
+// event is go-zookeeper's callback. It runs inside go-zookeeper's loops, so it must neither block nor call go-zookeeper.
 func (c *client) event(e zk.Event) {
 	switch {
 	case e.Type != zk.EventSession:
@@ -256,19 +251,18 @@ func (c *client) event(e zk.Event) {
 	}
 }
 
+// linkUp records that a connection has made or resumed the session.
 func (c *client) linkUp() {
 	c.mu.Lock()
 	if !c.isUp {
 		c.isUp = true
-		if c.forgetful {
-			c.forgetful = false
-			c.forgot++
+		if c.hideLastZxid {
+			c.hideLastZxid = false
+			c.linksWithoutZxid++
 		}
 		c.upSince = c.s.now()
 		c.links++
-		if c.links == 1 || !c.off.Off(sabotage.ClientPerSession) {
-			close(c.up)
-		}
+		close(c.up)
 	}
 	again := c.links > 1
 	address := c.conn.address
@@ -280,17 +274,15 @@ func (c *client) linkUp() {
 	c.s.nudge()
 }
 
-// linkDown notes that a connection has ended, before anybody else can know. It is called once for each.
+// linkDown records that a connection has ended, before go-zookeeper knows. It is called once for each connection.
 func (c *client) linkDown(n *netConn, err error) {
 	c.mu.Lock()
 	wasUp := c.isUp && c.conn == n
 	if wasUp {
 		c.isUp = false
-		c.hopeSince = c.s.now()
-		c.tried = c.hopeSince
-		if !c.off.Off(sabotage.ClientPerSession) {
-			c.up = make(chan struct{})
-		}
+		c.reachableSince = c.s.now()
+		c.tried = c.reachableSince
+		c.up = make(chan struct{})
 	}
 	c.mu.Unlock()
 	if errors.Is(err, errFrame) {
@@ -305,19 +297,19 @@ func (c *client) linkDown(n *netConn, err error) {
 		}
 		return
 	}
-	if c.ctx.Err() == nil { // else the end of the connection is nothing new
-		c.s.note(err)
+	if c.ctx.Err() == nil { // otherwise the client itself has ended the connection
+		c.s.recordError(err)
 		c.log.Warn("connection lost", keyServer, n.address, keyError, err)
 	}
 	c.watches.wakeAll()
 	c.s.nudge()
 }
 
-// unreachable notes that no server can be reached: another client could not do better, and when the servers come back
-// the session may still be there.
+// unreachable records that no server accepts connections. That is no refusal of the session, which may still be alive when
+// the servers come back.
 func (c *client) unreachable() {
 	c.mu.Lock()
-	c.hopeSince = c.s.now()
+	c.reachableSince = c.s.now()
 	c.mu.Unlock()
 }
 
@@ -331,25 +323,17 @@ func (c *client) drop(err error) {
 	}
 }
 
-// prove sends a proof of life: a multi of one check goes through the quorum, changes nothing and wakes nobody.
+// prove sends a proof of life: a multi of one check, which goes through the quorum, changes nothing and wakes no watch.
 func (c *client) prove(sent instant) {
 	path := c.full(c.opts.CheckPath)
 	c.start(func() {
-		var err error
-		switch {
-		case c.off.Off(sabotage.ProofByQuorum):
-			_, _, err = c.zk.Exists(path)
-		case c.off.Off(sabotage.ProofBeyondSync):
-			_, err = c.zk.Sync(path)
-		default:
-			_, err = c.zk.Multi(&zk.CheckVersionRequest{Path: path, Version: -1})
-		}
-		c.proofs <- proof{sent: sent, err: err} // there is room for all that are in flight
+		_, err := c.zk.Multi(&zk.CheckVersionRequest{Path: path, Version: -1})
+		c.proofs <- proof{sent: sent, err: err} // never blocks: at most maxProofs are in flight
 	})
 }
 
-// proved takes over an answered proof. It returns until when the session may be trusted now, and whether that is long
-// enough for the next answer to be in time.
+// proved records an answered proof. It returns until when the session may be trusted now, and whether that is long enough for
+// the next proof to be answered in time.
 func (c *client) proved(sent instant) (end instant, lasting bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -360,16 +344,16 @@ func (c *client) proved(sent instant) (end instant, lasting bool) {
 	return end, end.until(c.s.now()) >= c.trust.timeout/4
 }
 
-// lead makes inc the incarnation whose window follows the proofs; nil for none.
-func (c *client) lead(inc *Incarnation) {
+// attach makes inc the incarnation whose window follows the proofs; nil stands for none.
+func (c *client) attach(inc *Incarnation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.inc = inc
 	c.refresh()
 }
 
-// start runs f, which calls go-zookeeper, on a goroutine that end waits for. It returns false when the client has
-// ended.
+// start runs f, which calls go-zookeeper, on a goroutine that end waits for. It returns false, and does not run f, when the
+// client has ended.
 func (c *client) start(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -380,9 +364,9 @@ func (c *client) start(f func()) bool {
 	return true
 }
 
-// end ends the client for that reason: no request is sent any more, those in flight end, and go-zookeeper is closed,
-// which also ends the ZooKeeper session if the servers can be reached. It returns at once; done is closed when nothing
-// of the client is left.
+// end ends the client, with cause as the reason: no request is sent any more, those in flight end, and go-zookeeper is
+// closed, which also closes the ZooKeeper session if a server can be reached. end returns at once; done is closed when
+// nothing of the client is left.
 func (c *client) end(cause error) (done <-chan struct{}) {
 	c.cancel(cause)
 	c.watches.close()
@@ -391,7 +375,7 @@ func (c *client) end(cause error) (done <-chan struct{}) {
 	n, up := c.conn, c.isUp
 	c.mu.Unlock()
 	if n != nil && !up {
-		_ = n.Close() // in a handshake, or useless; it always succeeds
+		_ = n.Close() // its handshake is not over, or it is broken; Close never fails
 	}
 	finished := make(chan struct{})
 	c.s.wg.Go(func() {
@@ -401,7 +385,7 @@ func (c *client) end(cause error) (done <-chan struct{}) {
 		n := c.conn
 		c.mu.Unlock()
 		if n != nil {
-			_ = n.Close() // it always succeeds
+			_ = n.Close() // never fails
 		}
 		timer := time.NewTimer(closeLimit)
 		defer timer.Stop()
@@ -409,17 +393,17 @@ func (c *client) end(cause error) (done <-chan struct{}) {
 		case <-c.drained:
 		case <-timer.C:
 			c.s.abandoned.Add(1)
-			c.log.Error("client did not end when closed")
+			c.log.Error("ZooKeeper client did not end when closed")
 		}
 		c.wg.Wait()
 	})
 	return finished
 }
 
-// full returns the path as the servers know it.
+// full returns path as the servers know it, below the chroot.
 func (c *client) full(path string) string { return fullPath(c.opts.Chroot, path) }
 
-// fullPath returns path below a chroot.
+// fullPath returns path below chroot.
 func fullPath(chroot, path string) string {
 	switch {
 	case chroot == "":
@@ -431,7 +415,7 @@ func fullPath(chroot, path string) string {
 	}
 }
 
-// zkLogger brings go-zookeeper's log into ours.
+// zkLogger writes go-zookeeper's log into ours, at level debug.
 type zkLogger struct{ log *slog.Logger }
 
 // Printf logs.

@@ -13,45 +13,45 @@ import (
 
 // netConn stands between go-zookeeper and a connection, and does what go-zookeeper lacks:
 //
-//   - It writes the configured timeout into the connect request (go-zookeeper asks for what it was last granted, so
-//     that one server with a lower limit would lower it for good) and reads the granted one from the reply.
-//   - It keeps to itself what go-zookeeper has seen when servers will not have the session for that (client.forget).
+//   - It writes the configured timeout into the connect request and reads the granted one from the reply. (go-zookeeper
+//     asks for the timeout that it was last granted, so one server with a lower limit would lower it for good.)
+//   - It hides go-zookeeper's last zxid while servers refuse the session (client.hideZxid).
 //   - It presents the credentials as part of the handshake. (go-zookeeper's own way can block for ever when the
 //     connection breaks meanwhile.)
-//   - It bounds the handshake in time; go-zookeeper waits for 6.7 T.
-//   - It hands on whole frames only, and only those that go-zookeeper can decode; the connection is dropped otherwise.
-//   - It puts the watch flag into reads that somebody wants a watch from. go-zookeeper's own lists of watches are never
-//     used: they grow with each call, and setting them again after a reconnect is a data race.
+//   - It limits the time of the handshake. (go-zookeeper waits for 6.7 T.)
+//   - It passes on whole frames only, and only those that go-zookeeper can decode; otherwise it drops the connection.
+//   - It sets the watch flag in reads that somebody waits on a watch of. (go-zookeeper's own lists of watches are never
+//     used: they grow with each call, and setting them again after a reconnect is a data race.)
 type netConn struct {
 	net.Conn
 	c       *client
-	address string
-	r       *bufio.Reader
-	limit   time.Duration // of the handshake
-	closing sync.Once
-	ready   atomic.Bool // the handshake is over
-	written instant     // when the connect request was written
+	address string        // as dialled, for logs
+	r       *bufio.Reader // of Conn
+	limit   time.Duration // how long the handshake may take
+	closing sync.Once     // of fail
+	ready   atomic.Bool   // the handshake is over
+	written instant       // when the connect request was written
 
-	buf  []byte // the last frame read
-	rest []byte // what of it has not been handed on
+	buf  []byte // the frame read last
+	rest []byte // the part of buf that was not passed on yet
 
 	mu      sync.Mutex
-	pending map[int32]request // by xid, the requests not yet answered
+	pending map[int32]request // the requests not answered yet, by xid
 }
 
-// request is what is to be known of a request to judge its answer.
+// request is what netConn must know of a request to check its answer.
 type request struct {
-	op   int32
-	size int
+	op   int32 // ZooKeeper's number of the operation
+	size int   // of the request's frame, in bytes
 }
 
-// largest returns how large the frame of an answer may be.
+// largest returns how large the frame of the answer may be.
 func (r request) largest() int {
 	switch r.op {
 	case opGetData, opChildren2, opGetACL:
 		return maxReply
 	case opMulti:
-		return smallReply + 4*r.size // at worst, a stat for each set of nothing
+		return smallReply + 4*r.size // the worst case is a stat for each set of empty data
 	case opCreate, opSync:
 		return smallReply + r.size // a path
 	default:
@@ -70,7 +70,7 @@ func newNetConn(c *client, raw net.Conn, address string, limit time.Duration) *n
 	}
 }
 
-// Write takes one whole frame: go-zookeeper writes a request at a time.
+// Write sends one whole frame: go-zookeeper writes one request at a time.
 func (n *netConn) Write(b []byte) (int, error) {
 	frame := b
 	switch {
@@ -78,15 +78,15 @@ func (n *netConn) Write(b []byte) (int, error) {
 		if len(b) < connectRequestSize {
 			return 0, errors.New("session: not a connect request")
 		}
-		// From here on the handshake is bounded; go-zookeeper's own deadlines are ignored until it is over.
+		// The handshake's time limit begins here. go-zookeeper's own deadlines are ignored until the handshake is over.
 		if err := n.Conn.SetDeadline(time.Now().Add(n.limit)); err != nil {
 			return 0, err
 		}
 		frame = slices.Clone(b)
 		binary.BigEndian.PutUint32(frame[connectRequestTimeout:], uint32(n.c.opts.Timeout.Milliseconds()))
-		var forgetful bool
-		if n.written, forgetful = n.c.connectWriting(); forgetful {
-			clear(frame[connectRequestSeen:connectRequestTimeout])
+		var hideLastZxid bool
+		if n.written, hideLastZxid = n.c.connectWriting(); hideLastZxid {
+			clear(frame[connectRequestLastZxid:connectRequestTimeout])
 		}
 	case len(b) >= 12:
 		frame = n.register(b)
@@ -96,13 +96,13 @@ func (n *netConn) Write(b []byte) (int, error) {
 		if !n.ready.Load() {
 			return 0, err
 		}
-		// The failure is known by the end of reading. Told twice, go-zookeeper answers the request twice, and if it is
-		// being closed a third time, on a channel with room for two, and hangs for ever.
+		// go-zookeeper gets the failure from Read alone. If Write reported it, too, go-zookeeper would answer the request twice,
+		// and while being closed a third time, on a channel with room for two, and hang for ever.
 	}
 	return len(b), nil
 }
 
-// register notes the request and sets the watch flag, which is a read's last byte, if somebody waits for the watch.
+// register records the request, and sets the watch flag, which is the last byte of a read, if somebody waits for the watch.
 func (n *netConn) register(b []byte) []byte {
 	xid, op := int32(binary.BigEndian.Uint32(b[4:])), int32(binary.BigEndian.Uint32(b[8:]))
 	if xid >= 0 {
@@ -123,7 +123,7 @@ func (n *netConn) register(b []byte) []byte {
 	return b
 }
 
-// Read hands on the frames that came.
+// Read passes on the frames of the server, after they were checked.
 func (n *netConn) Read(b []byte) (int, error) {
 	if len(n.rest) == 0 {
 		next := n.reply
@@ -142,6 +142,7 @@ func (n *netConn) Read(b []byte) (int, error) {
 	return copied, nil
 }
 
+// frame reads one frame into the connection's buffer.
 func (n *netConn) frame(smallest, largest int) ([]byte, error) {
 	const keep = 64 << 10
 	if cap(n.buf) > keep {
@@ -165,7 +166,7 @@ func (n *netConn) handshake() ([]byte, error) {
 	}
 	if reply.expired() {
 		n.c.expire()
-		clear(frame[4+4 : 4+4+4+8]) // timeout and id, so that go-zookeeper comes to the same conclusion
+		clear(frame[4+4 : 4+4+4+8]) // timeout and id are set to 0, so that go-zookeeper ends the session, too
 	} else {
 		if err := n.c.connectAnswered(n.written, reply); err != nil {
 			return nil, err
@@ -183,6 +184,7 @@ func (n *netConn) handshake() ([]byte, error) {
 	return frame, nil
 }
 
+// authenticate presents one set of credentials and waits for the answer.
 func (n *netConn) authenticate(a Auth) error {
 	if _, err := n.Conn.Write(appendAuth(nil, a)); err != nil {
 		return err
@@ -202,15 +204,15 @@ func (n *netConn) authenticate(a Auth) error {
 	return nil
 }
 
-// largest looks at the next frame's header, and returns how large the frame may be: what nobody asked for is to take no memory,
-// also when it is really sent.
+// largest looks at the header of the next frame, and returns how large that frame may be. Answers that nobody asked for must
+// take no memory, even when they are really sent.
 func (n *netConn) largest() (int, error) {
 	head, err := n.r.Peek(4)
 	if err != nil {
 		return 0, err
 	}
 	if length := binary.BigEndian.Uint32(head); length < headerSize || length > maxReply {
-		return maxReply, nil // as readFrame finds out too
+		return maxReply, nil // readFrame refuses this length
 	}
 	if head, err = n.r.Peek(4 + headerSize); err != nil {
 		return 0, err
@@ -225,13 +227,13 @@ func (n *netConn) largest() (int, error) {
 		defer n.mu.Unlock()
 		asked, known := n.pending[xid]
 		if !known {
-			return 0, malformed("xid %d, which was not asked for", xid)
+			return 0, malformed("xid %d of no request", xid)
 		}
 		return asked.largest(), nil
 	}
 }
 
-// reply reads the next frame that go-zookeeper can make use of.
+// reply reads the next frame that go-zookeeper can use, and skips late answers to credentials.
 func (n *netConn) reply() ([]byte, error) {
 	for {
 		largest, err := n.largest()
@@ -258,7 +260,7 @@ func (n *netConn) reply() ([]byte, error) {
 		op := n.pending[xid].op
 		delete(n.pending, xid)
 		n.mu.Unlock()
-		n.c.saw(zxid)
+		n.c.observeZxid(zxid)
 		if code != 0 {
 			return frame, nil
 		}
@@ -266,11 +268,11 @@ func (n *netConn) reply() ([]byte, error) {
 	}
 }
 
-// fail tells the client that the connection is of no use any more, and closes it.
+// fail records that the connection is broken, for the reason err, and closes it. Only the first call counts.
 func (n *netConn) fail(err error) {
 	n.closing.Do(func() {
 		n.c.linkDown(n, err)
-		_ = n.Conn.Close() // the error that brought us here is the one that matters
+		_ = n.Conn.Close() // err matters, not this error
 	})
 }
 
@@ -280,7 +282,7 @@ func (n *netConn) Close() error {
 	return nil
 }
 
-// SetDeadline, SetReadDeadline and SetWriteDeadline do nothing during the handshake, which has its own.
+// SetDeadline, SetReadDeadline and SetWriteDeadline do nothing during the handshake, which has its own deadline.
 
 // SetDeadline sets both deadlines.
 func (n *netConn) SetDeadline(t time.Time) error {

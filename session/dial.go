@@ -10,18 +10,16 @@ import (
 	"net"
 	"syscall"
 	"time"
-
-	"github.com/kielgo/kiel/internal/sabotage"
 )
 
 const (
-	shortCap  = time.Second      // of a handshake
-	warnEvery = 10 * time.Second // of connections that fail, at the most
+	shortCap  = time.Second      // least time limit of a handshake, where T/4 allows it
+	warnEvery = 10 * time.Second // between two warnings of failed connections
 )
 
-// dial is go-zookeeper's dialer.
+// dial is go-zookeeper's dialer. It ignores the address that it is given, and asks hosts for one.
 func (c *client) dial(string, string, time.Duration) (net.Conn, error) {
-	if err := c.refused(); err != nil {
+	if err := c.mayConnect(); err != nil {
 		return nil, err
 	}
 	t, err := c.hosts.next(c.ctx)
@@ -42,20 +40,21 @@ func (c *client) dial(string, string, time.Duration) (net.Conn, error) {
 	c.mu.Lock()
 	c.conn = n
 	c.mu.Unlock()
-	if err := c.refused(); err != nil {
-		_ = n.Close() // it always succeeds
+	if err := c.mayConnect(); err != nil {
+		_ = n.Close() // never fails
 		return nil, err
 	}
 	return n, nil
 }
 
-// trying notes that go-zookeeper is at work on a connection: it does not hang.
+// trying records that go-zookeeper is working on a connection, so it does not hang.
 func (c *client) trying() {
 	c.mu.Lock()
 	c.tried = c.s.now()
 	c.mu.Unlock()
 }
 
+// dialTarget connects to t, with TLS if Options has it.
 func (c *client) dialTarget(ctx context.Context, t target) (net.Conn, error) {
 	dial := c.opts.Dial
 	if dial == nil {
@@ -71,21 +70,18 @@ func (c *client) dialTarget(ctx context.Context, t target) (net.Conn, error) {
 	}
 	secure := tls.Client(raw, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
-		_ = raw.Close() // the handshake's error is the one that matters
+		_ = raw.Close() // the error of the handshake matters, not this one
 		return nil, c.explain(t.address, fmt.Errorf("tls to %s: %w", t.address, err))
 	}
 	return secure, nil
 }
 
-// handshakeCap is how long a server may take to accept the connection, and then once more to answer the handshake: long
-// enough for a slow path, short enough to try several servers before trust ends. When there is no trust to lose any more it
-// may be longer, or a path that is slow, but not too slow for a session, would never be long enough.
+// handshakeCap returns how long a server may take to accept the connection, and then once more to answer the handshake: long
+// enough for a slow path, short enough to try several servers before trust ends. Without a trusted incarnation it may be
+// longer: a path that is slow, but fast enough for a session, would otherwise never lead to one.
 func (c *client) handshakeCap() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.off.Off(sabotage.HandshakeCap) {
-		return c.trust.timeout * 2 / 3 * 10
-	}
 	most := c.trust.timeout / 4
 	if c.inc == nil {
 		most = c.trust.timeout * 2 / 3
@@ -93,8 +89,8 @@ func (c *client) handshakeCap() time.Duration {
 	return min(c.hosts.patience(max(shortCap, 2*c.rtt)), most)
 }
 
-// explain says what is usually wrong when a server closes the connection in the handshake, or answers in some other
-// protocol: the error alone does not name the server and may be no more than "EOF". Other errors it returns as they are.
+// explain names the server in err, and what is usually wrong, when the server has closed the connection during the handshake
+// or answered in another protocol: err alone may be no more than "EOF". explain returns other errors as they are.
 func (c *client) explain(address string, err error) error {
 	var did string
 	_, noTLS := errors.AsType[tls.RecordHeaderError](err)
@@ -113,25 +109,26 @@ func (c *client) explain(address string, err error) error {
 	return fmt.Errorf("%s %s: %s (%w)", address, did, ask, err)
 }
 
-// attemptFailed notes why a connection could not be had.
+// attemptFailed records and logs why a connection attempt failed.
 func (c *client) attemptFailed(address string, err error) {
 	if isTimeout(err) {
 		c.hosts.timeouts.Add(1)
 	} else {
 		c.hosts.timeouts.Store(0) // the path is not slow, only this server is
 	}
-	c.s.note(err)
+	c.s.recordError(err)
 	level := slog.LevelDebug
 	now := c.s.now()
 	c.mu.Lock()
 	if c.warnAt.reached(now) {
-		level = slog.LevelWarn // once in a while, so that silence means all is well
+		level = slog.LevelWarn // once in a while, so that a log without warnings means that all is well
 		c.warnAt = now.add(warnEvery)
 	}
 	c.mu.Unlock()
 	c.log.Log(c.ctx, level, "connection failed", keyServer, address, keyError, err)
 }
 
+// isTimeout reports whether err says that a time limit has passed.
 func isTimeout(err error) bool {
 	var timeout interface{ Timeout() bool }
 	return errors.As(err, &timeout) && timeout.Timeout()

@@ -6,30 +6,32 @@ import (
 )
 
 const (
-	pathOverhead  = 4  // the length in front of each path in the transaction that ends a session
-	sequenceWidth = 11 // what a server adds to the name of a sequential znode, at most
+	pathOverhead  = 4  // bytes of the length in front of each path in the transaction that ends a session
+	sequenceWidth = 11 // the most bytes that a server adds to the name of a sequential znode
 )
 
-// ephemerals counts the path bytes of one ZooKeeper session's ephemeral znodes. Servers end a session in a single
-// transaction with all these paths, which nothing bounds: one larger than their limits can be logged but never read
-// again, and no server starts any more.
+// ephemerals counts the path bytes of the ephemeral znodes of one ZooKeeper session, and refuses to exceed the budget. Servers
+// end a session in a single transaction with all these paths, whose size nothing limits (ZOOKEEPER-4306, ZOOKEEPER-2101,
+// ZOOKEEPER-3496): a server can log a transaction that is larger than its limits, but never read it again, and then no server
+// starts any more.
 //
-// What may have been created counts until it is known to be gone.
+// A znode that may have been created counts until it is known not to exist.
 type ephemerals struct {
-	budget int
+	budget int // Options.EphemeralBudget
 
 	mu     sync.Mutex
-	used   int
-	paths  map[string]int // what exists or may exist, with what it counts
-	unsure map[string]int // by the path asked for, how many sequential znodes may exist under unknown names
+	used   int            // bytes that count, reservations included
+	paths  map[string]int // the bytes of each path that exists or may exist
+	unsure map[string]int // how many sequential znodes may exist under unknown names, by the path asked for
 }
 
-// ephemeral is one to be created.
+// ephemeral is an ephemeral znode to be created.
 type ephemeral struct {
 	path       string
 	sequential bool
 }
 
+// cost returns how many bytes of the budget the znode takes, at most.
 func (e ephemeral) cost() int {
 	if e.sequential {
 		return len(e.path) + sequenceWidth + pathOverhead
@@ -37,8 +39,8 @@ func (e ephemeral) cost() int {
 	return len(e.path) + pathOverhead
 }
 
-// reserve takes room for what is about to be created, or for none of it. What it returns is to be given to created,
-// refused or unknown.
+// reserve takes room for all of wanted, or returns an error and takes none. The caller settles the reservation by giving the
+// returned number of bytes to created, refused or unknown.
 func (e *ephemerals) reserve(wanted []ephemeral) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -56,7 +58,7 @@ func (e *ephemerals) reserve(wanted []ephemeral) (int, error) {
 	return need, nil
 }
 
-// created settles a reservation: these exist now, under these paths.
+// created settles a reservation: znodes with these paths exist now.
 func (e *ephemerals) created(reserved int, paths []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -73,7 +75,7 @@ func (e *ephemerals) refused(reserved int) {
 	e.used -= reserved
 }
 
-// unknown settles a reservation: each of these may exist.
+// unknown settles a reservation: each of wanted may exist.
 func (e *ephemerals) unknown(reserved int, wanted []ephemeral) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -91,6 +93,7 @@ func (e *ephemerals) unknown(reserved int, wanted []ephemeral) {
 	}
 }
 
+// add counts a path, unless it counts already. The caller holds mu.
 func (e *ephemerals) add(path string) {
 	if e.paths == nil {
 		e.paths = make(map[string]int)
@@ -101,7 +104,7 @@ func (e *ephemerals) add(path string) {
 	}
 }
 
-// gone notes that a znode is not there.
+// gone records that a znode does not exist.
 func (e *ephemerals) gone(path string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -110,7 +113,7 @@ func (e *ephemerals) gone(path string) {
 		e.used -= cost
 		return
 	}
-	// It may be one of those whose name we did not learn.
+	// The path may be that of a sequential znode whose name we did not learn.
 	for width := 10; width <= sequenceWidth && width < len(path); width++ {
 		asked := path[:len(path)-width]
 		if n := e.unsure[asked]; n > 0 {
@@ -125,6 +128,7 @@ func (e *ephemerals) gone(path string) {
 	}
 }
 
+// bytes returns how many bytes count.
 func (e *ephemerals) bytes() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

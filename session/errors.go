@@ -6,56 +6,56 @@ import (
 	"fmt"
 )
 
-// The errors of this package. They arrive wrapped with the operation and the path; test for them with errors.Is.
+// The errors of this package. Calls wrap them with the operation and the path; test for them with errors.Is.
 var (
-	// ErrNoNode says that the znode is not there. ClassFatal: the same call fails again until somebody creates it.
+	// ErrNoNode says that the znode does not exist. ClassFatal: the same call fails again until somebody creates the znode.
 	ErrNoNode = errors.New("session: no such znode")
-	// ErrNodeExists says that the znode to be created is there already, be it ours or another's: look at its
-	// EphemeralOwner. ClassFatal.
+	// ErrNodeExists says that the znode to be created exists already. Its EphemeralOwner tells whether it is ours or
+	// another's. ClassFatal.
 	ErrNodeExists = errors.New("session: znode exists")
-	// ErrBadVersion says that the znode has another version than the one given: read it again. ClassFatal.
+	// ErrBadVersion says that the znode has another version than the one given: read the znode again. ClassFatal.
 	ErrBadVersion = errors.New("session: version conflict")
 	// ErrNotEmpty says that a znode with children can't be deleted. ClassFatal.
 	ErrNotEmpty = errors.New("session: znode has children")
-	// ErrNoAuth says that the znode's ACL denies this to us. ClassFatal.
+	// ErrNoAuth says that the znode's ACL does not allow us this operation. ClassFatal.
 	ErrNoAuth = errors.New("session: not allowed by the acl")
 	// ErrInvalidACL says that the server does not accept the ACL, for instance an auth-scheme ACL on a connection
 	// that has not authenticated. ClassFatal.
 	ErrInvalidACL = errors.New("session: invalid acl")
-	// ErrAuthFailed says that the credentials were refused, or that they do not open Options.CheckPath, before they ever
-	// did. ClassFatal.
+	// ErrAuthFailed says that the servers refused the credentials, or that the credentials do not allow reading
+	// Options.CheckPath and never did. ClassFatal.
 	ErrAuthFailed = errors.New("session: authentication failed")
 	// ErrEphemeralParent says that an ephemeral znode can't have children. ClassFatal.
 	ErrEphemeralParent = errors.New("session: ephemeral znodes have no children")
-	// ErrQuotaExceeded says that the server enforces a quota that this would exceed. ClassFatal.
+	// ErrQuotaExceeded says that the operation would exceed a quota that the server enforces. ClassFatal.
 	ErrQuotaExceeded = errors.New("session: quota exceeded")
-	// ErrSessionExpired says that the ZooKeeper session of this incarnation is over; its ephemeral znodes are gone or
-	// about to go. ClassRetryable: with the next incarnation.
+	// ErrSessionExpired says that the ZooKeeper session of this incarnation is over: its ephemeral znodes are deleted, or
+	// will be. ClassRetryable: on the next incarnation.
 	ErrSessionExpired = errors.New("session: zookeeper session is over")
-	// ErrTrustLost is the cause of an incarnation that could not prove its ZooKeeper session alive in time. The
-	// session may live on. ClassRetryable: with the next incarnation.
+	// ErrTrustLost is the cause with which an incarnation ends when its ZooKeeper session was not proved alive in time. The
+	// session may live on. ClassRetryable: on the next incarnation.
 	ErrTrustLost = errors.New("session: trust lost")
 	// ErrUncertain says that a write has no known outcome: its reply was lost, or the caller gave up. It may have
-	// happened, and may still happen until the ZooKeeper session ends. ClassUncertain: after a Sync look at what is
-	// there before repeating anything.
+	// happened, and may still happen until the ZooKeeper session ends. ClassUncertain: call Sync and read what is there,
+	// before you repeat anything.
 	ErrUncertain = errors.New("session: outcome unknown")
-	// ErrBusy says that the server refused to take the request, because it is throttling or was not the leader's any
-	// more. Nothing was done. ClassRetryable.
+	// ErrBusy says that the server did not take the request, because the server throttles requests or the session has moved
+	// to another server. Nothing was done. ClassRetryable.
 	ErrBusy = errors.New("session: server busy")
-	// ErrServer is an error answer that has no sentinel of its own; the message has the server's code. ClassFatal.
+	// ErrServer is an error answer for which this package has no error of its own; its text has the server's code.
+	// ClassFatal.
 	ErrServer = errors.New("session: server error")
-	// ErrRolledBack is the error of an operation in a Multi of which another operation was refused. ClassFatal.
+	// ErrRolledBack is the error of an operation that was not done because another operation of its Multi was refused.
+	// ClassFatal.
 	ErrRolledBack = errors.New("session: rolled back with its multi")
-	// ErrClosed says that the Session is closed, by Close or the end of Run's context, or is about to be. ClassFatal.
+	// ErrClosed says that the Session is closed or being closed, by Close or the end of Run's context. ClassFatal.
 	ErrClosed = errors.New("session: closed")
 	// ErrTooLarge says that a request is larger than Options.MaxPacket; nothing was sent. ClassFatal.
 	ErrTooLarge = errors.New("session: request too large")
 	// ErrEphemeralBudget says that the paths of this session's ephemeral znodes would take more than
 	// Options.EphemeralBudget bytes; nothing was sent. ClassFatal.
 	ErrEphemeralBudget = errors.New("session: budget of ephemeral znodes used up")
-	// ErrInvalidName is wrapped by the errors of CheckGroup, CheckTopic and CheckMember. ClassFatal.
-	ErrInvalidName = errors.New("session: invalid name")
-	// ErrInvalidPath is wrapped by the errors of CheckPath and of every call that is given such a path. ClassFatal.
+	// ErrInvalidPath says that a path is not one that CheckPath accepts. ClassFatal.
 	ErrInvalidPath = errors.New("session: invalid path")
 )
 
@@ -68,9 +68,9 @@ const (
 	ClassNone Class = iota
 	// ClassRetryable: nothing was done; the call may be made again, on the next incarnation when this one is over.
 	ClassRetryable
-	// ClassUncertain: it may have been done, and may still happen; look before repeating it.
+	// ClassUncertain: the write may have been done, or may still be; read what is there before you repeat it.
 	ClassUncertain
-	// ClassFatal: the same call would fail again, or the caller itself ended it.
+	// ClassFatal: the same call would fail again, or the caller itself ended the call.
 	ClassFatal
 )
 
@@ -90,9 +90,9 @@ func (c Class) String() string {
 	}
 }
 
-// Classify returns the class of an error of this package, however it is wrapped. An error that is uncertain and
-// something else besides (the session ended, the caller's context did) is uncertain: that is what must be acted on.
-// A context's own error is fatal, because the caller asked for the end; so is any error not of this package.
+// Classify returns the class of an error of this package, however it is wrapped. An error that is ErrUncertain and something
+// else besides (the session ended, the caller's context did) is uncertain, because that is what the caller must act on. The
+// error of a context is fatal, because the caller asked for the end; so is every error that is not of this package.
 func Classify(err error) Class {
 	switch {
 	case err == nil:
@@ -111,10 +111,10 @@ func Classify(err error) Class {
 // Retryable reports whether Classify(err) is ClassRetryable.
 func Retryable(err error) bool { return Classify(err) == ClassRetryable }
 
-// MultiError is the error of a Multi that was refused: nothing of it was done.
+// MultiError is the error of a Multi of which an operation was refused. No operation of that Multi was done.
 type MultiError struct {
-	Index int   // which operation was refused, from 0
-	Err   error // why
+	Index int   // of the refused operation, from 0
+	Err   error // why the operation was refused
 }
 
 // Error names the operation's index and the reason.

@@ -14,10 +14,10 @@ func SetClock(s *Session, now func() (mono, wall time.Duration)) {
 	}
 }
 
-// Raw is the go-zookeeper client under an incarnation.
+// Raw returns the go-zookeeper client under an incarnation.
 func Raw(i *Incarnation) *zk.Conn { return i.c.zk }
 
-// Waits is how many watches somebody waits for.
+// Waits returns how many watches somebody waits on.
 func Waits(i *Incarnation) int { return i.c.watches.size() }
 
 // ServerError maps an error of go-zookeeper.

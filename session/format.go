@@ -24,8 +24,8 @@ func (s *Session) Format(f fmt.State, _ rune) {
 
 func write(w io.Writer, text string) { _, _ = io.WriteString(w, text) } // fmt.State always succeeds
 
-// String returns the options that are set, without secrets: of Auth the schemes and users, of ACL the schemes, of the
-// others that may hold a secret only whether they are set.
+// String returns the options that are set, without secrets: the schemes and users of Auth, the schemes of ACL, and only that
+// they are set for the others that may hold a secret.
 func (o Options) String() string {
 	var parts []string
 	for _, a := range o.attrs() {
@@ -70,8 +70,8 @@ func (o Options) attrs() []slog.Attr {
 	return attrs
 }
 
-// String returns the ZooKeeper session's id, if there is one, the state as Stats tells it, and the servers; no option and
-// no secret. It never blocks.
+// String returns the ZooKeeper session's id, if there is one, Stats.State, and the servers; no option and no secret. It never
+// blocks.
 func (s *Session) String() string {
 	stats := s.Stats()
 	id := ""

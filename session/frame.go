@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// ZooKeeper's wire format, as far as we look into it: frames of a 4-byte length and that many bytes; requests begin
-// with xid and operation, replies with xid, zxid and error code; numbers are big-endian.
+// ZooKeeper's wire format, as far as this package reads it: a frame is a length of 4 bytes and that many bytes. Requests begin
+// with xid and operation, replies with xid, zxid and error code. Numbers are big-endian.
 
 const (
 	opCreate    = 1
@@ -36,21 +36,22 @@ const (
 
 	minConnectReply = 36
 	maxConnectReply = 256
-	maxReply        = 16 << 20 // lists of children may be larger than what a server accepts as a request
-	smallReply      = 4 << 10  // that holds no data, no list and no path
+	maxReply        = 16 << 20 // lists of children may be larger than any request that a server accepts
+	smallReply      = 4 << 10  // of replies without data, lists and paths
 	passwordSize    = 16
 
-	minGranted = 10 * time.Millisecond // go-zookeeper divides it into a ticker's period
+	minGranted = 10 * time.Millisecond // go-zookeeper divides the timeout to get the period of a ticker
 	maxGranted = 24 * time.Hour
 )
 
 var errFrame = errors.New("session: malformed frame")
 
+// malformed returns an error that wraps errFrame.
 func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errFrame, fmt.Sprintf(format, args...))
 }
 
-// readFrame reads one frame into buf, growing it only as bytes arrive, and returns it with its length in front.
+// readFrame reads one frame into buf, growing buf only as bytes arrive, and returns the frame with its length in front.
 func readFrame(r io.Reader, buf []byte, smallest, largest int) ([]byte, error) {
 	const step = 64 << 10
 	buf = slices.Grow(buf[:0], 4)[:4]
@@ -80,10 +81,10 @@ type connectReply struct {
 	id      int64
 }
 
-// expired reports whether the server says that the session is over.
+// expired reports whether the reply says that the session is over.
 func (r connectReply) expired() bool { return r.timeout <= 0 || r.id == 0 }
 
-// parseConnectReply reads a connect reply without its length.
+// parseConnectReply parses a connect reply that is given without its length.
 func parseConnectReply(body []byte) (connectReply, error) {
 	p := parser{rest: body}
 	p.int32() // protocol version
@@ -100,17 +101,17 @@ func parseConnectReply(body []byte) (connectReply, error) {
 	return reply, nil
 }
 
-// Where in a connect request's frame the newest zxid that the client has seen, and the timeout, stand.
+// Offsets of the client's last zxid and of the timeout in the frame of a connect request.
 const (
-	connectRequestSeen    = 4 + 4
-	connectRequestTimeout = connectRequestSeen + 8
+	connectRequestLastZxid = 4 + 4
+	connectRequestTimeout  = connectRequestLastZxid + 8
 )
 
 // connectRequestSize is the size of go-zookeeper's connect request with its length.
 const connectRequestSize = connectRequestTimeout + 4 + 8 + 4 + passwordSize
 
-// checkReply reports whether the body of a reply, after its header, can be decoded as the answer to op: go-zookeeper
-// trusts lengths, and allocates or panics by them.
+// checkReply returns an error unless the body of a reply, after its header, can be decoded as the answer to op. go-zookeeper
+// trusts the lengths in replies: a wrong one makes it allocate gigabytes, or panic.
 func checkReply(op int32, body []byte) error {
 	p := parser{rest: body}
 	switch op {
@@ -142,7 +143,7 @@ func checkReply(op int32, body []byte) error {
 	return nil
 }
 
-// checkEvent reports whether the body of a watch event can be decoded.
+// checkEvent returns an error unless the body of a watch event can be decoded.
 func checkEvent(body []byte) error {
 	p := parser{rest: body}
 	p.int32() // type
@@ -154,12 +155,13 @@ func checkEvent(body []byte) error {
 	return nil
 }
 
-// parser reads values; after the first that is not there it has failed and returns zeros.
+// parser reads values from rest. After the first value that is not there it has failed, and returns zeros.
 type parser struct {
 	rest   []byte
 	failed bool
 }
 
+// skip returns the next n bytes, without copying them.
 func (p *parser) skip(n int) []byte {
 	if p.failed || n < 0 || n > len(p.rest) {
 		p.failed, p.rest = true, nil
@@ -193,11 +195,11 @@ func (p *parser) bytes() []byte {
 	return p.skip(int(n))
 }
 
-// text reads a string, which is never null: go-zookeeper takes all lengths but those of buffers as unsigned.
+// text skips a string, which must not be null: go-zookeeper reads every length but that of buffers as unsigned.
 func (p *parser) text() { p.skip(int(p.int32())) }
 
-// count reads the length of a vector whose elements have at least size bytes. It is not null either: go-zookeeper would
-// make one of 2^32-1 elements.
+// count reads the length of a vector whose elements have at least size bytes. The vector must not be null either:
+// go-zookeeper would make one of 2^32-1 elements.
 func (p *parser) count(size int) int {
 	n := int(p.int32())
 	if n < 0 || n > len(p.rest)/size {
@@ -207,6 +209,7 @@ func (p *parser) count(size int) int {
 	return n
 }
 
+// multi skips the results of a multi.
 func (p *parser) multi() {
 	for n := 0; !p.failed; n++ {
 		op := p.int32()
@@ -216,7 +219,7 @@ func (p *parser) multi() {
 			return
 		}
 		if done[0] != 0 {
-			p.failed = n == 0 // nobody asks for nothing, and no result is no proof of anything
+			p.failed = n == 0 // every multi has an operation, and a reply without results would be taken for a proof
 			return
 		}
 		switch op {

@@ -8,14 +8,16 @@ import (
 	"net"
 	"sync/atomic"
 	"time"
+
+	"github.com/kielgo/kiel/internal/pause"
 )
 
 const (
 	firstPause = 50 * time.Millisecond
 	longPause  = time.Second
-	// So many rounds go by before pauses grow.
+	// quickRounds is how many rounds go by before the pauses between them grow.
 	quickRounds = 25
-	// A connection that lived for this long was a good one: the next attempt begins without a pause.
+	// goodConnection is how long a connection must live for the next attempt to begin without a pause.
 	goodConnection = time.Second
 	resolveLimit   = time.Second
 )
@@ -26,24 +28,25 @@ type target struct {
 	host    string // the configured name, for TLS
 }
 
-// hosts decides whom to connect to next. In a round every address is tried once, in random order, the one that failed
-// last at the end; names are resolved anew for each round. Between rounds there is a pause, see roundPause.
-// (go-zookeeper resolves once and pauses for a flat second.) All methods but newHosts are called from go-zookeeper's
-// connection loop alone; it is go-zookeeper's HostProvider too, but only in name: the dialer asks for targets, because
-// there it may wait.
+// hosts decides which server to connect to next. In a round every address is tried once, in random order, the one that was
+// tried last at the end. Names are resolved anew for each round, and between rounds there is a pause (roundPause).
+// (go-zookeeper resolves once, and pauses for a flat second.)
+//
+// hosts is go-zookeeper's HostProvider, but in name only: the dialer asks for targets, because the dialer may wait. Only
+// go-zookeeper's connection loop calls its methods.
 type hosts struct {
 	c         *client
-	servers   []string
-	resolve   func(ctx context.Context, host string) ([]string, error) // nil: pass names on
-	queue     []target
-	addresses int // in a round
-	round     int
-	last      string
-	known     map[string][]string // the last good answers of the resolver
-	connected time.Time           // when the newest session was made or resumed, until the next dial
-	timeouts  atomic.Int32        // attempts in a row that ran into their time limit
-	accepted  bool                // some server of this round accepted a connection
-	warnAt    map[string]instant  // by name: when the next failure to resolve it is worth a warning
+	servers   []string                                                 // Session.servers
+	resolve   func(ctx context.Context, host string) ([]string, error) // nil: names are dialled unresolved
+	queue     []target                                                 // what is left of this round
+	addresses int                                                      // how many targets a round has
+	round     int                                                      // rounds since the last good connection
+	last      string                                                   // the address tried last
+	known     map[string][]string                                      // the resolver's last good answer for each name
+	connected time.Time                                                // when a connection last made or resumed the session; zero after the next dial
+	timeouts  atomic.Int32                                             // how many attempts in a row ran into their time limit
+	accepted  bool                                                     // some server of this round accepted a connection
+	warnAt    map[string]instant                                       // by name: from when on a failure to resolve it is logged as a warning again
 }
 
 func newHosts(c *client, servers []string) *hosts {
@@ -57,20 +60,20 @@ func newHosts(c *client, servers []string) *hosts {
 // Init does nothing.
 func (h *hosts) Init([]string) error { return nil }
 
-// Len is 1: to go-zookeeper we are one server.
+// Len returns 1: go-zookeeper sees one server.
 func (h *hosts) Len() int { return 1 }
 
-// Next returns a name for go-zookeeper's log. The flag makes go-zookeeper drop what it has not sent yet, wait for up to
-// a second and notice that it was closed: right when there is nobody to dial any more, and only then.
-func (h *hosts) Next() (string, bool) { return "ensemble", h.c.refused() != nil }
+// Next returns a name for go-zookeeper's log. A true flag makes go-zookeeper drop the requests that it has not sent yet, wait
+// for up to a second, and notice that it was closed. That is right only when no connection may be made any more.
+func (h *hosts) Next() (string, bool) { return "ensemble", h.c.mayConnect() != nil }
 
-// Connected notes that a session was made or resumed.
+// Connected records that a connection has made or resumed the session.
 func (h *hosts) Connected() {
 	h.connected = time.Now()
 	h.timeouts.Store(0)
 }
 
-// next waits until it is time and returns the next target.
+// next returns the next target, after the pause if a new round begins.
 func (h *hosts) next(ctx context.Context) (target, error) {
 	if !h.connected.IsZero() {
 		h.queue = nil
@@ -84,7 +87,7 @@ func (h *hosts) next(ctx context.Context) (target, error) {
 			h.c.unreachable()
 		}
 		h.accepted = false
-		if err := pause(ctx, roundPause(h.round)); err != nil {
+		if err := pause.Sleep(ctx, roundPause(h.round)); err != nil {
 			return target{}, err
 		}
 		h.round++
@@ -99,19 +102,20 @@ func (h *hosts) next(ctx context.Context) (target, error) {
 	return t, nil
 }
 
-// patience is how long to wait for an answer when usually it is d: twice as long for each time that every server in turn
-// was too slow. One name may stand for several of them.
+// patience returns how long to wait for an answer that usually comes within d: twice as long for each time that every server in
+// turn was too slow. (One name may stand for several servers.)
 func (h *hosts) patience(d time.Duration) time.Duration {
 	return d << min(int(h.timeouts.Load())/max(len(h.servers), h.addresses), 8)
 }
 
+// fill makes the queue of a new round.
 func (h *hosts) fill(ctx context.Context) {
 	h.queue = nil
 	h.lookUp(ctx)
 	for _, server := range h.servers {
 		host, port, err := net.SplitHostPort(server)
 		if err != nil {
-			continue // parseServers made it
+			continue // cannot happen: parseServers made the address
 		}
 		if h.resolve == nil {
 			h.queue = append(h.queue, target{address: server, host: host})
@@ -132,8 +136,8 @@ func (h *hosts) fill(ctx context.Context) {
 	}
 }
 
-// lookUp resolves the names of all servers at a time: when the resolver does not answer, a second for each of them might be all
-// the trust that is left. Where it fails, the last good answer has to do.
+// lookUp resolves the names of all servers at the same time: when the resolver does not answer, a second for each name in turn
+// might be all the trust that is left. A name that can't be resolved keeps its last good answer.
 func (h *hosts) lookUp(ctx context.Context) {
 	type answer struct {
 		addresses []string
@@ -167,7 +171,7 @@ func (h *hosts) lookUp(ctx context.Context) {
 	}
 }
 
-// ask resolves one name. Without an error there is at least one address.
+// ask resolves one name, to at least one address.
 func (h *hosts) ask(ctx context.Context, host string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, resolveLimit)
 	defer cancel()
@@ -179,12 +183,13 @@ func (h *hosts) ask(ctx context.Context, host string) ([]string, error) {
 	return addresses, err
 }
 
-// notResolved notes why a name could not be resolved. Of each name it warns at once, and then no more often than warnEvery.
+// notResolved records and logs why a name could not be resolved. For each name it warns at once, and then once per warnEvery at
+// most.
 func (h *hosts) notResolved(ctx context.Context, host string, err error) {
 	if ctx.Err() != nil {
 		return // the client has ended
 	}
-	h.c.s.note(err)
+	h.c.s.recordError(err)
 	level, now := slog.LevelDebug, h.c.s.now()
 	if h.warnAt[host].reached(now) {
 		level = slog.LevelWarn
@@ -193,48 +198,20 @@ func (h *hosts) notResolved(ctx context.Context, host string, err error) {
 	h.c.log.Log(ctx, level, "name not resolved", keyHost, host, keyError, err)
 }
 
-// roundPause is how long to wait before the next round after so many rounds in vain: 50 ms for about a second, then more
-// from round to round, up to 1 s after about 8 s. While the servers elect a leader they turn everybody away, and who waits
-// for longer than that takes has lost the rest of the pause; an election takes half a second, and more when servers are busy.
+// roundPause returns how long to wait before the next round, after that many rounds without success: 50 ms for about a second,
+// then more from round to round, up to 1 s after about 8 s. While the servers elect a leader they refuse all connections. An
+// election takes half a second, or more when the servers are busy; the part of a pause after its end is lost time.
 func roundPause(rounds int) time.Duration {
 	if rounds == 0 {
 		return 0
 	}
-	d := firstPause
-	for i := quickRounds; i < rounds && d < longPause; i++ {
-		d += d / 10
-	}
-	return jittered(d)
+	return pause.Jitter(pause.Growth{First: firstPause, Most: longPause, Percent: 10}.After(rounds - quickRounds))
 }
 
-// backoff is how long to wait after so many failures in a row: from 50 ms to 1 s.
+// backoff returns how long to wait after that many failures in a row: from 50 ms to 1 s.
 func backoff(failures int) time.Duration {
 	if failures == 0 {
 		return 0
 	}
-	d := firstPause
-	for i := 1; i < failures && d < longPause; i++ {
-		d += d / 4
-	}
-	return jittered(d)
-}
-
-func jittered(d time.Duration) time.Duration {
-	d = min(d, longPause)
-	return d/2 + rand.N(d/2)
-}
-
-// pause waits, or returns ctx's cause.
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return context.Cause(ctx)
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return pause.Jitter(pause.Growth{First: firstPause, Most: longPause, Percent: 25}.After(failures - 1))
 }

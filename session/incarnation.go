@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// Incarnation is one unbroken stretch of trust in one ZooKeeper session. What was true because of the session is to be
-// held under its Context, and checked with Trusted right before each effect.
+// Incarnation is one unbroken stretch of trust in one ZooKeeper session. Whatever is true only because of the session must
+// live under the incarnation's Context, and each effect that relies on it must be preceded by Trusted.
 //
-// Its operations are bound to the ZooKeeper session: they never run in another one. They go on working after trust has
-// ended for as long as that session lives, so that what it holds can be released, and end with ErrSessionExpired, or
-// ErrClosed, when it is over. Every method may be called from any goroutine.
+// The operations of an incarnation never run in another ZooKeeper session. They go on working after trust has ended, for as
+// long as that session lives, so that what it holds can be released. When the session is over they return ErrSessionExpired
+// or ErrClosed. Every method may be called from any goroutine.
 type Incarnation struct {
-	c      *client
-	number uint64
-	id     int64 // of the ZooKeeper session
-	past   uint64
-	ctx    context.Context //nolint:containedctx // an incarnation is a lifetime
-	cancel context.CancelCauseFunc
-	window atomic.Pointer[window]
+	c       *client
+	number  uint64          // from 1, in the order of incarnations of the Session
+	id      int64           // of the ZooKeeper session
+	history uint64          // what History returns
+	ctx     context.Context //nolint:containedctx // the incarnation's lifetime
+	cancel  context.CancelCauseFunc
+	window  atomic.Pointer[window]
 }
 
-// window is until when an incarnation may be trusted. Once over it never changes again.
+// window says until when an incarnation may be trusted. A window that is over never changes again.
 type window struct {
-	end   instant
-	over  bool
+	end   instant   // when trust ends unless it is extended
+	over  bool      // trust has ended
 	ended time.Time // when over: when trust ended
 }
 
-func newIncarnation(ctx context.Context, c *client, number, past uint64, end instant) *Incarnation {
-	i := &Incarnation{c: c, number: number, past: past, id: c.id.Load()}
+func newIncarnation(ctx context.Context, c *client, number, history uint64, end instant) *Incarnation {
+	i := &Incarnation{c: c, number: number, history: history, id: c.id.Load()}
 	i.ctx, i.cancel = context.WithCancelCause(ctx)
 	i.window.Store(&window{end: end})
 	return i
@@ -39,45 +39,53 @@ func newIncarnation(ctx context.Context, c *client, number, past uint64, end ins
 // Context ends, with cause ErrTrustLost, ErrSessionExpired or ErrClosed, a moment after trust has.
 func (i *Incarnation) Context() context.Context { return i.ctx }
 
-// Number grows by one from incarnation to incarnation of a Session.
+// Number returns the number of the incarnation in its Session, from 1.
 func (i *Incarnation) Number() uint64 { return i.number }
 
-// SessionID is the ZooKeeper session's id: the EphemeralOwner of what it creates.
+// SessionID returns the ZooKeeper session's id, which is the EphemeralOwner of the znodes that the session creates.
 func (i *Incarnation) SessionID() int64 { return i.id }
 
-// History is the same for incarnations between which nothing says that the servers lost what they held. It differs in a new
-// ZooKeeper session, and in the same one after the servers did not let us in for so long that they may have come back with
-// older data. What was remembered by a zxid or a version is then worth nothing: they come again, and may name something else.
-// What no client can see is a server restored to a moment ago on which others have since written more than was lost.
-func (i *Incarnation) History() uint64 { return i.past }
+// History returns a number that changes when the servers may have lost data since the incarnation before: in a new ZooKeeper
+// session, and in the same session after the servers refused it for so long that they may have come back with older data.
+// Then zxids and versions remembered from before are worth nothing: the servers give the same numbers again, to other data.
+// No client can see that a server was restored to its state of a moment ago if others have since written more than was lost.
+func (i *Incarnation) History() uint64 { return i.history }
 
-// LeaderEpoch is the epoch of the newest answer of the servers: the upper half of its zxid. Each election of a leader changes it.
-// An ensemble that was restored from a backup has elected one, too, and may let its clients in as if nothing had happened,
-// with the same History. A single server never changes its epoch.
+// LeaderEpoch returns the leader's epoch as of the newest answer of the servers: the upper half of its zxid. Each election of
+// a leader changes it. An ensemble that was restored from a backup has elected a leader, too, and may accept its clients as if
+// nothing had happened, with the same History. A single server never changes its epoch.
 func (i *Incarnation) LeaderEpoch() int64 { return i.c.epoch.Load() }
 
-// Timeout is the ZooKeeper session's timeout as granted last.
+// Timeout returns the ZooKeeper session's timeout as granted last.
 func (i *Incarnation) Timeout() time.Duration { return i.c.timeout() }
 
 // Trusted reports whether the incarnation may be trusted at this moment, by the monotonic and the wall clock. It costs
 // nanoseconds: call it right before each effect. Once false it stays false.
 func (i *Incarnation) Trusted() bool {
+	_, trusted := i.TrustedAt()
+	return trusted
+}
+
+// TrustedAt is Trusted, and also returns the moment for which the answer holds: the time since the Session was made, by the
+// monotonic clock. A frequent caller can measure time with it at no further cost. at is 0 when trusted is false.
+func (i *Incarnation) TrustedAt() (at time.Duration, trusted bool) {
 	for {
 		w := i.window.Load()
 		if w.over {
-			return false
+			return 0, false
 		}
-		if !w.end.reached(i.c.s.now()) {
-			return true
+		now := i.c.s.now()
+		if !w.end.reached(now) {
+			return now.mono, true
 		}
 		if i.lapse(w) {
 			i.c.s.nudge()
-			return false
+			return 0, false
 		}
 	}
 }
 
-// TrustEnd is the moment until which the incarnation may be trusted as known now; after its end, when it ended.
+// TrustEnd returns until when the incarnation may be trusted, as far as is known now; once trust has ended, when it ended.
 func (i *Incarnation) TrustEnd() time.Time {
 	w := i.window.Load()
 	if w.over {
@@ -86,13 +94,13 @@ func (i *Incarnation) TrustEnd() time.Time {
 	return i.c.s.now.timeOf(w.end)
 }
 
-// lapse ends a window that has run out.
+// lapse replaces w, whose time has run out, by a window that is over. It returns false if w is not the window any more.
 func (i *Incarnation) lapse(w *window) bool {
 	return i.window.CompareAndSwap(w, &window{end: w.end, over: true, ended: i.c.s.now.timeOf(w.end)})
 }
 
-// extend moves the window's end, which may also come nearer. It returns false if the window has run out before: what
-// was once not trusted is not trusted again.
+// extend moves the end of the window, which may also come nearer. It returns false if trust has ended before: an incarnation
+// that was not trusted once is never trusted again.
 func (i *Incarnation) extend(end instant) bool {
 	for {
 		w := i.window.Load()
@@ -107,7 +115,7 @@ func (i *Incarnation) extend(end instant) bool {
 	}
 }
 
-// finish ends the incarnation now, unless its window has run out before, and then its context.
+// finish ends trust now, unless it has ended before, and then ends the incarnation's context with cause.
 func (i *Incarnation) finish(cause error) {
 	for {
 		w := i.window.Load()

@@ -6,8 +6,6 @@ import (
 	"fmt"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/kielgo/kiel/internal/sabotage"
 )
 
 // Op is one operation of a Multi; make it with CreateOp, SetOp, DeleteOp or CheckOp.
@@ -19,34 +17,34 @@ type Op struct {
 	version int32
 }
 
-// CreateOp makes a znode with the options' ACL. Data nil is stored as empty.
+// CreateOp creates a znode with Options.ACL. nil data is stored as empty data.
 func CreateOp(path string, data []byte, mode Mode) Op {
 	return Op{op: opCreate, path: path, data: data, mode: mode}
 }
 
-// SetOp writes a znode's data if it has that version; -1 is any. Data nil is stored as empty.
+// SetOp writes a znode's data if the znode has that version; -1 stands for any. nil data is stored as empty data.
 func SetOp(path string, data []byte, version int32) Op {
 	return Op{op: opSetData, path: path, data: data, version: version}
 }
 
-// stored returns data as it is to be stored: on the wire nil is something else than empty.
-func (c *client) stored(data []byte) []byte {
-	if data == nil && !c.off.Off(sabotage.NilIsEmpty) {
+// stored returns data, and empty data for nil: on the wire the two differ, and Python reads nil as None.
+func stored(data []byte) []byte {
+	if data == nil {
 		return []byte{}
 	}
 	return data
 }
 
-// DeleteOp deletes a znode if it has that version; -1 is any.
+// DeleteOp deletes a znode if it has that version; -1 stands for any.
 func DeleteOp(path string, version int32) Op { return Op{op: opDelete, path: path, version: version} }
 
-// CheckOp refuses the Multi unless the znode has that version; -1 is any.
+// CheckOp makes the servers refuse the Multi unless the znode has that version; -1 stands for any.
 func CheckOp(path string, version int32) Op { return Op{op: opCheck, path: path, version: version} }
 
 // OpResult is the result of one operation of a Multi.
 type OpResult struct {
-	Path string // of what CreateOp made
-	Stat Stat   // of what SetOp wrote
+	Path string // of the znode that a CreateOp created
+	Stat Stat   // of the znode that a SetOp wrote
 }
 
 const (
@@ -55,11 +53,11 @@ const (
 	opAllowance       = 256
 )
 
-// OpSize is how many bytes op adds to a packet, at most, if the chroot and the ACL together take no more than 256
-// bytes. Keep the sum for one Multi below Incarnation.MaxPacket.
+// OpSize returns how many bytes op adds to a packet at most, if the chroot and the ACL together take no more than 256 bytes.
+// Keep the sum for one Multi below Incarnation.MaxPacket.
 func OpSize(op Op) int { return op.size(nil, 0) + multiHeaderSize + opAllowance }
 
-// size is how many bytes op takes without the header, with a chroot of that length.
+// size returns how many bytes o takes without its header, with a chroot of that length.
 func (o Op) size(acl []ACL, chroot int) int {
 	path := 4 + chroot + len(o.path)
 	switch o.op {
@@ -76,6 +74,7 @@ func (o Op) size(acl []ACL, chroot int) int {
 	}
 }
 
+// check returns an error unless ZooKeeper would accept the mode and the path.
 func (o Op) check() error {
 	path := o.path
 	if o.op == opCreate {
@@ -83,20 +82,20 @@ func (o Op) check() error {
 			return fmt.Errorf("session: unknown mode %d", o.mode)
 		}
 		if o.mode.sequential() && len(path) > 1 && path[len(path)-1] == '/' {
-			path += "0" // the number alone will be the name
+			path += "0" // the name will be the number alone
 		}
 	}
 	return CheckPath(path)
 }
 
-// request is the operation as go-zookeeper wants it.
+// request returns the operation as go-zookeeper's request.
 func (o Op) request(c *client) any {
 	path := c.full(o.path)
 	switch o.op {
 	case opCreate:
-		return &zk.CreateRequest{Path: path, Data: c.stored(o.data), Acl: c.opts.ACL, Flags: int32(o.mode)}
+		return &zk.CreateRequest{Path: path, Data: stored(o.data), Acl: c.opts.ACL, Flags: int32(o.mode)}
 	case opSetData:
-		return &zk.SetDataRequest{Path: path, Data: c.stored(o.data), Version: o.version}
+		return &zk.SetDataRequest{Path: path, Data: stored(o.data), Version: o.version}
 	case opDelete:
 		return &zk.DeleteRequest{Path: path, Version: o.version}
 	default:
@@ -104,7 +103,7 @@ func (o Op) request(c *client) any {
 	}
 }
 
-// Multi does all of the operations, or none. If one is refused the error wraps a *MultiError that tells which.
+// Multi does all of the operations, or none. If one is refused, the error wraps a *MultiError that says which.
 func (i *Incarnation) Multi(ctx context.Context, ops ...Op) ([]OpResult, error) {
 	if len(ops) == 0 {
 		return nil, nil
@@ -127,15 +126,15 @@ func (i *Incarnation) Multi(ctx context.Context, ops ...Op) ([]OpResult, error) 
 	})
 }
 
-// multiResults takes over a server's answers, if they are answers to ops.
+// multiResults returns a server's results, or an error if they are not results of ops.
 func multiResults(ops []Op, replies []zk.MultiResponse) ([]OpResult, error) {
 	if len(replies) != len(ops) {
-		return nil, fmt.Errorf("%w: %d results of %d operations", errUnclear, len(replies), len(ops))
+		return nil, fmt.Errorf("%w: %d results for %d operations", errUnclear, len(replies), len(ops))
 	}
 	results := make([]OpResult, len(ops))
 	for at, r := range replies {
 		if (ops[at].op == opCreate) != (r.String != "") || (ops[at].op == opSetData) != (r.Stat != nil) {
-			return nil, fmt.Errorf("%w: the result of operation %d is one of something else", errUnclear, at)
+			return nil, fmt.Errorf("%w: the result of operation %d belongs to another kind of operation", errUnclear, at)
 		}
 		results[at].Path = r.String
 		if r.Stat != nil {
@@ -145,7 +144,7 @@ func multiResults(ops []Op, replies []zk.MultiResponse) ([]OpResult, error) {
 	return results, nil
 }
 
-// write checks operations, sends them and keeps the books of ephemeral znodes.
+// write checks operations, sends them, and keeps the count of ephemeral znodes.
 func (i *Incarnation) write(ctx context.Context, name string, ops []Op,
 	send func(conn *zk.Conn) ([]OpResult, error),
 ) ([]OpResult, error) {
@@ -162,7 +161,7 @@ func (i *Incarnation) write(ctx context.Context, name string, ops []Op,
 			ephemerals = append(ephemerals, ephemeral{path: c.full(o.path), sequential: o.mode.sequential()})
 		}
 	}
-	if size > c.opts.MaxPacket && !c.off.Off(sabotage.PacketFits) {
+	if size > c.opts.MaxPacket {
 		return nil, failure(name, first, fmt.Errorf("%w: %d bytes in %d operations, the limit is %d",
 			ErrTooLarge, size, len(ops), c.opts.MaxPacket))
 	}
@@ -191,7 +190,7 @@ func (i *Incarnation) write(ctx context.Context, name string, ops []Op,
 	return nil, failure(name, first, err)
 }
 
-// settle books what was done, and brings the paths into our terms.
+// settle counts the ephemeral znodes that ops created and deleted, and takes the chroot off the paths in results.
 func (i *Incarnation) settle(reserved int, ops []Op, results []OpResult) {
 	c := i.c
 	var created []string

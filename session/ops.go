@@ -10,7 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Mode is the kind of znode to create.
+// Mode is the kind of a znode to be created.
 type Mode int32
 
 // The modes, by ZooKeeper's numbers.
@@ -24,16 +24,16 @@ const (
 func (m Mode) ephemeral() bool  { return m == Ephemeral || m == EphemeralSequential }
 func (m Mode) sequential() bool { return m == PersistentSequential || m == EphemeralSequential }
 
-// Reads and Sync are repeated inside until they are answered, ctx ends, or the ZooKeeper session does. Writes are
-// repeated only as long as nothing was sent.
+// Reads and Sync are repeated until they are answered, ctx ends, or the ZooKeeper session ends. Writes are repeated only while
+// surely nothing was done.
 
 // watching is the kind of watch that a read asks for.
 type watching int
 
 const (
 	unwatched watching = iota
-	timed              // it ends when the session's timeout has passed
-	lasting            // it does not
+	timed              // wakes within the session timeout
+	lasting            // does not wake because time has passed
 )
 
 // Get returns a znode's data and metadata.
@@ -73,9 +73,9 @@ func (i *Incarnation) ChildrenW(ctx context.Context, path string) ([]string, Sta
 	return i.children(ctx, path, timed)
 }
 
-// ChildrenLasting is ChildrenW with a watch that is not closed because time has passed. Who keeps it looks again by a timer, at
-// least once per session timeout, because a watch may get lost; and need not list the children again while the znode's metadata
-// show that they are the same.
+// ChildrenLasting is ChildrenW with a watch that does not wake because time has passed. Because a watch may get lost, its user
+// must check the znode by a timer, at least once per session timeout, but need not list the children again while the znode's
+// metadata show that they are the same.
 func (i *Incarnation) ChildrenLasting(ctx context.Context, path string) ([]string, Stat, *Watch, error) {
 	return i.children(ctx, path, lasting)
 }
@@ -96,7 +96,7 @@ func (i *Incarnation) children(ctx context.Context, path string, watch watching)
 	return r.names, *r.stat, w, nil
 }
 
-// Exists reports whether there is such a znode, and its metadata.
+// Exists reports whether the znode exists, and returns its metadata.
 func (i *Incarnation) Exists(ctx context.Context, path string) (bool, Stat, error) {
 	found, stat, _, err := i.exists(ctx, path, unwatched)
 	return found, stat, err
@@ -126,7 +126,7 @@ func (i *Incarnation) exists(ctx context.Context, path string, watch watching) (
 	return true, *r.stat, w, nil
 }
 
-// read makes a read, with a watch or without.
+// read sends the read f, with a watch or without, and adds name and path to its error.
 func read[T any](ctx context.Context, i *Incarnation, name string, op int32, path string, watch watching,
 	f func(conn *zk.Conn, full string) (T, error),
 ) (T, *Watch, error) {
@@ -150,11 +150,11 @@ func read[T any](ctx context.Context, i *Incarnation, name string, op int32, pat
 	return value, w, nil
 }
 
-// join returns a watch under this incarnation.
+// join returns a Watch that also wakes when this incarnation ends.
 func (i *Incarnation) join(key watchKey) *Watch {
 	w := i.c.watches.join(key, i.Timeout())
 	if i.ctx.Err() == nil {
-		return w // and if it ends from now on, that wakes it
+		return w // the end of the incarnation wakes all watches of the client
 	}
 	w.Stop()
 	closed := make(chan struct{})
@@ -162,7 +162,7 @@ func (i *Incarnation) join(key watchKey) *Watch {
 	return &Watch{hub: &i.c.watches, wait: &wait{key: key, c: closed}}
 }
 
-// missing notes what an error tells about an ephemeral znode of ours.
+// missing records that a path has no znode, if err says so: the path may be that of an ephemeral znode of ours.
 func (i *Incarnation) missing(full string, err error) {
 	if errors.Is(err, ErrNoNode) {
 		i.c.ephemerals.gone(full)
@@ -185,8 +185,9 @@ func (i *Incarnation) GetACL(ctx context.Context, path string) ([]ACL, Stat, err
 	return r.acl, *r.stat, nil
 }
 
-// Sync makes the server that we are connected to catch up with the leader, so that the next read shows whatever was
-// written before Sync was called. It proves nothing about the session.
+// Sync makes the server that we are connected to catch up with the leader, so that the next read shows everything that was
+// written before Sync was called. It proves nothing about the session: a leader that was deposed, and does not know that yet,
+// answers it too.
 func (i *Incarnation) Sync(ctx context.Context, path string) error {
 	_, _, err := read(ctx, i, "sync", opSync, path, unwatched, func(conn *zk.Conn, full string) (string, error) {
 		return conn.Sync(full)
@@ -194,12 +195,12 @@ func (i *Incarnation) Sync(ctx context.Context, path string) error {
 	return err
 }
 
-// Create makes a znode with the options' ACL and returns its path, which for a sequential one has a number at its end.
-// The parent must exist. Data nil is stored as empty.
+// Create creates a znode with Options.ACL and returns its path, which for a sequential znode ends with a number. The parent
+// must exist. nil data is stored as empty data.
 func (i *Incarnation) Create(ctx context.Context, path string, data []byte, mode Mode) (string, error) {
 	op := CreateOp(path, data, mode)
 	results, err := i.write(ctx, "create", []Op{op}, func(conn *zk.Conn) ([]OpResult, error) {
-		created, err := conn.Create(i.c.full(path), i.c.stored(data), int32(mode), i.c.opts.ACL)
+		created, err := conn.Create(i.c.full(path), stored(data), int32(mode), i.c.opts.ACL)
 		return []OpResult{{Path: created}}, err
 	})
 	if err != nil {
@@ -208,12 +209,12 @@ func (i *Incarnation) Create(ctx context.Context, path string, data []byte, mode
 	return results[0].Path, nil
 }
 
-// Set writes a znode's data if it has that version; -1 is any. It returns the new metadata. Data nil is stored as
-// empty.
+// Set writes a znode's data if the znode has that version; -1 stands for any. It returns the new metadata. nil data is stored
+// as empty data.
 func (i *Incarnation) Set(ctx context.Context, path string, data []byte, version int32) (Stat, error) {
 	op := SetOp(path, data, version)
 	results, err := i.write(ctx, "set", []Op{op}, func(conn *zk.Conn) ([]OpResult, error) {
-		stat, err := conn.Set(i.c.full(path), i.c.stored(data), version)
+		stat, err := conn.Set(i.c.full(path), stored(data), version)
 		if err != nil {
 			return nil, err
 		}
@@ -225,7 +226,7 @@ func (i *Incarnation) Set(ctx context.Context, path string, data []byte, version
 	return results[0].Stat, nil
 }
 
-// Delete deletes a znode if it has that version; -1 is any.
+// Delete deletes a znode if it has that version; -1 stands for any.
 func (i *Incarnation) Delete(ctx context.Context, path string, version int32) error {
 	_, err := i.write(ctx, "delete", []Op{DeleteOp(path, version)}, func(conn *zk.Conn) ([]OpResult, error) {
 		return []OpResult{{}}, conn.Delete(i.c.full(path), version)
@@ -233,12 +234,12 @@ func (i *Incarnation) Delete(ctx context.Context, path string, version int32) er
 	return err
 }
 
-// EnsurePath creates what is missing of a path, parents included, as persistent znodes with empty data.
+// EnsurePath creates path and its parents, as far as they are missing, as persistent znodes with empty data.
 func (i *Incarnation) EnsurePath(ctx context.Context, path string) error {
 	if err := CheckPath(path); err != nil {
 		return failure("ensure", path, err)
 	}
-	// A parent may be deleted while we are at it; but not for ever.
+	// Somebody may delete a parent meanwhile; that is tried again, but not for ever.
 	const tries = 5
 	var err error
 	for range tries {
@@ -249,6 +250,7 @@ func (i *Incarnation) EnsurePath(ctx context.Context, path string) error {
 	return err
 }
 
+// ensure creates path and its parents, once.
 func (i *Incarnation) ensure(ctx context.Context, path string) error {
 	found, _, err := i.Exists(ctx, path)
 	if err != nil || found || path == "/" {
@@ -267,29 +269,30 @@ func (i *Incarnation) ensure(ctx context.Context, path string) error {
 	return nil
 }
 
-// EphemeralBytes returns how many path bytes this session's ephemeral znodes take, what may exist included, and how
-// many they may.
+// EphemeralBytes returns how many bytes the paths of this session's ephemeral znodes take, including znodes that may exist, and
+// how many they may take.
 func (i *Incarnation) EphemeralBytes() (used, budget int) {
 	return i.c.ephemerals.bytes(), i.c.ephemerals.budget
 }
 
-// EphemeralBudget is how many path bytes the ephemeral znodes of one ZooKeeper session may take: Options.EphemeralBudget.
+// EphemeralBudget returns how many bytes the paths of one ZooKeeper session's ephemeral znodes may take:
+// Options.EphemeralBudget.
 func (s *Session) EphemeralBudget() int { return s.opts.EphemeralBudget }
 
-// EphemeralSize is how many bytes of the budget an ephemeral znode takes that is created with that path and mode, at most.
+// EphemeralSize returns how many bytes of the budget an ephemeral znode that is created with path and mode takes at most.
 func (s *Session) EphemeralSize(path string, mode Mode) int {
 	return ephemeral{path: fullPath(s.opts.Chroot, path), sequential: mode.sequential()}.cost()
 }
 
-// MaxPacket is the size of the largest request that is sent, in bytes: Options.MaxPacket.
+// MaxPacket returns the size of the largest request that is sent, in bytes: Options.MaxPacket.
 func (i *Incarnation) MaxPacket() int { return i.c.opts.MaxPacket }
 
-// failure names the operation and the path in an error.
+// failure adds the operation and the path to an error.
 func failure(name, path string, err error) error {
 	return fmt.Errorf("session: %s %s: %w", name, quotePath(path), err)
 }
 
-// quotePath leaves a sane path as it is.
+// quotePath returns a valid path as it is, and quotes others.
 func quotePath(path string) string {
 	if CheckPath(path) == nil {
 		return path

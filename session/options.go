@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kielgo/kiel/internal/defaultlog"
 )
@@ -34,23 +35,23 @@ const (
 	PermAll    = zk.PermAll
 )
 
-// WorldACL allows perms to everybody.
+// WorldACL returns an ACL that allows perms to everybody.
 func WorldACL(perms int32) []ACL { return zk.WorldACL(perms) }
 
-// AuthACL allows perms to whoever the creating connection has authenticated as.
+// AuthACL returns an ACL that allows perms to the users that the creating connection has authenticated as.
 func AuthACL(perms int32) []ACL { return zk.AuthACL(perms) }
 
-// DigestACL allows perms to one user of the digest scheme.
+// DigestACL returns an ACL that allows perms to one user of the digest scheme.
 func DigestACL(perms int32, user, password string) []ACL { return zk.DigestACL(perms, user, password) }
 
-// Auth is one set of credentials; for the scheme "digest" the credential is "user:password". It is sent in clear
+// Auth is one set of credentials. For the scheme "digest" the credential is "user:password". Credentials are sent in clear
 // unless Options.TLS is set. Printing or logging an Auth shows the scheme and the user, never the password.
 type Auth struct {
 	Scheme     string
 	Credential []byte
 }
 
-// String returns the scheme and, for digest, the user.
+// String returns the scheme and, for digest, the user; never the password.
 func (a Auth) String() string { return a.Scheme + ":" + a.user() + ":***" }
 
 // LogValue returns String.
@@ -65,49 +66,55 @@ func (a Auth) user() string {
 	}
 	user, _, found := strings.Cut(string(a.Credential), ":")
 	if !found {
-		return "***" // no colon: it may be the password alone
+		return "***" // without a colon it may be the password alone
 	}
 	return user
 }
 
 // Options of a Session. The zero value works. Printing or logging an Options shows no secret.
 type Options struct {
-	// Timeout is the ZooKeeper session timeout to ask for; the servers may grant another. At least three ticks of the
-	// servers. 0 means 10 s.
+	// Timeout is the ZooKeeper session timeout to ask for; the servers may grant another. It should be at least three ticks of
+	// the servers. 0 means 10 s.
 	Timeout time.Duration
-	// MinSessionTimeout is the smallest timeout that any of the servers may grant (their minSessionTimeout): while a
-	// connect request is unanswered, trust ends no later than two thirds of it after the request. 0 means 6 s.
+	// MinSessionTimeout is the smallest timeout that any of the servers may grant (their minSessionTimeout). While a connect
+	// request is unanswered, trust ends no later than two thirds of MinSessionTimeout after the request. 0 means 6 s.
 	MinSessionTimeout time.Duration
 	// MaxSessionTimeout is the largest timeout that any of the servers grants (their maxSessionTimeout), or, if no process
-	// asks for so much, the largest that any asks for. Packages party and recipe/partitioner wait that long for the znodes
-	// of a dead namesake to go (see MaxExpiry), and only then report a living one. 0 means 40 s, the servers' default.
+	// asks for so much, the largest that any process asks for. Packages party and recipe/partitioner wait that long for the
+	// znodes of a dead process of the same name to go (see MaxExpiry), and only then report a living one. 0 means 40 s, the
+	// servers' default.
 	MaxSessionTimeout time.Duration
-	// Chroot is put before every path; the znode is created when missing. "" means none.
+	// Chroot is put in front of every path. The znode is created when it is missing. "" means none.
 	Chroot string
-	// CheckPath is the znode, inside the chroot, that the proof of life checks. We must be allowed to read it: that is
-	// also how a wrong password is noticed. "" means "/", the chroot itself.
+	// CheckPath is the znode, inside the chroot, that the proof of life checks. Its ACL must allow us to read it. If
+	// it does not allow that to everybody, a wrong password is noticed, too. "" means "/", the chroot itself.
 	CheckPath string
 	// Auth is presented on every connection before anything else is sent.
 	Auth []Auth
-	// ACL is given to every znode created. nil means everything for the world; with Auth, or a TLS client certificate,
-	// everything for the authenticated user and nothing for others.
+	// ACL is the access control list of every created znode. nil allows everything to everybody; with Auth, or a TLS client
+	// certificate, nil allows everything to the authenticated user and nothing to others.
 	ACL []ACL
-	// TLS, when not nil, is used for all connections. An empty ServerName is set to each host's name.
+	// TLS, when not nil, is used for all connections. An empty ServerName means the name of each host.
 	TLS *tls.Config
-	// Dial makes the connections, in place of a net.Dialer. Addresses are then passed on as they were given, unresolved.
+	// Dial makes the connections, in place of a net.Dialer. It gets the addresses as they were given, unresolved.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// MaxPacket is the largest request to send, in bytes: the servers' jute.maxbuffer less 1 KiB. 0 means 1,047,551. The
 	// session keeps a buffer of that size, and 4 KiB more, to send from for as long as it lives, however small its requests
 	// are. (What it receives goes through another buffer, of 1.5 MiB, or of the largest answer on the connection so far.)
 	MaxPacket int
-	// EphemeralBudget limits the bytes that the paths of one ZooKeeper session's ephemeral znodes take, with 4 more for
-	// each: servers end a session in one transaction, and one too large bricks them. 0 means 512 KiB.
+	// EphemeralBudget limits the bytes that the paths of one ZooKeeper session's ephemeral znodes take, with 4 more for each
+	// path. Servers end a session in one transaction, and after one that is too large they do not start any more
+	// (ZOOKEEPER-4306). 0 means 512 KiB.
 	EphemeralBudget int
-	// StopTimeout is how long Close, and Run when its context has ended, wait for holders (Hold). 0 means 30 s.
+	// StopTimeout limits how long Close, and Run after the end of its context, wait for holders (Hold). 0 means 30 s.
 	StopTimeout time.Duration
-	// Logger receives the log. With nil, warnings and errors go to slog.Default() and the rest is dropped; a Logger with
-	// slog.DiscardHandler drops all.
+	// Logger receives the log. nil sends warnings and errors to slog.Default() and drops the rest; a Logger with
+	// slog.DiscardHandler drops everything.
 	Logger *slog.Logger
+	// Registerer gets the metrics of the session, kiel_zk_… with an empty label group, for as long as the session runs. The
+	// metrics of a group that uses the session show the same, with the group's name. nil registers none. Each session needs a
+	// Registerer of its own, or one that adds a label: with the same one a second session fails while the first one runs.
+	Registerer prometheus.Registerer
 }
 
 const (
@@ -125,7 +132,7 @@ const (
 	maxMaxPacket = 64 << 20
 )
 
-// withDefaults returns a copy with every zero replaced.
+// withDefaults returns a copy in which defaults replace all zero values.
 func (o Options) withDefaults() Options {
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	o.MinSessionTimeout = cmp.Or(o.MinSessionTimeout, defaultMinTimeout)
@@ -157,7 +164,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// authenticates reports whether the servers will know us as somebody.
+// authenticates reports whether connections authenticate, by Auth or by a TLS client certificate.
 func (o Options) authenticates() bool {
 	return len(o.Auth) > 0 || o.TLS != nil && (len(o.TLS.Certificates) > 0 || o.TLS.GetClientCertificate != nil)
 }
@@ -185,14 +192,14 @@ func (o Options) validate() error {
 	}
 	for i, a := range o.Auth {
 		if a.Scheme == "" {
-			fault("Options.Auth[%d]: the scheme is empty", i)
+			fault("Options.Auth[%d]: the scheme must not be empty", i)
 		}
 		if a.Scheme == "digest" && !strings.Contains(string(a.Credential), ":") {
-			fault("Options.Auth[%d]: a digest credential is user:password", i)
+			fault("Options.Auth[%d]: a digest credential must be user:password", i)
 		}
 	}
 	if o.ACL != nil && len(o.ACL) == 0 {
-		fault("Options.ACL: an empty list allows nothing to anybody; leave it nil for the default")
+		fault("Options.ACL: must not be empty, which allows nothing to anybody; nil means the default")
 	}
 	if o.MaxPacket < minMaxPacket || o.MaxPacket > maxMaxPacket {
 		fault("Options.MaxPacket %d: must be from %d to %d", o.MaxPacket, minMaxPacket, maxMaxPacket)
@@ -206,7 +213,7 @@ func (o Options) validate() error {
 	return errors.Join(faults...)
 }
 
-// parseServers brings "host", "host:port", "::1" and "[::1]:port" to host:port.
+// parseServers returns servers as host:port, without duplicates. It accepts "host", "host:port", "::1" and "[::1]:port".
 func parseServers(servers []string) ([]string, error) {
 	if len(servers) == 0 {
 		return nil, errors.New("session: no servers given")
@@ -228,7 +235,7 @@ func parseServers(servers []string) ([]string, error) {
 
 func parseServer(given string) (string, error) {
 	if strings.ContainsAny(given, "/, \t\r\n") {
-		return "", errors.New("must be host or host:port; a chroot goes into Options.Chroot, further servers are further elements")
+		return "", errors.New("must be host or host:port; a chroot belongs in Options.Chroot, and each server in an element of its own")
 	}
 	host, port, err := net.SplitHostPort(given)
 	if err != nil {
@@ -239,7 +246,7 @@ func parseServer(given string) (string, error) {
 		host, port = bare, defaultPort
 	}
 	if host == "" {
-		return "", errors.New("the host is empty")
+		return "", errors.New("the host must not be empty")
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
 		return "", fmt.Errorf("port %s: must be from 1 to 65535", quote(port))

@@ -90,7 +90,7 @@ func TestProofsRefused(t *testing.T) {
 			t.Error(err)
 		}
 		if text := log.String(); !strings.Contains(text, "session given up") || strings.Contains(text, "geheim") ||
-			strings.Count(text, "no proof of life") > 7 {
+			strings.Count(text, "proof of life refused") > 7 {
 			t.Errorf("log:\n%s", text)
 		}
 	})

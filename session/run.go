@@ -13,20 +13,21 @@ import (
 )
 
 const (
-	// A client that attempts no connection for so long, and for at least twice the timeout, hangs, and is replaced.
+	// hopeless is how long a client that is not connected may go without an attempt to connect, if that is longer than two
+	// session timeouts. After that it counts as hung and is replaced.
 	hopeless = 15 * time.Second
-	// How long a session that is given up may take to close before the next is made.
+	// closePatience is how long a session that is over may take to close before the next one is made.
 	closePatience = time.Second
 )
 
-// errClosing is why serve returns when Run is to return and nobody holds the session.
+// errClosing is what serve returns when Run must return and nobody holds the session any more.
 var errClosing = errors.New("session: closing")
 
-// Run connects and holds the session, makes a new one whenever the servers end it, and proves it alive. When ctx ends
-// or Close is called it waits until nobody holds the session (Hold), for at most Options.StopTimeout, closes the
-// ZooKeeper session and returns nil. A ctx that never ends, such as context.Background, leaves that to Close. Run returns
-// an error when going on is of no use: credentials refused, or a chroot that is missing and that the ACLs do not let us create.
-// It can be called once, and leaves no goroutine behind.
+// Run connects, keeps the session alive and proves that it is, and makes a new session whenever the servers end one. When
+// ctx ends or Close is called, Run waits until nobody holds the session (Hold), for at most Options.StopTimeout; then it
+// closes the ZooKeeper session and returns nil. With a ctx that never ends, such as context.Background, only Close ends
+// Run. Run returns an error when going on is of no use: the servers refuse the credentials, or the chroot is missing and
+// the ACLs do not allow creating it. Run can be called once. It leaves no goroutine behind.
 func (s *Session) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
 		return errors.New("session: Run was called before")
@@ -34,44 +35,52 @@ func (s *Session) Run(ctx context.Context) error {
 	return s.live(ctx)
 }
 
-// live is Run, called once.
+// live does the work of Run and of Start. Only one call of it does anything.
 func (s *Session) live(ctx context.Context) error {
 	if s.begun.Swap(true) {
-		return nil // Close came first
+		return nil // Close was called first
 	}
-	if told := clocks.Of(ctx); told != nil { // before there is anything that asks for the time
+	hide, err := s.shown.Show()
+	if err != nil {
+		s.failure = fmt.Errorf("session: run: %w", err)
+		s.publish(nil, s.failure)
+		close(s.ended)
+		return s.failure
+	}
+	if told := clocks.Of(ctx); told != nil { // replaced before anything reads the clock
 		s.now = clock(func() instant {
 			mono, wall := told()
 			return instant{mono: mono, wall: wall}
 		}).steady()
 	}
 	if s.open {
-		s.log.WarnContext(ctx, "znodes will be open to everybody, since neither credentials nor an acl are given")
+		s.log.WarnContext(ctx, "znodes will be open to everybody, since session.Options has neither Auth nor ACL")
 	}
 	if len(s.opts.Auth) > 0 && s.opts.TLS == nil {
-		s.log.WarnContext(ctx, "credentials are sent in clear, since there is no tls")
+		s.log.WarnContext(ctx, "credentials are sent in clear, since session.Options has no TLS")
 	}
 	r := &runner{s: s, life: context.WithoutCancel(ctx), end: ctx.Done(), closing: s.closing}
 	s.failure = r.run()
 	s.wg.Wait()
+	hide()
 	close(s.ended)
 	return s.failure
 }
 
-// run makes one client after the other, until Run is to return.
+// run makes one client after the other, until Run must return.
 func (r *runner) run() error {
 	s := r.s
 	for short := 0; ; {
-		r.rest(backoff(short))
-		c, err := newClient(r.life, s, r.doubted)
+		r.backoffBeforeConnect(backoff(short))
+		c, err := newClient(r.life, s, r.rejectedZxid)
 		if err != nil {
 			s.publish(nil, err)
 			return err
 		}
 		s.client.Store(c)
-		r.doubted = 0
+		r.rejectedZxid = 0
 		verdict := r.serve(c)
-		r.doubted = max(r.doubted, c.doubted.Load())
+		r.rejectedZxid = max(r.rejectedZxid, c.rejectedZxid.Load())
 		s.client.Store(nil)
 		switch {
 		case errors.Is(verdict, errClosing):
@@ -89,12 +98,13 @@ func (r *runner) run() error {
 		if short++; s.now().mono-c.made.mono >= goodConnection {
 			short = 0
 		}
-		r.part(c, verdict)
+		r.closeClient(c, verdict)
 	}
 }
 
-// part ends a client, and if the servers can be reached lets them know before there is another.
-func (r *runner) part(c *client, verdict error) {
+// closeClient ends a client. If it is connected, closeClient waits up to closePatience until its session is closed, so that
+// the servers hear of that before the next client connects.
+func (r *runner) closeClient(c *client, verdict error) {
 	c.mu.Lock()
 	up := c.isUp
 	c.mu.Unlock()
@@ -113,48 +123,51 @@ func (r *runner) part(c *client, verdict error) {
 // runner is the state of Run's goroutine.
 type runner struct {
 	s        *Session
-	life     context.Context //nolint:containedctx // Run's own, without its end
-	end      <-chan struct{} // closed when Run's context ends; nil if it never does, and once stopping
+	life     context.Context //nolint:containedctx // Run's context without its end: parent of clients and incarnations
+	end      <-chan struct{} // closed when Run's context ends; nil if it never ends, and once stopping
 	closing  <-chan struct{} // closed by Close; nil once stopping
-	stopping bool            // Run is to return
-	until    instant         // when stopping: how long to wait for holders
-	number   uint64
-	inc      *Incarnation // the live one
-	proven   bool         // a proof was answered, in this Session
-	past     past         // of the newest incarnation
+	stopping bool            // Run must return
+	until    instant         // while stopping: when to stop waiting for holders
+	number   uint64          // of the newest incarnation, from 1; 0 before the first
+	inc      *Incarnation    // the trusted incarnation, or nil
+	proven   bool            // a proof was accepted, in any ZooKeeper session of this Session
+	history  history         // of the newest incarnation
 
-	doubted int64 // what the last client had seen, if it ended with doubts whether the servers still have it
+	// rejectedZxid is the last zxid of the client before, if servers kept refusing that client until it hid the zxid: they may
+	// have lost that data. 0 otherwise.
+	rejectedZxid int64
 }
 
-// past is what incarnations with the same history have in common.
-type past struct {
-	number uint64
-	c      *client
-	forgot uint64
+// history tells which incarnations have the same Incarnation.History: those of one client between two connections that it
+// made without telling its last zxid.
+type history struct {
+	number           uint64
+	c                *client
+	linksWithoutZxid uint64
 }
 
-// round is what serve keeps about one client.
-type round struct {
-	c        *client
-	links    uint64  // connections seen
-	due      instant // when to send the next proof
-	inFlight int     // proofs
-	rooted   bool    // the chroot exists
-	rooting  bool    // it is being made
-	roots    chan error
+// clientState is what Run's goroutine knows of one client, for as long as serve looks after it.
+type clientState struct {
+	c             *client
+	links         uint64     // value of client.links at the last look
+	due           instant    // when the next proof is to be sent
+	inFlight      int        // proofs
+	chrootExists  bool       // the chroot exists, or there is none
+	chrootPending bool       // a goroutine is creating it
+	chrootCreated chan error // the outcome of that goroutine
 
-	refused      error   // why the last proof was refused; nil when one was accepted since
-	refusedSince instant // when the first of them was refused
-	refusedLast  instant // when the last one was
+	refused      error   // why the newest proof was refused; nil when none was since the last accepted one
+	refusedSince instant // when the first proof of this row was refused
+	refusedLast  instant // when the newest proof was refused
 }
 
-// serve looks after a client until it is of no more use, and says why.
+// serve looks after a client until the client is of no more use, and returns why.
 func (r *runner) serve(c *client) error {
-	n := &round{c: c, rooted: c.opts.Chroot == "", roots: make(chan error, 1)}
+	cs := &clientState{c: c, chrootExists: c.opts.Chroot == "", chrootCreated: make(chan error, 1)}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		next, err := r.look(n)
+		next, err := r.reconcile(cs)
 		if err != nil {
 			return err
 		}
@@ -163,12 +176,12 @@ func (r *runner) serve(c *client) error {
 		case <-timer.C:
 		case <-r.s.wake:
 		case p := <-c.proofs:
-			n.inFlight--
-			if err := r.answer(n, p); err != nil {
+			cs.inFlight--
+			if err := r.handleProof(cs, p); err != nil {
 				return err
 			}
-		case err := <-n.roots:
-			if err := r.rooted(n, err); err != nil {
+		case err := <-cs.chrootCreated:
+			if err := r.handleChroot(cs, err); err != nil {
 				return err
 			}
 		case <-r.end:
@@ -179,15 +192,16 @@ func (r *runner) serve(c *client) error {
 	}
 }
 
-// stop notes that Run is to return, because its context has ended or Close was called.
+// stop records that Run must return, because its context has ended or Close was called.
 func (r *runner) stop() {
 	r.end, r.closing = nil, nil
 	r.stopping = true
 	r.until = r.s.now().add(r.s.opts.StopTimeout)
 }
 
-// rest waits before the next client, when the last ones did not live long.
-func (r *runner) rest(d time.Duration) {
+// backoffBeforeConnect waits for d before the next client is made. Once Run must return, it waits only while somebody holds
+// the session and no Close has run out of time.
+func (r *runner) backoffBeforeConnect(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for !r.stopping || r.s.held() && !r.s.hurry.Load() {
@@ -203,15 +217,15 @@ func (r *runner) rest(d time.Duration) {
 	}
 }
 
-// look does what is due and returns how long nothing else will be.
-func (r *runner) look(n *round) (time.Duration, error) {
-	c := n.c
+// reconcile does all that is due for a client: it ends trust, sends proofs, and drops connections without proofs. It returns
+// after how long the next thing is due, or why the client is of no more use.
+func (r *runner) reconcile(cs *clientState) (time.Duration, error) {
+	c := cs.c
 	now := r.s.now()
 	c.mu.Lock()
-	expired, giveUp, refusal, renewed := c.expired, c.giveUp, c.refusal, c.renewed
-	c.renewed = false
+	expired, giveUp, refusal := c.expired, c.giveUp, c.refusal
 	up, upSince, links, timeout := c.isUp, c.upSince, c.links, c.trust.timeout
-	hopeSince, tried, forgetful := c.hopeSince, c.tried, c.forgetful
+	reachableSince, tried, hideLastZxid := c.reachableSince, c.tried, c.hideLastZxid
 	newest, proven := c.trust.newest()
 	c.mu.Unlock()
 
@@ -222,19 +236,16 @@ func (r *runner) look(n *round) (time.Duration, error) {
 		}
 		if r.s.hurry.Load() || r.until.reached(now) {
 			r.s.cutShort.Store(true)
-			r.s.log.Error("session closed though it is still in use", keyTimeout, c.opts.StopTimeout)
+			r.s.log.Error("session closed while it was still held", keyPatience, c.opts.StopTimeout)
 			return 0, errClosing
 		}
 		next = min(next, r.until.until(now))
 	}
-	if renewed {
-		r.retire(ErrSessionExpired)
-	}
 	switch {
 	case expired:
 		r.s.expirations.Add(1)
-		if forgetful { // it was turned away, and the next session tells why
-			r.doubted = c.seen.Load()
+		if hideLastZxid { // servers refused it while it told its zxid; the first answer in the next session shows why
+			r.rejectedZxid = c.lastZxid.Load()
 		}
 		r.s.log.Warn("session expired", keySession, sessionID(c.id.Load()))
 		return 0, ErrSessionExpired
@@ -242,7 +253,7 @@ func (r *runner) look(n *round) (time.Duration, error) {
 		r.s.log.Warn("session given up", keySession, sessionID(c.id.Load()), keyReason, giveUp)
 		return 0, fmt.Errorf("%w: given up: %w", ErrSessionExpired, giveUp)
 	case refusal != nil:
-		if err := r.refuse(n, refusal); err != nil {
+		if err := r.refuse(cs, refusal); err != nil {
 			return 0, err
 		}
 	}
@@ -255,74 +266,76 @@ func (r *runner) look(n *round) (time.Duration, error) {
 	switch limit := max(2*timeout, hopeless); {
 	case up:
 	case c.id.Load() == 0:
-		return next, nil // there is no session yet to come back to
+		return next, nil // there is no session yet to reconnect to
 	case now.mono-tried.mono >= limit:
 		r.s.replaced.Add(1)
-		r.s.log.Error("client replaced, it hangs", keySession, sessionID(c.id.Load()))
+		r.s.log.Error("replacing hung ZooKeeper client", keySession, sessionID(c.id.Load()))
 		return 0, fmt.Errorf("%w: given up, no connection was attempted for %v", ErrSessionExpired, limit)
-	case now.mono-hopeSince.mono >= timeout:
-		c.forget()
+	case now.mono-reachableSince.mono >= timeout:
+		c.hideZxid()
 		return min(next, tried.mono+limit-now.mono), nil
 	default:
-		return min(next, tried.mono+limit-now.mono, hopeSince.mono+timeout-now.mono), nil
+		return min(next, tried.mono+limit-now.mono, reachableSince.mono+timeout-now.mono), nil
 	}
-	if links != n.links {
-		n.links, n.due = links, now
+	if links != cs.links {
+		cs.links, cs.due = links, now
 	}
-	if n.due.reached(now) {
-		n.due = now.add(timeout / 6)
-		if n.inFlight < maxProofs {
-			n.inFlight++
+	if cs.due.reached(now) {
+		cs.due = now.add(timeout / 6)
+		if cs.inFlight < maxProofs {
+			cs.inFlight++
 			c.prove(now)
 		}
 	}
-	// A server may be cut off from the others and go on answering all but proofs, or refuse them as no other does. Try
-	// another one while trust lasts; and after that, now and then.
+	// Without accepted proofs, try another server: this one may be cut off from the quorum and answer everything but proofs, or
+	// be the only one that refuses them. While trust lasts a server gets T/3 for that, afterwards T.
 	patience := timeout
 	if r.inc != nil {
 		patience = timeout / 3
 	}
 	if proven && now.mono-newest.mono >= timeout/2 && now.mono-upSince.mono >= patience {
-		c.drop(cmp.Or(n.refused, errStale))
+		c.drop(cmp.Or(cs.refused, errStale))
 	}
-	return min(next, n.due.until(now)), nil
+	return min(next, cs.due.until(now)), nil
 }
 
-// answer handles a proof's outcome.
-func (r *runner) answer(n *round, p proof) error {
-	c := n.c
+// handleProof handles the outcome of a proof. It returns an error when the client is of no more use.
+func (r *runner) handleProof(cs *clientState, p proof) error {
+	c := cs.c
 	err := serverError(p.err)
 	switch {
 	case errors.Is(err, ErrNoNode):
-		// The quorum has answered, so it is a proof; but something is to be made.
+		// The quorum has answered, so this counts as a proof; but the chroot, or the check path in it, is missing.
 		if c.opts.Chroot != "" {
-			r.makeRoot(n)
+			r.createChroot(cs)
 		}
 	case errors.Is(err, ErrNoAuth), errors.Is(err, ErrAuthFailed):
-		return r.refuse(n, c.noAuth(err))
+		return r.refuse(cs, c.noAuth(err))
 	case errors.Is(err, ErrSessionExpired):
 		c.expire()
 		return nil
 	case err != nil:
-		r.s.note(err)
+		r.s.recordError(err)
 		return nil
 	default:
-		n.rooted = true
+		cs.chrootExists = true
 	}
-	if n.rooted { // else the creation of the chroot may be refused yet
-		r.proven, n.refused = true, nil
+	if cs.chrootExists { // before, creating the chroot may still be refused
+		r.proven, cs.refused = true, nil
 	}
+	r.s.metrics.proofs.Observe((r.s.now().mono - p.sent.mono).Seconds())
 	end, lasting := c.proved(p.sent)
 	r.checkTrust()
-	// The next answer is due T/6 after this one. After an outage the first proof leaves less time than that, because it
-	// counts from the last sign of life before: what would be opened then would be lost and opened again.
-	if r.inc == nil && n.rooted && lasting {
+	// Trust must last until the next answer, which is due T/6 after this one. After an outage the first proof gives less than
+	// that, because trust then counts from a sign of life before the outage. An incarnation that began now would end before the
+	// next answer, and partitions would be opened, lost and opened again.
+	if r.inc == nil && cs.chrootExists && lasting {
 		r.begin(c, end)
 	}
 	return nil
 }
 
-// checkTrust ends an incarnation whose window has run out.
+// checkTrust retires the incarnation if trust in it has ended.
 func (r *runner) checkTrust() {
 	if r.inc == nil || r.inc.Trusted() {
 		return
@@ -332,86 +345,92 @@ func (r *runner) checkTrust() {
 	r.retire(ErrTrustLost)
 }
 
-// refuse handles credentials that do not open what they should, or do not let us create the chroot. That is fatal before
-// any proof was accepted. Later an operator may have slipped, or be about to change the credentials everywhere, so it is no
-// reason to end. But pings, and connect requests, keep the session and all that it holds alive: when proofs have been
-// refused for two session timeouts, with none accepted in between, the session is given up, and the next one tries again.
-// A proof without an answer is no refusal.
-func (r *runner) refuse(n *round, err error) error {
+// refuse handles an answer that our credentials do not suffice: to authenticate, to read the check path, or to create the
+// chroot. Before any proof was accepted that is fatal. Later it does not end Run, because an operator may have made a mistake,
+// or be changing the credentials everywhere. But pings and connect requests keep the session, and all that it holds, alive
+// without a proof. So when proofs have been refused for two session timeouts, with none accepted in between, refuse gives the
+// session up, and the next session tries again. A proof without an answer is no refusal.
+func (r *runner) refuse(cs *clientState, err error) error {
 	if !r.proven {
 		return err
 	}
-	n.c.mu.Lock()
-	n.c.refusal = nil
-	n.c.mu.Unlock()
-	r.s.note(err)
+	cs.c.mu.Lock()
+	cs.c.refusal = nil
+	cs.c.mu.Unlock()
+	r.s.recordError(err)
 	now := r.s.now()
-	if n.refused == nil {
-		r.s.log.Error("no proof of life", keyError, err)
+	if cs.refused == nil {
+		r.s.log.Error("proof of life refused", keyError, err)
 	}
-	if n.refused == nil || now.mono-n.refusedLast.mono > n.c.timeout() { // no answer for so long is no refusal
-		n.refusedSince = now
+	if cs.refused == nil || now.mono-cs.refusedLast.mono > cs.c.timeout() { // without an answer for so long a new row of refusals begins
+		cs.refusedSince = now
 	}
-	n.refused, n.refusedLast = err, now
-	if limit := 2 * n.c.timeout(); now.mono-n.refusedSince.mono >= limit {
-		// The reason is given as text: it must not make callers take ErrSessionExpired for ErrAuthFailed, which is final.
+	cs.refused, cs.refusedLast = err, now
+	if limit := 2 * cs.c.timeout(); now.mono-cs.refusedSince.mono >= limit {
+		// The reason is not wrapped: callers get ErrSessionExpired, and must not find ErrAuthFailed in it, which is final.
 		r.s.GiveUp(fmt.Errorf("proofs of life were refused for %v: %v", limit, err)) //nolint:errorlint // see above
 	}
 	return nil
 }
 
-// begin makes a new incarnation.
+// begin makes a new incarnation, trusted until end, and publishes it.
 func (r *runner) begin(c *client, end instant) {
 	r.number++
 	c.mu.Lock()
-	forgot := c.forgot
+	linksWithoutZxid := c.linksWithoutZxid
 	c.mu.Unlock()
-	if r.past.c != c || r.past.forgot != forgot {
-		r.past = past{number: r.past.number + 1, c: c, forgot: forgot}
+	again := r.history.c == c
+	if r.history.c != c || r.history.linksWithoutZxid != linksWithoutZxid {
+		r.history = history{number: r.history.number + 1, c: c, linksWithoutZxid: linksWithoutZxid}
 	}
-	r.inc = newIncarnation(r.life, c, r.number, r.past.number, end)
-	c.lead(r.inc)
-	r.s.log.Info("trusted", keyIncarnation, r.number, keySession, sessionID(c.id.Load()), keyTimeout, c.timeout())
+	r.inc = newIncarnation(r.life, c, r.number, r.history.number, end)
+	c.attach(r.inc)
+	log := r.s.log.With(keyIncarnation, r.number, keySession, sessionID(c.id.Load()), keyTimeout, c.timeout())
+	if again {
+		log.Info("ZooKeeper session trusted again")
+	} else {
+		log.Info("ZooKeeper session established")
+	}
 	r.s.publish(r.inc, nil)
 }
 
-// retire ends the incarnation, if there is one.
+// retire ends the incarnation, if there is one, and publishes that.
 func (r *runner) retire(cause error) {
 	if r.inc == nil {
 		return
 	}
 	c := r.inc.c
-	c.lead(nil)
+	c.attach(nil)
 	r.inc.finish(cause)
 	c.watches.wakeAll()
 	r.inc = nil
 	r.s.publish(nil, nil)
 }
 
-// makeRoot creates the chroot on a goroutine of the client's.
-func (r *runner) makeRoot(n *round) {
-	if n.rooting {
+// createChroot starts a goroutine of the client's that creates the chroot, unless one is at it.
+func (r *runner) createChroot(cs *clientState) {
+	if cs.chrootPending {
 		return
 	}
-	n.rooting = n.c.start(func() { n.roots <- n.c.ensureRoot() })
+	cs.chrootPending = cs.c.start(func() { cs.chrootCreated <- cs.c.ensureChroot() })
 }
 
-// rooted handles the outcome of makeRoot.
-func (r *runner) rooted(n *round, err error) error {
-	n.rooting = false
+// handleChroot handles the outcome of createChroot.
+func (r *runner) handleChroot(cs *clientState, err error) error {
+	cs.chrootPending = false
 	if err == nil {
-		n.rooted = true
-		n.due = r.s.now()
+		cs.chrootExists = true
+		cs.due = r.s.now()
 		return nil
 	}
 	if errors.Is(err, ErrNoAuth) || errors.Is(err, ErrInvalidACL) {
-		return r.refuse(n, err)
+		return r.refuse(cs, err)
 	}
-	r.s.note(err)
+	r.s.recordError(err)
 	return nil
 }
 
-// noAuth explains why the check path can't be read.
+// noAuth returns the error of a check path that our credentials do not let us read.
 func (c *client) noAuth(err error) error {
 	path := c.opts.CheckPath
 	if len(c.opts.Auth) == 0 {
@@ -420,8 +439,8 @@ func (c *client) noAuth(err error) error {
 	return fmt.Errorf("%w: %s can't be read as %v: %w", ErrAuthFailed, c.full(path), c.opts.Auth, err)
 }
 
-// ensureRoot creates the chroot.
-func (c *client) ensureRoot() error {
+// ensureChroot creates the chroot and its parents, as far as they are missing.
+func (c *client) ensureChroot() error {
 	path := c.opts.Chroot
 	for i := 1; i <= len(path); i++ {
 		if i < len(path) && path[i] != '/' {
@@ -431,13 +450,13 @@ func (c *client) ensureRoot() error {
 		if err = serverError(err); err == nil || errors.Is(err, ErrNodeExists) {
 			continue
 		}
-		if errors.Is(err, ErrNoAuth) { // to create; that it is there is all we need
+		if errors.Is(err, ErrNoAuth) { // we may not create it, but need not if it exists
 			found, _, failed := c.zk.Exists(path[:i])
 			switch {
 			case found && failed == nil:
 				continue
 			case failed != nil:
-				err = serverError(failed) // it may be there
+				err = serverError(failed) // it may exist
 			}
 		}
 		return fmt.Errorf("session: create chroot %s: %w", path[:i], err)

@@ -8,13 +8,18 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kielgo/kiel/internal/latest"
+	"github.com/kielgo/kiel/internal/promreg"
 )
 
 const (
 	keyError       = "error"
 	keyHost        = "host"
 	keyIncarnation = "incarnation"
-	keyPath        = "path"
+	keyPatience    = "patience"
 	keyReason      = "reason"
 	keyServer      = "server"
 	keyServers     = "servers"
@@ -26,52 +31,53 @@ const (
 
 // Session keeps one ZooKeeper session after another and hands out incarnations. Start makes one that runs until Close;
 // New makes one that does nothing before Run is called. Printing or logging a Session shows its servers, its state and the
-// ZooKeeper session's id, no secret.
+// ZooKeeper session's id, and no secret.
 type Session struct {
-	servers []string
+	servers []string // as host:port, without duplicates
 	opts    *Options // behind a pointer, so that printing a copy of the Session shows no secret
 	log     *slog.Logger
-	now     clock
+	now     clock // Run may replace it before anything reads it
 
-	open    bool          // what we create is open to the world, because nothing else was said
+	open    bool          // znodes are created open to the world, because Options has neither Auth nor ACL
 	running atomic.Bool   // Run was called
 	begun   atomic.Bool   // Run has begun its work, or Close was called before Run
 	closing chan struct{} // closed by the first Close
 	toClose func()        // closes closing
-	hurry   atomic.Bool   // no more waiting for holders: the context of a Close has ended
-	ended   chan struct{} // closed when Run has ended, or Close was called before Run
-	failure error         // what Run returns; to be read when ended is closed
-	wake    chan struct{} // something happened that Run's loop must look at
+	hurry   atomic.Bool   // Run waits for holders no longer: the context of a Close has ended
+	ended   chan struct{} // closed when Run has ended, or when Close was called before Run
+	failure error         // what Run returns; set before ended is closed, read only after
+	wake    chan struct{} // has an element when Run's goroutine must reconcile
 	wg      sync.WaitGroup
-	state   atomic.Pointer[state]
-	client  atomic.Pointer[client]
+	metrics *metrics
+	shown   *promreg.Set // metrics as registered with Options.Registerer
+	state   *latest.Value[state]
+	client  atomic.Pointer[client] // the present client; nil between clients
 
-	granted        atomic.Int64 // the newest negotiated timeout, 0 before the first
-	lastError      atomic.Pointer[error]
-	expirations    atomic.Uint64
+	granted        atomic.Int64          // the newest negotiated timeout in nanoseconds, 0 before the first
+	lastError      atomic.Pointer[error] // the newest error of a connection or proof, for callers that wait in vain
+	expirations    atomic.Uint64         // this and the next six are the counters of Stats
 	reconnects     atomic.Uint64
 	replaced       atomic.Uint64
 	trustLosses    atomic.Uint64
 	timeoutChanges atomic.Uint64
 	badFrames      atomic.Uint64
 	abandoned      atomic.Uint64
-	cutShort       atomic.Bool // closed though it was still held
+	cutShort       atomic.Bool // the session was closed while it was still held
 	warned         atomic.Bool // the warning that Run was not called was logged
 
 	mu      sync.Mutex
-	holders int
+	holders int // how many Holds are not released
 }
 
-// state is what Run publishes. It never changes; changed is closed when there is a newer one.
+// state is what Run publishes.
 type state struct {
-	inc     *Incarnation // trusted when published, or nil
-	last    *Incarnation // the newest ever
-	final   error        // Run has ended, or is about to
-	changed chan struct{}
+	inc   *Incarnation // trusted when published, or nil
+	last  *Incarnation // the newest ever
+	final error        // Run has ended, or is about to
 }
 
-// New returns a Session for servers given as "host", "host:port", an IPv6 address, or "[address]:port". It validates
-// what it is given and does nothing else; Run connects.
+// New returns a Session for servers given as "host", "host:port", an IPv6 address, or "[address]:port". It validates its
+// arguments and does nothing else; Run connects.
 func New(servers []string, opts Options) (*Session, error) {
 	parsed, err := parseServers(servers)
 	open := opts.ACL == nil && !opts.authenticates()
@@ -88,15 +94,20 @@ func New(servers []string, opts Options) (*Session, error) {
 		closing: make(chan struct{}),
 		ended:   make(chan struct{}),
 		wake:    make(chan struct{}, 1),
+		state:   latest.New(&state{}),
+	}
+	s.metrics = newMetrics(s.Stats)
+	_, s.shown = promreg.New(opts.Registerer, "", func(set *promreg.Set) prometheus.Collector { return promreg.Add(set, s.Collector()) })
+	if err := s.shown.Complete(); err != nil {
+		return nil, fmt.Errorf("session: %w", err)
 	}
 	s.toClose = sync.OnceFunc(func() { close(s.closing) })
-	s.state.Store(&state{changed: make(chan struct{})})
 	return s, nil
 }
 
-// Hold says that a part of the program still needs the session: when Run's context ends or Close is called, the session
-// is kept until all that was held is released, Options.StopTimeout has passed, or the context of a Close has ended.
-// release may be called any number of times.
+// Hold declares that a part of the program still needs the session. When Run's context ends or Close is called, the session
+// is kept until all holders have called release, Options.StopTimeout has passed, or the context of a Close has ended. release
+// may be called any number of times.
 func (s *Session) Hold() (release func()) {
 	s.mu.Lock()
 	s.holders++
@@ -109,21 +120,22 @@ func (s *Session) Hold() (release func()) {
 	})
 }
 
+// held reports whether anybody holds the session.
 func (s *Session) held() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.holders > 0
 }
 
-// Incarnation waits for an incarnation that is trusted, and returns the newest. It returns ErrClosed, or the error that
-// Run returned, when there will be none, and an error with ctx's cause when ctx ends first; that error says so if Run was
-// never called, and otherwise names the last connection error. Once in the life of a Session, a caller that has waited for
-// 5 s for a Run that nobody called logs a warning.
+// Incarnation waits until there is a trusted incarnation, and returns it. When there will be none, it returns ErrClosed, or
+// the error that Run returned. When ctx ends first, it returns an error with ctx's cause, which says that Run was never
+// called, or else names the last connection error. If Run is not called while a caller waits for 5 s, a warning is logged,
+// once in the life of a Session.
 func (s *Session) Incarnation(ctx context.Context) (*Incarnation, error) {
 	var patience *time.Timer
 	var idle <-chan time.Time
 	for {
-		st := s.state.Load()
+		st, changed := s.state.Watch()
 		switch {
 		case st.final != nil:
 			return nil, st.final
@@ -135,7 +147,7 @@ func (s *Session) Incarnation(ctx context.Context) (*Incarnation, error) {
 			idle = patience.C
 		}
 		select {
-		case <-st.changed:
+		case <-changed:
 		case <-idle:
 			s.warnIdle(ctx)
 		case <-ctx.Done():
@@ -144,22 +156,22 @@ func (s *Session) Incarnation(ctx context.Context) (*Incarnation, error) {
 	}
 }
 
-// waited is the error of who waited for an incarnation in vain.
+// waited returns the error of a caller whose ctx ended before there was a trusted incarnation.
 func (s *Session) waited(cause error) error {
 	if !s.running.Load() {
 		return fmt.Errorf("session: wait for zookeeper at %v: Run was not called: %w", s.servers, cause)
 	}
 	err := fmt.Errorf("session: wait for zookeeper at %v: %w", s.servers, cause)
 	if last := s.lastError.Load(); last != nil {
-		err = fmt.Errorf("%w (last connection error: %v)", err, *last) //nolint:errorlint // not this call's error
+		err = fmt.Errorf("%w (last connection error: %v)", err, *last) //nolint:errorlint // it is not the error of this call
 	}
 	return err
 }
 
-// warnIdle logs, once in the life of a Session, that somebody waits for a session that nobody runs.
+// warnIdle logs, once in the life of a Session, that a caller waits although Run was not called.
 func (s *Session) warnIdle(ctx context.Context) {
 	if !s.running.Load() && !s.warned.Swap(true) {
-		s.log.WarnContext(ctx, "session is waited for, but its Run was not called", keyServers, s.servers)
+		s.log.WarnContext(ctx, "waiting for a session whose Run was not called", keyServers, s.servers)
 	}
 }
 
@@ -171,8 +183,8 @@ func (s *Session) Current() *Incarnation {
 	return nil
 }
 
-// GiveUp closes the present ZooKeeper session, and with it goes all that is ephemeral; the next incarnation is in a new
-// session. Of several calls for one session the first counts. It does not wait.
+// GiveUp closes the present ZooKeeper session, which deletes all its ephemeral znodes; the next incarnation is in a new
+// session. Of several calls for one session the first counts. GiveUp does not wait.
 func (s *Session) GiveUp(reason error) {
 	c := s.client.Load()
 	if c == nil {
@@ -189,7 +201,7 @@ func (s *Session) GiveUp(reason error) {
 	s.nudge()
 }
 
-// Timeout returns the negotiated session timeout, or the asked one before the first connection.
+// Timeout returns the negotiated session timeout; before the first connection, the one to ask for.
 func (s *Session) Timeout() time.Duration {
 	if granted := s.granted.Load(); granted > 0 {
 		return time.Duration(granted)
@@ -197,18 +209,19 @@ func (s *Session) Timeout() time.Duration {
 	return s.opts.Timeout
 }
 
-// MaxExpiry returns how long the ephemeral znodes of a process that has died stand at most, if the servers do not elect
-// another leader meanwhile. That is the greater of Options.MaxSessionTimeout and Timeout, one tick of the servers, taken for
-// a third of Timeout, and half a second for the news to arrive.
+// MaxExpiry returns how long the ephemeral znodes of a dead process stay at most: the greater of Options.MaxSessionTimeout and
+// Timeout, and one tick of the servers, which is taken for a third of Timeout, and half a second for the news to arrive. That
+// holds if meanwhile the servers elect no other leader, and no server comes back that was down when the process's session
+// began. Either gives that session its whole timeout again.
 func (s *Session) MaxExpiry() time.Duration {
 	granted := s.Timeout()
 	return max(granted, s.opts.MaxSessionTimeout) + granted/3 + 500*time.Millisecond
 }
 
-// ACL returns the access control list that what we create is given. It must not be changed.
+// ACL returns the access control list that created znodes get. The caller must not change it.
 func (s *Session) ACL() []ACL { return s.opts.ACL }
 
-// nudge makes Run's loop look around.
+// nudge makes Run's goroutine reconcile soon. It never blocks.
 func (s *Session) nudge() {
 	select {
 	case s.wake <- struct{}{}:
@@ -216,14 +229,14 @@ func (s *Session) nudge() {
 	}
 }
 
-// note keeps an error for whoever waits in vain.
-func (s *Session) note(err error) {
+// recordError keeps err, unless it is nil, for the errors of callers that wait for an incarnation in vain.
+func (s *Session) recordError(err error) {
 	if err != nil {
 		s.lastError.Store(&err)
 	}
 }
 
-// grant takes over a negotiated timeout.
+// grant records the session timeout that a server has granted, and logs when it is not the expected one.
 func (s *Session) grant(timeout time.Duration) {
 	was := time.Duration(s.granted.Swap(int64(timeout)))
 	switch {
@@ -231,19 +244,18 @@ func (s *Session) grant(timeout time.Duration) {
 		s.log.Info("servers granted another session timeout", keyTimeout, timeout, keyWas, s.opts.Timeout)
 	case was != 0 && was != timeout:
 		s.timeoutChanges.Add(1)
-		s.log.Warn("session timeout changed, servers disagree about its limits", keyTimeout, timeout, keyWas, was)
+		s.log.Warn("session timeout changed; servers disagree about its limits", keyTimeout, timeout, keyWas, was)
 	}
 }
 
-// publish makes a new state known and wakes who waits for one.
+// publish makes a new state known and wakes all callers that wait for one.
 func (s *Session) publish(inc *Incarnation, final error) {
-	old := s.state.Load()
-	next := &state{inc: inc, last: old.last, final: final, changed: make(chan struct{})}
+	next := &state{inc: inc, last: s.state.Load().last, final: final}
 	if inc != nil {
 		next.last = inc
 	}
 	s.state.Store(next)
-	close(old.changed)
 }
 
+// sessionID returns a session's id as ZooKeeper's own logs write it.
 func sessionID(id int64) string { return fmt.Sprintf("0x%x", uint64(id)) }

@@ -115,6 +115,23 @@ func TestReadsAreNoProof(t *testing.T) {
 	})
 }
 
+// The moment that TrustedAt judges is that of a clock which goes on by itself, and none is told once trust has ended.
+func TestTrustedAt(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		inc := w.start("a", nil).incarnation()
+		first, trusted := inc.TrustedAt()
+		time.Sleep(time.Second)
+		if at, still := inc.TrustedAt(); !trusted || !still || at-first != time.Second {
+			t.Errorf("%v, %v and after a second %v, %v", first, trusted, at, still)
+		}
+		proofsFail(w, true)
+		time.Sleep(timeout)
+		if at, still := inc.TrustedAt(); still || at != 0 {
+			t.Errorf("after the end of trust: %v, %v", at, still)
+		}
+	})
+}
+
 // Trust ends before the server ends the session, wherever the cut falls between two proofs and two ticks.
 func TestBlackHole(t *testing.T) {
 	worst := time.Hour

@@ -8,66 +8,66 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Watch tells when to read again what was read with it. It is a hint, good for one time.
+// Watch tells when to repeat the read that returned it. It is a hint, and wakes once.
 type Watch struct {
 	hub  *hub
 	wait *wait
 	once sync.Once
 }
 
-// C is closed when to look again: what was read has changed, the connection was dropped, the incarnation has ended, or
-// the session's timeout has passed, or nearly, without any of these. The watch of an incarnation that has ended is closed from
-// the start. The watch of ChildrenLasting is not closed because time has passed.
+// C returns a channel that is closed when the caller should read again: what was read has changed, the connection was lost,
+// the incarnation has ended, or 4/5 T to T have passed without any of these (T is the session timeout). The channel of an
+// incarnation that has ended is closed from the start. The channel of ChildrenLasting is not closed because time has passed.
 func (w *Watch) C() <-chan struct{} { return w.wait.c }
 
-// Deleted reports, when C is closed, whether that is because the server said that the znode was deleted. It may have been
-// made again since.
+// Deleted reports, once C is closed, whether the reason is that the server reported the znode's deletion. The znode may have
+// been created again since.
 func (w *Watch) Deleted() bool {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	return w.wait.deleted
 }
 
-// Changed reports, when C is closed, whether that is because the server said that something has changed. Otherwise what was
-// read with the watch may be as it was: its metadata tell.
+// Changed reports, once C is closed, whether the reason is that the server reported a change. Otherwise what was read with the
+// watch may be unchanged; the znode's metadata show whether it is.
 func (w *Watch) Changed() bool {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	return w.wait.changed
 }
 
-// Stop says that nobody waits for this watch any more, and frees at once what otherwise the next hint frees. C may then
-// never be closed. It may be called any number of times.
+// Stop says that nobody waits for this watch any more, and frees at once what the next hint would free. C may then never be
+// closed. Stop may be called any number of times.
 func (w *Watch) Stop() { w.once.Do(func() { w.hub.leave(w.wait) }) }
 
-// watchKey is what a server watch is registered for; the operation tells the kind.
+// watchKey says what a watch is for.
 type watchKey struct {
-	op      int32
-	path    string
-	lasting bool // it does not end because time has passed
+	op      int32  // of the read, which tells the kind of the watch
+	path    string // as the servers know it
+	lasting bool   // the watch does not wake because time has passed
 }
 
-// wait is what all who wait for the same thing share. It ends with the first hint.
+// wait is shared by all Watches with the same key. It ends with the first hint.
 type wait struct {
 	key     watchKey
-	c       chan struct{}
-	users   int
-	timer   *time.Timer // nil when the wait is lasting
-	changed bool        // it ended because the server told of a change
-	deleted bool        // … and the change is that the znode was deleted
+	c       chan struct{} // closed when the wait ends with a hint
+	users   int           // Watches that were not stopped
+	timer   *time.Timer   // ends the wait; nil when the wait is lasting
+	changed bool          // the wait ended because the server reported a change
+	deleted bool          // … and the change is the znode's deletion
 }
 
-// hub holds what somebody waits for, on one client. As long as there is a wait, every read of the same kind and path
-// asks the server for a watch; the server keeps one for each kind and path, however often it is asked. So nothing
-// piles up, and a watch that got lost is set again by the next read.
+// hub holds the waits of one client. As long as there is a wait, every read of the same kind and path asks the server for a
+// watch; the server keeps one watch for each kind and path, however often it is asked. So watches do not pile up on the
+// server, and the next read sets a lost watch again.
 type hub struct {
 	mu     sync.Mutex
 	waits  map[watchKey]*wait
-	closed bool
+	closed bool // the client has ended
 }
 
-// join returns a Watch for key, which wakes after 4/5 of limit at the earliest and limit at the latest, unless it is lasting. It must
-// be called before the read is sent, so that no change is missed in between.
+// join returns a Watch for key. Unless key is lasting, the Watch wakes by itself after 4/5 of limit to limit. join must be called
+// before the read is sent, or a change between the two would be missed.
 func (h *hub) join(key watchKey, limit time.Duration) *Watch {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -83,13 +83,14 @@ func (h *hub) join(key watchKey, limit time.Duration) *Watch {
 		}
 		h.waits[key] = w
 		if !key.lasting {
-			w.timer = time.AfterFunc(limit-rand.N(limit/5), func() { h.end(w) }) // those who came together do not come again together
+			w.timer = time.AfterFunc(limit-rand.N(limit/5), func() { h.end(w) }) // at random, so that members do not all read at once again
 		}
 	}
 	w.users++
 	return &Watch{hub: h, wait: w}
 }
 
+// leave takes one Watch away from w, and removes w with its last one.
 func (h *hub) leave(w *wait) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,7 +100,7 @@ func (h *hub) leave(w *wait) {
 	}
 }
 
-// remove needs mu.
+// remove takes w out of the waits. The caller holds mu.
 func (h *hub) remove(w *wait) {
 	delete(h.waits, w.key)
 	if w.timer != nil {
@@ -107,15 +108,15 @@ func (h *hub) remove(w *wait) {
 	}
 }
 
-// wanted reports whether somebody waits for what a read of that kind tells.
+// wanted reports whether somebody waits on a watch of that kind and path.
 func (h *hub) wanted(op int32, path string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.waits[watchKey{op: op, path: path}] != nil || h.waits[watchKey{op: op, path: path, lasting: true}] != nil
 }
 
-// event wakes whom an event from the server concerns. It is called from go-zookeeper's receiving loop, before a reply
-// that shows the change is handed on.
+// event wakes the waits that an event of the server concerns. go-zookeeper's receiving loop calls it before it passes on any
+// reply that shows the change.
 func (h *hub) event(kind zk.EventType, path string) {
 	var ops []int32
 	switch kind {
@@ -140,7 +141,7 @@ func (h *hub) event(kind zk.EventType, path string) {
 	}
 }
 
-// wakeAll wakes everybody.
+// wakeAll ends all waits with a hint.
 func (h *hub) wakeAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -149,7 +150,7 @@ func (h *hub) wakeAll() {
 	}
 }
 
-// close wakes everybody; what joins later is awake from the start.
+// close ends all waits with a hint; the channels of later Watches are closed from the start.
 func (h *hub) close() {
 	h.mu.Lock()
 	h.closed = true
@@ -157,7 +158,7 @@ func (h *hub) close() {
 	h.wakeAll()
 }
 
-// end wakes those of one wait.
+// end ends w with a hint, if it has not ended yet.
 func (h *hub) end(w *wait) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -166,13 +167,13 @@ func (h *hub) end(w *wait) {
 	}
 }
 
-// wake needs mu.
+// wake ends w with a hint. The caller holds mu.
 func (h *hub) wake(w *wait) {
 	h.remove(w)
 	close(w.c)
 }
 
-// size is how many waits there are.
+// size returns how many waits there are.
 func (h *hub) size() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 )
 
 var (
-	errLost    = errors.New("session: connection lost")              // a request got no answer
-	errUnclear = errors.New("session: server failed in some manner") // the answer does not say what was done
+	errLost    = errors.New("session: connection lost") // the request got no answer
+	errUnclear = errors.New("session: unclear answer")  // the answer does not say what was done
 )
 
 // Codes for which go-zookeeper has no error.
@@ -19,19 +19,19 @@ const (
 	codeDataInconsistency    = -3
 	codeConnectionLoss       = -4   // the server lost its own connection
 	codeOperationTimeout     = -7   // the server gave up waiting
-	codeRequestTimeout       = -122 // likewise
-	codeAuthRequired         = -124 // enforced authentication, and we have not
+	codeRequestTimeout       = -122 // the server gave up waiting
+	codeAuthRequired         = -124 // the server demands authentication, and we have not authenticated
 	codeQuotaExceeded        = -125
 	codeThrottled            = -127
 )
 
-// serverError turns an error of go-zookeeper into one of ours. What means that no answer came is errLost.
+// serverError turns an error of go-zookeeper into one of ours. An error that means that no answer came becomes errLost.
 func serverError(err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case isMultiError(err):
-		return err // its reason has been through here
+		return err // its Err has been through serverError
 	case errors.Is(err, zk.ErrNoNode):
 		return ErrNoNode
 	case errors.Is(err, zk.ErrNodeExists):
@@ -51,7 +51,7 @@ func serverError(err error) error {
 	case errors.Is(err, zk.ErrSessionExpired):
 		return ErrSessionExpired
 	case errors.Is(err, zk.ErrNoServer), errors.Is(err, zk.ErrSessionMoved):
-		// Never sent, or sent to a server that we had left and that therefore ignored it.
+		// The request was never sent, or was ignored by a server that the session had left.
 		return ErrBusy
 	case errors.Is(err, zk.ErrInvalidPath):
 		return ErrInvalidPath
@@ -62,17 +62,17 @@ func serverError(err error) error {
 	if code, ok := unknownCode(err); ok {
 		return codeError(code)
 	}
-	// ErrConnectionClosed, ErrClosing, whatever writing to the connection returned, a reply that can't be decoded.
+	// What remains: ErrConnectionClosed, ErrClosing, errors of writing to the connection, a reply that can't be decoded.
 	return fmt.Errorf("%w: %w", errLost, err)
 }
 
-// codeError is the meaning of a code that go-zookeeper does not know.
+// codeError returns our error for a code that go-zookeeper does not know.
 func codeError(code int32) error {
 	switch code {
 	case codeRuntimeInconsistency:
 		return ErrRolledBack
 	case codeConnectionLoss, codeOperationTimeout, codeRequestTimeout:
-		return fmt.Errorf("%w: server's code %d", errLost, code)
+		return fmt.Errorf("%w: server code %d", errLost, code)
 	case codeAuthRequired:
 		return fmt.Errorf("%w: the server demands credentials (code %d)", ErrAuthFailed, code)
 	case codeQuotaExceeded:
@@ -86,8 +86,7 @@ func codeError(code int32) error {
 	}
 }
 
-// unknownCode returns the code of a server's answer that go-zookeeper has no error for. It gives the code in the text
-// only.
+// unknownCode returns the code of an error for which go-zookeeper has no value: go-zookeeper gives the code in the text only.
 func unknownCode(err error) (int32, bool) {
 	var code int32
 	if n, scanErr := fmt.Sscanf(err.Error(), "unknown error: %d", &code); n != 1 || scanErr != nil {

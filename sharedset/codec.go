@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// decode reads a JSON array of strings, or nothing at all, and returns its strings
-// sorted and without duplicates. It is stricter than encoding/json, because what it
-// reads is written back: text that would change on the way is refused. All of data
-// is checked before anything is allocated. A *syntaxError says what is wrong.
+// decode reads a JSON array of strings, or empty data, and returns its strings
+// sorted and without duplicates. It is stricter than encoding/json: because a change
+// writes back what decode has read, decode refuses text that would change on the way.
+// It checks all data before it allocates anything. Its errors are *syntaxErrors.
 func decode(data []byte) ([]string, error) {
 	if len(data) == 0 {
 		return nil, nil
@@ -132,8 +132,8 @@ func scanString(data []byte, pos int) (end int, escaped bool, err error) {
 	return 0, false, &syntaxError{pos, "the data ends in a string"}
 }
 
-// scanEscape returns the length of the escape at pos. A pair of surrogates is one;
-// a surrogate that stands alone is no character.
+// scanEscape returns the length of the escape at pos. A pair of surrogates is one
+// escape; a single surrogate is an error.
 func scanEscape(data []byte, pos int) (int, error) {
 	if pos+1 < len(data) && strings.IndexByte(`"\/bfnrt`, data[pos+1]) >= 0 {
 		return 2, nil
@@ -173,7 +173,7 @@ func hexEscape[T []byte | string](data T, pos int) (r rune, ok bool) {
 	return r, true
 }
 
-// unescape resolves the escapes of a string that was scanned before.
+// unescape resolves the escapes of a string that scan has checked.
 func unescape(s string) string {
 	var out strings.Builder
 	out.Grow(len(s))

@@ -10,9 +10,7 @@ import (
 
 	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 	"github.com/kielgo/kiel/internal/recipetest"
-	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/sharedset"
-	"github.com/kielgo/kiel/zktest"
 )
 
 func TestMain(m *testing.M) {
@@ -22,29 +20,18 @@ func TestMain(m *testing.M) {
 
 const path = "/kiel/groups/g/partitions"
 
-// world is a server on a virtual network and the sessions of a test.
-type world struct {
-	*testing.T
-	srv *zktest.Server
-	nw  *zktest.Network
-}
+// world has what tests of sets do.
+type world struct{ *recipetest.World }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	srv, nw := zktest.StartVirtual(t, zktest.Options{})
-	return &world{T: t, srv: srv, nw: nw}
-}
-
-// session runs a session that connects as the named client, until the test ends.
-func (w *world) session(name string) *session.Session {
-	w.Helper()
-	return recipetest.Session(w, w.nw, name)
+	return &world{recipetest.NewWorld(t)}
 }
 
 // set returns a handle on the test's set in a session of its own.
 func (w *world) set(name string, opts sharedset.Options) *sharedset.Set {
 	w.Helper()
-	set, err := sharedset.New(w.session(name), path, opts)
+	set, err := sharedset.New(w.Session(name), path, opts)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -59,33 +46,10 @@ func (w *world) running() *sharedset.Set {
 	return set
 }
 
-// data returns what the znode holds.
-func (w *world) data() string {
-	w.Helper()
-	data, _, ok := w.srv.Get(path)
-	if !ok {
-		w.Error("the znode is missing")
-	}
-	return string(data)
-}
-
 func (w *world) wantData(want string) {
 	w.Helper()
-	if got := w.data(); got != want {
+	if got := w.Data(path); got != want {
 		w.Errorf("the znode holds %s, want %s", got, want)
-	}
-}
-
-// write writes the znode as an operator would.
-func (w *world) write(data string) {
-	w.Helper()
-	if _, _, ok := w.srv.Get(path); !ok {
-		if err := w.srv.Create(path, nil); err != nil {
-			w.Fatal(err)
-		}
-	}
-	if err := w.srv.Set(path, []byte(data)); err != nil {
-		w.Fatal(err)
 	}
 }
 
@@ -129,7 +93,7 @@ func (w *world) waitItems(s *sharedset.Set, want ...string) *sharedset.View {
 }
 
 // contenders returns the children of the set's lock.
-func (w *world) contenders() []string { return w.srv.Children(path + "/lock") }
+func (w *world) contenders() []string { return w.Srv.Children(path + "/lock") }
 
 func (w *world) wantNoContenders() {
 	w.Helper()

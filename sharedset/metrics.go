@@ -6,7 +6,7 @@ import (
 	"github.com/kielgo/kiel/internal/promreg"
 )
 
-// The results of an update, as the metric's label has them. Each call counts once as
+// These are the results of an update in the metric's label. Each call counts once as
 // ok, noop or error, and once as conflict for each write that came too late.
 const (
 	resultOK       = "ok"
@@ -17,8 +17,9 @@ const (
 
 func newUpdates(reg prometheus.Registerer) (*prometheus.CounterVec, error) {
 	updates, err := promreg.Register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "kiel_sharedset_updates_total",
-		Help: "Changes of the shared set asked for, by operation and result; a conflict is a write that came too late and was made again.",
+		Name:        "kiel_sharedset_updates_total",
+		ConstLabels: promreg.LabelsOf(reg),
+		Help:        "Changes of the shared set asked for, by operation and result; a conflict is a write that came too late and was made again.",
 	}, []string{"op", "result"}))
 	if err != nil {
 		return nil, err

@@ -2,7 +2,6 @@ package sharedset
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -17,24 +16,24 @@ type Options struct {
 	// LockTimeout is how long Add and Remove wait for the lock. Default: 30 s.
 	LockTimeout time.Duration
 
-	// Identifier is the data of our contenders for the lock: who we are, for those who
-	// are blocked by us. Default: empty, as kiel's.
+	// Identifier is the data of our contenders for the lock. It names us to those who
+	// wait for us. Default: empty, as kiel's.
 	Identifier string
 
-	// Logger is told of unreadable data and of what can't be returned as an error.
+	// Logger gets unreadable data and errors that can't be returned.
 	// With nil, warnings and errors go to slog.Default(); a Logger with
 	// slog.DiscardHandler drops all.
 	Logger *slog.Logger
 
-	// Registerer registers kiel_sharedset_updates_total. Sets with the same Registerer
-	// share it. Default: not registered.
+	// Registerer gets the metric kiel_sharedset_updates_total. Sets with the same
+	// Registerer share it. With nil it is not registered.
 	Registerer prometheus.Registerer
 }
 
-// withDefaults returns the options with zero values replaced, or what is wrong.
+// withDefaults returns the options with defaults for zero values, or an error.
 func (o Options) withDefaults() (Options, error) {
 	if o.LockTimeout < 0 {
-		return o, errors.New("sharedset: LockTimeout is negative: " + fmt.Sprint(o.LockTimeout))
+		return o, fmt.Errorf("sharedset: option LockTimeout: %v is negative", o.LockTimeout)
 	}
 	o.LockTimeout = cmp.Or(o.LockTimeout, 30*time.Second)
 	o.Logger = defaultlog.Or(o.Logger)

@@ -67,7 +67,7 @@ func randomFaults(w *world, seed uint64) {
 	go func() {
 		defer close(faults)
 		for faulty.Err() == nil {
-			client := w.nw.Client(names[rng.IntN(len(names))])
+			client := w.Net.Client(names[rng.IntN(len(names))])
 			switch rng.IntN(6) {
 			case 0:
 				client.Cut()
@@ -76,16 +76,16 @@ func randomFaults(w *world, seed uint64) {
 			case 2:
 				client.Delay(time.Duration(rng.IntN(300)) * time.Millisecond)
 			case 3:
-				w.srv.LoseReply(1+rng.IntN(2), func(r zktest.Request) bool { return isWrite(&r) || r.Op == zktest.OpCreate })
+				w.Srv.LoseReply(1+rng.IntN(2), func(r zktest.Request) bool { return isWrite(&r) || r.Op == zktest.OpCreate })
 			case 4:
-				if list := w.srv.Sessions(); len(list) > 0 {
-					w.srv.KillSession(list[rng.IntN(len(list))].ID)
+				if list := w.Srv.Sessions(); len(list) > 0 {
+					w.Srv.KillSession(list[rng.IntN(len(list))].ID)
 				}
 			}
 			time.Sleep(time.Duration(rng.IntN(3000)) * time.Millisecond)
 			for _, name := range names {
 				if rng.IntN(2) == 0 {
-					w.nw.Client(name).Heal()
+					w.Net.Client(name).Heal()
 				}
 			}
 		}
@@ -93,12 +93,12 @@ func randomFaults(w *world, seed uint64) {
 	wg.Wait()
 	stop()
 	<-faults
-	w.srv.LoseReply(0, nil)
+	w.Srv.LoseReply(0, nil)
 	for _, name := range names {
-		w.nw.Client(name).Heal()
+		w.Net.Client(name).Heal()
 	}
 	slices.Sort(want)
-	got, err := sharedset.Decode([]byte(w.data()))
+	got, err := sharedset.Decode([]byte(w.Data(path)))
 	if err != nil || !slices.Equal(got, want) {
 		w.Errorf("got %q, %v, want %q", got, err, want)
 	}

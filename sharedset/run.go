@@ -3,6 +3,7 @@ package sharedset
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"time"
 
@@ -10,8 +11,8 @@ import (
 )
 
 // Run watches the set and publishes views until ctx ends; then it returns nil. It
-// creates nothing: a set that does not exist is waited for. It returns an error only
-// when the session has ended for good. A Set needs no more than one Run at a time.
+// creates nothing, and waits for a set that does not exist. It returns an error only
+// when the session has ended for good. A Set needs only one Run at a time.
 func (s *Set) Run(ctx context.Context) error { return s.reader.Run(ctx) }
 
 // Refresh makes Run read the set again, after a Sync, and waits until the view is
@@ -26,12 +27,12 @@ func (s *Set) View() *View { return s.reader.View() }
 // when ctx does or the caller breaks off. Any number may run at once.
 func (s *Set) Updates(ctx context.Context) iter.Seq[*View] { return s.reader.Updates(ctx) }
 
-// look reads the set and watches the znode, or its absence. Unless a watch has told of a change it asks for the metadata
-// first, and reads no data when they are those of the data that were read last.
+// look reads the set and watches the znode, or its absence. Unless a watch has reported a change, it reads the metadata
+// first, and the data only if the metadata are not those of the last read.
 func (s *Set) look(ctx context.Context, inc *session.Incarnation, changed bool) (*View, *session.Watch, error) {
 	old := s.View()
 	if old != nil && old.Incarnation.History() != inc.History() {
-		old = nil // the same numbers may come again, and name something else
+		old = nil // a server that was restored may give the same zxids to other data
 	}
 	if old != nil && !changed {
 		exists, stat, watch, err := inc.ExistsW(ctx, s.path)
@@ -48,7 +49,7 @@ func (s *Set) look(ctx context.Context, inc *session.Incarnation, changed bool) 
 	return s.readW(ctx, inc, old)
 }
 
-// readW reads the set's data and watches the znode, or its absence. It decodes no data that old was made of.
+// readW reads the set's data and watches the znode, or its absence. It does not decode the data of old again.
 func (s *Set) readW(ctx context.Context, inc *session.Incarnation, old *View) (*View, *session.Watch, error) {
 	for {
 		data, stat, watch, err := inc.GetW(ctx, s.path)
@@ -59,7 +60,9 @@ func (s *Set) readW(ctx context.Context, inc *session.Incarnation, old *View) (*
 			v := &View{
 				Exists: true, Czxid: stat.Czxid, Ctime: stat.Ctime, Mzxid: stat.Mzxid, DataVersion: stat.Version, source: sourceOf(stat),
 			}
-			v.Items, v.Err = s.read(inc, data)
+			if v.Items, err = decodeFor(inc, data); err != nil {
+				v.Err = fmt.Errorf("sharedset: read %s: %w", s.path, err)
+			}
 			return v, watch, nil
 		}
 		if !errors.Is(err, session.ErrNoNode) {
@@ -76,9 +79,9 @@ func (s *Set) readW(ctx context.Context, inc *session.Incarnation, old *View) (*
 	}
 }
 
-// complete fills in what a view has from the one before it.
-func (s *Set) complete(ctx context.Context, inc *session.Incarnation, before, v *View) {
-	s.keepLastGood(ctx, before, v)
+// complete fills in the fields of v that depend on the view before it.
+func (s *Set) complete(_ context.Context, inc *session.Incarnation, before, v *View) {
+	s.keepLastGood(before, v)
 	v.Incarnation, v.At = inc, time.Now()
 	switch {
 	case before == nil:
@@ -90,9 +93,10 @@ func (s *Set) complete(ctx context.Context, inc *session.Incarnation, before, v 
 	}
 }
 
-// keepLastGood puts the last good state into a view that has an error.
-func (s *Set) keepLastGood(ctx context.Context, old, view *View) {
+// keepLastGood puts the last good state into a view that has an error, and logs that error.
+func (s *Set) keepLastGood(old, view *View) {
 	if view.Err == nil {
+		s.errs.OK(kindSet, "")
 		return
 	}
 	if old == nil {
@@ -104,6 +108,6 @@ func (s *Set) keepLastGood(ctx context.Context, old, view *View) {
 		view.DataVersion = old.DataVersion
 	}
 	if errText(old.Err) != errText(view.Err) {
-		s.logger.ErrorContext(ctx, "set not read, last good items stay", "error", view.Err, "items", len(view.Items))
+		s.errs.Failed(kindSet, "", view.Err, "kept_items", len(view.Items))
 	}
 }

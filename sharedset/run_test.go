@@ -30,21 +30,21 @@ func TestRunFollowsTheZnode(t *testing.T) {
 			t.Errorf("first view: %+v", v)
 		}
 		time.Sleep(time.Minute)
-		if _, _, ok := w.srv.Get("/kiel"); ok {
+		if _, _, ok := w.Srv.Get("/kiel"); ok {
 			t.Error("Run made something")
 		}
 		start := time.Now()
-		w.write("")
+		w.Write(path, "")
 		v = w.waitItems(s)
 		if v.Version != 2 || !v.Exists {
 			t.Errorf("the empty set: %+v", v)
 		}
-		w.write(`["t:2","t:10","t:2"]`)
+		w.Write(path, `["t:2","t:10","t:2"]`)
 		v = w.waitItems(s, "t:10", "t:2")
-		if _, stat, _ := w.srv.Get(path); v.Version != 3 || v.Mzxid != stat.Mzxid {
+		if _, stat, _ := w.Srv.Get(path); v.Version != 3 || v.Mzxid != stat.Mzxid {
 			t.Errorf("%+v", v)
 		}
-		if err := w.srv.Delete(path); err != nil {
+		if err := w.Srv.Delete(path); err != nil {
 			t.Fatal(err)
 		}
 		v = w.wait(s, "of the deleted znode", func(v *sharedset.View) bool { return !v.Exists })
@@ -64,10 +64,10 @@ func TestRunFollowsTheZnode(t *testing.T) {
 func TestVersionsGrowOnlyOnChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.write(`["t:0", "t:1"]`)
+		w.Write(path, `["t:0", "t:1"]`)
 		s := w.running()
 		first := w.waitItems(s, "t:0", "t:1")
-		w.write(`["t:1","t:0"]`)
+		w.Write(path, `["t:1","t:0"]`)
 		synctest.Wait()
 		v := s.View()
 		if v.Version != first.Version || v.Mzxid <= first.Mzxid {
@@ -78,7 +78,7 @@ func TestVersionsGrowOnlyOnChange(t *testing.T) {
 		if age := time.Since(v.At); v.Version != first.Version || age > 15*time.Second {
 			t.Errorf("version %d, read %v ago", v.Version, age)
 		}
-		w.srv.KillSession(w.srv.Sessions()[0].ID)
+		w.Srv.KillSession(w.Srv.Sessions()[0].ID)
 		v = w.wait(s, "of the next incarnation", func(v *sharedset.View) bool { return v.Incarnation != first.Incarnation })
 		if v.Version != first.Version || !slices.Equal(v.Items, first.Items) {
 			t.Errorf("%+v", v)
@@ -90,15 +90,15 @@ func TestVersionsGrowOnlyOnChange(t *testing.T) {
 func TestGarbageThenRepair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.write("garbage")
+		w.Write(path, "garbage")
 		s := w.running()
 		v := w.wait(s, "with an error", func(v *sharedset.View) bool { return v.Err != nil })
 		if len(v.Items) != 0 || !v.Exists || !errors.Is(v.Err, sharedset.ErrUnreadable) {
 			t.Errorf("no good items before: %+v", v)
 		}
-		w.write(`["t:0"]`)
+		w.Write(path, `["t:0"]`)
 		good := w.waitItems(s, "t:0")
-		w.write(`["t:0", 1]`)
+		w.Write(path, `["t:0", 1]`)
 		v = w.wait(s, "with an error", func(v *sharedset.View) bool { return v.Err != nil })
 		if !slices.Equal(v.Items, good.Items) || v.Version != good.Version+1 || !v.Exists ||
 			!strings.Contains(v.Err.Error(), path) || !strings.Contains(v.Err.Error(), "byte 8") {
@@ -108,12 +108,12 @@ func TestGarbageThenRepair(t *testing.T) {
 		if now := s.View(); now.Version != v.Version {
 			t.Errorf("version %d after %d: nothing has changed", now.Version, v.Version)
 		}
-		w.write(strings.Repeat("[", 1<<20))
+		w.Write(path, strings.Repeat("[", 1<<20))
 		v = w.wait(s, "of the next garbage", func(v2 *sharedset.View) bool { return v2.Version > v.Version })
 		if v.Err == nil || !slices.Equal(v.Items, good.Items) {
 			t.Errorf("%v, %q", v.Err, v.Items)
 		}
-		w.write(`["t:0"]`)
+		w.Write(path, `["t:0"]`)
 		v = w.waitItems(s, "t:0")
 		if v.Err != nil {
 			t.Error(v.Err)
@@ -125,25 +125,25 @@ func TestGarbageThenRepair(t *testing.T) {
 func TestDeniedRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.write(`["t:0"]`)
+		w.Write(path, `["t:0"]`)
 		s := w.running()
 		w.waitItems(s, "t:0")
 		var deny atomic.Bool
 		deny.Store(true)
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if deny.Load() && r.Op == zktest.OpGetData && r.Path == path {
 				return zktest.Action{Err: zktest.ErrNoAuth}
 			}
 			return zktest.Action{}
 		})
-		w.write(`["t:0", "t:1"]`)
+		w.Write(path, `["t:0", "t:1"]`)
 		v := w.wait(s, "with an error", func(v *sharedset.View) bool { return v.Err != nil })
 		if !errors.Is(v.Err, session.ErrNoAuth) || !v.Exists || !slices.Equal(v.Items, []string{"t:0"}) {
 			t.Errorf("%+v", v)
 		}
-		before := w.srv.Stats().Requests[zktest.OpGetData]
+		before := w.Srv.Stats().Requests[zktest.OpGetData]
 		time.Sleep(time.Minute)
-		if n := w.srv.Stats().Requests[zktest.OpGetData] - before; n < 3 || n > 12 {
+		if n := w.Srv.Stats().Requests[zktest.OpGetData] - before; n < 3 || n > 12 {
 			t.Errorf("%d reads in a minute", n)
 		}
 		deny.Store(false)
@@ -155,21 +155,21 @@ func TestDeniedRead(t *testing.T) {
 func TestRunSurvives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.write(`["t:0"]`)
+		w.Write(path, `["t:0"]`)
 		s := w.running()
 		w.waitItems(s, "t:0")
-		client := w.nw.Client("a")
+		client := w.Net.Client("a")
 
 		client.Refuse()
 		client.Cut()
 		time.Sleep(time.Second)
-		w.write(`["t:1"]`)
+		w.Write(path, `["t:1"]`)
 		time.Sleep(time.Second)
 		client.Heal()
 		w.waitItems(s, "t:1")
 
 		client.BlackHole(zktest.Both)
-		w.write(`["t:2"]`)
+		w.Write(path, `["t:2"]`)
 		time.Sleep(time.Minute)
 		if v := s.View(); !slices.Equal(v.Items, []string{"t:1"}) || v.Incarnation.Context().Err() == nil {
 			t.Errorf("behind the black hole: %+v", v)
@@ -177,9 +177,9 @@ func TestRunSurvives(t *testing.T) {
 		client.Heal()
 		w.waitItems(s, "t:2")
 
-		w.srv.Restart(true)
+		w.Srv.Restart(true)
 		w.wait(s, "of the missing znode", func(v *sharedset.View) bool { return !v.Exists })
-		w.write(`["t:3"]`)
+		w.Write(path, `["t:3"]`)
 		w.waitItems(s, "t:3")
 	})
 }
@@ -189,17 +189,17 @@ func TestSameMzxidOfOtherData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		for range 50 {
-			w.write(`["t:0"]`)
+			w.Write(path, `["t:0"]`)
 		}
 		s := w.running()
 		old := w.waitItems(s, "t:0")
-		client := w.nw.Client("a")
+		client := w.Net.Client("a")
 		client.Refuse()
-		w.srv.Restart(true)
+		w.Srv.Restart(true)
 		mzxid := int64(0)
 		for mzxid < old.Mzxid {
-			w.write(`["other"]`)
-			_, stat, _ := w.srv.Get(path)
+			w.Write(path, `["other"]`)
+			_, stat, _ := w.Srv.Get(path)
 			mzxid = stat.Mzxid
 		}
 		if mzxid != old.Mzxid {
@@ -213,7 +213,7 @@ func TestSameMzxidOfOtherData(t *testing.T) {
 func TestRunEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.nw.Refuse()
+		w.Net.Refuse()
 		s := w.set("a", sharedset.Options{})
 		for range 2 { // without a connection, and with one; it may be run again
 			ctx, cancel := context.WithCancel(t.Context())
@@ -230,7 +230,7 @@ func TestRunEnds(t *testing.T) {
 			default:
 				t.Fatal("Run goes on")
 			}
-			w.nw.Heal()
+			w.Net.Heal()
 		}
 	})
 }
@@ -238,7 +238,7 @@ func TestRunEnds(t *testing.T) {
 func TestRunEndsWithTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Dial})
+		s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.Net.Dial})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,7 +261,7 @@ func TestRunEndsWithTheSession(t *testing.T) {
 func TestUpdates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.write(`["a"]`)
+		w.Write(path, `["a"]`)
 		s := w.running()
 		var got []string
 		ctx, cancel := context.WithCancel(t.Context())
@@ -271,7 +271,7 @@ func TestUpdates(t *testing.T) {
 			switch len(got) {
 			case 1:
 				for _, item := range "bcdef" {
-					w.write(`["` + string(item) + `"]`)
+					w.Write(path, `["`+string(item)+`"]`)
 					synctest.Wait()
 				}
 			case 2:
@@ -295,7 +295,7 @@ func TestUpdates(t *testing.T) {
 func TestRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.write(`["t:0"]`)
+		w.Write(path, `["t:0"]`)
 		s := w.set("a", sharedset.Options{})
 		why := errors.New("enough")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, why)
@@ -307,7 +307,7 @@ func TestRefresh(t *testing.T) {
 		first := w.waitItems(s, "t:0")
 		time.Sleep(time.Second)
 		var ops []zktest.Op
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Path == path {
 				ops = append(ops, r.Op)
 			}
@@ -316,7 +316,7 @@ func TestRefresh(t *testing.T) {
 		if err := s.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		w.srv.SetHook(nil)
+		w.Srv.SetHook(nil)
 		if !slices.Equal(ops, []zktest.Op{zktest.OpSync, zktest.OpExists}) {
 			t.Errorf("sent %v, want a sync and a look at the metadata", ops)
 		}
@@ -324,10 +324,10 @@ func TestRefresh(t *testing.T) {
 			t.Errorf("%+v, before %+v", v, first)
 		}
 		// Asked for while the connection is down, it is answered when there is one again.
-		client := w.nw.Client("a")
+		client := w.Net.Client("a")
 		client.Refuse()
 		client.Cut()
-		w.write(`["t:1"]`)
+		w.Write(path, `["t:1"]`)
 		time.AfterFunc(30*time.Second, client.Heal)
 		if err := s.Refresh(t.Context()); err != nil || !slices.Equal(s.View().Items, []string{"t:1"}) {
 			t.Errorf("%v, %q", err, s.View().Items)
@@ -340,26 +340,26 @@ func TestMadeAnewWithTheSameNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		for range 20 {
-			w.write(`["t:0"]`)
+			w.Write(path, `["t:0"]`)
 		}
-		if err := w.srv.Delete(path); err != nil {
+		if err := w.Srv.Delete(path); err != nil {
 			t.Fatal(err)
 		}
-		w.write(`["t:0"]`)
+		w.Write(path, `["t:0"]`)
 		s := w.running()
 		old := w.waitItems(s, "t:0")
-		client := w.nw.Client("a")
+		client := w.Net.Client("a")
 		client.Refuse()
-		w.srv.Restart(true)
+		w.Srv.Restart(true)
 		time.Sleep(time.Second)
 		for {
-			if err := w.srv.Create(path, []byte(`["t:1"]`)); err != nil {
+			if err := w.Srv.Create(path, []byte(`["t:1"]`)); err != nil {
 				t.Fatal(err)
 			}
-			if _, stat, _ := w.srv.Get(path); stat.Czxid >= old.Czxid {
+			if _, stat, _ := w.Srv.Get(path); stat.Czxid >= old.Czxid {
 				break
 			}
-			if err := w.srv.Delete(path); err != nil {
+			if err := w.Srv.Delete(path); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -375,16 +375,16 @@ func TestMadeAnewWithTheSameNumber(t *testing.T) {
 func TestMadeAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.write(`["t:0"]`)
+		w.Write(path, `["t:0"]`)
 		s := w.running()
 		old := w.waitItems(s, "t:0")
-		client := w.nw.Client("a")
+		client := w.Net.Client("a")
 		client.Refuse()
 		client.Cut()
-		if err := w.srv.Delete(path); err != nil {
+		if err := w.Srv.Delete(path); err != nil {
 			t.Fatal(err)
 		}
-		w.write(`["t:0"]`)
+		w.Write(path, `["t:0"]`)
 		client.Heal()
 		v := w.wait(s, "of the new znode", func(v *sharedset.View) bool { return v.Version > old.Version })
 		if v.Czxid <= old.Czxid || v.SameZnode(old) || !slices.Equal(v.Items, old.Items) {

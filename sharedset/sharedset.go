@@ -1,6 +1,7 @@
 package sharedset
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -8,10 +9,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/watched"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 )
+
+// kindSet is the kind of error in the log of a set that can't be read.
+const kindSet = "set"
 
 // Set is a handle on one set. It may be used by several goroutines.
 type Set struct {
@@ -20,14 +25,14 @@ type Set struct {
 	lock        *lock.Lock
 	lockTimeout time.Duration
 	logger      *slog.Logger
+	errs        *errlog.Log
 	updates     *prometheus.CounterVec
 
 	reader *watched.Reader[View]
 }
 
 // New returns a handle on the set at path. It checks its arguments and registers the
-// metric; it does no I/O. The session must be running for the other methods to
-// succeed.
+// metric; it does no I/O. The other methods succeed only while the session runs.
 func New(s *session.Session, path string, opts Options) (*Set, error) {
 	if s == nil {
 		return nil, errors.New("sharedset: no session")
@@ -55,6 +60,7 @@ func New(s *session.Session, path string, opts Options) (*Set, error) {
 		logger:      opts.Logger.With("component", "sharedset", "path", path),
 		updates:     updates,
 	}
+	set.errs = errlog.New(set.logger)
 	set.reader = watched.New(watched.Options[View]{
 		Session: s, Path: path, Package: "sharedset",
 		Look: set.look, Refused: func(err error) *View { return &View{Err: err} }, Complete: set.complete, Newer: newer,
@@ -62,18 +68,39 @@ func New(s *session.Session, path string, opts Options) (*Set, error) {
 	return set, nil
 }
 
-// maxData is how much data is read at least: what the largest packet of a server
-// with default limits holds.
+// maxData is the least limit of data that is read, in bytes: what the largest packet
+// of a server with default limits holds.
 const maxData = 1 << 20
 
-// read decodes the set's data and names the path when that is not possible.
-func (s *Set) read(inc *session.Incarnation, data []byte) ([]string, error) {
+// decodeFor decodes data that was read under inc.
+func decodeFor(inc *session.Incarnation, data []byte) ([]string, error) {
 	if limit := max(maxData, inc.MaxPacket()); len(data) > limit {
-		return nil, fmt.Errorf("%w: %s: %d bytes, more than %d", ErrUnreadable, s.path, len(data), limit)
+		return nil, fmt.Errorf("%w: %d bytes, more than %d", ErrUnreadable, len(data), limit)
 	}
 	items, err := decode(data)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrUnreadable, s.path, err)
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	return items, nil
+}
+
+// Read returns the items of the set at path, sorted, as they are now or later. It creates nothing and watches nothing, and blocks for a
+// Sync and a read. Errors are ErrUnreadable, the session's, ErrNoNode if there is no set, and the cause of ctx's end.
+func Read(ctx context.Context, inc *session.Incarnation, path string) ([]string, error) {
+	items, err := readSynced(ctx, inc, path)
+	if err != nil {
+		return nil, fmt.Errorf("sharedset: read %s: %w", path, err)
+	}
+	return items, nil
+}
+
+func readSynced(ctx context.Context, inc *session.Incarnation, path string) ([]string, error) {
+	if err := inc.Sync(ctx, path); err != nil {
+		return nil, err
+	}
+	data, _, err := inc.Get(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return decodeFor(inc, data)
 }

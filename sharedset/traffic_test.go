@@ -18,7 +18,7 @@ import (
 func (w *world) reads() (take func() []zktest.Op) {
 	var mu sync.Mutex
 	var ops []zktest.Op
-	w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 		mu.Lock()
 		defer mu.Unlock()
 		if r.Path == path {
@@ -45,8 +45,8 @@ func TestCalmCostsNoData(t *testing.T) {
 			items[i] = fmt.Sprintf("topic-%04d:%d", i/64, i%64)
 		}
 		slices.Sort(items)
-		w.write(string(sharedset.Encode(items)))
-		traffic := &recipetest.Traffic{Connect: w.nw.Client("a").Dial}
+		w.Write(path, string(sharedset.Encode(items)))
+		traffic := &recipetest.Traffic{Connect: w.Net.Client("a").Dial}
 		// The set is larger than what fits the default MaxPacket.
 		ses, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: traffic.Dial, MaxPacket: 4 << 20})
 		if err != nil {
@@ -76,11 +76,11 @@ func TestCalmCostsNoData(t *testing.T) {
 func TestOneReadForAChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.write(`["t:0"]`)
+		w.Write(path, `["t:0"]`)
 		s := w.running()
 		v := w.waitItems(s, "t:0")
 		take := w.reads()
-		w.write(`["t:1"]`)
+		w.Write(path, `["t:1"]`)
 		w.waitItems(s, "t:1")
 		if ops := take(); !slices.Equal(ops, []zktest.Op{zktest.OpGetData}) {
 			t.Errorf("for a change %v", ops)
@@ -89,7 +89,7 @@ func TestOneReadForAChange(t *testing.T) {
 		if ops := take(); !slices.Equal(ops, []zktest.Op{zktest.OpExists}) {
 			t.Errorf("without a change %v", ops)
 		}
-		w.write(`["t:2"]`)
+		w.Write(path, `["t:2"]`)
 		w.waitItems(s, "t:2")
 		if ops := take(); !slices.Equal(ops, []zktest.Op{zktest.OpGetData}) {
 			t.Errorf("for a change after calm %v", ops)
@@ -101,10 +101,10 @@ func TestOneReadForAChange(t *testing.T) {
 func TestGarbageIsReadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.write(`["t:0"]`)
+		w.Write(path, `["t:0"]`)
 		s := w.running()
 		w.waitItems(s, "t:0")
-		w.write("garbage")
+		w.Write(path, "garbage")
 		v := w.wait(s, "with an error", func(v *sharedset.View) bool { return v.Err != nil })
 		take := w.reads()
 		time.Sleep(time.Minute)
@@ -114,7 +114,7 @@ func TestGarbageIsReadOnce(t *testing.T) {
 		if now := s.View(); now.Version != v.Version || now.Err == nil || !slices.Equal(now.Items, []string{"t:0"}) {
 			t.Errorf("%+v, before %+v", now, v)
 		}
-		w.write(`["t:1"]`)
+		w.Write(path, `["t:1"]`)
 		w.waitItems(s, "t:1")
 	})
 }
@@ -123,18 +123,18 @@ func TestGarbageIsReadOnce(t *testing.T) {
 func TestChangeWithoutAWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.write(`["t:0"]`)
+		w.Write(path, `["t:0"]`)
 		s := w.running()
 		first := w.waitItems(s, "t:0")
 		take := w.reads()
-		client := w.nw.Client("a")
+		client := w.Net.Client("a")
 		for _, c := range []struct {
 			change func()
 			want   string
 			ops    []zktest.Op
 		}{
 			{func() {}, "t:0", []zktest.Op{zktest.OpExists}},
-			{func() { w.write(`["t:1"]`) }, "t:1", []zktest.Op{zktest.OpExists, zktest.OpGetData}},
+			{func() { w.Write(path, `["t:1"]`) }, "t:1", []zktest.Op{zktest.OpExists, zktest.OpGetData}},
 		} {
 			client.Refuse()
 			client.Cut()
@@ -162,16 +162,16 @@ func TestOtherServersSameMetadata(t *testing.T) {
 		if err := other.Create(path, nil); err != nil {
 			t.Fatal(err)
 		}
-		w.write(`["t:0"]`)
+		w.Write(path, `["t:0"]`)
 		if err := other.Set(path, []byte(`["t:1"]`)); err != nil {
 			t.Fatal(err)
 		}
-		_, was, _ := w.srv.Get(path)
+		_, was, _ := w.Srv.Get(path)
 		if _, is, _ := other.Get(path); is != was {
 			t.Fatalf("%+v, on the other server %+v", was, is)
 		}
 		const address = "other:2181"
-		ses, err := session.New([]string{zktest.VirtualAddress, address}, session.Options{Dial: w.nw.Client("a").Dial})
+		ses, err := session.New([]string{zktest.VirtualAddress, address}, session.Options{Dial: w.Net.Client("a").Dial})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,8 +182,8 @@ func TestOtherServersSameMetadata(t *testing.T) {
 		}
 		recipetest.Run(w, s)
 		w.waitItems(s, "t:0")
-		w.srv.Down()
-		l, err := w.nw.Listen(address)
+		w.Srv.Down()
+		l, err := w.Net.Listen(address)
 		if err != nil {
 			t.Fatal(err)
 		}

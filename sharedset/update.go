@@ -32,8 +32,8 @@ func (o op) String() string {
 // edit is one change of the set.
 type edit struct {
 	op op
-	// apply returns what the change makes of items, and how many it adds or removes. Items are sorted and unique, and so is
-	// the result. It may be called more than once.
+	// apply returns the items after the change, and how many it adds or removes. Items and result are sorted and
+	// unique. apply may be called more than once.
 	apply func(items []string) (result []string, changed int)
 }
 
@@ -55,11 +55,10 @@ func removing(match func(item string) bool) edit {
 	}}
 }
 
-// Add adds items and returns how many of them were not in the set. The znode is
-// made when it is missing. It returns ErrInvalidItem, ErrUnreadable, ErrTooLarge, a
-// [*lock.BlockedError], or an error that wraps the cause of ctx's end or the
-// session's errors; session.ErrUncertain among them says that the items may have
-// been added.
+// Add adds items and returns how many of them were not in the set. It creates a
+// missing znode. Its errors wrap ErrInvalidItem, ErrUnreadable, ErrTooLarge, a
+// *recipe.BlockedError, the cause of ctx's end or the session's errors; after
+// session.ErrUncertain the items may have been added.
 func (s *Set) Add(ctx context.Context, items ...string) (added int, err error) {
 	for _, item := range items {
 		if err := checkItem(item); err != nil {
@@ -80,8 +79,8 @@ func (s *Set) Remove(ctx context.Context, items ...string) (removed int, err err
 	})
 }
 
-// RemoveFunc removes the items for which match returns true, of those that are in the set when it is written, and returns how
-// many these were. match may be called more than once for an item. Its errors are those of Remove.
+// RemoveFunc removes the items for which match returns true, of those in the set when it is written, and returns their
+// number. It may call match more than once for an item. Its errors are those of Remove.
 func (s *Set) RemoveFunc(ctx context.Context, match func(item string) bool) (removed int, err error) {
 	return s.update(ctx, removing(match))
 }
@@ -89,10 +88,10 @@ func (s *Set) RemoveFunc(ctx context.Context, match func(item string) bool) (rem
 // sorted returns items sorted and unique.
 func sorted(items []string) []string { return slices.Compact(slices.Sorted(slices.Values(items))) }
 
-// checkItem refuses what could not be written and read back, or would garble a log.
+// checkItem refuses items that could not be written and read back, or would garble a log.
 func checkItem(item string) error {
 	if !utf8.ValidString(item) {
-		return fmt.Errorf("%w: %+q is no valid UTF-8", ErrInvalidItem, item)
+		return fmt.Errorf("%w: %+q is not valid UTF-8", ErrInvalidItem, item)
 	}
 	for _, r := range item {
 		if unicode.IsControl(r) {
@@ -102,7 +101,7 @@ func checkItem(item string) error {
 	return nil
 }
 
-// update makes a change, and counts and names what came of it.
+// update makes a change, counts its result, and names the operation in its error.
 func (s *Set) update(ctx context.Context, e edit) (int, error) {
 	n, err := s.change(ctx, e)
 	result := resultOK
@@ -139,15 +138,15 @@ func (s *Set) change(ctx context.Context, e edit) (int, error) {
 	}
 }
 
-// nothingToDo reports whether the set is as asked for already, after a Sync. With no
-// items to add it makes a set that is missing.
+// nothingToDo reports whether the set, read after a Sync, already is as asked for. With
+// no items to add it creates a missing set.
 func (s *Set) nothingToDo(ctx context.Context, e edit) (bool, error) {
 	for {
 		inc, err := s.session.Incarnation(ctx)
 		if err != nil {
 			return false, err
 		}
-		items, err := s.readSynced(ctx, inc)
+		items, err := readSynced(ctx, inc, s.path)
 		switch {
 		case err == nil:
 			_, n := e.apply(items)
@@ -169,18 +168,7 @@ func (s *Set) nothingToDo(ctx context.Context, e edit) (bool, error) {
 	}
 }
 
-func (s *Set) readSynced(ctx context.Context, inc *session.Incarnation) ([]string, error) {
-	if err := inc.Sync(ctx, s.path); err != nil {
-		return nil, err
-	}
-	data, _, err := inc.Get(ctx, s.path)
-	if err != nil {
-		return nil, err
-	}
-	return s.read(inc, data)
-}
-
-// acquire takes the lock, which makes the set's znode if it is missing.
+// acquire acquires the lock, which creates the set's znode if it is missing.
 func (s *Set) acquire(ctx context.Context) (*lock.Held, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.lockTimeout,
 		fmt.Errorf("no lock within %v: %w", s.lockTimeout, context.DeadlineExceeded))
@@ -188,8 +176,8 @@ func (s *Set) acquire(ctx context.Context) (*lock.Held, error) {
 	return s.lock.Acquire(ctx)
 }
 
-// release gives the lock back. The change is made by then: the caller need not wait
-// long for a lost connection; the removal goes on in the background.
+// release releases the lock. It waits only briefly for a lost connection, because the
+// change is already done; the removal goes on in the background.
 func (s *Set) release(ctx context.Context, held *lock.Held) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -199,16 +187,16 @@ func (s *Set) release(ctx context.Context, held *lock.Held) {
 }
 
 // errLockLost says that somebody removed our contender, or that trust ended.
-var errLockLost = errors.New("sharedset: lock lost")
+var errLockLost = errors.New("lock lost")
 
-// changeLocked reads the set, changes it, and writes it if neither the set nor our
-// contender has changed. A write that comes too late is made again from what is
-// there then. The outcome of a write without an answer is seen after a Sync in what
-// remains to be done; *unanswered holds how many items such a write changed.
+// changeLocked reads the set, changes it, and writes it if the set has not changed and
+// our contender still exists. A write that comes too late is made again from the items
+// of that moment. After a write without an answer, what remains to be done after a Sync
+// shows its outcome; *unanswered holds how many items such a write changed.
 func (s *Set) changeLocked(ctx context.Context, held *lock.Held, e edit, unanswered *int) (int, error) {
 	inc := held.Incarnation()
 	for {
-		// The contender in front of ours was seen gone, so its write is seen, too.
+		// We have seen that the contender in front of ours is gone, so we also see its write.
 		data, stat, err := inc.Get(ctx, s.path)
 		if errors.Is(err, session.ErrNoNode) {
 			return 0, errLockLost // the lock is below the set
@@ -216,7 +204,7 @@ func (s *Set) changeLocked(ctx context.Context, held *lock.Held, e edit, unanswe
 		if err != nil {
 			return 0, err
 		}
-		items, err := s.read(inc, data)
+		items, err := decodeFor(inc, data)
 		if err != nil {
 			return 0, err
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/kielgo/kiel/internal/recipetest"
-	"github.com/kielgo/kiel/recipe/lock"
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/sharedset"
 	"github.com/kielgo/kiel/zktest"
@@ -36,7 +36,7 @@ func TestNewRefuses(t *testing.T) {
 	}{
 		"no session":        {nil, path, sharedset.Options{}, "no session"},
 		"path":              {s, "kiel", sharedset.Options{}, `kiel`},
-		"timeout":           {s, path, sharedset.Options{LockTimeout: -time.Second}, "LockTimeout is negative: -1s"},
+		"timeout":           {s, path, sharedset.Options{LockTimeout: -time.Second}, "option LockTimeout: -1s is negative"},
 		"identifier":        {s, path, sharedset.Options{Identifier: "\xff"}, "Identifier"},
 		"metric's conflict": {s, path, sharedset.Options{Registerer: taken}, "register"},
 	}
@@ -63,14 +63,14 @@ func TestAddAndRemove(t *testing.T) {
 		w.add(s, 1, "😀 \"quoted\" \\ /")
 		w.wantData(`["\ud83d\ude00 \"quoted\" \\ /"]`)
 		// kiel's order means nothing, and it is left alone when there is nothing to change.
-		w.write(`["t:2","t:10" , "t:2"]`)
+		w.Write(path, `["t:2","t:10" , "t:2"]`)
 		w.add(s, 0, "t:10")
 		w.remove(s, 0, "x")
 		w.wantData(`["t:2","t:10" , "t:2"]`)
 		w.add(s, 1, "t:1")
 		w.wantData(`["t:1", "t:10", "t:2"]`)
 		w.wantNoContenders()
-		if _, stat, _ := w.srv.Get(path); stat.EphemeralOwner != 0 {
+		if _, stat, _ := w.Srv.Get(path); stat.EphemeralOwner != 0 {
 			t.Error("the znode is ephemeral")
 		}
 	})
@@ -81,16 +81,16 @@ func TestMissingZnode(t *testing.T) {
 		w := newWorld(t)
 		s := w.set("a", sharedset.Options{})
 		w.remove(s, 0, "t:0")
-		if _, _, ok := w.srv.Get("/kiel"); ok {
+		if _, _, ok := w.Srv.Get("/kiel"); ok {
 			t.Error("Remove made something")
 		}
 		w.add(s, 0)
-		if data, _, ok := w.srv.Get(path); !ok || data == nil || len(data) > 0 {
+		if data, _, ok := w.Srv.Get(path); !ok || data == nil || len(data) > 0 {
 			t.Errorf("after Add of nothing: %q, %v", data, ok)
 		}
 		w.add(s, 1, "t:0")
 		w.wantData(`["t:0"]`)
-		if err := w.srv.Delete("/kiel"); err != nil {
+		if err := w.Srv.Delete("/kiel"); err != nil {
 			t.Fatal(err)
 		}
 		w.add(s, 1, "t:0")
@@ -102,13 +102,13 @@ func TestMissingZnode(t *testing.T) {
 func TestNothingToDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.write(`["t:0"]`)
+		w.Write(path, `["t:0"]`)
 		s := w.set("a", sharedset.Options{})
 		w.add(s, 0)
 		w.add(s, 0, "t:0")
 		w.remove(s, 0, "t:1")
 		w.remove(s, 0)
-		if _, stat, _ := w.srv.Get(path); stat.Version != 1 || stat.NumChildren != 0 {
+		if _, stat, _ := w.Srv.Get(path); stat.Version != 1 || stat.NumChildren != 0 {
 			t.Errorf("stat %+v", stat)
 		}
 	})
@@ -123,11 +123,11 @@ func TestRefusedItems(t *testing.T) {
 				t.Errorf("%q: %d, %v", item, n, err)
 			}
 		}
-		if _, _, ok := w.srv.Get("/kiel"); ok {
+		if _, _, ok := w.Srv.Get("/kiel"); ok {
 			t.Error("something was written")
 		}
 		// One that another has written stays, and can be removed.
-		w.write(`["a\u0000", "b"]`)
+		w.Write(path, `["a\u0000", "b"]`)
 		w.add(s, 1, "c")
 		w.wantData(`["a\u0000", "b", "c"]`)
 		w.remove(s, 1, "a\x00")
@@ -141,7 +141,7 @@ func TestUnreadableIsLeftAlone(t *testing.T) {
 		w := newWorld(t)
 		s := w.set("a", sharedset.Options{})
 		for _, garbage := range []string{"{}", "null", `["a", 1]`, `["a"`, `[["a"]]`, "\ufeff[]", " ", "\x1f\x8b", `["\ud800"]`} {
-			w.write(garbage)
+			w.Write(path, garbage)
 			_, err := s.Add(t.Context(), "t:0")
 			if !errors.Is(err, sharedset.ErrUnreadable) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "byte ") {
 				t.Errorf("add to %q: %v", garbage, err)
@@ -151,11 +151,11 @@ func TestUnreadableIsLeftAlone(t *testing.T) {
 			}
 			w.wantData(garbage)
 		}
-		w.write("")
+		w.Write(path, "")
 		w.add(s, 1, "t:0")
 		w.wantData(`["t:0"]`)
 		// It became unreadable between the first look and the lock.
-		w.hookOnce(func(r *zktest.Request) bool { return r.Op == zktest.OpCreate }, func() { w.write("{}") })
+		w.hookOnce(func(r *zktest.Request) bool { return r.Op == zktest.OpCreate }, func() { w.Write(path, "{}") })
 		if _, err := s.Add(t.Context(), "t:1"); !errors.Is(err, sharedset.ErrUnreadable) {
 			t.Error(err)
 		}
@@ -167,7 +167,7 @@ func TestUnreadableIsLeftAlone(t *testing.T) {
 // hookOnce does something just before the first request that matches is executed.
 func (w *world) hookOnce(match func(*zktest.Request) bool, do func()) {
 	var once sync.Once
-	w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 		if match(r) {
 			once.Do(do)
 		}
@@ -192,7 +192,7 @@ func TestTooLarge(t *testing.T) {
 			return list
 		}
 		w.add(s, 31_000, items(0, 31_000)...)
-		before := w.data()
+		before := w.Data(path)
 		_, err := s.Add(t.Context(), items(31_000, 33_000)...)
 		if !errors.Is(err, sharedset.ErrTooLarge) {
 			t.Fatalf("got %v", err)
@@ -213,13 +213,13 @@ func TestTooLarge(t *testing.T) {
 func TestConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.write(`["t:0"]`)
+		w.Write(path, `["t:0"]`)
 		reg := prometheus.NewRegistry()
 		s := w.set("a", sharedset.Options{Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"group": "g"}, reg)})
-		w.hookOnce(isWrite, func() { w.write(`["p:0", "t:0"]`) })
+		w.hookOnce(isWrite, func() { w.Write(path, `["p:0", "t:0"]`) })
 		w.add(s, 1, "t:1")
 		w.wantData(`["p:0", "t:0", "t:1"]`)
-		w.hookOnce(isWrite, func() { w.write(`["t:0"]`) })
+		w.hookOnce(isWrite, func() { w.Write(path, `["t:0"]`) })
 		w.remove(s, 0, "t:1") // the other was faster
 		w.wantData(`["t:0"]`)
 		w.remove(s, 1, "t:0")
@@ -250,15 +250,15 @@ kiel_sharedset_updates_total{group="g",op="remove",result="ok"} 1
 func TestLostReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.write(`["t:0"]`)
+		w.Write(path, `["t:0"]`)
 		s := w.set("a", sharedset.Options{})
-		w.srv.LoseReply(1, func(r zktest.Request) bool { return isWrite(&r) })
+		w.Srv.LoseReply(1, func(r zktest.Request) bool { return isWrite(&r) })
 		w.add(s, 2, "t:1", "t:2")
 		w.wantData(`["t:0", "t:1", "t:2"]`)
-		if _, stat, _ := w.srv.Get(path); stat.Version != 2 {
+		if _, stat, _ := w.Srv.Get(path); stat.Version != 2 {
 			t.Errorf("version %d: written again", stat.Version)
 		}
-		w.srv.LoseReply(1, func(r zktest.Request) bool { return isWrite(&r) })
+		w.Srv.LoseReply(1, func(r zktest.Request) bool { return isWrite(&r) })
 		w.remove(s, 1, "t:1")
 		w.wantData(`["t:0", "t:2"]`)
 		w.wantNoContenders()
@@ -272,7 +272,7 @@ func TestLostRequest(t *testing.T) {
 		s := w.set("a", sharedset.Options{})
 		for i := range 3 {
 			cuts := 0
-			w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 				cut := isWrite(r) && cuts <= i
 				if cut {
 					cuts++
@@ -295,11 +295,11 @@ func TestSessionKilled(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			w.write(`["t:0"]`)
+			w.Write(path, `["t:0"]`)
 			s := w.set("a", sharedset.Options{})
-			w.hookOnce(match, func() { w.srv.KillSession(w.srv.Sessions()[0].ID) })
+			w.hookOnce(match, func() { w.Srv.KillSession(w.Srv.Sessions()[0].ID) })
 			w.add(s, 1, "t:1")
-			if got := w.data(); got != `["t:0", "t:1"]` {
+			if got := w.Data(path); got != `["t:0", "t:1"]` {
 				t.Errorf("%s: %s", what, got)
 			}
 			w.wantNoContenders()
@@ -311,13 +311,13 @@ func TestSessionKilled(t *testing.T) {
 func TestLockLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.write(`["t:0"]`)
+		w.Write(path, `["t:0"]`)
 		s := w.set("a", sharedset.Options{})
 		writes := 0
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if isWrite(r) {
 				if writes++; writes == 1 {
-					if err := w.srv.Delete(path + "/lock/" + w.contenders()[0]); err != nil {
+					if err := w.Srv.Delete(path + "/lock/" + w.contenders()[0]); err != nil {
 						t.Error(err)
 					}
 				}
@@ -338,7 +338,7 @@ func TestLockLost(t *testing.T) {
 func TestConcurrentChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.write(`["old:0", "old:1", "old:2", "old:3", "old:4"]`)
+		w.Write(path, `["old:0", "old:1", "old:2", "old:3", "old:4"]`)
 		var wg sync.WaitGroup
 		var want []string
 		for i := range 5 {
@@ -355,7 +355,7 @@ func TestConcurrentChanges(t *testing.T) {
 			wg.Go(func() { w.remove(s, 1, fmt.Sprint("old:", i)) })
 		}
 		wg.Wait()
-		got, err := sharedset.Decode([]byte(w.data()))
+		got, err := sharedset.Decode([]byte(w.Data(path)))
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("got %q, %v, want %q", got, err, want)
 		}
@@ -367,15 +367,15 @@ func TestConcurrentChanges(t *testing.T) {
 func TestBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.write(`["t:0"]`)
+		w.Write(path, `["t:0"]`)
 		stale := path + "/lock/514e5a831836450cb1a56c741e990fd8__lock__0000000000"
-		if err := w.srv.Create(stale, []byte("host-7")); err != nil {
+		if err := w.Srv.Create(stale, []byte("host-7")); err != nil {
 			t.Fatal(err)
 		}
 		s := w.set("a", sharedset.Options{LockTimeout: 20 * time.Second})
 		start := time.Now()
 		_, err := s.Add(t.Context(), "t:1")
-		blocked, ok := errors.AsType[*lock.BlockedError](err)
+		blocked, ok := errors.AsType[*recipe.BlockedError](err)
 		if !ok || blocked.Blocker != stale || blocked.Identifier != "host-7" || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
@@ -390,7 +390,7 @@ func TestBlocked(t *testing.T) {
 		defer cancel()
 		start = time.Now()
 		_, err = s.Remove(ctx, "t:0")
-		if blocked, ok := errors.AsType[*lock.BlockedError](err); !ok || blocked.Blocker != stale || time.Since(start) != time.Second {
+		if blocked, ok := errors.AsType[*recipe.BlockedError](err); !ok || blocked.Blocker != stale || time.Since(start) != time.Second {
 			t.Errorf("got %v after %v", err, time.Since(start))
 		}
 		w.wantData(`["t:0"]`)
@@ -407,7 +407,7 @@ func TestBlocked(t *testing.T) {
 func TestCallsEndWithTheirContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.nw.Refuse()
+		w.Net.Refuse()
 		s := w.set("a", sharedset.Options{})
 		recipetest.EndWithTheirContext(t, path, map[string]func(context.Context) error{
 			"Add":    func(ctx context.Context) error { _, err := s.Add(ctx, "t:0"); return err },
@@ -421,16 +421,16 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 func TestGivingUpDuringTheWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.write(`["t:0"]`)
+		w.Write(path, `["t:0"]`)
 		s := w.set("a", sharedset.Options{})
-		w.hookOnce(isWrite, func() { w.nw.Client("a").BlackHole(zktest.ToClient) })
+		w.hookOnce(isWrite, func() { w.Net.Client("a").BlackHole(zktest.ToClient) })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := s.Add(ctx, "t:1")
 		if !errors.Is(err, session.ErrUncertain) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
-		w.nw.Client("a").Heal()
+		w.Net.Client("a").Heal()
 		time.Sleep(15 * time.Second)
 		w.wantData(`["t:0", "t:1"]`)
 		w.wantNoContenders()
@@ -451,7 +451,7 @@ func TestRemoveFunc(t *testing.T) {
 		judged := 0
 		n, err := s.RemoveFunc(t.Context(), func(item string) bool {
 			if judged++; judged == 6 { // the first look judges three items, and then those to be written are judged
-				w.write(`["t:0", "t:7", "u:0", "u:1"]`)
+				w.Write(path, `["t:0", "t:7", "u:0", "u:1"]`)
 			}
 			return strings.HasPrefix(item, "t:")
 		})
@@ -459,7 +459,7 @@ func TestRemoveFunc(t *testing.T) {
 			t.Errorf("removed %d, %v", n, err)
 		}
 		w.wantData(`["u:0", "u:1"]`)
-		w.write("garbage")
+		w.Write(path, "garbage")
 		if _, err := s.RemoveFunc(t.Context(), none); !errors.Is(err, sharedset.ErrUnreadable) {
 			t.Error(err)
 		}

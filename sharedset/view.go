@@ -7,32 +7,32 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// View is what the set held when it was read. It is never changed; don't change its
-// Items either.
+// View is what the set held when it was read. It never changes, and you must not change
+// its Items.
 type View struct {
 	// Version grows by one when Exists, Items, Czxid, Ctime or Err changed. Views with the same
-	// version differ only in when, after how many writes, and under which incarnation, they were read.
+	// version differ only in their time, DataVersion, Mzxid and Incarnation.
 	Version uint64
 
-	Items  []string // sorted bytewise, unique; the last good ones when Err is set
-	Exists bool     // whether the znode was there; an empty set is not a missing one
-	Czxid  int64    // of the znode's creation; 0 when it does not exist
-	Ctime  int64    // when it was created, by the servers' clock, in ms since 1970; 0 when it does not exist
-	Mzxid  int64    // of the znode's last change; 0 when it does not exist
+	Items  []string // the items, sorted bytewise, unique; the last good ones if Err is set
+	Exists bool     // whether the znode existed; an empty set may exist
+	Czxid  int64    // the zxid of the znode's creation; 0 if it does not exist
+	Ctime  int64    // the time of the znode's creation, by the servers' clock, in ms since 1970; 0 if it does not exist
+	Mzxid  int64    // the zxid of the znode's last change; 0 if it does not exist
 
 	// DataVersion is how often the znode's data was written since its creation. It never falls
 	// while the znode lives, unless the servers were restored from a backup.
 	DataVersion int32
 
-	Err error // why Items are not the present ones: ErrUnreadable, or a read that was refused
+	Err error // why Items may be outdated: ErrUnreadable, or a read that was refused
 
-	Incarnation *session.Incarnation // under which it was read
-	At          time.Time            // when it was read, or found to be as it was read
+	Incarnation *session.Incarnation // the incarnation under which it was read
+	At          time.Time            // when it was read, or found to be unchanged
 
-	source source // of the data that were read for this view; zero when there were none
+	source source // the data that were read for this view; zero if there were none
 }
 
-// source tells the data of a znode from what was there before and after, as long as servers lose none of it.
+// source identifies the data of a znode among those before and after, as long as servers lose none of it.
 type source struct{ czxid, mzxid, ctime, mtime int64 }
 
 func sourceOf(stat session.Stat) source {
@@ -47,8 +47,8 @@ func (v *View) again() *View {
 	}
 }
 
-// SameZnode reports whether two views are of the same znode: it was not deleted in
-// between. Czxid alone does not tell, since servers that lost their data count from
+// SameZnode reports whether two views are of the same znode, which was not deleted in
+// between. Czxid alone does not show that: servers that lost their data count from
 // the beginning again.
 func (v *View) SameZnode(o *View) bool {
 	return v.Exists == o.Exists && v.Czxid == o.Czxid && v.Ctime == o.Ctime

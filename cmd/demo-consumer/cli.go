@@ -9,7 +9,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel"
 )
 
 const (
@@ -39,10 +39,19 @@ type cli struct {
 
 type kafkaFlags struct {
 	Kafka []string `default:"localhost:9092" env:"KIEL_KAFKA" placeholder:"HOST:PORT,…" help:"Kafka's bootstrap servers (${default})."`
+
+	KafkaTLS     tlsFlags `embed:"" prefix:"kafka-" envprefix:"KIEL_KAFKA_" group:"Security of Kafka:"`
+	User         string   `name:"kafka-user" env:"KIEL_KAFKA_USER" group:"Security of Kafka:" help:"Log in to Kafka as this user (SASL)."`
+	PasswordFile string   `name:"kafka-password-file" env:"KIEL_KAFKA_PASSWORD_FILE" placeholder:"FILE" group:"Security of Kafka:" help:"File with the user's password; without it the environment variable KIEL_KAFKA_PASSWORD holds it."`
+	Mechanism    string   `name:"kafka-mechanism" default:"SCRAM-SHA-512" enum:"PLAIN,SCRAM-SHA-256,SCRAM-SHA-512" env:"KIEL_KAFKA_MECHANISM" group:"Security of Kafka:" help:"How to log in: ${enum} (${default})."`
 }
 
 type zooKeeperFlags struct {
 	ZooKeeper string `name:"zookeeper" default:"localhost:2181" env:"KIEL_ZOOKEEPER" placeholder:"HOST:PORT,…[/ROOT]" help:"ZooKeeper's servers, with an optional root behind the last (${default})."`
+
+	ZooKeeperTLS tlsFlags `embed:"" prefix:"zookeeper-" envprefix:"KIEL_ZOOKEEPER_" group:"Security of ZooKeeper:"`
+	DigestFile   string   `name:"zookeeper-digest-file" env:"KIEL_ZOOKEEPER_DIGEST_FILE" placeholder:"FILE" group:"Security of ZooKeeper:" help:"File with user:password to log in with; without it the environment variable KIEL_ZOOKEEPER_DIGEST may hold them."`
+	ACL          string   `name:"zookeeper-acl" default:"creator" enum:"creator,readable,open" env:"KIEL_ZOOKEEPER_ACL" group:"Security of ZooKeeper:" help:"Who may use the znodes that this member creates (${default}): creator: only who logs in with the same user or certificate; readable: others may read; open: everybody may do everything, as without credentials."`
 }
 
 type produceCmd struct {
@@ -72,10 +81,12 @@ type consumeCmd struct {
 	MaxTimeout     time.Duration `default:"40s" name:"max-session-timeout" env:"KIEL_MAX_SESSION_TIMEOUT" help:"The longest session timeout that the servers grant, or that any member of the group asks for (${default}): a member waits that long for a dead one of its name."`
 	From           string        `default:"earliest" enum:"earliest,latest" env:"KIEL_FROM" help:"Where a partition without a committed offset starts: ${enum} (${default})."`
 	Print          string        `default:"none" enum:"none,value,json" env:"KIEL_PRINT" help:"What to print of each message: ${enum} (${default})."`
-	Metrics        string        `env:"KIEL_METRICS" placeholder:"HOST:PORT" help:"Serve Prometheus metrics at this address under /metrics."`
+	Metrics        string        `env:"KIEL_METRICS" placeholder:"HOST:PORT" help:"Serve at this address: Prometheus metrics under /metrics, probes under /healthz and /readyz, the group under /status. Whoever reaches it may see the group's names."`
 	Events         string        `env:"KIEL_EVENTS" placeholder:"FILE" help:"Write everything that happens to FILE, one JSON object a line; a new or empty file for each process."`
 	Work           time.Duration `default:"0s" env:"KIEL_WORK" help:"How long handling a message takes (${default}); to see what slow handlers do."`
 	Verbose        bool          `short:"v" env:"KIEL_VERBOSE" help:"Log protocol steps too."`
+	FailOn         string        `env:"KIEL_FAIL_ON" placeholder:"TEXT" group:"To try alerts and runbooks:" help:"Fail at each message that contains TEXT, as a handler with a poisonous message does."`
+	HangOn         string        `env:"KIEL_HANG_ON" placeholder:"TEXT" group:"To try alerts and runbooks:" help:"Hang for ever at a message that contains TEXT, even when told to stop."`
 }
 
 type serversCmd struct {
@@ -123,7 +134,7 @@ func checkTopics(topics []string) error {
 		return &usageError{errors.New("--topic names no topic")}
 	}
 	for _, topic := range topics {
-		if err := session.CheckTopic(topic); err != nil {
+		if err := kiel.CheckTopic(topic); err != nil {
 			return &usageError{fmt.Errorf("--topic: %w", err)}
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,7 +21,9 @@ import (
 
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/health"
 	"github.com/kielgo/kiel/internal/eventlog"
+	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -40,22 +43,25 @@ func (c *consumeCmd) Run(rc *runContext) error {
 		return err
 	}
 	defer closeEvents()
-	stopMetrics, err := c.serveMetrics(rc, registry, logger)
-	if err != nil {
+	opts := session.Options{Timeout: c.SessionTimeout, MaxSessionTimeout: c.MaxTimeout, Chroot: root, Logger: logger}
+	config := kafkaConfig()
+	if err := errors.Join(c.zooKeeperFlags.secure(&opts), c.kafkaFlags.secure(config, rc.console)); err != nil {
 		return err
 	}
-	defer stopMetrics()
-
-	zk, err := session.New(servers, session.Options{Timeout: c.SessionTimeout, MaxSessionTimeout: c.MaxTimeout, Chroot: root, Logger: logger})
+	zk, err := session.New(servers, opts)
 	if err != nil {
 		return &usageError{err}
 	}
-	config := kafkaConfig()
 	config.Consumer.Return.Errors = true
 	config.RackID = c.Zone
 	functions := functionsNamed(c.Function)
 	if len(functions) == 0 {
 		return &usageError{errors.New("--function: at least one is needed")}
+	}
+	if c.Metrics != "" {
+		if err := checkAddress("metrics", c.Metrics); err != nil {
+			return err
+		}
 	}
 	group, err := consumer.New(zk, c.Kafka, c.Group, consumer.Options{
 		Name:       c.memberName(),
@@ -72,6 +78,12 @@ func (c *consumeCmd) Run(rc *runContext) error {
 		return &usageError{err}
 	}
 
+	stopServing, err := c.serveHTTP(rc, registry, group, logger)
+	if err != nil {
+		return err
+	}
+	defer stopServing()
+
 	ctx, cancel := context.WithCancelCause(rc)
 	defer cancel(nil)
 	var parts sync.WaitGroup
@@ -82,15 +94,13 @@ func (c *consumeCmd) Run(rc *runContext) error {
 	})
 	parts.Go(func() {
 		for err := range group.Errors() {
-			if !errors.Is(err, errUnread) {
-				fmt.Fprintln(rc.err, "demo-consumer:", err)
-			}
+			logger.Debug("error of the group", "error", err) // the group logs them itself: each kind at once, then with a count
 		}
 	})
 	reading, unread := context.WithCancel(ctx)
 	defer unread()
 	out := &printer{format: c.Print, w: bufio.NewWriter(rc.out), unread: unread}
-	err = c.consume(reading, rc, group, &handler{work: c.Work, out: out, done: done})
+	err = c.consume(reading, rc, group, &handler{work: c.Work, failOn: []byte(c.FailOn), hangOn: []byte(c.HangOn), out: out, done: done})
 	err = errors.Join(err, group.Close())
 	if reading.Err() != nil && ctx.Err() == nil {
 		fmt.Fprintln(rc.err, "nobody reads the output any more: left the group")
@@ -104,18 +114,22 @@ func (c *consumeCmd) Run(rc *runContext) error {
 	return errors.Join(err, out.flush())
 }
 
-// consume consumes until ctx ends. Topics that do not exist yet are waited for.
+// consume consumes until ctx ends, again after a handler has failed. Topics that do not exist yet are waited for.
 func (c *consumeCmd) consume(ctx context.Context, rc *runContext, group *consumer.Group, h sarama.ConsumerGroupHandler) error {
-	for said := false; ; said = true {
+	for said := false; ; {
 		err := group.Consume(ctx, c.Topic, h)
+		if err == nil && ctx.Err() == nil {
+			continue
+		}
 		if !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
 			return err
 		}
 		if !said {
 			fmt.Fprintf(rc.err, "waiting for topics that Kafka does not know: %v\n", err)
+			said = true
 		}
-		if !pause(ctx, topicWait) {
-			return nil // told to stop
+		if _ = pause.Sleep(ctx, topicWait); ctx.Err() != nil {
+			return nil //nolint:nilerr // told to stop
 		}
 	}
 }
@@ -161,13 +175,10 @@ func (c *consumeCmd) openEvents(
 	}, nil
 }
 
-// serveMetrics serves /metrics and nothing else.
-func (c *consumeCmd) serveMetrics(rc *runContext, reg *prometheus.Registry, logger *slog.Logger) (stop func(), err error) {
+// serveHTTP serves metrics, health and status, until stop is called.
+func (c *consumeCmd) serveHTTP(rc *runContext, reg *prometheus.Registry, group health.Source, logger *slog.Logger) (stop func(), err error) {
 	if c.Metrics == "" {
 		return func() {}, nil
-	}
-	if err := checkAddress("metrics", c.Metrics); err != nil {
-		return nil, err
 	}
 	l, err := (&net.ListenConfig{}).Listen(rc, "tcp", c.Metrics)
 	if err != nil {
@@ -175,18 +186,19 @@ func (c *consumeCmd) serveMetrics(rc *runContext, reg *prometheus.Registry, logg
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+	mux.Handle("/", health.Handler(group))
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			logger.Error("metrics server", "err", err)
+			logger.Error("http server", "err", err)
 		}
 	}()
-	fmt.Fprintf(rc.err, "metrics at http://%s/metrics\n", l.Addr())
+	fmt.Fprintf(rc.err, "metrics at http://%s/metrics; also /healthz, /readyz, and /status?pretty for the group\n", l.Addr())
 	return func() {
 		if err := srv.Close(); err != nil {
-			logger.Error("metrics server", "err", err)
+			logger.Error("http server", "err", err)
 		}
 		<-done
 	}, nil
@@ -226,9 +238,10 @@ func newLogger(c console, verbose bool) *slog.Logger {
 
 // handler is an ordinary sarama handler: it knows nothing of kiel.
 type handler struct {
-	work time.Duration
-	out  *printer
-	done func(*sarama.ConsumerMessage) // for the event log; called before the mark
+	work           time.Duration
+	failOn, hangOn []byte // what messages contain at which it fails, or hangs; empty for never
+	out            *printer
+	done           func(*sarama.ConsumerMessage) // for the event log; called before the mark
 }
 
 func (h *handler) Setup(sarama.ConsumerGroupSession) error   { return nil }
@@ -239,7 +252,16 @@ func (h *handler) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.Consu
 		if h.work > 0 {
 			time.Sleep(h.work)
 		}
-		if err := h.out.print(m); err != nil {
+		if len(h.hangOn) > 0 && bytes.Contains(m.Value, h.hangOn) {
+			select {}
+		}
+		if len(h.failOn) > 0 && bytes.Contains(m.Value, h.failOn) {
+			return fmt.Errorf("handle %s:%d offset %d: it contains %q (--fail-on)", m.Topic, m.Partition, m.Offset, h.failOn)
+		}
+		switch err := h.out.print(m); {
+		case errors.Is(err, errUnread):
+			return nil // the process is about to leave
+		case err != nil:
 			return fmt.Errorf("print %s:%d offset %d: %w", m.Topic, m.Partition, m.Offset, err)
 		}
 		h.done(m)

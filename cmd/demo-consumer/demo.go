@@ -17,6 +17,7 @@ import (
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/internal/eventlog"
+	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -136,7 +137,7 @@ func (s *scenario) play(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", step.title, err)
 		}
 		took := time.Since(begin)
-		if !pause(ctx, demoWatch) {
+		if pause.Sleep(ctx, demoWatch) != nil {
 			return context.Cause(ctx)
 		}
 		s.ui.table(s.rec.state(), step.owners, all, took)
@@ -318,16 +319,6 @@ func (s *scenario) summary(ctx context.Context, stopProducer func()) error {
 		return errors.Join(errVerdict, err)
 	}
 	return err
-}
-
-// pause lets d pass and returns false when ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // wrap breaks text into indented lines of at most width columns.

@@ -2,13 +2,16 @@ package main
 
 import (
 	"fmt"
-	"time"
+	"sync"
 
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/internal/eventlog"
 )
+
+// logClock gives moments in the time of the event log.
+var logClock = sync.OnceValue(func() eventlog.Clock { return eventlog.NewClock(monotonic) })
 
 // logEvent turns what a consumer observed into a line of the event log.
 func logEvent(member string, e consumer.Event) eventlog.Event {
@@ -24,7 +27,7 @@ func logEvent(member string, e consumer.Event) eventlog.Event {
 		line.Offset = &e.Offset
 	}
 	if !e.Since.IsZero() {
-		line.Since = monotonic() - time.Since(e.Since).Nanoseconds()
+		line.Since = logClock().Of(e.Since)
 	}
 	return line
 }

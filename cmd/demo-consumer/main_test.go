@@ -197,7 +197,7 @@ func TestProduceAndConsume(t *testing.T) {
 	go func() {
 		code <- run(ctx, []string{
 			"consume", "--zookeeper", zk + "/apps", "--kafka", kafka, "--session-timeout", "4s",
-			"--name", "me", "--print", "json", "--events", events, "--zone", "krack", // which kfake's brokers are in
+			"--name", "me", "--print", "json", "--events", events, "--verbose", "--zone", "krack", // which kfake's brokers are in
 		}, nil, &out, &errOut)
 	}()
 	for deadline := time.Now().Add(20 * time.Second); strings.Count(out.String(), "\n") < 3 || !strings.Contains(errOut.String(), "zoned=4"); {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/internal/pause"
 )
 
 const (
@@ -54,6 +56,9 @@ func (c *produceCmd) Run(rc *runContext) error {
 	}
 
 	config := kafkaConfig()
+	if err := c.secure(config, rc.console); err != nil {
+		return err
+	}
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Producer.Return.Successes = true
 	producer, err := unlessTold(rc, func() (sarama.AsyncProducer, error) { return c.connect(rc, config) })
@@ -260,8 +265,8 @@ func createTopic(ctx context.Context, client sarama.Client, topic string, partit
 		if err = client.RefreshMetadata(topic); err == nil {
 			return nil
 		}
-		if !pause(ctx, 100*time.Millisecond) {
-			return nil // told to stop
+		if _ = pause.Sleep(ctx, 100*time.Millisecond); ctx.Err() != nil {
+			return nil //nolint:nilerr // told to stop
 		}
 	}
 	return fmt.Errorf("topic %s: %w", topic, err)

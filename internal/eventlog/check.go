@@ -90,14 +90,17 @@ func (r *Report) String() string {
 	return b.String()
 }
 
-// term is one unbroken ownership of one partition by one process.
+// closed is how a term ends after which the partition is opened again under the same claim.
+const closed = "closed"
+
+// term is one unbroken ownership of one partition by one process, or that part of it until the partition is opened again.
 type term struct {
 	log        string
 	p          Partition
 	token      int64
 	session    string
 	start, end int64
-	how        string // the event that ended it; "killed" and "cut" (log ends) too
+	how        string // the event that ended it; "killed", "cut" (log ends) and closed too
 	opened     *int64
 	messages   []delivery
 	late       int // messages handed out after the end
@@ -202,10 +205,12 @@ func (c *checker) partition(p Partition) {
 	slices.SortStableFunc(terms, func(a, b *term) int { // in virtual time terms may begin and end within an instant
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end), cmp.Compare(a.token, b.token))
 	})
-	c.report.Terms += len(terms)
 	delivered := int64(-1)
 	var commits []delivery
 	for i, tm := range terms {
+		if tm.how != closed {
+			c.report.Terms++
+		}
 		if i > 0 {
 			c.pair(terms[:i], tm)
 		}

@@ -1,7 +1,7 @@
-// Package eventlog is the event log of a consuming process: one JSON object a
-// line, and the checker that reads the logs of all members of a group and says
-// whether a partition ever had two owners, a message was lost, or an offset was
-// committed by somebody who did not own its partition.
+// Package eventlog has the event log of a consuming process, one JSON object a
+// line, and the checker. The checker reads the logs of all members of a group and
+// reports whether a partition ever had two owners, a message was lost, or a member
+// committed an offset of a partition that it did not own.
 //
 // # Format
 //

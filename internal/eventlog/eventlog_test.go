@@ -73,6 +73,20 @@ func TestCheck(t *testing.T) {
 			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100),
 				eventlog.Event{T: 15, Event: eventlog.Untrusted, Since: 14}, claim(20, 100), ev(21, eventlog.Left))},
 		},
+		"opened again under the claim, from what was committed": {
+			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 0), on(13, eventlog.Message, 1),
+				on(14, eventlog.Done, 0), on(15, eventlog.Committed, 1), on(16, eventlog.Opened, 1), on(17, eventlog.Message, 1),
+				on(18, eventlog.Done, 1), on(19, eventlog.Committed, 2), drop(20, eventlog.Released))},
+			want: end(2),
+		},
+		"opened again under the claim, beyond what was handed out": {
+			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 0), on(13, eventlog.Opened, 2), drop(14, eventlog.Released))},
+			says: "opened at 2, behind 1",
+		},
+		"opened again under the claim, before the committed offset": {
+			logs: []eventlog.Log{script(t, "a", 0, append(first[:5:5], on(15, eventlog.Opened, 1), drop(16, eventlog.Released))...)},
+			says: "before the committed offset 2",
+		},
 		"terms that begin and end within an instant": {
 			logs: []eventlog.Log{
 				script(t, "b", 0, claim(10, 102), ev(20, eventlog.Left)),

@@ -57,6 +57,9 @@ func (w *walker) event(e Event) {
 			w.violate("%s: %s opened without a claim", w.log, p)
 			return
 		}
+		if tm.opened != nil {
+			tm = w.reopen(tm, e.T)
+		}
 		tm.opened = e.Offset
 	case Message:
 		w.message(tm, p, e)
@@ -80,6 +83,16 @@ func (w *walker) event(e Event) {
 			w.finish(tm, at, e.Event)
 		}
 	}
+}
+
+// reopen begins another term under the claim of one whose partition is opened once more. What was handed out and not processed
+// may come again.
+func (w *walker) reopen(tm *term, at int64) *term {
+	w.finish(tm, at, closed)
+	next := &term{log: tm.log, p: tm.p, token: tm.token, session: tm.session, start: at, tells: tm.tells}
+	w.open[tm.p] = next
+	w.terms[tm.p] = append(w.terms[tm.p], next)
+	return next
 }
 
 // finish ends a term at a time that may lie before the last lines: a process that

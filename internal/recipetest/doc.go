@@ -1,10 +1,10 @@
-// Package recipetest is what the tests of the recipes have in common: sessions that run as long as a test does, trouble
-// for them, and a few checks. It is imported by tests alone.
+// Package recipetest has what the tests of the recipes share: sessions that run as long as a test does, faults for them,
+// and a few checks. Only tests import it.
 //
 //	srv, nw := zktest.StartVirtual(t, zktest.Options{})
 //	s := recipetest.Session(t, nw, "client")
 //
-// What it does ends with the test, in a testing/synctest bubble as well as outside: there is no other state.
+// All that it starts ends with the test, in a testing/synctest bubble as well as outside. It has no other state.
 //
 // # Concurrency
 //

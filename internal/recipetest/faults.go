@@ -8,16 +8,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
 
 // EndWithTheirContext checks calls without a connection: each ends when its context does, with why that ended, and says
-// which path it was about. No such call was sent, so none is uncertain. It belongs in a bubble.
+// which path it was about. No such call was sent, so none is uncertain. The cause is an error of another call, which is
+// neither returned for its own nor changed. It belongs in a bubble.
 func EndWithTheirContext(tb testing.TB, path string, calls map[string]func(ctx context.Context) error) {
 	tb.Helper()
-	why := errors.New("enough")
 	for what, call := range calls {
+		why := &recipe.BlockedError{Recipe: "another", Path: "/another", Blocker: "/another/1", Err: errors.New("enough")}
+		before := *why
 		ctx, cancel := context.WithTimeoutCause(tb.Context(), time.Second, why)
 		start := time.Now()
 		err := call(ctx)
@@ -26,6 +29,9 @@ func EndWithTheirContext(tb testing.TB, path string, calls map[string]func(ctx c
 		}
 		if !errors.Is(err, why) || errors.Is(err, session.ErrUncertain) || !strings.Contains(err.Error(), path) {
 			tb.Errorf("%s: %v", what, err)
+		}
+		if err == error(why) || *why != before { //nolint:errorlint // it may wrap it
+			tb.Errorf("%s: the error of another call: %v, was %v", what, err, &before)
 		}
 		cancel()
 	}

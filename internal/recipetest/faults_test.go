@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -33,7 +34,14 @@ func TestEndWithTheirContext(t *testing.T) {
 			}},
 			"no path":   {failed: true, call: func(ctx context.Context) error { waits(ctx); return context.Cause(ctx) }},
 			"no reason": {failed: true, call: func(ctx context.Context) error { waits(ctx); return errors.New("/p") }},
-			"no error":  {failed: true, call: waits},
+			"another's, changed": {failed: true, call: func(ctx context.Context) error {
+				waits(ctx)
+				if why, ok := errors.AsType[*recipe.BlockedError](context.Cause(ctx)); ok {
+					why.Path = "/p"
+				}
+				return fmt.Errorf("/p: %w", context.Cause(ctx))
+			}},
+			"no error": {failed: true, call: waits},
 			"uncertain": {failed: true, call: func(ctx context.Context) error {
 				waits(ctx)
 				return fmt.Errorf("/p: %w: %w", context.Cause(ctx), session.ErrUncertain)

@@ -57,7 +57,7 @@ type Relied interface {
 	Valid() bool
 }
 
-// trustEnds calls look when a session says that trust is lost. That is before it tells the contexts.
+// trustEnds calls look when a session logs that trust is lost, before it cancels the contexts.
 type trustEnds struct {
 	slog.Handler
 
@@ -74,8 +74,8 @@ func (h trustEnds) Handle(_ context.Context, r slog.Record) error {
 func (h trustEnds) WithAttrs([]slog.Attr) slog.Handler { return h }
 func (h trustEnds) WithGroup(string) slog.Handler      { return h }
 
-// InvalidBeforeItsContextEnds checks that a hold, in a session that it is given, is not valid any more at a moment when
-// trust has ended, and its context not yet: who goes by the context alone is late.
+// InvalidBeforeItsContextEnds checks that a hold of take is no longer valid at a moment when trust has ended and its
+// context has not: code that goes by the context alone is late.
 func InvalidBeforeItsContextEnds(tb testing.TB, nw *zktest.Network, take func(s *session.Session) Relied) {
 	tb.Helper()
 	const client = "loses trust"

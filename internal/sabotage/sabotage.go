@@ -10,22 +10,8 @@ type Rule uint
 
 // The rules, by package.
 const (
-	// HandshakeCap, of session: a handshake is bounded by a fraction of the session timeout. Off: by ten times the
-	// receive timeout, as in go-zookeeper.
-	HandshakeCap Rule = iota
-	// ProofByQuorum, of session: a proof of life is a write. Off: it is Exists.
-	ProofByQuorum
-	// ProofBeyondSync, of session: a proof of life is a write. Off: it is Sync.
-	ProofBeyondSync
-	// ClientPerSession, of session: a client ends with its ZooKeeper session. Off: it goes on in a new one, with what was
-	// queued in it while there was no connection.
-	ClientPerSession
-	// TouchMargin, of session: an older sign of life bounds trust too. Off: only the newest proof does.
-	TouchMargin
-	// ConnectMargin, of session: a connect request without an answer shortens trust. Off: it does not.
-	ConnectMargin
 	// GuardedRelease, of ownership: a release checks the epoch. Off: it is a bare delete.
-	GuardedRelease
+	GuardedRelease Rule = iota
 	// PossiblyMine, of ownership: a claim whose request had no answer is looked at, and claims are swept. Off: it counts
 	// as not held.
 	PossiblyMine
@@ -35,17 +21,6 @@ const (
 	EpochWatch
 	// StuckLosesClaim, of ownership: a handler that does not return loses its claim. Off: its member ends the session.
 	StuckLosesClaim
-	// SameFunction, of allocator: the group runs a function that all members can run. Off: each runs what it prefers.
-	SameFunction
-	// ByCzxid, of party and allocator: a member that came back under its name is another member. Off: names are compared.
-	ByCzxid
-
-	// CommitBeforeRelease, of consumer: the last commit of a partition comes before its claim is released. Off: after. The
-	// simulation switches it off, package attacks those above.
-	CommitBeforeRelease
-	// ZonesOfIncarnation, of allocator: zones are put together with members and set of their own incarnation. Off: with any.
-	// Package allocator switches it off.
-	ZonesOfIncarnation
 
 	// SequenceEnd, of seqnode and queue: who got one of the last sequence numbers is refused, a contender at once, a handle
 	// on a queue from its next put on. Off: it goes on.
@@ -62,9 +37,9 @@ const (
 	OneOfGUID
 	// FreshGUID, of seqnode, semaphore and barrier: each attempt has a GUID of its own. Off: all have the same.
 	FreshGUID
-	// OwnSession, of seqnode and party: a znode of another session is not taken for ours. Off: its name is enough.
+	// OwnSession, of seqnode: a znode of another session is not taken for ours. Off: its name is enough.
 	OwnSession
-	// EarlierGone, of seqnode, semaphore and party: a handle waits until what it had before is gone. Off: it does not.
+	// EarlierGone, of seqnode and semaphore: a handle waits until what it had before is gone. Off: it does not.
 	EarlierGone
 	// OwnSeen, of seqnode and lock: who is not in the list has lost its place. Off: that nothing is in front is enough.
 	OwnSeen
@@ -137,8 +112,6 @@ const (
 	ReadyOnce
 	// ReadyAlone, of barrier: ready counts as left behind if nobody stands. Off: if fewer than the number do.
 	ReadyAlone
-	// RemainsGone, of barrier: who is the only one of its identifier enters when what is left of it is gone. Off: at once.
-	RemainsGone
 	// TakeID, of queue: a take is known by its id. Off: by its session.
 	TakeID
 	// TakeLookedAt, of queue: a request is repeated if the take's znode still stands. Off: in any case.
@@ -155,13 +128,9 @@ const (
 	SetIfUnchanged
 	// ResetSets, of counter: a reset writes the default. Off: it deletes the znode.
 	ResetSets
-	// NilIsEmpty, of session: data nil is sent as empty. Off: as nil, which Python reads as None.
-	NilIsEmpty
-	// IdentifierText, of lock, semaphore, lease and party: New wants an identifier that is UTF-8. Off: it takes any bytes.
+	// IdentifierText, of lock, semaphore and lease: New wants an identifier that is UTF-8. Off: it takes any bytes.
 	IdentifierText
-	// PacketFits, of session: a request that is too large for the servers is refused. Off: it is sent.
-	PacketFits
-	// EnsureAgain, of seqnode, barrier, counter, queue, semaphore and party: what is missing of the path is made again. Off:
+	// EnsureAgain, of seqnode, barrier, counter, queue and semaphore: what is missing of the path is made again. Off:
 	// that is an error.
 	EnsureAgain
 	// QuietFirst, of partitioner: items are allocated when members have not changed for the boundary. Off: at once.

@@ -30,7 +30,7 @@ func names(t *testing.T) []string {
 			}
 		}
 	}
-	if len(list) < 2 || list[0] != "HandshakeCap" {
+	if len(list) < 2 || list[0] != "GuardedRelease" {
 		t.Fatalf("rules: %q", list)
 	}
 	return list
@@ -85,7 +85,7 @@ func (s sources) add(path, text string) {
 }
 
 // A rule that no code keeps, or that no test switches off, says nothing. And the table of attacks in recipe/README.md
-// names tests that there are, and every rule of the recipes.
+// names tests and mutants that there are, and every rule of the recipes.
 func TestEveryRuleIsUsed(t *testing.T) {
 	s := read(t)
 	for _, name := range names(t) {
@@ -107,7 +107,7 @@ func checkTable(t *testing.T, s sources) {
 	}
 	_, table, _ := strings.Cut(string(text), "\n| § |")
 	all, named := names(t), map[string]bool{}
-	word := regexp.MustCompile(`[A-Z]\w+`)
+	word, mutant := regexp.MustCompile(`[A-Z]\w+`), regexp.MustCompile("`([a-z-]+)`")
 	test := regexp.MustCompile("`(\\w+\\.Test\\w+)`")
 	for line := range strings.Lines(table) {
 		cells := strings.Split(strings.Trim(line, "|\n "), "|")
@@ -127,9 +127,14 @@ func checkTable(t *testing.T, s sources) {
 		if strings.HasPrefix(rules, "none: ") {
 			continue // and why
 		}
-		list := word.FindAllString(rules, -1)
-		if len(list) == 0 {
+		list, mutants := word.FindAllString(rules, -1), mutant.FindAllStringSubmatch(rules, -1)
+		if len(list)+len(mutants) == 0 {
 			t.Errorf("no rule: %s", line)
+		}
+		for _, m := range mutants {
+			if _, err := os.Stat(filepath.Join(root, "test", "mutants", m[1]+".patch")); err != nil {
+				t.Error(err)
+			}
 		}
 		for _, name := range list {
 			named[name] = true

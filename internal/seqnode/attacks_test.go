@@ -8,6 +8,7 @@ import (
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/sabotage/attack"
 	"github.com/kielgo/kiel/internal/seqnode"
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -25,11 +26,11 @@ func TestLostReplyAndALaggingServer(t *testing.T) {
 		if err := w.node(s, "").Remove(a.Context()); err != nil {
 			a.Fatal(err)
 		}
-		if err := w.srv.Create("/before", nil); err != nil { // the directory as the lagging server sees it
+		if err := w.Srv.Create("/before", nil); err != nil { // the directory as the lagging server sees it
 			a.Fatal(err)
 		}
 		lost, lags, misled := false, false, false
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			switch {
 			case r.Op == zktest.OpCreate && !lost:
 				lost, lags = true, true
@@ -49,7 +50,7 @@ func TestLostReplyAndALaggingServer(t *testing.T) {
 			a.Fatal(err)
 		}
 		_, err = n.First(a.Context(), errBusy)
-		if blocked, ok := errors.AsType[*seqnode.BlockedError](err); ok && string(blocked.Data) == "ours" {
+		if blocked, ok := errors.AsType[*recipe.BlockedError](err); ok && blocked.Identifier == "ours" {
 			a.Harmed(ownWay, "made twice; misled by the server: %v; %v", misled, err)
 		} else if err != nil {
 			a.Error(err)
@@ -75,7 +76,7 @@ func TestLostReplyBesideAnOldSession(t *testing.T) {
 		}
 		inc := s.Current()
 		lost := false
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Op == zktest.OpCreate && !lost {
 				lost = true
 				return zktest.Action{LoseReply: true}
@@ -88,7 +89,7 @@ func TestLostReplyBesideAnOldSession(t *testing.T) {
 		if err != nil {
 			a.Fatal(err)
 		}
-		if _, _, ok := w.srv.Get(old.Path()); !ok || !lost {
+		if _, _, ok := w.Srv.Get(old.Path()); !ok || !lost {
 			a.Fatal("the old contender is gone already, or no reply was lost: nothing was tested")
 		}
 		if _, err := n.Wait(a.Context()); err != nil {
@@ -106,6 +107,6 @@ func TestLostReplyBesideAnOldSession(t *testing.T) {
 				a.Error(err)
 			}
 		}
-		w.srv.SetHook(nil)
+		w.Srv.SetHook(nil)
 	}, sabotage.FreshGUID, sabotage.OwnSession)
 }

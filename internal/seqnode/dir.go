@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/defaultlog"
+	"github.com/kielgo/kiel/internal/hold"
 	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -60,7 +62,8 @@ func (d *Dir) Create(ctx context.Context) (*Node, error) {
 		if sabotage.Of(ctx).Off(sabotage.FreshGUID) {
 			guid = strings.Repeat("0", guidLen)
 		}
-		n := &Node{dir: d, inc: inc, path: session.Join(d.path, guid+d.opts.Word), gone: make(chan struct{})}
+		n := &Node{dir: d, inc: inc, path: session.Join(d.path, guid+d.opts.Word)}
+		n.own = hold.NewOwn(n.path, d.opts.Logger, d.lasting(), n.remove)
 		err = n.create(ctx)
 		if errors.Is(err, session.ErrSessionExpired) {
 			continue // the next session is another try, when nothing can be left of this one
@@ -77,7 +80,7 @@ func (d *Dir) Create(ctx context.Context) (*Node, error) {
 }
 
 // Settle waits until the nodes that this Dir has begun to remove, or that were made for callers that gave up, are gone. When
-// ctx ends first, the error is a [*BlockedError] that names the oldest of them, as does the log when it takes long.
+// ctx ends first, the error is a [*recipe.BlockedError] that names the oldest of them, as does the log when it takes long.
 func (d *Dir) Settle(ctx context.Context) error {
 	var patience Patience
 	for {
@@ -85,14 +88,29 @@ func (d *Dir) Settle(ctx context.Context) error {
 		if n == nil || sabotage.Of(ctx).Off(sabotage.EarlierGone) {
 			return nil
 		}
-		err := patience.Wait(ctx, n.gone, func(waited time.Duration) {
+		err := patience.Wait(ctx, n.own.Gone(), func(waited time.Duration) {
 			d.opts.Logger.WarnContext(ctx, "still waiting", "path", d.path, "waited", waited,
 				"blocker", Blocker{n.path, d.opts.Data, session.Stat{EphemeralOwner: n.owner()}})
 		})
 		if err != nil {
-			return &BlockedError{Path: n.path, Data: d.opts.Data, Ahead: 1, Err: err}
+			return d.blocked(n.path, d.opts.Data, 1, err)
 		}
 	}
+}
+
+// blocked says what stands in front of a node, or of the next one.
+func (d *Dir) blocked(blocker string, data []byte, ahead int, err error) error {
+	return &recipe.BlockedError{
+		Recipe: "lock", Path: d.path, Blocker: blocker, Identifier: hold.Identifier(data), Ahead: ahead, Err: err,
+	}
+}
+
+// lasting returns the session that persistent contenders keep open, nil for others.
+func (d *Dir) lasting() *session.Session {
+	if d.opts.Persistent {
+		return d.session
+	}
+	return nil
 }
 
 // oldestLeaving returns the first in leaving that is not gone yet, or nil. It
@@ -102,7 +120,7 @@ func (d *Dir) oldestLeaving() *Node {
 	defer d.mu.Unlock()
 	for len(d.leaving) > 0 {
 		select {
-		case <-d.leaving[0].gone:
+		case <-d.leaving[0].own.Gone():
 			d.leaving = d.leaving[1:]
 		default:
 			return d.leaving[0]

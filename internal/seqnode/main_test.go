@@ -9,7 +9,6 @@ import (
 	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/zktest"
 )
 
 func TestMain(m *testing.M) {
@@ -17,23 +16,18 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// world is a server on a virtual network and the sessions of a test.
-type world struct {
-	*testing.T
-	srv *zktest.Server
-	nw  *zktest.Network
-}
+// world has what tests of this package do.
+type world struct{ *recipetest.World }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	srv, nw := zktest.StartVirtual(t, zktest.Options{})
-	return &world{T: t, srv: srv, nw: nw}
+	return &world{recipetest.NewWorld(t)}
 }
 
 // session runs a session that connects as the client "a", until the test ends.
 func (w *world) session() *session.Session {
 	w.Helper()
-	return recipetest.Session(w, w.nw, "a")
+	return recipetest.Session(w, w.Net, "a")
 }
 
 // node makes a contender in the directory /d, which others in it wait for.

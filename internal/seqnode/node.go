@@ -5,19 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/kielgo/kiel/internal/hold"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
-// The pause between two tries to remove a node that can't be removed, such as one
-// in a directory whose ACL was changed.
-const (
-	minPause = 100 * time.Millisecond
-	maxPause = time.Second
-)
+// sweepPause is between two looks for what a create in a session that is over has made.
+const sweepPause = time.Second
 
 // Node is one contender of this process. It is made by [Dir.Create] and ends with
 // its ZooKeeper session, unless it is persistent, or when it is removed.
@@ -26,10 +22,11 @@ type Node struct {
 	inc  *session.Incarnation // of the session that made it; used for as long as that lives
 	path string               // without the sequence number until that is known
 	self Contender
+	own  *hold.Own
 
-	remove sync.Once
-	gone   chan struct{} // closed when it is proved that the node does not exist, or that can't be
-	stays  error         // set before gone is closed: why the node may stand for ever
+	// The goroutine that makes or removes the node alone uses the fields below.
+	made  string    // its path, "" if it is not known whether it was made
+	sweep time.Time // until when to look for what was perhaps made in a session that is over; zero until it is
 }
 
 // Path returns the node's path.
@@ -38,59 +35,36 @@ func (n *Node) Path() string { return n.path }
 // Seq returns the node's sequence number.
 func (n *Node) Seq() int64 { return n.self.Seq }
 
-// create makes the node. The requests do not end with ctx, because a request that
-// was given up may still be carried out: they go on in the background, and what
-// they have made is removed there.
+// create makes the node. The requests do not end with ctx: see [hold.Own.Make].
 func (n *Node) create(ctx context.Context) error {
-	type result struct {
-		path string
-		err  error
-	}
-	results := make(chan result)
-	letGo := n.keepSession()
-	go func() {
-		defer letGo()
-		life := context.WithoutCancel(ctx)
-		path, err := n.make(life, ctx)
-		select {
-		case results <- result{path, err}:
-			if !errors.Is(err, errUnsure) {
-				return
-			}
-		case <-ctx.Done():
-			if path != "" {
-				n.stays = n.removeAll(life, path)
-			}
+	var path string
+	err := n.own.Make(ctx, func(life context.Context) (err error) {
+		path, err = n.make(life, ctx)
+		if path != "" {
+			n.made = path
+			n.own.Name(path)
 		}
-		if errors.Is(err, errUnsure) {
-			n.stays = n.removeUnsure(life)
-		}
-		close(n.gone)
-	}()
-	select {
-	case r := <-results:
-		if errors.Is(r.err, errUnsure) {
-			n.dir.addLeaving(n)
-		}
-		if r.err != nil {
-			return r.err
-		}
-		n.path = r.path
-		var ok bool
-		if n.self, ok = Parse(name(r.path), n.dir.opts.Word); !ok {
-			n.Abandon(ctx)
-			return fmt.Errorf("seqnode: the server named a contender %q", r.path)
-		}
-		return nil
-	case <-ctx.Done():
+		return err
+	})
+	switch {
+	case errors.Is(err, hold.ErrUnsure), err != nil && ctx.Err() != nil:
 		n.dir.addLeaving(n)
-		return context.Cause(ctx)
+		return err
+	case err != nil:
+		return err
 	}
+	n.path = path
+	var ok bool
+	if n.self, ok = Parse(name(path), n.dir.opts.Word); !ok {
+		n.Abandon(ctx)
+		return fmt.Errorf("seqnode: the server named a contender %q", path)
+	}
+	return nil
 }
 
 // make creates the node and returns its path. It asks with life, and tries again
 // only while ctx lasts. When it returns an error, no node stands, or the error wraps
-// errUnsure.
+// hold.ErrUnsure.
 func (n *Node) make(life, ctx context.Context) (string, error) {
 	mode := session.EphemeralSequential
 	if n.dir.opts.Persistent {
@@ -100,7 +74,7 @@ func (n *Node) make(life, ctx context.Context) (string, error) {
 		path, err := n.inc.Create(life, n.path, n.dir.opts.Data, mode)
 		if errors.Is(err, session.ErrUncertain) {
 			if path, err = n.find(life); n.leavesUnsure(err) {
-				err = fmt.Errorf("%w: %w", errUnsure, err)
+				err = fmt.Errorf("%w: %w", hold.ErrUnsure, err)
 			}
 		}
 		if errors.Is(err, session.ErrNoNode) && !sabotage.Of(life).Off(sabotage.EnsureAgain) {
@@ -152,7 +126,9 @@ func (n *Node) find(life context.Context) (string, error) {
 			found = path
 		case off.Off(sabotage.OneOfGUID):
 		default:
-			_ = n.removeAll(life, path)
+			double := hold.NewOwn(path, n.dir.opts.Logger, n.dir.lasting(), func(life context.Context) error { return n.delete(life, path) })
+			double.Abandon(life)
+			_ = double.Wait(life) // the log tells if Run ends before
 		}
 	}
 	return found, nil
@@ -164,7 +140,7 @@ func (n *Node) leavesUnsure(err error) bool {
 	switch {
 	case err == nil, errors.Is(err, session.ErrNoNode): // no directory
 		return false
-	case over(err):
+	case hold.Over(err):
 		return n.dir.opts.Persistent
 	default:
 		return true
@@ -177,44 +153,6 @@ func (n *Node) owner() int64 {
 		return 0
 	}
 	return n.inc.SessionID()
-}
-
-// removeUnsure removes what a create has perhaps made, as soon as the server lets us see it.
-func (n *Node) removeUnsure(life context.Context) error {
-	for pause := minPause; ; pause = min(2*pause, maxPause) {
-		err := n.removeFound(life, n.inc)
-		switch {
-		case err == nil:
-			return nil
-		case over(err) && n.dir.opts.Persistent:
-			return n.sweep(life)
-		case over(err):
-			return nil
-		}
-		n.dir.opts.Logger.WarnContext(life, "not known yet whether a contender was made", "path", n.path, "error", err)
-		<-time.After(pause)
-	}
-}
-
-// sweep removes what a create in a session that is over has made, or may yet make: until
-// that session has ended on all servers, too, its requests can still be under way to one.
-// So it looks for two session timeouts.
-func (n *Node) sweep(life context.Context) error {
-	for end := time.Now().Add(2 * n.inc.Timeout()); ; <-time.After(maxPause) {
-		last := !time.Now().Before(end)
-		inc, err := n.dir.session.Incarnation(life)
-		if err == nil {
-			err = n.removeFound(life, inc)
-		}
-		switch {
-		case closed(err):
-			return fmt.Errorf("seqnode: %s may stand: %w", n.path, err)
-		case err == nil && last:
-			return nil
-		case err != nil:
-			n.dir.opts.Logger.WarnContext(life, "contender not removed yet", "path", n.path, "error", err)
-		}
-	}
 }
 
 // removeFound deletes what has the node's GUID.
@@ -230,7 +168,7 @@ func (n *Node) removeFound(life context.Context, inc *session.Incarnation) error
 		if !strings.HasPrefix(child, name(n.path)) {
 			continue
 		}
-		if err := n.removeAll(life, session.Join(n.dir.path, child)); err != nil {
+		if err := n.delete(life, session.Join(n.dir.path, child)); err != nil && !errors.Is(err, session.ErrNoNode) {
 			return err
 		}
 	}
@@ -244,97 +182,60 @@ func (n *Node) removeFound(life context.Context, inc *session.Incarnation) error
 // persistent node that outlives Run can't be removed any more: the error says so.
 func (n *Node) Remove(ctx context.Context) error {
 	n.Abandon(ctx)
-	select {
-	case <-n.gone:
-		return n.stays
-	case <-ctx.Done():
-	}
-	select {
-	case <-n.gone: // known, though late
-		return n.stays
-	default:
-		return context.Cause(ctx)
-	}
+	return n.own.Wait(ctx)
 }
 
 // Abandon begins to delete the node in the background, also after ctx has ended.
 // It does not block.
 func (n *Node) Abandon(ctx context.Context) {
-	n.remove.Do(func() {
+	if n.own.Abandon(ctx) {
 		n.dir.addLeaving(n)
-		letGo := n.keepSession()
-		go func() {
-			defer close(n.gone)
-			defer letGo()
-			n.stays = n.removeAll(context.WithoutCancel(ctx), n.path)
-		}()
-	})
-}
-
-// keepSession keeps Run from ending, for as long as it waits for anybody, before a persistent
-// node is removed. One that is not goes with the session.
-func (n *Node) keepSession() (letGo func()) {
-	if n.dir.opts.Persistent {
-		return n.dir.session.Hold()
 	}
-	return func() {}
 }
 
-// removeAll deletes path until it is gone or its session is over. If path is persistent
-// and Run has ended, it returns an error.
-func (n *Node) removeAll(life context.Context, path string) error {
-	for pause := minPause; ; pause = min(2*pause, maxPause) {
-		err := n.removeOnce(life, path)
-		switch {
-		case err == nil, errors.Is(err, session.ErrNoNode):
-			return nil
-		case !n.dir.opts.Persistent && over(err):
-			return nil
-		case closed(err):
-			return fmt.Errorf("seqnode: %s stands: %w", path, err)
+// remove is one try to delete the node: see [hold.NewOwn]. If it is not known whether it was made, it is looked for.
+// remove deletes the node. A create that was sent in a session that is over may still make it: until that session has ended on all
+// servers its requests can be under way to one. So remove looks for two session timeouts then.
+func (n *Node) remove(life context.Context) error {
+	for {
+		last := !n.sweep.IsZero() && !time.Now().Before(n.sweep)
+		if n.made != "" {
+			return n.delete(life, n.made)
 		}
-		n.dir.opts.Logger.WarnContext(life, "contender not removed yet", "path", path, "error", err)
-		<-time.After(pause)
-	}
-}
-
-// removeOnce sends one delete, and finds out what became of it.
-func (n *Node) removeOnce(life context.Context, path string) error {
-	inc := n.inc
-	if n.dir.opts.Persistent {
-		var err error
-		if inc, err = n.dir.session.Incarnation(life); err != nil {
+		inc, err := n.newest(life)
+		if err != nil {
 			return err
 		}
+		over := inc.SessionID() != n.inc.SessionID()
+		if over && n.sweep.IsZero() {
+			n.sweep = time.Now().Add(2 * n.inc.Timeout())
+		}
+		if err := n.removeFound(life, inc); err != nil || last || !over {
+			return err
+		}
+		<-time.After(sweepPause)
 	}
-	err := inc.Delete(life, path, -1)
-	if errors.Is(err, session.ErrUncertain) {
-		return n.checkGone(life, inc, path, err)
-	}
-	return err
 }
 
-// checkGone returns nil when path is not there any more, and lost otherwise. No
-// other node ever has this name: the GUID in it is ours alone.
-func (n *Node) checkGone(life context.Context, inc *session.Incarnation, path string, lost error) error {
-	if err := inc.Sync(life, n.dir.path); err != nil && !errors.Is(err, session.ErrNoNode) {
-		return err
+// newest returns the incarnation in which to ask for the node: for a persistent one that is the newest of all.
+func (n *Node) newest(ctx context.Context) (*session.Incarnation, error) {
+	if n.dir.opts.Persistent {
+		return n.dir.session.Incarnation(ctx)
 	}
-	exists, _, err := inc.Exists(life, path)
+	return n.inc, nil
+}
+
+// delete deletes a node that has our GUID: no other ever has its name.
+func (n *Node) delete(life context.Context, path string) error {
+	inc, err := n.newest(life)
 	if err != nil {
 		return err
 	}
-	if exists {
-		return lost
-	}
-	return nil
-}
-
-// over reports whether err says that the session of an incarnation has ended, and
-// its ephemeral nodes with it. If Run has ended they may stand for a session timeout.
-func over(err error) bool { return errors.Is(err, session.ErrSessionExpired) || closed(err) }
-
-// closed reports whether err says that there will be no incarnation any more.
-func closed(err error) bool {
-	return errors.Is(err, session.ErrClosed) || errors.Is(err, session.ErrAuthFailed)
+	return hold.Delete(life, inc, path, func(life context.Context) (bool, error) {
+		if err := inc.Sync(life, n.dir.path); err != nil && !errors.Is(err, session.ErrNoNode) {
+			return false, err
+		}
+		exists, _, err := inc.Exists(life, path)
+		return exists, err
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/seqnode"
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -18,8 +19,8 @@ func TestNode(t *testing.T) {
 		w := newWorld(t)
 		s := w.session()
 		a, b := w.node(s, "first"), w.node(s, "second")
-		if a.Seq() != 0 || b.Seq() != 1 || a.Path() != "/d/"+w.srv.Children("/d")[0] && a.Path() != "/d/"+w.srv.Children("/d")[1] {
-			t.Errorf("%s, %s, children %q", a.Path(), b.Path(), w.srv.Children("/d"))
+		if a.Seq() != 0 || b.Seq() != 1 || a.Path() != "/d/"+w.Srv.Children("/d")[0] && a.Path() != "/d/"+w.Srv.Children("/d")[1] {
+			t.Errorf("%s, %s, children %q", a.Path(), b.Path(), w.Srv.Children("/d"))
 		}
 		inc, err := a.Wait(t.Context())
 		if err != nil || inc != s.Current() {
@@ -27,8 +28,8 @@ func TestNode(t *testing.T) {
 		}
 		why := errors.New("busy")
 		_, err = b.First(t.Context(), why)
-		blocked, ok := errors.AsType[*seqnode.BlockedError](err)
-		if !ok || !errors.Is(err, why) || blocked.Path != a.Path() || string(blocked.Data) != "first" || blocked.Ahead != 1 ||
+		blocked, ok := errors.AsType[*recipe.BlockedError](err)
+		if !ok || !errors.Is(err, why) || blocked.Blocker != a.Path() || blocked.Identifier != "first" || blocked.Ahead != 1 ||
 			!strings.Contains(err.Error(), a.Path()) {
 			t.Errorf("the second: %v", err)
 		}
@@ -41,7 +42,7 @@ func TestNode(t *testing.T) {
 		if err := b.Remove(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if list := w.srv.Children("/d"); len(list) > 0 {
+		if list := w.Srv.Children("/d"); len(list) > 0 {
 			t.Errorf("left: %q", list)
 		}
 	})
@@ -56,7 +57,7 @@ func TestRemovedNodeIsNotFirst(t *testing.T) {
 			if path == "the node" {
 				path = n.Path()
 			}
-			if err := w.srv.Delete(path); err != nil {
+			if err := w.Srv.Delete(path); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := n.Wait(t.Context()); !errors.Is(err, seqnode.ErrGone) {
@@ -76,9 +77,9 @@ func TestAnswerThatComesAfterTheEndOfTrust(t *testing.T) {
 		w := newWorld(t)
 		s := w.session()
 		n := w.node(s, "")
-		client := w.nw.Client("a")
+		client := w.Net.Client("a")
 		lists := 0
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Op == zktest.OpGetChildren2 {
 				if lists++; lists == 1 {
 					client.BlackHole(zktest.ToClient)
@@ -111,7 +112,7 @@ func TestNodeOfAnOldSession(t *testing.T) {
 		w := newWorld(t)
 		s := w.session()
 		n := w.node(s, "")
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			return zktest.Action{Cut: r.Op == zktest.OpCloseSession}
 		})
 		s.GiveUp(errors.New("test"))
@@ -119,13 +120,13 @@ func TestNodeOfAnOldSession(t *testing.T) {
 		if inc, err := n.Wait(t.Context()); !errors.Is(err, session.ErrSessionExpired) {
 			t.Errorf("got %v, %v", inc, err)
 		}
-		if _, _, ok := w.srv.Get(n.Path()); !ok {
+		if _, _, ok := w.Srv.Get(n.Path()); !ok {
 			t.Error("the node is gone already: nothing was tested")
 		}
 		if err := n.Remove(t.Context()); err != nil { // its session is over, which is as good
 			t.Error(err)
 		}
-		w.srv.SetHook(nil)
+		w.Srv.SetHook(nil)
 	})
 }
 
@@ -135,12 +136,12 @@ func TestSearchLooksAtTheOwner(t *testing.T) {
 		w := newWorld(t)
 		s := w.session()
 		first := true
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Op != zktest.OpCreate || r.Flags != 3 || !first {
 				return zktest.Action{}
 			}
 			first = false
-			if err := w.srv.Create(r.Path+"0000000000", nil); err != nil { // persistent: nobody owns it
+			if err := w.Srv.Create(r.Path+"0000000000", nil); err != nil { // persistent: nobody owns it
 				t.Error(err)
 			}
 			return zktest.Action{Cut: true}
@@ -152,7 +153,7 @@ func TestSearchLooksAtTheOwner(t *testing.T) {
 		if err := n.Remove(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if list := w.srv.Children("/d"); len(list) != 1 {
+		if list := w.Srv.Children("/d"); len(list) != 1 {
 			t.Errorf("left: %q", list)
 		}
 	})
@@ -163,7 +164,7 @@ func TestRemove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		n := w.node(w.session(), "")
-		w.nw.Client("a").Freeze()
+		w.Net.Client("a").Freeze()
 		for range 3 {
 			why := errors.New("enough")
 			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, why)
@@ -173,11 +174,11 @@ func TestRemove(t *testing.T) {
 			}
 			cancel()
 		}
-		w.nw.Client("a").Heal()
+		w.Net.Client("a").Heal()
 		if err := n.Remove(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if list := w.srv.Children("/d"); len(list) > 0 {
+		if list := w.Srv.Children("/d"); len(list) > 0 {
 			t.Errorf("left: %q", list)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/seqnode"
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -44,7 +45,7 @@ func TestLookIsRefusedAfterALostReply(t *testing.T) {
 					if err != nil {
 						t.Fatalf("%v, %v: the next: %v", persistent, look, err)
 					}
-					if list := w.srv.Children("/d"); len(list) != 1 {
+					if list := w.Srv.Children("/d"); len(list) != 1 {
 						t.Errorf("%v, %v: orphaned: %q", persistent, look, list)
 					}
 					if err := n.Remove(t.Context()); err != nil {
@@ -60,7 +61,7 @@ func TestLookIsRefusedAfterALostReply(t *testing.T) {
 // it has n requests of a kind answered with NOAUTH.
 func (w *world) refuseLooks(look zktest.Op, n int, lose func()) {
 	lost := false
-	w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 		switch {
 		case !lost && r.Op == zktest.OpCreate:
 			lost = true
@@ -80,7 +81,7 @@ func TestUnreadableNodeInFront(t *testing.T) {
 		w := newWorld(t)
 		s := w.session()
 		a, b, c := w.node(s, "first"), w.node(s, "second"), w.node(s, "third")
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Op == zktest.OpGetData {
 				return zktest.Action{Err: zktest.ErrNoAuth}
 			}
@@ -88,15 +89,15 @@ func TestUnreadableNodeInFront(t *testing.T) {
 		})
 		why := errors.New("busy")
 		_, err := c.First(t.Context(), why)
-		if blocked, ok := errors.AsType[*seqnode.BlockedError](err); !ok || !errors.Is(err, why) ||
-			blocked.Path != a.Path() || blocked.Data != nil || blocked.Ahead != 2 {
+		if blocked, ok := errors.AsType[*recipe.BlockedError](err); !ok || !errors.Is(err, why) ||
+			blocked.Blocker != a.Path() || blocked.Identifier != "" || blocked.Ahead != 2 {
 			t.Errorf("First: %v", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err = c.Wait(ctx)
-		if blocked, ok := errors.AsType[*seqnode.BlockedError](err); !ok || !errors.Is(err, context.DeadlineExceeded) ||
-			blocked.Path != a.Path() || blocked.Data != nil {
+		if blocked, ok := errors.AsType[*recipe.BlockedError](err); !ok || !errors.Is(err, context.DeadlineExceeded) ||
+			blocked.Blocker != a.Path() || blocked.Identifier != "" {
 			t.Errorf("Wait: %v", err)
 		}
 		done := make(chan error, 1)

@@ -24,7 +24,7 @@ type line struct {
 // in which that was seen; it was trusted after the look. The node keeps its place
 // while the session lives.
 //
-// When ctx ends first, the error is a [*BlockedError], or plain when nothing was
+// When ctx ends first, the error is a [*recipe.BlockedError], or plain when nothing was
 // seen in front yet. ErrGone says that the node was removed by somebody else, and
 // session.ErrSessionExpired that it went with its session, which a persistent one
 // does not.
@@ -47,7 +47,7 @@ func (n *Node) Wait(ctx context.Context) (*session.Incarnation, error) {
 }
 
 // First looks once whether nothing stands in front of the node. If so, it returns
-// the incarnation in which that was seen; otherwise a [*BlockedError] that wraps
+// the incarnation in which that was seen; otherwise a [*recipe.BlockedError] that wraps
 // blocked. Other errors are those of [Node.Wait].
 func (n *Node) First(ctx context.Context, blocked error) (*session.Incarnation, error) {
 	for {
@@ -62,7 +62,7 @@ func (n *Node) First(ctx context.Context, blocked error) (*session.Incarnation, 
 		if err != nil {
 			return nil, err
 		}
-		return nil, &BlockedError{Path: l.first, Data: data, Ahead: l.ahead, Err: blocked}
+		return nil, n.dir.blocked(l.first, data, l.ahead, blocked)
 	}
 }
 
@@ -197,7 +197,7 @@ func (n *Node) await(ctx context.Context, inc *session.Incarnation, l line, w *P
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
-			return &BlockedError{Path: l.first, Data: l.data, Ahead: l.ahead, Err: context.Cause(ctx)}
+			return n.dir.blocked(l.first, l.data, l.ahead, context.Cause(ctx))
 		default:
 			return err
 		}
@@ -295,7 +295,7 @@ func (b Blocker) LogValue() slog.Value {
 	attrs := []slog.Attr{
 		slog.String("path", b.Path),
 		slog.String("data", strings.ToValidUTF8(string(b.Data[:min(len(b.Data), 256)]), "?")),
-		slog.String("session", fmt.Sprintf("%#x", b.Stat.EphemeralOwner)),
+		slog.String("session_id", fmt.Sprintf("%#x", uint64(b.Stat.EphemeralOwner))),
 	}
 	if b.Stat.Ctime != 0 {
 		attrs = append(attrs, slog.String("since", time.UnixMilli(b.Stat.Ctime).UTC().Format(time.RFC3339)))

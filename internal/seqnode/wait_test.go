@@ -50,7 +50,7 @@ func TestLongWaitIsSaid(t *testing.T) {
 		}
 		for _, want := range []string{
 			"path=" + n.Path(), "ahead=2", "blocker.path=" + first.Path(), `blocker.data="the holder?"`,
-			fmt.Sprintf("blocker.session=%#x", inc.SessionID()), "blocker.since=", "waited=4m",
+			fmt.Sprintf("blocker.session_id=%#x", inc.SessionID()), "blocker.since=", "waited=4m",
 		} {
 			if !strings.Contains(log.String(), want) {
 				t.Errorf("%s is missing:\n%s", want, &log)
@@ -73,7 +73,7 @@ func TestLongWaitForOnesOwnIsSaid(t *testing.T) {
 			t.Fatal(err)
 		}
 		id := s.Current().SessionID()
-		w.nw.Client("a").BlackHole(zktest.Both)
+		w.Net.Client("a").BlackHole(zktest.Both)
 		n.Abandon(t.Context())
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
@@ -84,7 +84,7 @@ func TestLongWaitForOnesOwnIsSaid(t *testing.T) {
 			t.Errorf("said %d times, want 4:\n%s", said, &log)
 		}
 		for _, want := range []string{
-			"path=/d", "waited=30s", "waited=4m", "blocker.path=" + n.Path(), "blocker.data=ours", fmt.Sprintf("blocker.session=%#x", id),
+			"path=/d", "waited=30s", "waited=4m", "blocker.path=" + n.Path(), "blocker.data=ours", fmt.Sprintf("blocker.session_id=%#x", id),
 		} {
 			if !strings.Contains(log.String(), want) {
 				t.Errorf("%s is missing:\n%s", want, &log)
@@ -93,6 +93,6 @@ func TestLongWaitForOnesOwnIsSaid(t *testing.T) {
 		if strings.Contains(log.String(), "blocker.since") {
 			t.Errorf("said since when, which nobody knows:\n%s", &log)
 		}
-		w.nw.Client("a").Heal()
+		w.Net.Client("a").Heal()
 	})
 }

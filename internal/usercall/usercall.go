@@ -4,7 +4,6 @@ package usercall
 
 import (
 	"fmt"
-	"log/slog"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -16,15 +15,36 @@ const minLimit = 5 * time.Second
 // Limit returns how long a call may take before it counts as stuck, where handlers have so long to return.
 func Limit(timeout time.Duration) time.Duration { return max(timeout, minLimit) }
 
-// Guard makes calls. What fails is logged, with the stack.
+// Callback is what is called, as errors and the log name it.
+type Callback struct {
+	Kind  string // such as "handler"; fixed in the code
+	About string // what works may fail about something else, such as a partition; "" for callbacks that are about nothing
+	Name  string // in errors; "" for Kind
+}
+
+// Log coalesces the failures of one kind, as that of package errlog does. It asks for the stack when it writes that.
+type Log interface {
+	FailedAt(kind, about string, err error, stack func() string)
+	OK(kind, about string)
+	Failing() bool
+}
+
+// Trouble is the kind that failures of a kind of callbacks have in the log.
+func Trouble(callbacks string) string { return "panic in " + callbacks }
+
+// Guard makes calls. Panics are logged as errors of one kind; the stack is logged with the first, and again after 10 s at the earliest.
 type Guard struct {
 	Err error // what a call that failed is an error of
-	Log *slog.Logger
+	Log Log
 }
 
 // Call calls f, and then tells then why f did not return, or nil. It may be the last that its goroutine does: f may end
 // that.
-func (g Guard) Call(name string, f func(), then func(failure error)) {
+func (g Guard) Call(c Callback, f func(), then func(failure error)) {
+	name := c.Name
+	if name == "" {
+		name = c.Kind
+	}
 	returned := false
 	defer func() {
 		var failure error
@@ -32,10 +52,14 @@ func (g Guard) Call(name string, f func(), then func(failure error)) {
 		switch {
 		case v != nil:
 			failure = fmt.Errorf("%w: %s: %v", g.Err, name, v)
-			g.Log.Error("callback panicked", "callback", name, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
 		case !returned:
 			failure = fmt.Errorf("%w: %s: runtime.Goexit was called", g.Err, name)
-			g.Log.Error("callback ended its goroutine", "callback", name, "stack", string(debug.Stack()))
+		}
+		switch {
+		case failure != nil:
+			g.Log.FailedAt(Trouble(c.Kind), c.About, failure, func() string { return string(debug.Stack()) })
+		case g.Log.Failing():
+			g.Log.OK(Trouble(c.Kind), c.About)
 		}
 		then(failure)
 	}()

@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/usercall"
 )
 
@@ -32,20 +33,20 @@ func TestCall(t *testing.T) {
 		where     string
 	}{
 		"returns": {f: fine, told: "[<nil>]"},
-		"panics":  {f: panics, told: "[file does not exist: it: ouch]", log: "callback panicked", where: "test.panics"},
+		"panics":  {f: panics, told: "[file does not exist: it: ouch]", log: `kind="panic in it"`, where: "test.panics"},
 		"ends its goroutine": {
 			f: goexits, told: "[file does not exist: it: runtime.Goexit was called]",
-			log: "callback ended its goroutine", where: "test.goexits",
+			log: `kind="panic in it"`, where: "test.goexits",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
-			guard := usercall.Guard{Err: os.ErrNotExist, Log: slog.New(slog.NewTextHandler(&log, nil))}
+			guard := usercall.Guard{Err: os.ErrNotExist, Log: errlog.New(slog.New(slog.NewTextHandler(&log, nil)))}
 			var told []error
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				guard.Call("it", test.f, func(failure error) { told = append(told, failure) })
+				guard.Call(usercall.Callback{Kind: "it"}, test.f, func(failure error) { told = append(told, failure) })
 			}()
 			<-ended
 			if got := fmt.Sprint(told); got != test.told {
@@ -56,6 +57,56 @@ func TestCall(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A callback that panics again and again is logged with its stack once, then counted, and one line says that it works again. Who calls it
+// hears of each panic. Other callbacks, and what works about something else, have nothing to do with it.
+func TestPanicsAreCoalesced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		guard := usercall.Guard{Err: os.ErrNotExist, Log: errlog.New(slog.New(slog.NewTextHandler(&log, nil)))}
+		told := 0
+		call := func(c usercall.Callback, f func()) {
+			guard.Call(c, f, func(failure error) {
+				if failure != nil {
+					told++
+				}
+			})
+		}
+		wants := func(want ...string) {
+			t.Helper()
+			lines := slices.Collect(strings.Lines(log.String()))
+			log.Reset()
+			if len(lines) != len(want) {
+				t.Errorf("%d lines, want %q:\n%s", len(lines), want, strings.Join(lines, ""))
+				return
+			}
+			for i, line := range lines {
+				if !strings.Contains(line, want[i]) || strings.Contains(line, "stack=") != strings.Contains(line, "msg=failed") {
+					t.Errorf("line %d is %s, want %s", i, line, want[i])
+				}
+			}
+		}
+		one, two := usercall.Callback{Kind: "handler", About: "t:1", Name: "handler of t:1"}, usercall.Callback{Kind: "handler", About: "t:2"}
+		for range 100 {
+			call(one, panics)
+			call(two, fine)
+			time.Sleep(50 * time.Millisecond)
+		}
+		wants(`msg=failed kind="panic in handler" about=t:1 error="file does not exist: handler of t:1: ouch" stack=`)
+		call(usercall.Callback{Kind: "Observer"}, panics)
+		wants(`msg=failed kind="panic in Observer" error="file does not exist: Observer: ouch" stack=`)
+		time.Sleep(5 * time.Second)
+		call(one, panics)
+		wants(`msg="still failing" kind="panic in handler" about=t:1 error="file does not exist: handler of t:1: ouch" count=100 failing=1 lasts=10s`)
+		call(one, fine)
+		wants(`msg=recovered kind="panic in handler" after=10s errors=101`)
+		call(one, fine)
+		wants()
+		if told != 102 {
+			t.Errorf("told %d times", told)
+		}
+	})
 }
 
 // A call is said to be stuck a second after its limit, and again for as long as that is asked for and it lasts.

@@ -17,8 +17,8 @@ func TestSameChildren(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		do(w.srv.Create(path+"/a", nil))
-		inc := recipetest.Must[*session.Incarnation](t)(recipetest.Session(w, w.nw, "a").Incarnation(t.Context()))
+		do(w.Srv.Create(path+"/a", nil))
+		inc := recipetest.Must[*session.Incarnation](t)(w.Session("a").Incarnation(t.Context()))
 		stat := func() session.Stat {
 			_, stat, err := inc.Exists(t.Context(), path)
 			do(err)
@@ -30,14 +30,14 @@ func TestSameChildren(t *testing.T) {
 			do   func()
 		}{
 			{"nothing", true, func() {}},
-			{"data", true, func() { do(w.srv.Set(path, []byte("x"))) }},
-			{"data of a child", true, func() { do(w.srv.Set(path+"/a", []byte("x"))) }},
-			{"a child of a child", true, func() { do(w.srv.Create(path+"/a/b", nil)); do(w.srv.Delete(path + "/a/b")) }},
-			{"came", false, func() { do(w.srv.Create(path+"/b", nil)) }},
-			{"went", false, func() { do(w.srv.Delete(path + "/b")) }},
-			{"came and went", false, func() { do(w.srv.Create(path+"/b", nil)); do(w.srv.Delete(path + "/b")) }},
-			{"went and came", false, func() { do(w.srv.Delete(path + "/a")); do(w.srv.Create(path+"/a", nil)) }},
-			{"parent too", false, func() { do(w.srv.Delete(path)); do(w.srv.Create(path+"/a", nil)) }},
+			{"data", true, func() { do(w.Srv.Set(path, []byte("x"))) }},
+			{"data of a child", true, func() { do(w.Srv.Set(path+"/a", []byte("x"))) }},
+			{"a child of a child", true, func() { do(w.Srv.Create(path+"/a/b", nil)); do(w.Srv.Delete(path + "/a/b")) }},
+			{"came", false, func() { do(w.Srv.Create(path+"/b", nil)) }},
+			{"went", false, func() { do(w.Srv.Delete(path + "/b")) }},
+			{"came and went", false, func() { do(w.Srv.Create(path+"/b", nil)); do(w.Srv.Delete(path + "/b")) }},
+			{"went and came", false, func() { do(w.Srv.Delete(path + "/a")); do(w.Srv.Create(path+"/a", nil)) }},
+			{"parent too", false, func() { do(w.Srv.Delete(path)); do(w.Srv.Create(path+"/a", nil)) }},
 		} {
 			before := stat()
 			c.do()

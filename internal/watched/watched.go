@@ -1,5 +1,5 @@
-// Package watched keeps what a znode says in immutable views, of which the newest is at hand at any time: the part that the
-// readers of single znodes have in common. A Reader reads again on each hint of a watch, on each new incarnation of the session
+// Package watched is the common part of the readers of single znodes. A Reader publishes the state of a znode as immutable
+// views. It reads again on each hint of a watch, on each new incarnation of the session
 // and at least once per session timeout; so it never misses the latest state, though it may skip some.
 package watched
 
@@ -8,27 +8,28 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"sync/atomic"
 	"time"
 
+	"github.com/kielgo/kiel/internal/latest"
 	"github.com/kielgo/kiel/session"
 )
 
-// Options say how a znode is read. All fields are needed. The functions are called by Run alone, one at a time, but for
-// Newer.
+// Options say how to read a znode. All fields are required. Only Run calls the functions, one at a time, but for Newer,
+// which Updates calls.
 type Options[V any] struct {
 	Session *session.Session
-	Path    string // of the znode
-	Package string // whose reader this is, for errors
+	Path    string // the path of the znode
+	Package string // the name of the reader's package, for errors
 
-	// Look reads the znode, or its absence, and watches it. It creates nothing. changed says that a watch has told of a
-	// change. Otherwise the znode may be as it was read last, which its metadata tell without its data.
+	// Look reads the znode, or its absence, and watches it. It creates nothing. changed says that a watch has reported a
+	// change. Otherwise the znode may be as at the last read; its metadata show that without its data.
 	Look func(ctx context.Context, inc *session.Incarnation, changed bool) (*V, *session.Watch, error)
 
-	// Refused is the view of a read that failed though the session is well, by an ACL for instance.
+	// Refused returns the view of a read that failed although the session works, because of an ACL for instance.
 	Refused func(err error) *V
 
-	// Complete fills in what a view needs from the one before, which is nil for the first, before it is published.
+	// Complete fills in the fields of v that depend on the view before it, which is nil for the first. Run calls it before
+	// it publishes v.
 	Complete func(ctx context.Context, inc *session.Incarnation, before, v *V)
 
 	// Newer reports whether Updates yields v after before.
@@ -37,48 +38,35 @@ type Options[V any] struct {
 
 // Reader reads one znode. Its methods may be called from any goroutine, Run once at a time.
 type Reader[V any] struct {
-	opts    Options[V]
-	current atomic.Pointer[publication[V]] // never nil
+	opts   Options[V]
+	latest *latest.Value[V] // nil before the first
 
-	refresh    chan chan struct{} // to Run: read again, and close it when that is published
-	refreshing []chan struct{}    // of Run
-	synced     uint64             // of Run: the history that was looked at after a Sync; 0 before the first
-}
-
-// publication is a view and the signal that there is a newer one.
-type publication[V any] struct {
-	view *V
-	next chan struct{}
+	refresh    chan chan struct{} // requests to Run: read again, publish, then close the channel that is sent
+	refreshing []chan struct{}    // the requests that Run has taken
+	synced     uint64             // the history that Run has read after a Sync; 0 before the first
 }
 
 // New returns a reader; it does no I/O.
 func New[V any](opts Options[V]) *Reader[V] {
-	r := &Reader[V]{opts: opts, refresh: make(chan chan struct{})}
-	r.current.Store(&publication[V]{next: make(chan struct{})})
-	return r
+	return &Reader[V]{opts: opts, latest: latest.New[V](nil), refresh: make(chan chan struct{})}
 }
 
 // View returns the newest view, nil before the first. It never blocks.
-func (r *Reader[V]) View() *V { return r.current.Load().view }
+func (r *Reader[V]) View() *V { return r.latest.Load() }
 
-// Updates yields the newest view, and then each that is newer in the sense of Options. A slow caller misses some, but
-// always gets to the latest. It ends when ctx does or the caller breaks off. Any number may run at once.
+// Updates yields the newest view, and then each that is newer by Options.Newer. A slow caller misses some, but
+// always gets to the latest. It ends when ctx ends or the caller breaks off. Any number may run at once.
 func (r *Reader[V]) Updates(ctx context.Context) iter.Seq[*V] {
 	return func(yield func(*V) bool) {
 		var last *V
-		for ctx.Err() == nil {
-			p := r.current.Load()
-			if v := p.view; v != nil && (last == nil || r.opts.Newer(last, v)) {
-				if !yield(v) {
-					return
-				}
-				last = v
+		for v := range r.latest.Updates(ctx, nil) {
+			if last != nil && !r.opts.Newer(last, v) {
 				continue
 			}
-			select {
-			case <-p.next:
-			case <-ctx.Done():
+			if !yield(v) {
+				return
 			}
+			last = v
 		}
 	}
 }
@@ -98,7 +86,7 @@ func (r *Reader[V]) Run(ctx context.Context) error {
 	}
 }
 
-// watch reads again whenever there is reason to, as long as the incarnation lasts.
+// watch reads and publishes until the incarnation or ctx ends.
 func (r *Reader[V]) watch(ctx context.Context, inc *session.Incarnation) {
 	changed := false
 	for ctx.Err() == nil && inc.Context().Err() == nil {
@@ -107,20 +95,18 @@ func (r *Reader[V]) watch(ctx context.Context, inc *session.Incarnation) {
 		case ctx.Err() != nil, errors.Is(err, session.ErrClosed), session.Retryable(err):
 			return // Run asks for the next incarnation
 		case err != nil:
-			// Nothing tells when that changes.
+			// No watch reports when this changes; pause waits for a session timeout.
 			view = r.opts.Refused(fmt.Errorf("%s: read %s: %w", r.opts.Package, r.opts.Path, err))
 		}
-		old := r.current.Load()
-		r.opts.Complete(ctx, inc, old.view, view)
-		r.current.Store(&publication[V]{view: view, next: make(chan struct{})})
-		close(old.next)
+		r.opts.Complete(ctx, inc, r.latest.Load(), view)
+		r.latest.Store(view)
 		r.answer()
 		changed = r.pause(ctx, inc, watch)
 	}
 }
 
-// look is Options.Look, after a Sync if somebody waits for what is there now. A Sync also comes before the first look of a
-// history. A server that lags would show that session older data than were read before, as if they were from a backup.
+// look calls Options.Look, after a Sync if a Refresh waits. A Sync also comes before the first look of a history: a server
+// that lags would show this session older data than were read before, as if they were from a backup.
 func (r *Reader[V]) look(ctx context.Context, inc *session.Incarnation, changed bool) (*V, *session.Watch, error) {
 	if len(r.refreshing) > 0 || r.synced != inc.History() {
 		if err := inc.Sync(ctx, r.opts.Path); err != nil {
@@ -148,7 +134,7 @@ func (r *Reader[V]) Refresh(ctx context.Context) error {
 	}
 }
 
-// answer tells the callers of Refresh that what they asked for is published.
+// answer ends the calls of Refresh whose view is published.
 func (r *Reader[V]) answer() {
 	for _, done := range r.refreshing {
 		close(done)
@@ -156,7 +142,8 @@ func (r *Reader[V]) answer() {
 	r.refreshing = nil
 }
 
-// pause waits for a hint of the watch, and returns whether it told of a change. Without a watch it waits one session timeout.
+// pause waits for a hint of the watch, and returns whether the watch has reported a change. Without a watch it waits one
+// session timeout.
 func (r *Reader[V]) pause(ctx context.Context, inc *session.Incarnation, watch *session.Watch) (changed bool) {
 	if watch != nil {
 		defer watch.Stop()

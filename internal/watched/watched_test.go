@@ -37,9 +37,7 @@ type view struct {
 
 // world is a server on a virtual network, in a bubble, and the requests for the znode.
 type world struct {
-	*testing.T
-	srv *zktest.Server
-	nw  *zktest.Network
+	*recipetest.World
 
 	mu    sync.Mutex
 	ops   []zktest.Op
@@ -48,11 +46,9 @@ type world struct {
 
 func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		srv, nw := zktest.StartVirtual(t, zktest.Options{})
-		w := &world{T: t, srv: srv, nw: nw}
-		srv.SetHook(func(r *zktest.Request) zktest.Action {
+	recipetest.InWorld(t, func(inner *recipetest.World) {
+		w := &world{World: inner}
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if r.Path != path {
@@ -64,7 +60,7 @@ func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 			}
 			return zktest.Action{Err: w.fault}
 		})
-		f(t, w)
+		f(w.T, w)
 	})
 }
 
@@ -82,17 +78,6 @@ func (w *world) refuse(err zktest.Error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fault = err
-}
-
-func (w *world) put(text string) {
-	w.Helper()
-	err := w.srv.Set(path, []byte(text))
-	if _, _, ok := w.srv.Get(path); !ok {
-		err = w.srv.Create(path, []byte(text))
-	}
-	if err != nil {
-		w.Fatal(err)
-	}
 }
 
 func reader(s *session.Session) *watched.Reader[view] {
@@ -120,7 +105,7 @@ func reader(s *session.Session) *watched.Reader[view] {
 // running returns one that has read.
 func (w *world) running(name string) *watched.Reader[view] {
 	w.Helper()
-	r := reader(recipetest.Session(w, w.nw, name))
+	r := reader(w.Session(name))
 	recipetest.Run(w, r)
 	w.until(r, func(*view) bool { return true })
 	return r
@@ -148,18 +133,18 @@ func (w *world) untilText(r *watched.Reader[view], text string) *view {
 // Each change is seen at once, by its watch; a view stays as it was.
 func TestChanges(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		r := reader(recipetest.Session(w, w.nw, "a"))
+		r := reader(w.Session("a"))
 		if v := r.View(); v != nil {
 			t.Errorf("view before the first: %+v", v)
 		}
 		recipetest.Run(w, r)
 		start := time.Now()
 		w.untilText(r, "none")
-		w.put("one")
+		w.Write(path, "one")
 		one := w.untilText(r, "one")
-		w.put("two")
+		w.Write(path, "two")
 		w.untilText(r, "two")
-		if err := w.srv.Delete(path); err != nil {
+		if err := w.Srv.Delete(path); err != nil {
 			t.Fatal(err)
 		}
 		last := w.untilText(r, "none")
@@ -175,7 +160,7 @@ func TestChanges(t *testing.T) {
 // Without any hint it is read again within a session timeout, and Updates yields nothing that is not newer.
 func TestReadsWithoutAHint(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.put("one")
+		w.Write(path, "one")
 		r := w.running("a")
 		first := r.View()
 		w.requests()
@@ -201,12 +186,12 @@ func TestReadsWithoutAHint(t *testing.T) {
 // Who is slow misses some, but never the last; and each that it gets is newer than the one before.
 func TestSlowCaller(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.put("000")
+		w.Write(path, "000")
 		r := w.running("a")
 		go func() {
 			for i := range 100 {
 				time.Sleep(7 * time.Millisecond)
-				w.put(fmt.Sprintf("%03d", i+1))
+				w.Write(path, fmt.Sprintf("%03d", i+1))
 			}
 		}()
 		var seen []string
@@ -226,10 +211,10 @@ func TestSlowCaller(t *testing.T) {
 // Each incarnation reads anew, and Updates says so.
 func TestNextIncarnation(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.put("one")
+		w.Write(path, "one")
 		r := w.running("a")
 		first := r.View()
-		w.srv.KillSession(first.inc.SessionID())
+		w.Srv.KillSession(first.inc.SessionID())
 		second := w.until(r, func(v *view) bool { return v.inc != first.inc })
 		if second.text != "one" {
 			t.Errorf("%+v", second)
@@ -240,7 +225,7 @@ func TestNextIncarnation(t *testing.T) {
 // What can't be read is a view, with an error that says what and where, and is tried again within a session timeout.
 func TestRefused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.put("one")
+		w.Write(path, "one")
 		w.refuse(zktest.ErrNoAuth)
 		r := w.running("a")
 		v := r.View()
@@ -260,7 +245,7 @@ func TestRefused(t *testing.T) {
 // Refresh returns when what was there after it was called is published: it has the server brought up to date first.
 func TestRefresh(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.put("one")
+		w.Write(path, "one")
 		r := w.running("a")
 		before := r.View()
 		w.requests()
@@ -286,14 +271,14 @@ func TestRefresh(t *testing.T) {
 // A Refresh that a broken connection interrupts is answered after the next read.
 func TestRefreshAcrossALostConnection(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.put("one")
+		w.Write(path, "one")
 		r := w.running("a")
-		w.nw.Client("a").BlackHole(zktest.Both)
+		w.Net.Client("a").BlackHole(zktest.Both)
 		done := make(chan error, 1)
 		go func() { done <- r.Refresh(t.Context()) }()
 		time.Sleep(time.Second)
-		w.put("two")
-		w.nw.Client("a").Heal()
+		w.Write(path, "two")
+		w.Net.Client("a").Heal()
 		if err := <-done; err != nil || r.View().text != "two" {
 			t.Errorf("%v, view %+v", err, r.View())
 		}
@@ -302,7 +287,7 @@ func TestRefreshAcrossALostConnection(t *testing.T) {
 
 func TestRefreshEndsWithItsContext(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		r := reader(recipetest.Session(w, w.nw, "a")) // nothing runs
+		r := reader(w.Session("a")) // nothing runs
 		recipetest.EndWithTheirContext(t, path, map[string]func(context.Context) error{"Refresh": r.Refresh})
 	})
 }
@@ -310,7 +295,7 @@ func TestRefreshEndsWithItsContext(t *testing.T) {
 // Run returns nil when it is asked to end, in whatever state, and an error when the session has ended.
 func TestRunEnds(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		s, stop := recipetest.Stoppable(w, w.nw, "a", session.Options{})
+		s, stop := recipetest.Stoppable(w, w.Net, "a", session.Options{})
 		r := reader(s)
 		run := func(ctx context.Context) chan error {
 			ended := make(chan error, 1)
@@ -321,7 +306,7 @@ func TestRunEnds(t *testing.T) {
 			"watching": func() {},
 			"refused":  func() { w.refuse(zktest.ErrNoAuth) },
 			"without a session": func() {
-				w.nw.Client("a").BlackHole(zktest.Both)
+				w.Net.Client("a").BlackHole(zktest.Both)
 				time.Sleep(time.Minute)
 			},
 		} {
@@ -334,7 +319,7 @@ func TestRunEnds(t *testing.T) {
 				t.Errorf("%s: %v", state, err)
 			}
 			w.refuse(0)
-			w.nw.Client("a").Heal()
+			w.Net.Client("a").Heal()
 		}
 		ended := run(t.Context())
 		stop()
@@ -347,19 +332,19 @@ func TestRunEnds(t *testing.T) {
 // TestFirstLookOfASession: what a new session reads is not older than what the one before it read, since a Sync comes first.
 func TestFirstLookOfASession(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.put("one")
+		w.Write(path, "one")
 		r := w.running("a")
 		first := []zktest.Op{zktest.OpSync, zktest.OpGetData}
 		if ops := w.requests(); !slices.Equal(ops, first) {
 			t.Error("first session:", ops)
 		}
-		w.srv.CutAll()
+		w.Srv.CutAll()
 		time.Sleep(time.Second)
 		if ops := w.requests(); len(ops) == 0 || slices.Contains(ops, zktest.OpSync) {
 			t.Error("another connection of the same session:", ops)
 		}
 		old := r.View().inc
-		w.srv.KillSession(old.SessionID())
+		w.Srv.KillSession(old.SessionID())
 		w.until(r, func(v *view) bool { return v.inc != old })
 		if ops := w.requests(); !slices.Equal(ops, first) {
 			t.Error("next session:", ops)

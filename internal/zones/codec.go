@@ -10,11 +10,10 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"github.com/kielgo/kiel/allocfn"
-	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel"
 )
 
-// Limits of the format. Each member must judge the data alike, so they are part of it.
+// The limits are part of the format, because all members must judge the data alike.
 const (
 	version = 1
 	maxData = 1 << 20 // bytes: what the largest packet of a server with default limits holds
@@ -29,10 +28,10 @@ type document struct {
 	Topics map[string]indices `json:"topics"`
 }
 
-// indices are those of the zones of a topic's partitions, by id.
+// indices holds the index of the zone of each partition of a topic, by the partition's id.
 type indices []int32
 
-// UnmarshalJSON refuses null, which encoding/json takes for nothing, or for 0.
+// UnmarshalJSON refuses null, which encoding/json would ignore or read as 0.
 func (x *indices) UnmarshalJSON(data []byte) error {
 	if bytes.Contains(data, []byte("null")) {
 		return errors.New("null in the place of a number")
@@ -41,8 +40,8 @@ func (x *indices) UnmarshalJSON(data []byte) error {
 }
 
 // Check returns an error unless zone may be a zone's name: at most 249 bytes of UTF-8 without control characters and without
-// those that change how others are shown. "" is no zone, and allowed. What is refused does not depend on Go's tables of Unicode,
-// which grow from release to release: members must judge alike.
+// characters that change how others are shown. "" is allowed, and means no zone. The check does not depend on Go's tables of
+// Unicode, which grow from release to release, because all members must judge alike.
 func Check(zone string) error {
 	if len(zone) > maxZone {
 		return fmt.Errorf("zone of %d bytes, at most %d", len(zone), maxZone)
@@ -52,29 +51,29 @@ func Check(zone string) error {
 	}
 	for _, c := range zone {
 		if invisible(c) {
-			return fmt.Errorf("zone %q holds what can't be printed", zone)
+			return fmt.Errorf("zone %q has a character that can't be printed", zone)
 		}
 	}
 	return nil
 }
 
-// invisible reports whether c is a control character, a break of lines, one that turns the direction of text, or one that stands
-// for nothing.
+// invisible reports whether c is a control character, a line break, a character that turns the direction of text, or one
+// without a glyph.
 func invisible(c rune) bool {
 	return c < 0x20 || 0x7f <= c && c <= 0x9f || c == 0xad || 0x200b <= c && c <= 0x200f || 0x2028 <= c && c <= 0x202e ||
 		0x2060 <= c && c <= 0x206f || c == 0xfeff || 0xfff0 <= c && c <= 0xfffb || c&0xfffe == 0xfffe || c >= 0xe0000
 }
 
-// checkAll returns an error that wraps ErrInvalid unless all zones may be written.
-func checkAll(zones map[allocfn.Partition]string) error {
-	checked := make(map[string]bool) // topics; all partitions of one are alike
-	known := make(map[string]bool)   // zones
+// checkAll returns an error that wraps ErrInvalid unless all zones, topics and ids may be written.
+func checkAll(zones map[kiel.Partition]string) error {
+	checked := make(map[string]bool) // the topics that were checked; it is enough to check a topic once
+	known := make(map[string]bool)   // the zones that were checked
 	for p, zone := range zones {
 		if p.ID < 0 {
 			return fmt.Errorf("%w: partition %d of topic %.64q is negative", ErrInvalid, p.ID, p.Topic)
 		}
 		if !checked[p.Topic] {
-			if err := session.CheckTopic(p.Topic); err != nil {
+			if err := kiel.CheckTopic(p.Topic); err != nil {
 				return fmt.Errorf("%w: %w", ErrInvalid, err)
 			}
 			checked[p.Topic] = true
@@ -89,16 +88,16 @@ func checkAll(zones map[allocfn.Partition]string) error {
 	return nil
 }
 
-// encode returns the same data for the same zones, always.
-func encode(zones map[allocfn.Partition]string) ([]byte, error) {
+// encode returns the znode's data. Equal zones always have equal data.
+func encode(zones map[kiel.Partition]string) ([]byte, error) {
 	doc := document{V: version, Zones: []string{}, Topics: map[string]indices{}}
-	ends := make(map[string]int64) // the ids of each topic are below
+	ends := make(map[string]int64) // by topic, the highest id plus one
 	for p := range zones {
 		ends[p.Topic] = max(ends[p.Topic], int64(p.ID)+1)
 	}
 	all := int64(0)
 	for topic, end := range ends {
-		if all += end; all > maxData/2 { // each takes two bytes or more; so there is no need to make room for them
+		if all += end; all > maxData/2 { // each id takes two bytes or more, so allocate nothing for them
 			return nil, fmt.Errorf("%w: the ids of topic %s go up to %d, and more than %d don't fit", ErrTooLarge, topic, end-1, maxData/2)
 		}
 		doc.Topics[topic] = slices.Repeat(indices{none}, int(end))
@@ -126,8 +125,8 @@ func encode(zones map[allocfn.Partition]string) ([]byte, error) {
 	return data, nil
 }
 
-// decode returns the zones that data say, nil if there are none.
-func decode(data []byte) (map[allocfn.Partition]string, error) {
+// decode returns the zones of a znode's data, nil if there are none.
+func decode(data []byte) (map[kiel.Partition]string, error) {
 	if len(data) == 0 {
 		return nil, nil
 	}
@@ -151,20 +150,20 @@ func decode(data []byte) (map[allocfn.Partition]string, error) {
 	}
 	var doc document
 	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields() // they would get lost when the zones are written
+	d.DisallowUnknownFields() // a write would lose them
 	if err := d.Decode(&doc); err != nil {
 		return nil, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is more behind the object")
+		return nil, errors.New("data behind the object")
 	}
 	return doc.zones()
 }
 
 func tooMuch(bytes int) error { return fmt.Errorf("%d bytes, more than %d", bytes, maxData) }
 
-// zones checks a document and returns what it says.
-func (doc document) zones() (map[allocfn.Partition]string, error) {
+// zones checks a document and returns its zones.
+func (doc document) zones() (map[kiel.Partition]string, error) {
 	names := slices.Sorted(slices.Values(doc.Zones))
 	for i, zone := range names {
 		if zone == "" {
@@ -179,7 +178,7 @@ func (doc document) zones() (map[allocfn.Partition]string, error) {
 	}
 	n := 0
 	for topic, ids := range doc.Topics {
-		if err := session.CheckTopic(topic); err != nil {
+		if err := kiel.CheckTopic(topic); err != nil {
 			return nil, err
 		}
 		for id, zone := range ids {
@@ -194,11 +193,11 @@ func (doc document) zones() (map[allocfn.Partition]string, error) {
 	if n == 0 {
 		return nil, nil
 	}
-	zones := make(map[allocfn.Partition]string, n)
+	zones := make(map[kiel.Partition]string, n)
 	for topic, ids := range doc.Topics {
 		for id, zone := range ids {
 			if zone != none {
-				zones[allocfn.Partition{Topic: topic, ID: int32(id)}] = doc.Zones[zone]
+				zones[kiel.Partition{Topic: topic, ID: int32(id)}] = doc.Zones[zone]
 			}
 		}
 	}

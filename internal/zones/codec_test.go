@@ -9,16 +9,16 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/zones"
 )
 
 // of makes zones of the names given for partitions 0, 1, … of topic t; "" is none.
-func of(names ...string) map[allocfn.Partition]string {
-	all := make(map[allocfn.Partition]string)
+func of(names ...string) map[kiel.Partition]string {
+	all := make(map[kiel.Partition]string)
 	for id, zone := range names {
 		if zone != "" {
-			all[allocfn.Partition{Topic: "t", ID: int32(id)}] = zone
+			all[kiel.Partition{Topic: "t", ID: int32(id)}] = zone
 		}
 	}
 	return all
@@ -36,15 +36,15 @@ func TestEncode(t *testing.T) {
 
 // What would not fit is not written, and nothing is made for it before that is known.
 func TestEncodeTooLarge(t *testing.T) {
-	long := make(map[allocfn.Partition]string)
+	long := make(map[kiel.Partition]string)
 	for i := range 5000 {
-		long[allocfn.Partition{Topic: "t", ID: int32(i)}] = fmt.Sprintf("%0249d", i)
+		long[kiel.Partition{Topic: "t", ID: int32(i)}] = fmt.Sprintf("%0249d", i)
 	}
-	spread := make(map[allocfn.Partition]string)
+	spread := make(map[kiel.Partition]string)
 	for i := range 1000 {
-		spread[allocfn.Partition{Topic: fmt.Sprint("t", i), ID: 1 << 19}] = "a"
+		spread[kiel.Partition{Topic: fmt.Sprint("t", i), ID: 1 << 19}] = "a"
 	}
-	for name, in := range map[string]map[allocfn.Partition]string{
+	for name, in := range map[string]map[kiel.Partition]string{
 		"last id":    {{Topic: "t", ID: 1<<31 - 1}: "a"},
 		"ids of all": spread,
 		"long names": long,
@@ -53,9 +53,9 @@ func TestEncodeTooLarge(t *testing.T) {
 			t.Errorf("%s: %d bytes, %v", name, len(data), err)
 		}
 	}
-	most := make(map[allocfn.Partition]string)
+	most := make(map[kiel.Partition]string)
 	for i := range 500_000 {
-		most[allocfn.Partition{Topic: "t", ID: int32(i)}] = "a"
+		most[kiel.Partition{Topic: "t", ID: int32(i)}] = "a"
 	}
 	if data, err := zones.Encode(most); err != nil || len(data) > zones.MaxData {
 		t.Errorf("500,000 partitions: %d bytes, %v", len(data), err)
@@ -63,7 +63,7 @@ func TestEncodeTooLarge(t *testing.T) {
 }
 
 func TestDecode(t *testing.T) {
-	good := map[string]map[allocfn.Partition]string{
+	good := map[string]map[kiel.Partition]string{
 		``:        nil,
 		`{"v":1}`: nil,
 		`{"v":1,"zones":["a"],"topics":{"t":[-1]}}`:                nil,
@@ -108,9 +108,9 @@ func TestDecode(t *testing.T) {
 }
 
 // drawn draws zones of all shapes.
-func drawn(t *rapid.T) map[allocfn.Partition]string {
-	return rapid.MapOfN(rapid.Custom(func(t *rapid.T) allocfn.Partition {
-		return allocfn.Partition{Topic: rapid.SampledFrom([]string{"t", "u", "a.b_c-d"}).Draw(t, "topic"), ID: rapid.Int32Range(0, 50).Draw(t, "id")}
+func drawn(t *rapid.T) map[kiel.Partition]string {
+	return rapid.MapOfN(rapid.Custom(func(t *rapid.T) kiel.Partition {
+		return kiel.Partition{Topic: rapid.SampledFrom([]string{"t", "u", "a.b_c-d"}).Draw(t, "topic"), ID: rapid.Int32Range(0, 50).Draw(t, "id")}
 	}), rapid.SampledFrom([]string{"a", "b", "eu-west-1a", "<é>\"\\"}), 0, 40).Draw(t, "zones")
 }
 

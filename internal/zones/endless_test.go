@@ -3,7 +3,6 @@ package zones_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 
 	"github.com/kielgo/kiel/internal/recipetest"
@@ -14,7 +13,7 @@ import (
 // On a context that never ends Zones run until their session ends.
 func TestRunOnEndlessContext(t *testing.T) {
 	recipetest.OnEndless(t, func(ctx context.Context, e *recipetest.Endless) {
-		z, err := zones.New(e.Session, "/parent", "zones", slog.New(slog.DiscardHandler))
+		z, err := zones.New(e.Session, "/parent", "zones")
 		if err != nil {
 			e.Fatal(err)
 		}

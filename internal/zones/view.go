@@ -7,31 +7,29 @@ import (
 	"maps"
 	"time"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/session"
 )
 
-// View is what the znode said when it was read. It is never changed; don't change its Zones either.
+// View is what the znode held when it was read. It never changes, and you must not change its Zones.
 type View struct {
-	// Version grows by one when Zones or Err changed. Views with the same version differ only in when, and under which
-	// incarnation, they were read.
+	// Version grows by one when Zones or Err changed. Views with the same version differ only in their time and incarnation.
 	Version uint64
 
-	Zones map[allocfn.Partition]string // none when Err is set
-	Err   error                        // ErrUnreadable, or a read that was refused
+	Zones map[kiel.Partition]string // the zones; none if Err is set
+	Err   error                     // ErrUnreadable, or a read that was refused
 
-	Incarnation *session.Incarnation // under which it was read
+	Incarnation *session.Incarnation // the incarnation under which it was read
 	At          time.Time            // when it was read
 
-	mzxid int64 // of the data that Zones and Err are made of, 0 if there were none
+	mzxid int64 // the mzxid of the data that Zones and Err are made of, 0 if there were none
 }
 
 func newer(before, v *View) bool {
 	return v.Version != before.Version || v.Incarnation != before.Incarnation
 }
 
-// look reads the znode and watches it, or its absence. Data that were read before are not read again, and too much of it is
-// not read at all.
+// look reads the znode and watches it, or its absence. It does not read the same data again, nor data above the limit.
 func (z *Zones) look(ctx context.Context, inc *session.Incarnation, _ bool) (*View, *session.Watch, error) {
 	exists, stat, watch, err := inc.ExistsW(ctx, z.path)
 	if err != nil {
@@ -48,7 +46,7 @@ func (z *Zones) look(ctx context.Context, inc *session.Incarnation, _ bool) (*Vi
 	}
 	data, stat, err := inc.Get(ctx, z.path)
 	if errors.Is(err, session.ErrNoNode) {
-		return &View{}, watch, nil // deleted since; the watch tells of it, and of what comes then
+		return &View{}, watch, nil // deleted since; the watch reports it
 	}
 	if err != nil {
 		watch.Stop()
@@ -61,12 +59,33 @@ func (z *Zones) look(ctx context.Context, inc *session.Incarnation, _ bool) (*Vi
 	return &View{Zones: zones, mzxid: stat.Mzxid}, watch, nil
 }
 
-func (z *Zones) unreadable(err error, mzxid int64) *View {
-	return &View{Err: fmt.Errorf("%w: %s: %w", ErrUnreadable, z.path, err), mzxid: mzxid}
+// Read returns the zones of the znode at path, as they are now or later; none if there is no znode. It creates nothing and watches
+// nothing. Its errors wrap ErrUnreadable, the session's errors or the cause of ctx's end.
+func Read(ctx context.Context, inc *session.Incarnation, path string) (map[kiel.Partition]string, error) {
+	err := inc.Sync(ctx, path)
+	var data []byte
+	if err == nil {
+		data, _, err = inc.Get(ctx, path)
+	}
+	switch {
+	case errors.Is(err, session.ErrNoNode):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("zones: read %s: %w", path, err)
+	}
+	zones, err := decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("zones: read %s: %w: %w", path, ErrUnreadable, err)
+	}
+	return zones, nil
 }
 
-// complete fills in what a view has from the one before it.
-func (z *Zones) complete(ctx context.Context, inc *session.Incarnation, before, v *View) {
+func (z *Zones) unreadable(err error, mzxid int64) *View {
+	return &View{Err: fmt.Errorf("zones: read %s: %w: %w", z.path, ErrUnreadable, err), mzxid: mzxid}
+}
+
+// complete fills in the fields of v that depend on the view before it.
+func (z *Zones) complete(_ context.Context, inc *session.Incarnation, before, v *View) {
 	v.Incarnation, v.At = inc, time.Now()
 	if before == nil {
 		before = &View{}
@@ -76,9 +95,6 @@ func (z *Zones) complete(ctx context.Context, inc *session.Incarnation, before, 
 		v.Version, v.Zones = before.Version, before.Zones // one copy is enough
 	default:
 		v.Version = before.Version + 1
-	}
-	if v.Err != nil && text(before.Err) != text(v.Err) {
-		z.log.ErrorContext(ctx, "zones not read, partitions count as without", "error", v.Err)
 	}
 }
 

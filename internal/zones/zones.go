@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"log/slog"
 	"maps"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/watched"
 	"github.com/kielgo/kiel/session"
 )
@@ -18,12 +17,11 @@ type Zones struct {
 	session *session.Session
 	path    string
 	parent  string
-	log     *slog.Logger
 	reader  *watched.Reader[View]
 }
 
 // New returns a handle on the znode named name in the znode parent. It does no I/O.
-func New(s *session.Session, parent, name string, log *slog.Logger) (*Zones, error) {
+func New(s *session.Session, parent, name string) (*Zones, error) {
 	path := session.Join(parent, name)
 	if s == nil {
 		return nil, errors.New("zones: no session")
@@ -31,7 +29,7 @@ func New(s *session.Session, parent, name string, log *slog.Logger) (*Zones, err
 	if err := session.CheckPath(path); err != nil {
 		return nil, fmt.Errorf("zones: %w", err)
 	}
-	z := &Zones{session: s, path: path, parent: parent, log: log.With("component", "zones", "path", path)}
+	z := &Zones{session: s, path: path, parent: parent}
 	z.reader = watched.New(watched.Options[View]{
 		Session: s, Path: path, Package: "zones",
 		Look: z.look, Refused: func(err error) *View { return &View{Err: err} }, Complete: z.complete, Newer: newer,
@@ -52,13 +50,13 @@ func (z *Zones) View() *View { return z.reader.View() }
 // Updates yields the newest view, and then each that differs in content or incarnation, until ctx ends.
 func (z *Zones) Updates(ctx context.Context) iter.Seq[*View] { return z.reader.Updates(ctx) }
 
-// Change makes zones out of those that there are now, which it must not keep or change. A partition that it gives "" has no
-// zone.
-type Change func(now map[allocfn.Partition]string) map[allocfn.Partition]string
+// Change returns new zones for the present ones, which it must neither keep nor change. A partition with the zone "" has
+// none.
+type Change func(now map[kiel.Partition]string) map[kiel.Partition]string
 
-// Update makes the zones what change makes of them; change may be called more than once. It returns ErrUnreadable, ErrTooLarge,
-// ErrInvalid, or an error that wraps the cause of ctx's end or the session's errors; with session.ErrUncertain the zones may
-// have been written.
+// Update writes what change returns for the present zones; it may call change more than once. Its errors wrap ErrUnreadable,
+// ErrTooLarge, ErrInvalid, the cause of ctx's end or the session's errors; after session.ErrUncertain the zones may have been
+// written.
 func (z *Zones) Update(ctx context.Context, change Change) error {
 	var unanswered error
 	for {
@@ -69,9 +67,9 @@ func (z *Zones) Update(ctx context.Context, change Change) error {
 		case ctx.Err() != nil:
 			return fmt.Errorf("zones: write %s: %w", z.path, errors.Join(context.Cause(ctx), err, unanswered))
 		case errors.Is(err, session.ErrUncertain):
-			unanswered = session.ErrUncertain // it may be done yet, but not after another write; the next look tells
+			unanswered = session.ErrUncertain // it may still be done, but not after another write; the next read shows it
 		case errors.Is(err, session.ErrBadVersion), errors.Is(err, session.ErrNodeExists), errors.Is(err, session.ErrNoNode):
-			// Another has written, made or deleted it: look again.
+			// Another program has written, created or deleted the znode: read it again.
 		case session.Retryable(err):
 		default:
 			return fmt.Errorf("zones: write %s: %w", z.path, errors.Join(err, unanswered))
@@ -79,7 +77,7 @@ func (z *Zones) Update(ctx context.Context, change Change) error {
 	}
 }
 
-// try makes one try.
+// try reads the zones, changes them and writes them once.
 func (z *Zones) try(ctx context.Context, change Change) error {
 	inc, err := z.session.Incarnation(ctx)
 	if err != nil {
@@ -98,7 +96,7 @@ func (z *Zones) try(ctx context.Context, change Change) error {
 		return fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	next := maps.Clone(change(now))
-	maps.DeleteFunc(next, func(_ allocfn.Partition, zone string) bool { return zone == "" })
+	maps.DeleteFunc(next, func(_ kiel.Partition, zone string) bool { return zone == "" })
 	if maps.Equal(now, next) {
 		return nil
 	}

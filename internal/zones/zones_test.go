@@ -3,7 +3,6 @@ package zones_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -14,7 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/internal/zones"
@@ -33,24 +32,17 @@ const (
 )
 
 // world is a server on a virtual network, in a bubble.
-type world struct {
-	*testing.T
-	srv *zktest.Server
-	nw  *zktest.Network
-}
+type world struct{ *recipetest.World }
 
 func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		srv, nw := zktest.StartVirtual(t, zktest.Options{})
-		f(t, &world{t, srv, nw})
-	})
+	recipetest.InWorld(t, func(w *recipetest.World) { f(w.T, &world{w}) })
 }
 
 // zones returns a handle on a session of its own.
 func (w *world) zones(name string) *zones.Zones {
 	w.Helper()
-	z, err := zones.New(recipetest.Session(w, w.nw, name), parent, "zones", slog.New(slog.DiscardHandler))
+	z, err := zones.New(w.Session(name), parent, "zones")
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -80,43 +72,31 @@ func (w *world) wait(z *zones.Zones, what string, ok func(*zones.View) bool) *zo
 	return nil
 }
 
-func (w *world) waitZones(z *zones.Zones, want map[allocfn.Partition]string) *zones.View {
+func (w *world) waitZones(z *zones.Zones, want map[kiel.Partition]string) *zones.View {
 	w.Helper()
 	return w.wait(z, "of these zones", func(v *zones.View) bool { return v.Err == nil && maps.Equal(v.Zones, want) })
 }
 
-// put writes the znode as an operator would.
-func (w *world) put(data string) {
-	w.Helper()
-	err := w.srv.Set(path, []byte(data))
-	if _, _, ok := w.srv.Get(path); !ok {
-		err = w.srv.Create(path, []byte(data))
-	}
-	if err != nil {
-		w.Fatal(err)
-	}
-}
-
 func (w *world) remove() {
 	w.Helper()
-	if err := w.srv.Delete(path); err != nil {
+	if err := w.Srv.Delete(path); err != nil {
 		w.Fatal(err)
 	}
 }
 
 func (w *world) data() string {
-	data, _, _ := w.srv.Get(path)
+	data, _, _ := w.Srv.Get(path)
 	return string(data)
 }
 
 // set is a change to these zones, whatever there is.
-func set(zs map[allocfn.Partition]string) zones.Change {
-	return func(map[allocfn.Partition]string) map[allocfn.Partition]string { return zs }
+func set(zs map[kiel.Partition]string) zones.Change {
+	return func(map[kiel.Partition]string) map[kiel.Partition]string { return zs }
 }
 
 // add is a change that keeps what there is.
-func add(zs map[allocfn.Partition]string) zones.Change {
-	return func(now map[allocfn.Partition]string) map[allocfn.Partition]string {
+func add(zs map[kiel.Partition]string) zones.Change {
+	return func(now map[kiel.Partition]string) map[kiel.Partition]string {
 		all := maps.Clone(zs)
 		maps.Copy(all, now)
 		return all
@@ -126,7 +106,7 @@ func add(zs map[allocfn.Partition]string) zones.Change {
 // noting has all requests for the znode noted.
 func (w *world) noting() *notes {
 	n := new(notes)
-	w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 		if r.Path == path {
 			n.mu.Lock()
 			n.ops = append(n.ops, r.Op)
@@ -152,14 +132,14 @@ func (n *notes) take() []zktest.Op {
 }
 
 func TestNewChecks(t *testing.T) {
-	if _, err := zones.New(nil, parent, "zones", slog.New(slog.DiscardHandler)); err == nil {
+	if _, err := zones.New(nil, parent, "zones"); err == nil {
 		t.Error("no session: nil")
 	}
 	s, err := session.New([]string{"zk:2181"}, session.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := zones.New(s, "/kiel", "a\x00", slog.New(slog.DiscardHandler)); !errors.Is(err, session.ErrInvalidPath) {
+	if _, err := zones.New(s, "/kiel", "a\x00"); !errors.Is(err, session.ErrInvalidPath) {
 		t.Errorf("bad path: %v", err)
 	}
 }
@@ -175,10 +155,10 @@ func TestWhatItCosts(t *testing.T) {
 		if v := z.View(); !slices.Equal(ops, []zktest.Op{zktest.OpSync, zktest.OpExists}) || v == nil || v.Err != nil || len(v.Zones) != 0 {
 			t.Errorf("missing: sent %v, view %+v", ops, v)
 		}
-		if n := w.srv.Stats().Watches; n != 1 {
+		if n := w.Srv.Stats().Watches; n != 1 {
 			t.Errorf("%d watches", n)
 		}
-		w.put(`{"v":1,"zones":["a"],"topics":{"t":[0]}}`)
+		w.Write(path, `{"v":1,"zones":["a"],"topics":{"t":[0]}}`)
 		v := w.waitZones(z, of("a"))
 		if ops := notes.take(); !slices.Equal(ops, []zktest.Op{zktest.OpExists, zktest.OpGetData}) {
 			t.Errorf("made: sent %v", ops)
@@ -199,19 +179,19 @@ func TestEveryoneSeesWhatIsWritten(t *testing.T) {
 		a, b := w.running("a"), w.running("b")
 		steps := []struct {
 			do   func() error
-			want map[allocfn.Partition]string
+			want map[kiel.Partition]string
 		}{
 			{func() error { return a.Update(t.Context(), set(of("x", "", "y"))) }, of("x", "", "y")},
 			{func() error { return b.Update(t.Context(), set(of("x"))) }, of("x")},
 			{func() error { w.remove(); return nil }, of()},
 			{func() error { return b.Update(t.Context(), set(of("y"))) }, of("y")},
-			{func() error { w.put(""); return nil }, of()},
+			{func() error { w.Write(path, ""); return nil }, of()},
 			{func() error { return a.Update(t.Context(), set(of("z"))) }, of("z")},
 			{func() error { return a.Update(t.Context(), set(nil)) }, of()},
 			// "" is no zone.
 			{func() error {
-				return a.Update(t.Context(), set(map[allocfn.Partition]string{{Topic: "t"}: "", {Topic: "u"}: "x"}))
-			}, map[allocfn.Partition]string{{Topic: "u"}: "x"}},
+				return a.Update(t.Context(), set(map[kiel.Partition]string{{Topic: "t"}: "", {Topic: "u"}: "x"}))
+			}, map[kiel.Partition]string{{Topic: "u"}: "x"}},
 		}
 		for i, step := range steps {
 			if err := step.do(); err != nil {
@@ -229,16 +209,16 @@ func TestNoWriteWhenEqual(t *testing.T) {
 		z := w.zones("a")
 		for _, tt := range []struct {
 			data string
-			want map[allocfn.Partition]string
+			want map[kiel.Partition]string
 		}{{"", nil}, {`{ "v": 1, "zones": ["b", "a"], "topics": {"t": [1, -1]} }`, of("a")}} {
 			if tt.data != "" {
-				w.put(tt.data)
+				w.Write(path, tt.data)
 			}
 			notes := w.noting()
 			if err := z.Update(t.Context(), set(tt.want)); err != nil {
 				t.Error(err)
 			}
-			w.srv.SetHook(nil)
+			w.Srv.SetHook(nil)
 			if ops := notes.take(); !slices.Equal(ops, []zktest.Op{zktest.OpSync, zktest.OpGetData}) || w.data() != tt.data {
 				t.Errorf("sent %v, written %s", ops, w.data())
 			}
@@ -261,7 +241,7 @@ func TestUnreadable(t *testing.T) {
 				}
 				w.waitZones(z, of("a"))
 				notes := w.noting()
-				w.put(data)
+				w.Write(path, data)
 				v := w.wait(z, "of the error", func(v *zones.View) bool { return v.Err != nil })
 				if !errors.Is(v.Err, zones.ErrUnreadable) || !strings.Contains(v.Err.Error(), path) || len(v.Zones) != 0 {
 					t.Errorf("%+v", v)
@@ -281,7 +261,7 @@ func TestUnreadable(t *testing.T) {
 				if now := z.View(); now.Version != v.Version {
 					t.Errorf("version %d, was %d", now.Version, v.Version)
 				}
-				w.put(`{"v":1,"zones":["b"],"topics":{"t":[0]}}`)
+				w.Write(path, `{"v":1,"zones":["b"],"topics":{"t":[0]}}`)
 				w.waitZones(z, of("b"))
 			})
 		})
@@ -292,20 +272,20 @@ func TestUpdateChecks(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		z := w.zones("a")
 		for name, tt := range map[string]struct {
-			p    allocfn.Partition
+			p    kiel.Partition
 			zone string
 			want error
 		}{
-			"topic":    {allocfn.Partition{Topic: "a:b"}, "a", zones.ErrInvalid},
-			"negative": {allocfn.Partition{Topic: "t", ID: -1}, "a", zones.ErrInvalid},
-			"zone":     {allocfn.Partition{Topic: "t"}, "a\n", zones.ErrInvalid},
-			"large":    {allocfn.Partition{Topic: "t", ID: 1 << 30}, "a", zones.ErrTooLarge},
+			"topic":    {kiel.Partition{Topic: "a:b"}, "a", zones.ErrInvalid},
+			"negative": {kiel.Partition{Topic: "t", ID: -1}, "a", zones.ErrInvalid},
+			"zone":     {kiel.Partition{Topic: "t"}, "a\n", zones.ErrInvalid},
+			"large":    {kiel.Partition{Topic: "t", ID: 1 << 30}, "a", zones.ErrTooLarge},
 		} {
-			if err := z.Update(t.Context(), set(map[allocfn.Partition]string{tt.p: tt.zone})); !errors.Is(err, tt.want) {
+			if err := z.Update(t.Context(), set(map[kiel.Partition]string{tt.p: tt.zone})); !errors.Is(err, tt.want) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if _, _, ok := w.srv.Get(path); ok {
+		if _, _, ok := w.Srv.Get(path); ok {
 			t.Error("written")
 		}
 	})
@@ -318,11 +298,11 @@ func TestWritersAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				if start != "" {
-					w.put(start)
+					w.Write(path, start)
 				}
 				a, b := w.zones("a"), w.zones("b")
 				once := false
-				between := func(now map[allocfn.Partition]string) map[allocfn.Partition]string {
+				between := func(now map[kiel.Partition]string) map[kiel.Partition]string {
 					if !once { // a has read, and not written
 						once = true
 						if err := b.Update(t.Context(), add(of("", "b"))); err != nil {
@@ -352,12 +332,12 @@ func TestLostReply(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				if start != "" {
-					w.put(start)
+					w.Write(path, start)
 				}
 				z := w.zones("a")
 				written := 0
-				w.srv.LoseReply(1, writes)
-				w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+				w.Srv.LoseReply(1, writes)
+				w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 					if writes(*r) {
 						written++
 					}
@@ -381,15 +361,15 @@ func TestGivingUp(t *testing.T) {
 		if err := z.Update(t.Context(), set(of("a"))); err != nil {
 			t.Fatal(err)
 		}
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action { return zktest.Action{Ignore: writes(*r)} })
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action { return zktest.Action{Ignore: writes(*r)} })
 		why := errors.New("enough")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, why)
 		defer cancel()
 		if err := z.Update(ctx, set(of("b"))); !errors.Is(err, why) || !errors.Is(err, session.ErrUncertain) {
 			t.Errorf("given up: %v", err)
 		}
-		w.srv.SetHook(nil)
-		w.nw.Client("a").BlackHole(zktest.Both)
+		w.Srv.SetHook(nil)
+		w.Net.Client("a").BlackHole(zktest.Both)
 		recipetest.EndWithTheirContext(t, path, map[string]func(context.Context) error{
 			"Update":  func(ctx context.Context) error { return z.Update(ctx, set(of("c"))) },
 			"Refresh": z.Refresh,
@@ -400,10 +380,10 @@ func TestGivingUp(t *testing.T) {
 // Views are of one incarnation each, and come anew with the next one, though nothing has changed.
 func TestSessionExpires(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.put(`{"v":1,"zones":["a"],"topics":{"t":[0]}}`)
+		w.Write(path, `{"v":1,"zones":["a"],"topics":{"t":[0]}}`)
 		z := w.running("a")
 		old := w.waitZones(z, of("a"))
-		w.srv.KillSession(old.Incarnation.SessionID())
+		w.Srv.KillSession(old.Incarnation.SessionID())
 		v := w.wait(z, "of the next incarnation", func(v *zones.View) bool { return v.Incarnation != old.Incarnation })
 		if v.Version != old.Version || !maps.Equal(v.Zones, old.Zones) {
 			t.Errorf("%+v, before %+v", v, old)
@@ -419,24 +399,24 @@ func TestSessionExpires(t *testing.T) {
 func TestMadeAnewWithTheSameNumber(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for range 20 {
-			w.put(`{"v":1}`)
+			w.Write(path, `{"v":1}`)
 		}
-		w.put(`{"v":1,"zones":["a"],"topics":{"t":[0]}}`)
+		w.Write(path, `{"v":1,"zones":["a"],"topics":{"t":[0]}}`)
 		z := w.running("a")
 		w.waitZones(z, of("a"))
-		_, old, _ := w.srv.Get(path)
-		client := w.nw.Client("a")
+		_, old, _ := w.Srv.Get(path)
+		client := w.Net.Client("a")
 		client.Refuse()
-		w.srv.Restart(true)
+		w.Srv.Restart(true)
 		time.Sleep(time.Second)
-		w.put(`{"v":1}`)
+		w.Write(path, `{"v":1}`)
 		for {
-			w.put(`{"v":1,"zones":["b"],"topics":{"t":[0]}}`)
-			if _, stat, _ := w.srv.Get(path); stat.Mzxid >= old.Mzxid {
+			w.Write(path, `{"v":1,"zones":["b"],"topics":{"t":[0]}}`)
+			if _, stat, _ := w.Srv.Get(path); stat.Mzxid >= old.Mzxid {
 				break
 			}
 		}
-		if _, stat, _ := w.srv.Get(path); stat.Mzxid != old.Mzxid {
+		if _, stat, _ := w.Srv.Get(path); stat.Mzxid != old.Mzxid {
 			t.Fatalf("number %d, was %d", stat.Mzxid, old.Mzxid)
 		}
 		client.Heal()
@@ -447,8 +427,8 @@ func TestMadeAnewWithTheSameNumber(t *testing.T) {
 // A znode that may not be read is no zones and an error, and is tried again; the watch is of no use then.
 func TestRefused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.put(`{"v":1,"zones":["a"],"topics":{"t":[0]}}`)
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Write(path, `{"v":1,"zones":["a"],"topics":{"t":[0]}}`)
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Path == path && r.Op == zktest.OpGetData {
 				return zktest.Action{Err: zktest.ErrNoAuth}
 			}
@@ -461,7 +441,7 @@ func TestRefused(t *testing.T) {
 		if err := z.Update(t.Context(), set(of("b"))); !errors.Is(err, session.ErrNoAuth) {
 			t.Errorf("Update: %v", err)
 		}
-		w.srv.SetHook(nil)
+		w.Srv.SetHook(nil)
 		start := time.Now()
 		v := w.waitZones(z, of("a"))
 		if d := time.Since(start); d > v.Incarnation.Timeout() {

@@ -29,7 +29,7 @@ func TestReadyCameAndWent(t *testing.T) {
 		numbers(t, func(t *testing.T, n int) {
 			attack.Run(t, hang, func(a *attack.Attack) {
 				x := newExecution(a)
-				d := x.double(x.session("g"), n, "")
+				d := x.double(x.Session("g"), n, "")
 				g := x.enter(d)
 				x.until("our znode", x.stands(nameOf(d)))
 				crowd := x.crowd(n-1, false)
@@ -37,7 +37,7 @@ func TestReadyCameAndWent(t *testing.T) {
 					p.goThrough(n)
 				}
 				time.Sleep(time.Second)
-				link, looked := x.nw.Client("g"), x.gate()
+				link, looked := x.Net.Client("g"), x.gate()
 				if away {
 					link.Refuse()
 					link.Cut()
@@ -68,7 +68,7 @@ func TestTheNumberIsNoSignal(t *testing.T) {
 	numbers(t, func(t *testing.T, n int) {
 		attack.Run(t, hang, func(a *attack.Attack) {
 			x := newExecution(a)
-			d := x.double(x.session("g"), n, "")
+			d := x.double(x.Session("g"), n, "")
 			g := x.enter(d)
 			x.until("our znode", x.stands(nameOf(d)))
 			left := x.later(func(ctx context.Context) error {
@@ -99,8 +99,8 @@ func TestReadyIsLeftToTheLast(t *testing.T) {
 	numbers(t, func(t *testing.T, n int) {
 		attack.Run(t, hang, func(a *attack.Attack) {
 			x := newExecution(a)
-			d := x.double(x.session("g"), n, "")
-			if err := x.srv.Create(path, nil); err != nil {
+			d := x.double(x.Session("g"), n, "")
+			if err := x.Srv.Create(path, nil); err != nil {
 				x.Fatal(err)
 			}
 			crowd := x.crowd(n-1, true)
@@ -154,8 +154,8 @@ func TestReadyIsMadeAgain(t *testing.T) {
 	numbers(t, func(t *testing.T, n int) {
 		attack.Run(t, hang, func(a *attack.Attack) {
 			x := newExecution(a)
-			s := x.session("g")
-			id, d := x.id(s), x.double(s, n, "")
+			s := x.Session("g")
+			id, d := x.ID(s), x.double(s, n, "")
 			g := x.enter(d)
 			x.until("our znode", x.stands(nameOf(d)))
 			crowd := x.crowd(n-1, true)
@@ -178,7 +178,7 @@ func TestReadyIsMadeAgain(t *testing.T) {
 			if !x.ends("enter", g, nil) || g.m == nil {
 				return
 			}
-			x.srv.KillSession(id)
+			x.Srv.KillSession(id)
 			x.over("leave", crowd...)
 		}, sabotage.ReadyOnce)
 	})
@@ -190,7 +190,7 @@ func TestStaleReadyUsesUpTheOnlyWatch(t *testing.T) {
 	attack.Run(t, hang, func(a *attack.Attack) {
 		x := newExecution(a)
 		x.make("ready")
-		d := x.double(x.session("g"), 4, "")
+		d := x.double(x.Session("g"), 4, "")
 		waits := x.gate()
 		x.hold(waits, func(r zktest.Request) bool {
 			return r.Op == zktest.OpDelete && r.Path == path+"/ready" && x.stands(nameOf(d))()
@@ -227,7 +227,7 @@ func TestStaleReadyUsesUpTheOnlyWatch(t *testing.T) {
 func TestNameOfTheRoundBefore(t *testing.T) {
 	attack.Run(t, hang, func(a *attack.Attack) {
 		x := newExecution(a)
-		d := x.double(x.session("g"), 2, "")
+		d := x.double(x.Session("g"), 2, "")
 		g := x.enter(d)
 		x.until("our znode", x.stands(nameOf(d)))
 		p := x.crowd(1, false)[0]
@@ -257,10 +257,10 @@ func TestNameOfTheRoundBefore(t *testing.T) {
 func TestDirectoryDeleted(t *testing.T) {
 	attack.Run(t, refused, func(a *attack.Attack) {
 		x := newExecution(a)
-		if err := x.srv.Create(path, nil); err != nil {
+		if err := x.Srv.Create(path, nil); err != nil {
 			x.Fatal(err)
 		}
-		d := x.double(x.session("g"), 1, "")
+		d := x.double(x.Session("g"), 1, "")
 		for range 2 {
 			m, err := d.Enter(a.Context())
 			if errors.Is(err, session.ErrNoNode) {
@@ -273,7 +273,7 @@ func TestDirectoryDeleted(t *testing.T) {
 			if err := m.Leave(a.Context()); err != nil {
 				x.Error(err)
 			}
-			if err := x.srv.Delete(path); err != nil {
+			if err := x.Srv.Delete(path); err != nil {
 				x.Error(err)
 			}
 		}
@@ -284,15 +284,15 @@ func TestDirectoryDeleted(t *testing.T) {
 func TestSetUpAgainBeforeTheLook(t *testing.T) {
 	attack.Run(t, hang, func(a *attack.Attack) {
 		x := newExecution(a)
-		if err := x.srv.Create(path, nil); err != nil {
+		if err := x.Srv.Create(path, nil); err != nil {
 			x.Fatal(err)
 		}
-		b := x.barrier(x.session("g"))
+		b := x.barrier(x.Session("g"))
 		c := x.later(b.Wait)
 		time.Sleep(time.Second)
-		link := x.nw.Client("g")
+		link := x.Net.Client("g")
 		link.BlackHole(zktest.ToClient)
-		if err := errors.Join(x.srv.Delete(path), x.srv.Create(path, nil)); err != nil {
+		if err := errors.Join(x.Srv.Delete(path), x.Srv.Create(path, nil)); err != nil {
 			x.Fatal(err)
 		}
 		link.Heal()
@@ -308,10 +308,10 @@ func TestAnotherCameAndWent(t *testing.T) {
 			numbers(t, func(t *testing.T, n int) {
 				attack.Run(t, hang, func(a *attack.Attack) {
 					x := newExecution(a)
-					if err := x.srv.Create(path, nil); err != nil {
+					if err := x.Srv.Create(path, nil); err != nil {
 						a.Fatal(err)
 					}
-					d := x.double(x.session("g"), n, "")
+					d := x.double(x.Session("g"), n, "")
 					crowd := x.crowd(n-1, true)
 					for _, p := range crowd[1:] {
 						p.goThrough(n)
@@ -337,7 +337,7 @@ func TestAnotherCameAndWent(t *testing.T) {
 						crowd[0].goThrough(n)
 						time.Sleep(time.Second)
 						var once sync.Once
-						x.srv.SetHook(func(r *zktest.Request) zktest.Action {
+						x.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 							if r.Op == zktest.OpCreate && r.Client == "g" {
 								once.Do(guest)
 							}
@@ -366,7 +366,7 @@ func TestAnotherCameAndWent(t *testing.T) {
 func TestNextRoundBeginsBeforeTheLook(t *testing.T) {
 	attack.Run(t, hang, func(a *attack.Attack) {
 		x := newExecution(a)
-		d := x.double(x.session("g"), 3, "")
+		d := x.double(x.Session("g"), 3, "")
 		g := x.enter(d)
 		x.until("our znode", x.stands(nameOf(d)))
 		crowd := x.crowd(3, false)
@@ -391,7 +391,7 @@ func TestNextRoundBeginsBeforeTheLook(t *testing.T) {
 func TestNumberSeen(t *testing.T) {
 	attack.Run(t, unsure, func(a *attack.Attack) {
 		x := newExecution(a)
-		d := x.double(x.session("g"), 3, "")
+		d := x.double(x.Session("g"), 3, "")
 		g := x.enter(d)
 		x.until("our znode", x.stands(nameOf(d)))
 		crowd := x.crowd(2, false)
@@ -420,19 +420,19 @@ func TestNumberSeen(t *testing.T) {
 func TestSetUpAgainBeforeTheRetry(t *testing.T) {
 	attack.Run(t, opened, func(a *attack.Attack) {
 		x := newExecution(a)
-		if err := x.srv.Create(path, []byte("first")); err != nil {
+		if err := x.Srv.Create(path, []byte("first")); err != nil {
 			a.Fatal(err)
 		}
-		b := x.barrier(x.session("g"))
+		b := x.barrier(x.Session("g"))
 		lost, again := false, false
-		x.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		x.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			switch {
 			case r.Op == zktest.OpDelete && r.Path == path && !lost:
 				lost = true
 				return zktest.Action{LoseReply: true}
 			case lost && !again:
 				again = true
-				if err := x.srv.Create(path, []byte("second")); err != nil {
+				if err := x.Srv.Create(path, []byte("second")); err != nil {
 					a.Error(err)
 				}
 			}
@@ -441,7 +441,7 @@ func TestSetUpAgainBeforeTheRetry(t *testing.T) {
 		if there, err := b.Remove(x.ctx); !there || err != nil || !again {
 			a.Errorf("removed: %v, %v; set up again: %v", there, err, again)
 		}
-		if data, _, ok := x.srv.Get(path); !ok || string(data) != "second" {
+		if data, _, ok := x.Srv.Get(path); !ok || string(data) != "second" {
 			a.Harmed(opened, "%q stands", data)
 		}
 	}, sabotage.RemoveLookedAt)

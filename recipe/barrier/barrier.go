@@ -8,8 +8,10 @@ import (
 	"strings"
 
 	"github.com/kielgo/kiel/internal/defaultlog"
+	"github.com/kielgo/kiel/internal/hold"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -70,7 +72,7 @@ func (b *Barrier) do(ctx context.Context, op string, f func(context.Context, *se
 			return nil
 		case errors.Is(err, session.ErrSessionExpired) && !errors.Is(err, session.ErrUncertain) && ctx.Err() == nil:
 		default:
-			if _, ok := errors.AsType[*BlockedError](err); ok {
+			if _, ok := hold.Blocked(ctx, err); ok {
 				return err
 			}
 			return fmt.Errorf("barrier: %s %s: %w", op, b.path, err)
@@ -169,7 +171,7 @@ func (b *Barrier) Remove(ctx context.Context) (bool, error) {
 }
 
 // Wait waits until the barrier is gone. It returns at once if none stands. When ctx ends
-// the error is a [*BlockedError].
+// the error is a [*recipe.BlockedError].
 func (b *Barrier) Wait(ctx context.Context) error {
 	var seen int64
 	var patience seqnode.Patience
@@ -191,7 +193,7 @@ func (b *Barrier) Wait(ctx context.Context) error {
 func awaitGone(
 	ctx context.Context, s *session.Session, barrier, path string, seen *int64, waits func(b seqnode.Blocker),
 ) (bool, error) {
-	for blocked := (*BlockedError)(nil); ; {
+	for last := (*recipe.BlockedError)(nil); ; {
 		inc, err := s.Incarnation(ctx)
 		var data []byte
 		var stat session.Stat
@@ -205,9 +207,9 @@ func awaitGone(
 		case errors.Is(err, session.ErrSessionExpired) && ctx.Err() == nil:
 			return false, nil
 		case err != nil:
-			if blocked != nil && ctx.Err() != nil {
-				blocked.Err = context.Cause(ctx)
-				return false, blocked
+			if last != nil && ctx.Err() != nil {
+				last.Err = context.Cause(ctx)
+				return false, last
 			}
 			return false, err
 		}
@@ -218,14 +220,14 @@ func awaitGone(
 			watch.Stop()
 			return true, nil
 		}
-		blocked = &BlockedError{Path: barrier, Blocker: path, Identifier: text(data)}
+		last = blocked(barrier, path, data, nil)
 		waits(seqnode.Blocker{Path: path, Data: data, Stat: stat})
 		select {
 		case <-watch.C():
 		case <-ctx.Done():
 			watch.Stop()
-			blocked.Err = context.Cause(ctx)
-			return false, blocked
+			last.Err = context.Cause(ctx)
+			return false, last
 		}
 	}
 }
@@ -237,9 +239,9 @@ func complain(ctx context.Context, log *slog.Logger, barrier string, p *seqnode.
 	}
 }
 
-// text returns data as valid UTF-8 of limited length.
-func text(data []byte) string {
-	return strings.ToValidUTF8(string(data[:min(len(data), 256)]), "")
+// blocked says which znode is in the way.
+func blocked(barrier, blocker string, data []byte, err error) *recipe.BlockedError {
+	return &recipe.BlockedError{Recipe: "barrier", Path: barrier, Blocker: blocker, Identifier: hold.Identifier(data), Err: err}
 }
 
 func parentOf(path string) string {

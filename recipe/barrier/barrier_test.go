@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/barrier"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -18,7 +19,7 @@ import (
 func TestBarrierNotExist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		if err := w.barrier(w.session("a")).Wait(t.Context()); err != nil {
+		if err := w.barrier(w.Session("a")).Wait(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -27,11 +28,11 @@ func TestBarrierNotExist(t *testing.T) {
 func TestBarrierExists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		b := w.barrier(w.session("a"))
+		b := w.barrier(w.Session("a"))
 		if err := b.Create(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if data, stat, ok := w.srv.Get(path); !ok || data == nil || len(data) != 0 || stat.EphemeralOwner != 0 {
+		if data, stat, ok := w.Srv.Get(path); !ok || data == nil || len(data) != 0 || stat.EphemeralOwner != 0 {
 			t.Errorf("%q, %+v, %v", data, stat, ok)
 		}
 		if err := b.Create(t.Context()); err != nil {
@@ -41,7 +42,7 @@ func TestBarrierExists(t *testing.T) {
 		defer cancel()
 		start := time.Now()
 		err := b.Wait(ctx)
-		blocked, ok := errors.AsType[*barrier.BlockedError](err)
+		blocked, ok := errors.AsType[*recipe.BlockedError](err)
 		if !ok || blocked.Blocker != path || !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 30*time.Second {
 			t.Errorf("got %v after %v", err, time.Since(start))
 		}
@@ -57,7 +58,7 @@ func TestBarrierExists(t *testing.T) {
 func TestRemoveNonexistentBarrier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		if there, err := w.barrier(w.session("a")).Remove(t.Context()); err != nil || there {
+		if there, err := w.barrier(w.Session("a")).Remove(t.Context()); err != nil || there {
 			t.Errorf("got %v, %v", there, err)
 		}
 	})
@@ -68,25 +69,25 @@ func TestRemoveNonexistentBarrier(t *testing.T) {
 func TestWaitersAndFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		b := w.barrier(w.session("a"))
+		b := w.barrier(w.Session("a"))
 		if err := b.Create(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		var calls []*call
 		var sessions []*session.Session
 		for _, name := range []string{"b", "cut", "away", "killed"} {
-			s := w.session(name)
+			s := w.Session(name)
 			sessions = append(sessions, s)
 			calls = append(calls, w.later(func() error { return w.barrier(s).Wait(t.Context()) }))
 		}
 		time.Sleep(time.Second)
-		if err := w.srv.Set(path, []byte("x")); err != nil {
+		if err := w.Srv.Set(path, []byte("x")); err != nil {
 			t.Fatal(err)
 		}
-		w.nw.Client("cut").Cut()
-		w.nw.Client("away").Refuse()
-		w.nw.Client("away").Cut()
-		w.srv.KillSession(w.id(sessions[3]))
+		w.Net.Client("cut").Cut()
+		w.Net.Client("away").Refuse()
+		w.Net.Client("away").Cut()
+		w.Srv.KillSession(w.ID(sessions[3]))
 		for _, c := range calls {
 			w.goesOn(c)
 		}
@@ -97,7 +98,7 @@ func TestWaitersAndFaults(t *testing.T) {
 		if calls[2].ended() {
 			t.Error("found out without a connection")
 		}
-		w.nw.Client("away").Heal()
+		w.Net.Client("away").Heal()
 		for _, c := range calls {
 			w.ended(c, nil)
 		}
@@ -117,16 +118,16 @@ func TestLostCreate(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			b := w.barrier(w.session("a"))
+			b := w.barrier(w.Session("a"))
 			lost, removed := false, false
-			w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 				switch {
 				case r.Op == zktest.OpCreate && r.Path == path && !lost:
 					lost = true
 					return tt.action
 				case r.Op == zktest.OpSync && lost && tt.removed && !removed:
 					removed = true
-					if err := w.srv.Delete(path); err != nil {
+					if err := w.Srv.Delete(path); err != nil {
 						t.Error(err)
 					}
 				}
@@ -136,7 +137,7 @@ func TestLostCreate(t *testing.T) {
 			if !errors.Is(err, tt.want) || !lost || removed != tt.removed {
 				t.Errorf("%s: got %v", what, err)
 			}
-			if _, _, ok := w.srv.Get(path); ok == tt.removed {
+			if _, _, ok := w.Srv.Get(path); ok == tt.removed {
 				t.Errorf("%s: stands: %v", what, ok)
 			}
 		})
@@ -148,19 +149,19 @@ func TestLostCreate(t *testing.T) {
 func TestLostRemove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		b := w.barrier(w.session("a"))
-		if err := w.srv.Create(path, nil); err != nil {
+		b := w.barrier(w.Session("a"))
+		if err := w.Srv.Create(path, nil); err != nil {
 			t.Fatal(err)
 		}
 		lost, again := false, false
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			switch {
 			case r.Op == zktest.OpDelete && !lost:
 				lost = true
 				return zktest.Action{LoseReply: true}
 			case r.Op == zktest.OpSync && lost && !again:
 				again = true
-				if err := w.srv.Create(path, nil); err != nil {
+				if err := w.Srv.Create(path, nil); err != nil {
 					t.Error(err)
 				}
 			}
@@ -169,12 +170,12 @@ func TestLostRemove(t *testing.T) {
 		if there, err := b.Remove(t.Context()); err != nil || !there || !again {
 			t.Errorf("got %v, %v", there, err)
 		}
-		if _, _, ok := w.srv.Get(path); !ok {
+		if _, _, ok := w.Srv.Get(path); !ok {
 			t.Error("the new one was removed")
 		}
 		// The same, but nobody sets it up again: once is enough.
-		w.srv.SetHook(nil)
-		w.srv.LoseReply(2, is(zktest.OpDelete))
+		w.Srv.SetHook(nil)
+		w.Srv.LoseReply(2, is(zktest.OpDelete))
 		if there, err := b.Remove(t.Context()); err != nil || !there {
 			t.Errorf("got %v, %v", there, err)
 		}
@@ -195,10 +196,6 @@ func TestNewRefuses(t *testing.T) {
 			_, err := barrier.NewDouble(s, path, 1, barrier.DoubleOptions{Identifier: "\xff"})
 			return err
 		},
-		"unique without identifier": func() error {
-			_, err := barrier.NewDouble(s, path, 1, barrier.DoubleOptions{Unique: true})
-			return err
-		},
 	} {
 		if f() == nil {
 			t.Errorf("%s: no error", what)
@@ -210,8 +207,8 @@ func TestNewRefuses(t *testing.T) {
 func TestCallsEndWithTheirContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.nw.Refuse()
-		s := w.session("a")
+		w.Net.Refuse()
+		s := w.Session("a")
 		b, d := w.barrier(s), w.double(s, 1, "a")
 		recipetest.EndWithTheirContext(t, path, map[string]func(context.Context) error{
 			"Create": b.Create,

@@ -50,9 +50,8 @@
 // # Not guaranteed
 //
 //   - A process that was killed counts as a member until its session expires, and others may enter
-//     with it. If it is started again before that, the two count as two, unless it is one of ours
-//     with [DoubleOptions].Unique, which waits. Two with one identifier that enter at once count as
-//     two in any case.
+//     with it. If it is started again before that, the two count as two: identifiers don't tell who is
+//     who. So do two with one identifier that enter at once.
 //   - kazoo's wait hangs after a lost connection, and misses that a barrier was removed when
 //     somebody sets its data. Nothing here sets data.
 //   - kazoo takes a ready that was left behind by a crash for a member and for the signal. Enter

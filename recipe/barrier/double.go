@@ -2,7 +2,6 @@ package barrier
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/kielgo/kiel/internal/defaultlog"
+	"github.com/kielgo/kiel/internal/hold"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
@@ -21,13 +21,6 @@ type DoubleOptions struct {
 	// Identifier is the data of our znode: who we are, for those who look. It is UTF-8.
 	// Default: host name, "-" and process id.
 	Identifier string
-
-	// Unique says that no other member has our Identifier, which must be given then. A znode with it is what is left of us,
-	// from before a restart: Enter waits until that is gone, with its session, before it makes ours, as otherwise a process
-	// that was killed and started again counts as two. If another does have it, and stood first, we don't enter before that
-	// one has left. Two that enter at once may both: each looks before it makes its znode, and once that stands the others
-	// may have counted it, so that it can't be taken back.
-	Unique bool
 
 	// Logger is told what can't be returned as an error, and for whom Leave, or for what that is in our way Enter, waits for
 	// long: after about half a minute, and then whenever the time has doubled.
@@ -41,7 +34,6 @@ type DoubleBarrier struct {
 	path    string
 	clients int
 	data    []byte
-	unique  bool
 	log     *slog.Logger
 
 	mu     sync.Mutex
@@ -64,9 +56,6 @@ func NewDouble(s *session.Session, path string, clients int, opts DoubleOptions)
 	if !utf8.ValidString(opts.Identifier) {
 		return nil, fmt.Errorf("barrier: Identifier %q is no valid UTF-8", opts.Identifier)
 	}
-	if opts.Unique && opts.Identifier == "" {
-		return nil, errors.New("barrier: Unique without an Identifier: the default is the same for all of a process, and another after a restart")
-	}
 	if opts.Identifier == "" {
 		host, _ := os.Hostname() // kazoo has the fully qualified name
 		opts.Identifier = fmt.Sprintf("%s-%d", host, os.Getpid())
@@ -78,7 +67,6 @@ func NewDouble(s *session.Session, path string, clients int, opts DoubleOptions)
 		clients: clients,
 		name:    seqnode.NewGUID(),
 		data:    []byte(opts.Identifier),
-		unique:  opts.Unique,
 		log:     opts.Logger,
 	}, nil
 }
@@ -102,7 +90,7 @@ func (d *DoubleBarrier) Participating() bool {
 }
 
 // Enter waits until the number of members is complete, ours among them. When ctx ends
-// before, the error is a [*BlockedError]. An error that wraps [session.ErrUncertain] says
+// before, the error is a [*recipe.BlockedError]. An error that wraps [session.ErrUncertain] says
 // that the others may have entered with us, as they may until our znode is removed: so does that
 // BlockedError, unless ours was not made yet. ErrLost says that they have, but that our znode is
 // gone, or is given up with ctx. Whatever the error, our znode is removed, in the background if need
@@ -122,12 +110,12 @@ func (d *DoubleBarrier) Enter(ctx context.Context) (*Member, error) {
 	var err error
 	if last != nil {
 		var patience seqnode.Patience
-		ended := patience.Wait(ctx, last.gone, func(waited time.Duration) {
+		ended := patience.Wait(ctx, last.own.Gone(), func(waited time.Duration) {
 			d.log.WarnContext(ctx, "still waiting", "path", d.path, "waited", waited, "blocker",
 				seqnode.Blocker{Path: last.path, Data: d.data, Stat: session.Stat{EphemeralOwner: last.inc.SessionID()}})
 		})
 		if ended != nil {
-			err = &BlockedError{Path: d.path, Blocker: last.path, Identifier: text(d.data), Err: ended}
+			err = blocked(d.path, last.path, d.data, ended)
 		}
 	}
 	if err == nil {
@@ -140,10 +128,10 @@ func (d *DoubleBarrier) Enter(ctx context.Context) (*Member, error) {
 		return m, nil
 	}
 	if e.node != nil {
-		e.node.abandon(ctx)
+		e.node.own.Abandon(ctx)
 	}
 	d.busy, d.name = false, d.next(ctx)
-	if _, ok := errors.AsType[*BlockedError](err); ok {
+	if _, ok := hold.Blocked(ctx, err); ok {
 		return nil, err
 	}
 	return nil, fmt.Errorf("barrier: enter %s: %w", d.path, err)

@@ -17,28 +17,28 @@ func TestSessionKilledWhileWaiting(t *testing.T) {
 	for _, passed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			s := w.session("a")
+			s := w.Session("a")
 			d := w.double(s, 2, "")
 			c := w.enter(t.Context(), d)
 			w.goesOn(c)
-			id := w.id(s)
-			w.nw.Client("a").Refuse()
-			w.nw.Client("a").Cut()
+			id := w.ID(s)
+			w.Net.Client("a").Refuse()
+			w.Net.Client("a").Cut()
 			if passed {
 				w.make(highest, "ready")
 				w.remove("ready")
 			}
-			w.srv.KillSession(id)
+			w.Srv.KillSession(id)
 			if passed {
 				w.remove(highest)
 			}
-			w.nw.Client("a").Heal()
+			w.Net.Client("a").Heal()
 			if passed {
 				w.ended(c, session.ErrUncertain)
 				return
 			}
 			w.goesOn(c)
-			if w.id(s) == id {
+			if w.ID(s) == id {
 				t.Fatal("the session is the same")
 			}
 			w.wantChildren(nameOf(d))
@@ -54,16 +54,16 @@ func TestSessionKilledWhileWaiting(t *testing.T) {
 func TestSessionKilledThenComplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		s := w.session("a")
+		s := w.Session("a")
 		d := w.double(s, 2, "")
 		c := w.enter(t.Context(), d)
 		w.goesOn(c)
-		id := w.id(s)
-		w.nw.Client("a").Refuse()
-		w.nw.Client("a").Cut()
-		w.srv.KillSession(id)
+		id := w.ID(s)
+		w.Net.Client("a").Refuse()
+		w.Net.Client("a").Cut()
+		w.Srv.KillSession(id)
 		w.make(highest)
-		w.nw.Client("a").Heal()
+		w.Net.Client("a").Heal()
 		m := w.in(c)
 		w.wantChildren(nameOf(d), highest, "ready")
 		w.remove(highest)
@@ -77,7 +77,7 @@ func TestStaleReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.make("ready")
-		d := w.double(w.session("a"), 2, "")
+		d := w.double(w.Session("a"), 2, "")
 		c := w.enter(t.Context(), d)
 		w.goesOn(c)
 		w.wantChildren(nameOf(d))
@@ -86,10 +86,10 @@ func TestStaleReady(t *testing.T) {
 		w.ended(w.leave(t.Context(), m), nil)
 
 		w.make(highest, "ready")
-		_, before, _ := w.srv.Get(path + "/ready")
-		third := w.double(w.session("b"), 3, "")
+		_, before, _ := w.Srv.Get(path + "/ready")
+		third := w.double(w.Session("b"), 3, "")
 		m = w.in(w.enter(t.Context(), third))
-		if _, now, ok := w.srv.Get(path + "/ready"); !ok || now != before {
+		if _, now, ok := w.Srv.Get(path + "/ready"); !ok || now != before {
 			t.Errorf("ready: %v, %+v, was %+v", ok, now, before)
 		}
 		l := w.leave(t.Context(), m)
@@ -106,8 +106,8 @@ func TestLostReplies(t *testing.T) {
 		for losses := 1; losses <= 3; losses++ {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				a, b := w.double(w.session("a"), 2, ""), w.double(w.session("b"), 2, "")
-				w.srv.LoseReply(losses, func(r zktest.Request) bool { // not proofs of life
+				a, b := w.double(w.Session("a"), 2, ""), w.double(w.Session("b"), 2, "")
+				w.Srv.LoseReply(losses, func(r zktest.Request) bool { // not proofs of life
 					return r.Op == op && (op != zktest.OpMulti || len(r.Ops) > 1)
 				})
 				one := w.enter(t.Context(), a)
@@ -133,23 +133,23 @@ func TestLost(t *testing.T) {
 		stays bool
 	}{
 		"removed": {func(w *world, _ *session.Session, m *barrier.Member) { w.remove(m.Node()[len(path)+1:]) }, barrier.ErrLost, false},
-		"expired": {func(w *world, s *session.Session, _ *barrier.Member) { w.srv.KillSession(w.id(s)) }, session.ErrSessionExpired, false},
+		"expired": {func(w *world, s *session.Session, _ *barrier.Member) { w.Srv.KillSession(w.ID(s)) }, session.ErrSessionExpired, false},
 		"no trust": {func(w *world, _ *session.Session, m *barrier.Member) {
-			w.nw.Client("a").BlackHole(zktest.Both)
+			w.Net.Client("a").BlackHole(zktest.Both)
 			<-m.Context().Done()
-			w.nw.Client("a").Heal()
+			w.Net.Client("a").Heal()
 		}, session.ErrTrustLost, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			s := w.session("a")
+			s := w.Session("a")
 			d := w.double(s, 2, "")
 			w.make(lowest)
 			m := w.in(w.enter(t.Context(), d))
 			tt.do(w, s, m)
 			w.ended(w.later(func() error { <-m.Context().Done(); return context.Cause(m.Context()) }), tt.want)
 			time.Sleep(5 * time.Second)
-			if _, _, ok := w.srv.Get(m.Node()); ok != tt.stays || d.Participating() {
+			if _, _, ok := w.Srv.Get(m.Node()); ok != tt.stays || d.Participating() {
 				t.Errorf("%s: stands: %v", what, ok)
 			}
 			l := w.leave(t.Context(), m)

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/barrier"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -15,7 +16,7 @@ import (
 func TestBasicBarrier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		s := w.session("a")
+		s := w.Session("a")
 		d := w.double(s, 1, "café")
 		if d.Participating() || d.Clients() != 1 {
 			t.Error("participates")
@@ -24,11 +25,11 @@ func TestBasicBarrier(t *testing.T) {
 		if err != nil || !d.Participating() {
 			t.Fatal(err)
 		}
-		data, stat, _ := w.srv.Get(m.Node())
-		if string(data) != "café" || stat.EphemeralOwner != w.id(s) || m.Node() != d.Node() || len(nameOf(d)) != 32 {
+		data, stat, _ := w.Srv.Get(m.Node())
+		if string(data) != "café" || stat.EphemeralOwner != w.ID(s) || m.Node() != d.Node() || len(nameOf(d)) != 32 {
 			t.Errorf("%s: %q, %+v", m.Node(), data, stat)
 		}
-		if data, stat, ok := w.srv.Get(path + "/ready"); !ok || data == nil || len(data) != 0 || stat.EphemeralOwner != 0 {
+		if data, stat, ok := w.Srv.Get(path + "/ready"); !ok || data == nil || len(data) != 0 || stat.EphemeralOwner != 0 {
 			t.Errorf("ready: %q, %+v, %v", data, stat, ok)
 		}
 		if _, err := d.Enter(t.Context()); !errors.Is(err, barrier.ErrEntered) {
@@ -59,11 +60,11 @@ func together(t *testing.T, n int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		s := w.session("a")
+		s := w.Session("a")
 		doubles := make([]*barrier.DoubleBarrier, n)
 		for i := range doubles {
 			doubles[i] = w.double(s, n, "")
-			s = w.session("of its own " + string(rune('0'+i)))
+			s = w.Session("of its own " + string(rune('0'+i)))
 		}
 		for range 3 {
 			var calls []*call
@@ -100,7 +101,7 @@ func together(t *testing.T, n int) {
 func TestBarrierExistingParentNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		s := w.session("a")
+		s := w.Session("a")
 		d := w.double(s, 1, "")
 		inc, err := s.Incarnation(t.Context())
 		if err != nil {
@@ -118,7 +119,7 @@ func TestBarrierExistingParentNode(t *testing.T) {
 func TestBarrierExistingNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		s := w.session("a")
+		s := w.Session("a")
 		d := w.double(s, 1, "")
 		inc, err := s.Incarnation(t.Context())
 		if err != nil {
@@ -154,7 +155,7 @@ func TestReadyAndTheOrderOfLeaving(t *testing.T) {
 		w := newWorld(t)
 		var deleted []string
 		made := 0
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Op == zktest.OpDelete {
 				deleted = append(deleted, r.Path)
 			}
@@ -167,7 +168,7 @@ func TestReadyAndTheOrderOfLeaving(t *testing.T) {
 			}
 			return zktest.Action{}
 		})
-		d := w.double(w.session("a"), 2, "")
+		d := w.double(w.Session("a"), 2, "")
 		w.make(lowest)
 		m := w.in(w.enter(t.Context(), d))
 		if made != 1 {
@@ -226,18 +227,18 @@ func TestGivingUp(t *testing.T) {
 	for _, dir := range []zktest.Direction{0, zktest.ToServer, zktest.ToClient} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			d := w.double(w.session("a"), 2, "")
-			w.atNextLook("a", func() { w.nw.Client("a").BlackHole(dir) })
+			d := w.double(w.Session("a"), 2, "")
+			w.atNextLook("a", func() { w.Net.Client("a").BlackHole(dir) })
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			_, err := d.Enter(ctx)
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)
 			}
-			if blocked, ok := errors.AsType[*barrier.BlockedError](err); dir == 0 && (!ok || blocked.Members != 1 || blocked.Clients != 2) {
+			if blocked, ok := errors.AsType[*recipe.BlockedError](err); dir == 0 && (!ok || blocked.Members != 1 || blocked.Clients != 2) {
 				t.Errorf("got %v", err)
 			}
-			w.nw.Client("a").Heal()
+			w.Net.Client("a").Heal()
 			time.Sleep(5 * time.Second)
 			w.wantChildren()
 			c := w.enter(t.Context(), d)
@@ -248,7 +249,7 @@ func TestGivingUp(t *testing.T) {
 			ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			err = m.Leave(ctx)
-			if blocked, ok := errors.AsType[*barrier.BlockedError](err); !ok || blocked.Blocker != path+"/"+highest {
+			if blocked, ok := errors.AsType[*recipe.BlockedError](err); !ok || blocked.Blocker != path+"/"+highest {
 				t.Errorf("got %v", err)
 			}
 			time.Sleep(time.Second)

@@ -1,7 +1,6 @@
 package barrier
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +19,7 @@ type entering struct {
 	stood    bool             // ours has stood, or may have, and it was not seen since that the number was not complete meanwhile
 	seen     *view            // the look that the next is compared with: the latest that was not pending
 	full     *view            // the latest look, if it was pending
-	left     seqnode.Blocker  // what is in our way, as last seen: of us from before a restart, or somebody's of our name
+	left     seqnode.Blocker  // what is in our way, as last seen: somebody's znode of our name
 	patience seqnode.Patience // with that
 	here     int              // how many members the latest look has shown, ours included
 	new      bool             // there was no look yet since node is ours
@@ -53,10 +52,9 @@ func (e *entering) run() (*Member, error) {
 
 // blocked says what was missing when ctx ended, or in the way.
 func (e *entering) blocked() error {
-	return &BlockedError{
-		Path: e.d.path, Blocker: e.left.Path, Identifier: text(e.left.Data),
-		Members: e.here, Clients: e.d.clients, Err: e.ended(),
-	}
+	b := blocked(e.d.path, e.left.Path, e.left.Data, e.ended())
+	b.Members, b.Clients = e.here, e.d.clients
+	return b
 }
 
 // behind waits until it is time to look again whether what is in our way is gone.
@@ -90,7 +88,7 @@ func (e *entering) once() (*Member, error) {
 	}
 	e.here = len(now.members)
 	if e.node != nil && (e.node.inc.SessionID() != inc.SessionID() || !now.has(e.name)) {
-		e.node.vanished() // with its session, or removed by somebody
+		e.node.own.Vanished() // with its session, or removed by somebody
 		e.node = nil
 	}
 	if e.stale(now) {
@@ -127,13 +125,13 @@ func (e *entering) once() (*Member, error) {
 	case waiting, pending:
 	}
 	last, err := e.completes(inc, now)
-	if err != nil {
-		return nil, err
+	if err == nil && last {
+		err = e.makeReady(inc, now)
 	}
-	if last {
-		if err := e.makeReady(inc, now); err != nil {
-			return nil, err
-		}
+	switch {
+	case err != nil:
+		return nil, err
+	case last:
 		return e.member(inc, now)
 	}
 	return nil, e.pause(watch)
@@ -183,7 +181,7 @@ func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.W
 	}
 	e.seen, e.full, e.left = now, nil, seqnode.Blocker{}
 	e.stood = e.stood && (now.ready || now.has(e.name))
-	n := &node{inc: inc, path: session.Join(e.d.path, e.name), data: e.d.data, log: e.d.log, gone: make(chan struct{})}
+	n := e.d.newNode(inc, e.name)
 	if now.has(e.name) {
 		// Of an earlier session, or made by somebody for us.
 		mine, err := n.look(e.ctx)
@@ -206,15 +204,6 @@ func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.W
 		e.d.made(n)
 		return errAgain
 	}
-	if e.d.unique && !e.off(sabotage.RemainsGone) {
-		left, err := e.remains(inc, now)
-		if err != nil {
-			return err
-		}
-		if left.Path != "" {
-			return e.behind(left, watch)
-		}
-	}
 	e.d.made(n)
 	stood := e.stood
 	e.stood = true
@@ -229,23 +218,6 @@ func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.W
 	now.own++
 	e.node, e.new = n, true
 	return errAgain
-}
-
-// remains returns another znode with our identifier, or one without a path. One that was made before we were started is in the
-// list: the incarnation was proved by a write since.
-func (e *entering) remains(inc *session.Incarnation, now *view) (seqnode.Blocker, error) {
-	for _, name := range now.members {
-		path := session.Join(e.d.path, name)
-		data, stat, err := seqnode.Read(e.ctx, inc, path)
-		switch {
-		case errors.Is(err, session.ErrNoNode):
-		case err != nil:
-			return seqnode.Blocker{}, err
-		case bytes.Equal(data, e.d.data):
-			return seqnode.Blocker{Path: path, Data: data, Stat: stat}, nil
-		}
-	}
-	return seqnode.Blocker{}, nil
 }
 
 // stale reports whether ready was left behind: nobody stands, us included. Later it may be too

@@ -73,7 +73,7 @@ func (x *execution) ends(what string, c *call, want error) bool {
 	select {
 	case <-c.done:
 	case <-time.After(time.Minute):
-		x.harmed(hang, "%s goes on; znodes:\n%s", what, x.srv.Dump())
+		x.harmed(hang, "%s goes on; znodes:\n%s", what, x.Srv.Dump())
 		return false
 	}
 	if !errors.Is(c.err, want) {
@@ -87,7 +87,7 @@ func (x *execution) over(what string, pythons ...*python) {
 	x.Helper()
 	for _, p := range pythons {
 		if !p.over(x.world, what) {
-			x.harmed(hang, "%s: %s goes on; znodes:\n%s", p.node, what, x.srv.Dump())
+			x.harmed(hang, "%s: %s goes on; znodes:\n%s", p.node, what, x.Srv.Dump())
 		}
 	}
 }
@@ -101,16 +101,16 @@ func (x *execution) until(what string, ok func() bool) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	x.Fatalf("%s does not come; znodes:\n%s", what, x.srv.Dump())
+	x.Fatalf("%s does not come; znodes:\n%s", what, x.Srv.Dump())
 }
 
 // only reports whether these children stand and no others.
 func (x *execution) only(names ...string) func() bool {
-	return func() bool { return strings.Join(x.srv.Children(path), " ") == strings.Join(names, " ") }
+	return func() bool { return strings.Join(x.Srv.Children(path), " ") == strings.Join(names, " ") }
 }
 
 func (x *execution) stands(name string) func() bool {
-	return func() bool { _, _, ok := x.srv.Get(path + "/" + name); return ok }
+	return func() bool { _, _, ok := x.Srv.Get(path + "/" + name); return ok }
 }
 
 // gate is passed once it was opened.
@@ -130,7 +130,7 @@ func (x *execution) gate() *gate {
 
 // hold keeps what g asks back at the server, if it is this, until the gate is open.
 func (x *execution) hold(g *gate, what func(r zktest.Request) bool) {
-	x.srv.SetHook(func(r *zktest.Request) zktest.Action {
+	x.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 		if r.Client == "g" && what(*r) {
 			g.pass()
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/barrier"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -17,12 +18,12 @@ import (
 func TestCreateOnALaggingServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		a, b := w.barrier(w.session("a")), w.barrier(w.session("b"))
-		if err := errors.Join(a.Create(t.Context()), w.srv.Create("/stands", nil)); err != nil {
+		a, b := w.barrier(w.Session("a")), w.barrier(w.Session("b"))
+		if err := errors.Join(a.Create(t.Context()), w.Srv.Create("/stands", nil)); err != nil {
 			t.Fatal(err)
 		}
 		lags := true
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			switch {
 			case r.Client != "b":
 			case r.Op == zktest.OpSync:
@@ -38,7 +39,7 @@ func TestCreateOnALaggingServer(t *testing.T) {
 		if err := b.Create(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if _, _, ok := w.srv.Get(path); !ok {
+		if _, _, ok := w.Srv.Get(path); !ok {
 			t.Error("Create returned, and no barrier stands")
 		}
 	})
@@ -49,15 +50,15 @@ func TestLookAfterALostCreateIsRefused(t *testing.T) {
 	for _, look := range []zktest.Op{zktest.OpSync, zktest.OpExists} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			d := w.double(w.session("a"), 2, "")
-			if err := w.srv.Create("/app", nil); err != nil {
+			d := w.double(w.Session("a"), 2, "")
+			if err := w.Srv.Create("/app", nil); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.srv.Create(path, nil); err != nil {
+			if err := w.Srv.Create(path, nil); err != nil {
 				t.Fatal(err)
 			}
 			lost, refused := false, false
-			w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 				switch {
 				case r.Op == zktest.OpCreate && r.Path == d.Node() && !lost:
 					lost = true
@@ -78,7 +79,7 @@ func TestLookAfterALostCreateIsRefused(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			_, err := d.Enter(ctx)
-			if blocked, ok := errors.AsType[*barrier.BlockedError](err); !ok || blocked.Members != 1 {
+			if blocked, ok := errors.AsType[*recipe.BlockedError](err); !ok || blocked.Members != 1 {
 				t.Errorf("the next Enter: %v", err)
 			}
 		})
@@ -90,7 +91,7 @@ func TestLookAfterALostCreateIsRefused(t *testing.T) {
 func TestEnterAfterOursWasRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		d := w.double(w.session("a"), 2, "")
+		d := w.double(w.Session("a"), 2, "")
 		c := w.enter(t.Context(), d)
 		w.goesOn(c)
 		w.atNextLook("a", func() {
@@ -103,7 +104,7 @@ func TestEnterAfterOursWasRemoved(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err := d.Enter(ctx)
-		if blocked, ok := errors.AsType[*barrier.BlockedError](err); !ok || blocked.Members != 1 {
+		if blocked, ok := errors.AsType[*recipe.BlockedError](err); !ok || blocked.Members != 1 {
 			t.Errorf("the next Enter: %v", err)
 		}
 	})
@@ -113,7 +114,7 @@ func TestEnterAfterOursWasRemoved(t *testing.T) {
 func TestSecondLeaveOnlyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		d := w.double(w.session("a"), 2, "")
+		d := w.double(w.Session("a"), 2, "")
 		c := w.enter(t.Context(), d)
 		w.goesOn(c)
 		w.make(highest, "ready")
@@ -124,7 +125,7 @@ func TestSecondLeaveOnlyWaits(t *testing.T) {
 		defer cancel()
 		second := w.leave(ctx, m)
 		w.ended(second, context.DeadlineExceeded)
-		if blocked, ok := errors.AsType[*barrier.BlockedError](second.err); !ok || blocked.Blocker != path+"/"+highest {
+		if blocked, ok := errors.AsType[*recipe.BlockedError](second.err); !ok || blocked.Blocker != path+"/"+highest {
 			t.Errorf("got %v", second.err)
 		}
 		w.goesOn(first)
@@ -145,19 +146,19 @@ func TestSecondLeaveOnlyWaits(t *testing.T) {
 func TestValid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		d := w.double(w.session("a"), 1, "")
+		d := w.double(w.Session("a"), 1, "")
 		for _, cutOff := range []bool{true, false} {
 			m := w.in(w.enter(t.Context(), d))
 			if !m.Valid() {
 				t.Error("not valid in the barrier")
 			}
 			if cutOff {
-				w.nw.Client("a").BlackHole(zktest.Both)
+				w.Net.Client("a").BlackHole(zktest.Both)
 				<-m.Incarnation().Context().Done()
 				if m.Valid() {
 					t.Error("valid without trust")
 				}
-				w.nw.Client("a").Heal()
+				w.Net.Client("a").Heal()
 			}
 			w.ended(w.leave(t.Context(), m), nil)
 			if m.Valid() {
@@ -171,7 +172,7 @@ func TestValid(t *testing.T) {
 func TestValidBeforeItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		recipetest.InvalidBeforeItsContextEnds(t, w.nw, func(s *session.Session) recipetest.Relied {
+		recipetest.InvalidBeforeItsContextEnds(t, w.Net, func(s *session.Session) recipetest.Relied {
 			m := w.in(w.enter(t.Context(), w.double(s, 1, "")))
 			t.Cleanup(func() { w.ended(w.leave(context.WithoutCancel(t.Context()), m), nil) })
 			return m

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/barrier"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -27,7 +28,7 @@ func TestGivingUpEnter(t *testing.T) {
 			return r.Op == zktest.OpCreate && r.Path == d.Node()
 		}, true},
 		"while it stands": {func(w *world, d *barrier.DoubleBarrier, r zktest.Request) bool {
-			_, _, stands := w.srv.Get(d.Node())
+			_, _, stands := w.Srv.Get(d.Node())
 			return stands && r.Op == zktest.OpGetChildren2
 		}, true},
 	} {
@@ -35,11 +36,11 @@ func TestGivingUpEnter(t *testing.T) {
 			w := newWorld(t)
 			w.make(lowest)
 			w.remove(lowest)
-			d := w.double(w.session("a"), 2, "")
+			d := w.double(w.Session("a"), 2, "")
 			node := d.Node()
-			w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 				if r.Client == "a" && tt.at(w, d, *r) {
-					w.nw.Client("a").BlackHole(zktest.Both)
+					w.Net.Client("a").BlackHole(zktest.Both)
 				}
 				return zktest.Action{}
 			})
@@ -47,23 +48,23 @@ func TestGivingUpEnter(t *testing.T) {
 			defer cancel()
 			c := w.enter(ctx, d)
 			time.Sleep(time.Second)
-			w.srv.SetHook(nil)
-			_, _, stands := w.srv.Get(node)
+			w.Srv.SetHook(nil)
+			_, _, stands := w.Srv.Get(node)
 			if stands != tt.uncertain {
 				t.Fatalf("%s: it stands: %v", what, stands)
 			}
-			other := w.enter(t.Context(), w.double(w.session("b"), 2, ""))
+			other := w.enter(t.Context(), w.double(w.Session("b"), 2, ""))
 			w.ended(c, context.DeadlineExceeded)
 			if got := errors.Is(c.err, session.ErrUncertain); got != tt.uncertain {
 				t.Errorf("%s: %v", what, c.err)
 			}
-			if blocked, ok := errors.AsType[*barrier.BlockedError](c.err); tt.uncertain && (!ok || blocked.Clients != 2) {
+			if blocked, ok := errors.AsType[*recipe.BlockedError](c.err); tt.uncertain && (!ok || blocked.Clients != 2) {
 				t.Errorf("%s: %v", what, c.err)
 			}
 			if other.ended() != tt.uncertain {
 				t.Errorf("%s: the other has entered: %v", what, !tt.uncertain)
 			}
-			w.nw.Client("a").Heal()
+			w.Net.Client("a").Heal()
 			if !tt.uncertain {
 				w.make(highest, "ready")
 			}
@@ -82,10 +83,10 @@ func TestGivingUpEnter(t *testing.T) {
 func TestGivingUpEnterAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		d := w.double(w.session("a"), 1, "")
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
-			if _, _, ready := w.srv.Get(path + "/ready"); ready && r.Op == zktest.OpExists && r.Path == d.Node() {
-				w.nw.Client("a").BlackHole(zktest.ToClient)
+		d := w.double(w.Session("a"), 1, "")
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if _, _, ready := w.Srv.Get(path + "/ready"); ready && r.Op == zktest.OpExists && r.Path == d.Node() {
+				w.Net.Client("a").BlackHole(zktest.ToClient)
 			}
 			return zktest.Action{}
 		})
@@ -94,11 +95,11 @@ func TestGivingUpEnterAtTheEnd(t *testing.T) {
 		c := w.enter(ctx, d)
 		w.ended(c, barrier.ErrLost)
 		w.ended(c, context.DeadlineExceeded)
-		if _, ok := errors.AsType[*barrier.BlockedError](c.err); ok {
+		if _, ok := errors.AsType[*recipe.BlockedError](c.err); ok {
 			t.Errorf("got %v", c.err)
 		}
-		w.srv.SetHook(nil)
-		w.nw.Client("a").Heal()
+		w.Srv.SetHook(nil)
+		w.Net.Client("a").Heal()
 		time.Sleep(10 * time.Second)
 		w.wantChildren("ready")
 	})
@@ -116,12 +117,12 @@ func TestSessionKilledBeforeTheFirstLook(t *testing.T) {
 	for _, fate := range []string{nobodyCame, left, died} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			s := w.session("a")
+			s := w.Session("a")
 			d := w.double(s, 2, "")
-			id := w.id(s)
+			id := w.ID(s)
 			var killed atomic.Bool
-			w.srv.SetHook(func(*zktest.Request) zktest.Action {
-				if _, _, stands := w.srv.Get(d.Node()); !stands || killed.Swap(true) {
+			w.Srv.SetHook(func(*zktest.Request) zktest.Action {
+				if _, _, stands := w.Srv.Get(d.Node()); !stands || killed.Swap(true) {
 					return zktest.Action{}
 				}
 				if fate != nobodyCame {
@@ -130,7 +131,7 @@ func TestSessionKilledBeforeTheFirstLook(t *testing.T) {
 				if fate == left {
 					w.remove("ready")
 				}
-				w.srv.KillSession(id)
+				w.Srv.KillSession(id)
 				if fate != nobodyCame {
 					w.remove(highest)
 				}
@@ -159,12 +160,12 @@ func TestSessionKilledBeforeTheFirstLook(t *testing.T) {
 func TestGivingUpLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		m := w.in(w.enter(t.Context(), w.double(w.session("a"), 1, "")))
+		m := w.in(w.enter(t.Context(), w.double(w.Session("a"), 1, "")))
 		var asked atomic.Int32
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			switch {
 			case r.Op == zktest.OpDelete:
-				w.nw.Client("a").BlackHole(zktest.ToClient)
+				w.Net.Client("a").BlackHole(zktest.ToClient)
 				asked.Add(1)
 			case asked.Load() > 0 && r.Op == zktest.OpExists:
 				asked.Add(1)
@@ -178,8 +179,8 @@ func TestGivingUpLeave(t *testing.T) {
 		if n := asked.Load(); n != 1 {
 			t.Errorf("%d requests", n)
 		}
-		w.srv.SetHook(nil)
-		w.nw.Client("a").Heal()
+		w.Srv.SetHook(nil)
+		w.Net.Client("a").Heal()
 		time.Sleep(10 * time.Second)
 		w.wantChildren()
 	})
@@ -189,7 +190,7 @@ func TestGivingUpLeave(t *testing.T) {
 func TestParticipatingBeforeTheContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		recipetest.InvalidBeforeItsContextEnds(t, w.nw, func(s *session.Session) recipetest.Relied {
+		recipetest.InvalidBeforeItsContextEnds(t, w.Net, func(s *session.Session) recipetest.Relied {
 			d := w.double(s, 1, "")
 			m := w.in(w.enter(t.Context(), d))
 			t.Cleanup(func() { w.ended(w.leave(context.WithoutCancel(t.Context()), m), nil) })
@@ -212,14 +213,14 @@ func TestUnreadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.make("unreadable")
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Op == zktest.OpGetData {
 				return zktest.Action{Err: zktest.ErrNoAuth}
 			}
 			return zktest.Action{}
 		})
-		wait := w.later(func() error { return w.barrier(w.session("a")).Wait(t.Context()) })
-		m := w.in(w.enter(t.Context(), w.double(w.session("b"), 2, "")))
+		wait := w.later(func() error { return w.barrier(w.Session("a")).Wait(t.Context()) })
+		m := w.in(w.enter(t.Context(), w.double(w.Session("b"), 2, "")))
 		leave := w.leave(t.Context(), m)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -227,13 +228,13 @@ func TestUnreadable(t *testing.T) {
 		w.goesOn(wait)
 		w.goesOn(leave)
 		w.ended(another, context.DeadlineExceeded)
-		blocked, ok := errors.AsType[*barrier.BlockedError](another.err)
+		blocked, ok := errors.AsType[*recipe.BlockedError](another.err)
 		if !ok || blocked.Blocker != path+"/unreadable" || blocked.Identifier != "" {
 			t.Errorf("got %v", another.err)
 		}
 		w.remove("unreadable")
 		w.ended(leave, nil)
-		if err := w.srv.Delete(path); err != nil {
+		if err := w.Srv.Delete(path); err != nil {
 			t.Fatal(err)
 		}
 		w.ended(wait, nil)

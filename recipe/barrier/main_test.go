@@ -24,29 +24,12 @@ func TestMain(m *testing.M) {
 
 const path = "/app/barrier"
 
-// world is a server on a virtual network and the sessions of a test.
-type world struct {
-	*testing.T
-	srv *zktest.Server
-	nw  *zktest.Network
-}
+// world has what tests of this package do.
+type world struct{ *recipetest.World }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	srv, nw := zktest.StartVirtual(t, zktest.Options{})
-	return &world{T: t, srv: srv, nw: nw}
-}
-
-// session runs a session that connects as the named client, until the test ends.
-func (w *world) session(name string) *session.Session {
-	w.Helper()
-	return recipetest.Session(w, w.nw, name)
-}
-
-// id returns the ZooKeeper session id of a session.
-func (w *world) id(s *session.Session) int64 {
-	w.Helper()
-	return recipetest.ID(w, s)
+	return &world{recipetest.NewWorld(t)}
 }
 
 func is(op zktest.Op) func(zktest.Request) bool { return recipetest.Is(op) }
@@ -124,7 +107,7 @@ func (w *world) ended(c *call, want error) {
 	select {
 	case <-c.done:
 	case <-time.After(2 * time.Minute):
-		w.Fatalf("the call goes on; znodes:\n%s", w.srv.Dump())
+		w.Fatalf("the call goes on; znodes:\n%s", w.Srv.Dump())
 	}
 	if !errors.Is(c.err, want) {
 		w.Fatalf("got %v, want %v", c.err, want)
@@ -136,14 +119,14 @@ func (w *world) goesOn(c *call) {
 	w.Helper()
 	time.Sleep(25 * time.Second)
 	if c.ended() {
-		w.Fatalf("the call has ended: %v; znodes:\n%s", c.err, w.srv.Dump())
+		w.Fatalf("the call has ended: %v; znodes:\n%s", c.err, w.Srv.Dump())
 	}
 }
 
 func (w *world) make(names ...string) {
 	w.Helper()
 	for _, name := range names {
-		if err := w.srv.Create(path+"/"+name, nil); err != nil {
+		if err := w.Srv.Create(path+"/"+name, nil); err != nil {
 			w.Fatal(err)
 		}
 	}
@@ -152,7 +135,7 @@ func (w *world) make(names ...string) {
 func (w *world) remove(names ...string) {
 	w.Helper()
 	for _, name := range names {
-		if err := w.srv.Delete(path + "/" + name); err != nil {
+		if err := w.Srv.Delete(path + "/" + name); err != nil {
 			w.Fatal(err)
 		}
 	}
@@ -160,7 +143,7 @@ func (w *world) remove(names ...string) {
 
 func (w *world) wantChildren(names ...string) {
 	w.Helper()
-	if got := w.srv.Children(path); !slices.Equal(got, names) {
+	if got := w.Srv.Children(path); !slices.Equal(got, names) {
 		w.Errorf("children %q, want %q", got, names)
 	}
 }

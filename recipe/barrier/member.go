@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
+	"github.com/kielgo/kiel/internal/hold"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
@@ -17,95 +17,52 @@ type Member struct {
 	d     *DoubleBarrier
 	name  string // of our znode
 	node  *node
-	token int64
+	hold  *hold.Hold
 	round int64 // those with which we entered have no larger czxid
-	inc   *session.Incarnation
-	ctx   context.Context //nolint:containedctx // a membership is a lifetime
-	end   context.CancelCauseFunc
-	letGo func()    // lets the session close
-	once  sync.Once // for the first Leave
 
 	clearing chan struct{} // full while ready is being deleted
 }
 
 // newMember makes a membership of a znode. It returns nil when inc is not trusted any more.
 func newMember(ctx context.Context, d *DoubleBarrier, name string, n *node, inc *session.Incarnation, round int64) (*Member, error) {
-	exists, stat, watch, err := inc.ExistsW(ctx, n.path)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrLost, err)
-	}
-	if !exists {
-		watch.Stop()
+	base, err := hold.New(ctx, hold.Options{Session: d.session, Incarnation: inc, Path: n.path, Lost: ErrLost})
+	switch {
+	case errors.Is(err, hold.ErrGone):
 		return nil, ErrLost
-	}
-	if !inc.Trusted() {
-		watch.Stop()
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrLost, err)
+	case base == nil:
 		return nil, nil
 	}
-	m := &Member{
-		d: d, name: name, node: n, token: stat.Czxid, round: round, inc: inc,
-		letGo: sync.OnceFunc(d.session.Hold()), clearing: make(chan struct{}, 1),
-	}
-	m.ctx, m.end = context.WithCancelCause(inc.Context())
-	go m.guard(watch)
-	return m, nil
-}
-
-// guard ends the context when the znode disappears.
-func (m *Member) guard(watch *session.Watch) {
-	for {
-		select {
-		case <-watch.C():
-		case <-m.ctx.Done():
-			watch.Stop()
-			return
-		}
-		exists, stat, next, err := m.inc.ExistsW(m.ctx, m.node.path)
-		switch {
-		case m.ctx.Err() != nil:
-			if err == nil {
-				next.Stop()
-			}
-			return
-		case err != nil:
-			m.end(fmt.Errorf("%w: can't look after %s: %w", ErrLost, m.node.path, err))
-			return
-		case !exists || stat.Czxid != m.token:
-			next.Stop()
-			m.end(fmt.Errorf("%w: %s", ErrLost, m.node.path))
-			return
-		}
-		watch = next
-	}
+	return &Member{d: d, name: name, node: n, hold: base, round: round, clearing: make(chan struct{}, 1)}, nil
 }
 
 // Context ends when it is not sure any more that the others count us, or when Leave is
 // called. Its cause is ErrLost, ErrLeft, or that of the incarnation. It is not derived from
 // Enter's context.
-func (m *Member) Context() context.Context { return m.ctx }
+func (m *Member) Context() context.Context { return m.hold.Context() }
 
 // Valid reports whether the others count us at this moment. Ask it right before each effect
 // that must not happen without us among them: the context ends a moment later.
-func (m *Member) Valid() bool { return m.ctx.Err() == nil && m.inc.Trusted() }
+func (m *Member) Valid() bool { return m.hold.Valid() }
 
 // Node returns the path of our znode.
 func (m *Member) Node() string { return m.node.path }
 
 // Incarnation returns the incarnation in which the barrier was entered.
-func (m *Member) Incarnation() *session.Incarnation { return m.inc }
+func (m *Member) Incarnation() *session.Incarnation { return m.hold.Incarnation() }
 
 // Leave waits until all members have left with which we entered. Call it once the work
 // under [Member.Context] has returned, also when that was lost. When ctx ends before, the
-// error is a [*BlockedError] if a member is in the way; we have left then all the same, and
+// error is a [*recipe.BlockedError] if a member is in the way; we have left then all the same, and
 // our znode is removed in the background. After the first call, calls only wait: what
 // happens to our znode is up to the first one.
 func (m *Member) Leave(ctx context.Context) error {
-	m.end(ErrLeft)
-	first := false
-	m.once.Do(func() { first = true })
+	first, letGo := false, func() {}
+	m.hold.Release(ErrLeft, func() { first, letGo = true, m.d.session.Hold() })
 	if first {
 		defer m.d.left(ctx, m)
-		defer m.letGo()
+		defer letGo()
 	}
 	err := m.await(ctx, first)
 	if first {
@@ -114,7 +71,7 @@ func (m *Member) Leave(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	if _, ok := errors.AsType[*BlockedError](err); ok {
+	if _, ok := hold.Blocked(ctx, err); ok {
 		return err
 	}
 	return fmt.Errorf("barrier: leave %s: %w", m.d.path, err)
@@ -122,15 +79,10 @@ func (m *Member) Leave(ctx context.Context) error {
 
 // abandon removes what we have made, in the background if need be: ready, then our znode.
 func (m *Member) abandon(ctx context.Context) {
-	m.node.once.Do(func() {
-		life := context.WithoutCancel(ctx)
-		go func() {
-			defer close(m.node.gone)
-			if err := m.clear(life, m.node.inc); err != nil && !over(err) {
-				m.d.log.WarnContext(life, "ready not removed", "path", m.d.path, "error", err)
-			}
-			m.node.removeAll(life)
-		}()
+	m.node.own.Abandon(ctx, func(life context.Context) {
+		if err := m.clear(life, m.node.inc); err != nil && !hold.Over(err) {
+			m.d.log.WarnContext(life, "ready not removed", "path", m.d.path, "error", err)
+		}
 	})
 }
 
@@ -190,7 +142,7 @@ func (m *Member) await(ctx context.Context, first bool) error {
 // session is inc's.
 func (m *Member) standing(inc *session.Incarnation) bool {
 	select {
-	case <-m.node.gone:
+	case <-m.node.own.Gone():
 		return false
 	default:
 		return m.node.inc.SessionID() == inc.SessionID()
@@ -218,7 +170,7 @@ func (m *Member) step(ctx context.Context, inc *session.Incarnation, first bool,
 			if first {
 				m.abandon(ctx)
 			}
-			if err := m.node.wait(ctx); err != nil {
+			if err := m.node.own.Wait(ctx); err != nil {
 				return false, err
 			}
 		}

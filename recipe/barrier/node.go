@@ -4,18 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"sync"
-	"time"
 
+	"github.com/kielgo/kiel/internal/hold"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
-)
-
-// The pause between two tries to remove a znode that can't be removed.
-const (
-	minPause = 100 * time.Millisecond
-	maxPause = time.Second
 )
 
 // errForeign says that the znode to be made stands already and is of another session:
@@ -27,42 +19,30 @@ type node struct {
 	inc  *session.Incarnation // of the session that owns it
 	path string
 	data []byte
-	log  *slog.Logger
-
-	once sync.Once
-	gone chan struct{} // closed when it is proved that the znode does not exist
+	own  *hold.Own
 }
 
-// create makes the znode, or finds it made. The requests do not end with ctx, because one
-// that was given up may still be carried out: they go on in the background, and what they
-// have made, or may have made, is removed there. After an error gone will be closed.
-func (n *node) create(ctx context.Context) error {
-	results := make(chan error)
-	go func() {
-		life := context.WithoutCancel(ctx)
-		err := n.make(life, ctx)
-		select {
-		case results <- err:
-			if err == nil {
-				return // the caller has it
-			}
-		case <-ctx.Done():
+// newNode returns a znode of ours that is to be made, or was found. Nobody makes it while it is removed: the handle waits
+// for that.
+func (d *DoubleBarrier) newNode(inc *session.Incarnation, name string) *node {
+	n := &node{inc: inc, path: session.Join(d.path, name), data: d.data}
+	n.own = hold.NewOwn(n.path, d.log, nil, func(life context.Context) error {
+		err := hold.Delete(life, inc, n.path, n.look)
+		if errors.Is(err, errForeign) {
+			return nil
 		}
-		if err == nil || errors.Is(err, session.ErrUncertain) {
-			n.removeAll(life)
-		}
-		close(n.gone)
-	}()
-	select {
-	case err := <-results:
 		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	})
+	return n
+}
+
+// create makes the znode, or finds it made. The requests do not end with ctx: see [hold.Own.Make].
+func (n *node) create(ctx context.Context) error {
+	return n.own.Make(ctx, func(life context.Context) error { return n.make(life, ctx) })
 }
 
 // make asks with life and tries again only while ctx lasts. After an error no znode of
-// this session stands, unless it wraps [session.ErrUncertain]: then the server did not let us see.
+// this session stands, unless it wraps [hold.ErrUnsure] and [session.ErrUncertain]: then the server did not let us see.
 func (n *node) make(life, ctx context.Context) error {
 	for {
 		_, err := n.inc.Create(life, n.path, n.data, session.Ephemeral)
@@ -70,8 +50,8 @@ func (n *node) make(life, ctx context.Context) error {
 		case errors.Is(err, session.ErrUncertain), errors.Is(err, session.ErrNodeExists):
 			mine, err := n.look(life)
 			switch {
-			case err != nil && !errors.Is(err, errForeign) && !over(err):
-				return fmt.Errorf("%w: no look at %s after its create: %w", session.ErrUncertain, n.path, err)
+			case err != nil && !errors.Is(err, errForeign) && !hold.Over(err):
+				return fmt.Errorf("%w: %w: no look at %s after its create: %w", session.ErrUncertain, hold.ErrUnsure, n.path, err)
 			case mine || err != nil:
 				return err
 			}
@@ -100,57 +80,4 @@ func (n *node) look(life context.Context) (bool, error) {
 		err = errForeign
 	}
 	return exists && err == nil, err
-}
-
-// wait waits until the znode is proved gone.
-func (n *node) wait(ctx context.Context) error {
-	select {
-	case <-n.gone:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// abandon begins to delete the znode in the background. It does not block.
-func (n *node) abandon(ctx context.Context) {
-	n.once.Do(func() {
-		go func() {
-			defer close(n.gone)
-			n.removeAll(context.WithoutCancel(ctx))
-		}()
-	})
-}
-
-// vanished says that the znode was seen to be gone, or that its session is over. Its name may
-// be used again from now on: it must not be deleted any more.
-func (n *node) vanished() { n.once.Do(func() { close(n.gone) }) }
-
-// removeAll deletes the znode until it is gone or its session is over. Nobody makes it
-// meanwhile: the handle waits for that.
-func (n *node) removeAll(life context.Context) {
-	for pause := minPause; ; pause = min(2*pause, maxPause) {
-		err := n.inc.Delete(life, n.path, -1)
-		if errors.Is(err, session.ErrUncertain) {
-			mine, lookErr := n.look(life)
-			if !mine && lookErr == nil {
-				return
-			}
-			if lookErr != nil {
-				err = lookErr
-			}
-		}
-		if err == nil || errors.Is(err, session.ErrNoNode) || errors.Is(err, errForeign) || over(err) {
-			return
-		}
-		n.log.WarnContext(life, "member not removed yet", "path", n.path, "error", err)
-		<-time.After(pause)
-	}
-}
-
-// over reports whether err says that the session of an incarnation has ended, and its
-// ephemeral znodes with it.
-func over(err error) bool {
-	return errors.Is(err, session.ErrSessionExpired) || errors.Is(err, session.ErrClosed) ||
-		errors.Is(err, session.ErrAuthFailed)
 }

@@ -34,7 +34,7 @@ func (x *execution) python(node string) *python {
 		zk.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(w.Context()), timeout)
 			defer cancel()
-			return w.nw.Client(client).Dial(ctx, network, address)
+			return w.Net.Client(client).Dial(ctx, network, address)
 		}))
 	if err != nil {
 		w.Fatal(err)

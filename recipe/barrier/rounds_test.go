@@ -16,7 +16,7 @@ import (
 // atNextLook does something just before the client's next look at the directory.
 func (w *world) atNextLook(client string, do func()) {
 	done := false
-	w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 		if r.Op == zktest.OpGetChildren2 && r.Path == path && r.Client == client && !done {
 			done = true
 			do()
@@ -56,16 +56,16 @@ func TestUndecided(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			d := w.double(w.session("a"), 3, "")
+			d := w.double(w.Session("a"), 3, "")
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			c := w.enter(ctx, d)
 			w.goesOn(c)
-			w.nw.Client("a").Refuse()
-			w.nw.Client("a").Cut()
+			w.Net.Client("a").Refuse()
+			w.Net.Client("a").Cut()
 			time.Sleep(time.Second)
 			tt.do(w)
-			w.nw.Client("a").Heal()
+			w.Net.Client("a").Heal()
 			if tt.want == nil {
 				w.goesOn(c)
 				cancel()
@@ -74,7 +74,7 @@ func TestUndecided(t *testing.T) {
 				w.ended(c, tt.want)
 			}
 			time.Sleep(5 * time.Second)
-			if _, _, ok := w.srv.Get(d.Node()); ok {
+			if _, _, ok := w.Srv.Get(d.Node()); ok {
 				t.Errorf("%s: it stands still", what)
 			}
 		})
@@ -86,16 +86,16 @@ func TestUndecided(t *testing.T) {
 func TestNameUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		d := w.double(w.session("a"), 3, "")
+		d := w.double(w.Session("a"), 3, "")
 		c := w.enter(t.Context(), d)
 		w.goesOn(c)
 		w.make(highest)
 		w.goesOn(c)
-		w.nw.Client("a").Refuse()
-		w.nw.Client("a").Cut()
+		w.Net.Client("a").Refuse()
+		w.Net.Client("a").Cut()
 		w.remove(highest)
 		w.make(highest, lowest)
-		w.nw.Client("a").Heal()
+		w.Net.Client("a").Heal()
 		w.goesOn(c)
 		w.make("ready")
 		m := w.in(c)
@@ -115,7 +115,7 @@ func TestRounds(t *testing.T) {
 			stop := make(chan struct{})
 			for i := range n {
 				name := string(rune('a' + i))
-				s := w.session(name)
+				s := w.Session(name)
 				d := w.double(s, n, name)
 				random := rand.New(rand.NewPCG(uint64(n), uint64(i)))
 				wg.Go(func() {
@@ -151,9 +151,9 @@ func TestRounds(t *testing.T) {
 					case <-time.After(time.Duration(random.IntN(60)) * time.Millisecond):
 					}
 					if random.IntN(3) == 0 {
-						w.srv.LoseReply(1, is(zktest.OpDelete))
+						w.Srv.LoseReply(1, is(zktest.OpDelete))
 					} else {
-						w.nw.Client(string(rune('a' + random.IntN(n)))).Delay(time.Duration(random.IntN(5)) * time.Millisecond)
+						w.Net.Client(string(rune('a' + random.IntN(n)))).Delay(time.Duration(random.IntN(5)) * time.Millisecond)
 					}
 				}
 			})
@@ -163,7 +163,7 @@ func TestRounds(t *testing.T) {
 			}
 			close(stop)
 			if left.Load() < int64(n*rounds) {
-				t.Fatalf("%d of %d; znodes:\n%s", left.Load(), n*rounds, w.srv.Dump())
+				t.Fatalf("%d of %d; znodes:\n%s", left.Load(), n*rounds, w.Srv.Dump())
 			}
 			wg.Wait()
 		})

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/barrier"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -20,11 +21,11 @@ func TestLongWaitAtABarrierIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var log bytes.Buffer
-		b, err := barrier.New(w.session("waiter"), path, barrier.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		b, err := barrier.New(w.Session("waiter"), path, barrier.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.srv.Create(path, nil); err != nil {
+		if err := w.Srv.Create(path, nil); err != nil {
 			t.Fatal(err)
 		}
 		waiting := w.later(func() error { return b.Wait(t.Context()) })
@@ -33,20 +34,20 @@ func TestLongWaitAtABarrierIsSaid(t *testing.T) {
 		if said := strings.Count(log.String(), "still waiting"); said != 4 || !strings.Contains(log.String(), "blocker.path="+path) {
 			t.Errorf("said %d times, want 4:\n%s", said, &log)
 		}
-		if err := w.srv.Delete(path); err != nil {
+		if err := w.Srv.Delete(path); err != nil {
 			t.Fatal(err)
 		}
 		w.ended(waiting, nil)
 	})
 }
 
-// Who waits for long to leave says for whom, and so does who waits for what is left of it.
+// A member that waits for long to leave logs for whom, and so does one that waits for a znode of its name.
 func TestLongWaitIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var log bytes.Buffer
-		d, err := barrier.NewDouble(w.session("waiter"), path, 2, barrier.DoubleOptions{
-			Identifier: "waiter", Unique: true, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		d, err := barrier.NewDouble(w.Session("waiter"), path, 2, barrier.DoubleOptions{
+			Identifier: "waiter", Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -61,14 +62,13 @@ func TestLongWaitIsSaid(t *testing.T) {
 			}
 			log.Reset()
 		}
-		const remains = "0123456789abcdef0123456789abcdef"
-		if err := w.srv.Create(path+"/"+remains, []byte("waiter")); err != nil {
+		if err := w.Srv.Create(d.Node(), []byte("foreign")); err != nil {
 			t.Fatal(err)
 		}
 		entering := w.enter(t.Context(), d)
-		said(path+"/"+remains, "waiter")
-		w.remove(remains)
-		other := w.in(w.enter(t.Context(), w.double(w.session("other"), 2, "other")))
+		said(d.Node(), "foreign")
+		w.remove(strings.TrimPrefix(d.Node(), path+"/"))
+		other := w.in(w.enter(t.Context(), w.double(w.Session("other"), 2, "other")))
 		leaving := w.leave(t.Context(), w.in(entering))
 		said(other.Node(), "other")
 		w.ended(w.leave(t.Context(), other), nil)
@@ -81,7 +81,7 @@ func TestLongWaitForOnesOwnIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var log bytes.Buffer
-		d, err := barrier.NewDouble(w.session("a"), path, 2, barrier.DoubleOptions{
+		d, err := barrier.NewDouble(w.Session("a"), path, 2, barrier.DoubleOptions{
 			Identifier: "ours", Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		if err != nil {
@@ -92,19 +92,19 @@ func TestLongWaitForOnesOwnIsSaid(t *testing.T) {
 		own := d.Node()
 		first := w.enter(ctx, d)
 		synctest.Wait()
-		w.nw.Client("a").BlackHole(zktest.Both)
+		w.Net.Client("a").BlackHole(zktest.Both)
 		w.ended(first, context.DeadlineExceeded)
 		ctx, cancel = context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		_, err = d.Enter(ctx)
-		if blocked, ok := errors.AsType[*barrier.BlockedError](err); !ok || blocked.Blocker != own || !errors.Is(err, context.DeadlineExceeded) {
+		if blocked, ok := errors.AsType[*recipe.BlockedError](err); !ok || blocked.Blocker != own || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 		if said := strings.Count(log.String(), "still waiting"); said != 4 ||
 			!strings.Contains(log.String(), "blocker.path="+own) || !strings.Contains(log.String(), "blocker.data=ours") {
 			t.Errorf("said %d times, want 4, and that %s is in the way:\n%s", said, own, &log)
 		}
-		w.nw.Client("a").Heal()
+		w.Net.Client("a").Heal()
 	})
 }
 
@@ -115,7 +115,7 @@ func TestForeignZnodeOfOurName(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			var log bytes.Buffer
-			d, err := barrier.NewDouble(w.session("a"), path, 2, barrier.DoubleOptions{
+			d, err := barrier.NewDouble(w.Session("a"), path, 2, barrier.DoubleOptions{
 				Identifier: "ours", Logger: slog.New(slog.NewTextHandler(&log, nil)),
 			})
 			if err != nil {
@@ -123,12 +123,12 @@ func TestForeignZnodeOfOurName(t *testing.T) {
 			}
 			own := d.Node()
 			foreign := func() {
-				if err := w.srv.Create(own, []byte("theirs")); err != nil {
+				if err := w.Srv.Create(own, []byte("theirs")); err != nil {
 					t.Error(err)
 				}
 			}
 			if late {
-				w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+				w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 					if r.Op == zktest.OpCreate && r.Path == own && foreign != nil {
 						foreign()
 						foreign = nil
@@ -141,7 +141,7 @@ func TestForeignZnodeOfOurName(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			_, err = d.Enter(ctx)
-			blocked, ok := errors.AsType[*barrier.BlockedError](err)
+			blocked, ok := errors.AsType[*recipe.BlockedError](err)
 			if !ok || blocked.Blocker != own || blocked.Identifier != "theirs" || errors.Is(err, session.ErrUncertain) {
 				t.Errorf("late: %v: got %v", late, err)
 			}
@@ -149,10 +149,10 @@ func TestForeignZnodeOfOurName(t *testing.T) {
 				!strings.Contains(log.String(), "blocker.path="+own) || !strings.Contains(log.String(), "blocker.data=theirs") {
 				t.Errorf("late: %v: said %d times, want 4, and that %s is in the way:\n%s", late, said, own, &log)
 			}
-			w.srv.SetHook(nil)
+			w.Srv.SetHook(nil)
 			w.remove(own[len(path)+1:])
 			own = d.Node()
-			if err := w.srv.Create(own, []byte("theirs")); err != nil {
+			if err := w.Srv.Create(own, []byte("theirs")); err != nil {
 				t.Fatal(err)
 			}
 			ctx, cancel = context.WithTimeout(t.Context(), 2*time.Minute)
@@ -161,7 +161,7 @@ func TestForeignZnodeOfOurName(t *testing.T) {
 			time.Sleep(time.Minute)
 			w.remove(nameOf(d))
 			w.ended(entering, session.ErrUncertain) // ours stands now, alone
-			if blocked, ok := errors.AsType[*barrier.BlockedError](entering.err); !ok || blocked.Blocker != "" || blocked.Members == 0 {
+			if blocked, ok := errors.AsType[*recipe.BlockedError](entering.err); !ok || blocked.Blocker != "" || blocked.Members == 0 {
 				t.Errorf("late: %v: got %v", late, entering.err)
 			}
 		})

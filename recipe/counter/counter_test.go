@@ -20,7 +20,7 @@ func TestIntCounter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		ctx, is := t.Context(), must[int64](w)
-		c := must[*counter.Counter[int64]](w)(counter.New(w.session("a"), path, counter.Options[int64]{}))
+		c := must[*counter.Counter[int64]](w)(counter.New(w.Session("a"), path, counter.Options[int64]{}))
 		if v := is(c.Get(ctx)); v != 0 {
 			t.Errorf("starts with %d", v)
 		}
@@ -39,7 +39,7 @@ func TestIntCuratorCounter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		ctx, is := t.Context(), must[int32](w)
-		c := must[*counter.Counter[int32]](w)(counter.NewCurator(w.session("a"), path, counter.Options[int32]{}))
+		c := must[*counter.Counter[int32]](w)(counter.NewCurator(w.Session("a"), path, counter.Options[int32]{}))
 		if v := is(c.Get(ctx)); v != 0 {
 			t.Errorf("starts with %d", v)
 		}
@@ -65,7 +65,7 @@ func TestFloatCounter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		ctx, is := t.Context(), must[float64](w)
-		c := must[*counter.Counter[float64]](w)(counter.NewFloat(w.session("a"), path, counter.Options[float64]{}))
+		c := must[*counter.Counter[float64]](w)(counter.NewFloat(w.Session("a"), path, counter.Options[float64]{}))
 		if v := is(c.Get(ctx)); v != 0 {
 			t.Errorf("starts with %v", v)
 		}
@@ -83,7 +83,7 @@ func TestFloatCounter(t *testing.T) {
 func TestErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		ctx, s := t.Context(), w.session("a")
+		ctx, s := t.Context(), w.Session("a")
 		ints := must[*counter.Counter[int64]](w)(counter.New(s, path, counter.Options[int64]{}))
 		floats := must[*counter.Counter[float64]](w)(counter.NewFloat(s, path, counter.Options[float64]{}))
 		four := must[*counter.Counter[int32]](w)(counter.NewCurator(s, path, counter.Options[int32]{}))
@@ -116,11 +116,11 @@ func TestErrors(t *testing.T) {
 			{"\x00\x00\x00\x00", "curator -min", counter.ErrRange},
 		} {
 			w.put(tt.data)
-			_, before, _ := w.srv.Get(path)
+			_, before, _ := w.Srv.Get(path)
 			if err := calls[tt.call](); !errors.Is(err, tt.want) || !strings.Contains(err.Error(), path) {
 				t.Errorf("%q: %s: got %v, want %v", tt.data, tt.call, err, tt.want)
 			}
-			if _, after, _ := w.srv.Get(path); after != before {
+			if _, after, _ := w.Srv.Get(path); after != before {
 				t.Errorf("%q: %s: something was written", tt.data, tt.call)
 			}
 		}
@@ -140,7 +140,7 @@ func TestPrePostValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		ctx := t.Context()
-		c := must[*counter.Counter[int64]](w)(counter.New(w.session("a"), path, counter.Options[int64]{}))
+		c := must[*counter.Counter[int64]](w)(counter.New(w.Session("a"), path, counter.Options[int64]{}))
 		if last, ok := c.Last(); ok {
 			t.Errorf("before any change: %v", last)
 		}
@@ -176,21 +176,21 @@ func TestDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		ctx, is := t.Context(), must[int64](w)
-		c := must[*counter.Counter[int64]](w)(counter.New(w.session("a"), path, counter.Options[int64]{Default: 10}))
+		c := must[*counter.Counter[int64]](w)(counter.New(w.Session("a"), path, counter.Options[int64]{Default: 10}))
 		if is(c.Get(ctx)) != 10 || c.Default() != 10 {
 			t.Error("not the default")
 		}
-		if _, _, ok := w.srv.Get("/app"); ok {
+		if _, _, ok := w.Srv.Get("/app"); ok {
 			t.Error("looking created something")
 		}
 		if v := is(c.Add(ctx, 1)); v != 11 {
 			t.Errorf("got %d", v)
 		}
-		_, made, _ := w.srv.Get(path)
+		_, made, _ := w.Srv.Get(path)
 		if err := c.Reset(ctx); err != nil || w.data() != "10" {
 			t.Errorf("%v, %q", err, w.data())
 		}
-		if _, stat, _ := w.srv.Get(path); stat.Czxid != made.Czxid || stat.EphemeralOwner != 0 {
+		if _, stat, _ := w.Srv.Get(path); stat.Czxid != made.Czxid || stat.EphemeralOwner != 0 {
 			t.Error("the znode is another")
 		}
 		w.put("")
@@ -198,7 +198,7 @@ func TestDefault(t *testing.T) {
 			t.Errorf("got %d", v)
 		}
 		// Deleted with its parent: made again.
-		if err := w.srv.Delete("/app"); err != nil {
+		if err := w.Srv.Delete("/app"); err != nil {
 			t.Fatal(err)
 		}
 		if v := is(c.Add(ctx, 1)); v != 11 || w.data() != "11" {
@@ -214,7 +214,7 @@ func TestBig(t *testing.T) {
 		ctx := t.Context()
 		huge, _ := new(big.Int).SetString("1"+strings.Repeat("0", 40), 10)
 		mine := new(big.Int).Set(huge)
-		c := must[*counter.Counter[*big.Int]](w)(counter.NewBig(w.session("a"), path, counter.Options[*big.Int]{Default: mine}))
+		c := must[*counter.Counter[*big.Int]](w)(counter.NewBig(w.Session("a"), path, counter.Options[*big.Int]{Default: mine}))
 		mine.SetInt64(1)
 		v := must[*big.Int](w)(c.Add(ctx, big.NewInt(-1)))
 		if v.String() != strings.Repeat("9", 40) || w.data() != v.String() {
@@ -228,7 +228,7 @@ func TestBig(t *testing.T) {
 		if v = must[*big.Int](w)(c.Subtract(ctx, huge)); v.Int64() != -1 {
 			t.Errorf("got %v", v)
 		}
-		zero := must[*counter.Counter[*big.Int]](w)(counter.NewBig(w.session("a"), path, counter.Options[*big.Int]{}))
+		zero := must[*counter.Counter[*big.Int]](w)(counter.NewBig(w.Session("a"), path, counter.Options[*big.Int]{}))
 		if err := zero.Reset(ctx); err != nil || w.data() != "0" {
 			t.Errorf("%v, %q", err, w.data())
 		}
@@ -239,7 +239,7 @@ func TestBig(t *testing.T) {
 func TestTexts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		ctx, s := t.Context(), w.session("a")
+		ctx, s := t.Context(), w.Session("a")
 		floats := must[*counter.Counter[float64]](w)(counter.NewFloat(s, path, counter.Options[float64]{}))
 		for text, v := range map[string]float64{
 			"0.0": 0, "-0.0": math.Copysign(0, -1), "1.0": 1, "2.1": 2.1, "0.1": .1, "0.30000000000000004": math.Nextafter(.3, 1),
@@ -306,8 +306,8 @@ func second[T any](_ T, err error) error { return err }
 func TestCallsEndWithTheirContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.nw.Refuse()
-		c := must[*counter.Counter[int64]](w)(counter.New(w.session("a"), path, counter.Options[int64]{}))
+		w.Net.Refuse()
+		c := must[*counter.Counter[int64]](w)(counter.New(w.Session("a"), path, counter.Options[int64]{}))
 		recipetest.EndWithTheirContext(t, path, map[string]func(context.Context) error{
 			"Get": func(ctx context.Context) error { return second(c.Get(ctx)) },
 			"Add": func(ctx context.Context) error { return second(c.Add(ctx, 1)) },

@@ -24,7 +24,7 @@ func (w *world) counter(s *session.Session) *counter.Counter[int64] {
 // onSet does something with the first write of the number.
 func (w *world) onSet(do func() zktest.Action) {
 	done := false
-	w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 		if r.Op != zktest.OpSetData || done {
 			return zktest.Action{}
 		}
@@ -43,7 +43,7 @@ func TestLostRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.put("5")
-		c := w.counter(w.session("a"))
+		c := w.counter(w.Session("a"))
 		w.onSet(func() zktest.Action { return zktest.Action{Cut: true} })
 		if v, err := c.Add(t.Context(), 1); err != nil || v != 6 || w.data() != "6" {
 			t.Errorf("got %d, %v, %q", v, err, w.data())
@@ -56,8 +56,8 @@ func TestLostReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.put("5")
-		c := w.counter(w.session("a"))
-		w.srv.LoseReply(1, is(zktest.OpSetData))
+		c := w.counter(w.Session("a"))
+		w.Srv.LoseReply(1, is(zktest.OpSetData))
 		if v, err := c.Add(t.Context(), 1); !errors.Is(err, session.ErrUncertain) || w.data() != "6" {
 			t.Errorf("got %d, %v, %q", v, err, w.data())
 		}
@@ -69,15 +69,15 @@ func TestLostReply(t *testing.T) {
 func TestSameVersionOfAnotherZnode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		if err := w.srv.Create(path, []byte("5")); err != nil {
+		if err := w.Srv.Create(path, []byte("5")); err != nil {
 			t.Fatal(err)
 		}
-		c := w.counter(w.session("a"))
+		c := w.counter(w.Session("a"))
 		w.onSet(func() zktest.Action {
-			if err := w.srv.Delete(path); err != nil {
+			if err := w.Srv.Delete(path); err != nil {
 				t.Error(err)
 			}
-			if err := w.srv.Create(path, []byte("5")); err != nil {
+			if err := w.Srv.Create(path, []byte("5")); err != nil {
 				t.Error(err)
 			}
 			return zktest.Action{Cut: true}
@@ -95,19 +95,19 @@ func TestWrittenToAnotherZnode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				if err := w.srv.Create(path, []byte("57")); err != nil {
+				if err := w.Srv.Create(path, []byte("57")); err != nil {
 					t.Fatal(err)
 				}
-				c := w.counter(w.session("a"))
+				c := w.counter(w.Session("a"))
 				writes := 0
-				w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+				w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 					if r.Op != zktest.OpSetData {
 						return zktest.Action{}
 					}
 					if writes++; second && writes == 1 {
 						return zktest.Action{Cut: true}
 					}
-					if err := errors.Join(w.srv.Delete(path), w.srv.Create(path, []byte("5"))); err != nil {
+					if err := errors.Join(w.Srv.Delete(path), w.Srv.Create(path, []byte("5"))); err != nil {
 						t.Error(err)
 					}
 					return zktest.Action{}
@@ -143,7 +143,7 @@ func TestContextEndsWithTheReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.put("5")
-		c := w.counter(w.session("a"))
+		c := w.counter(w.Session("a"))
 		ctx := &ending{Context: t.Context()}
 		w.onSet(func() zktest.Action {
 			ctx.ended.Store(true)
@@ -161,9 +161,9 @@ func TestGivingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.put("5")
-		c := w.counter(w.session("a"))
+		c := w.counter(w.Session("a"))
 		w.onSet(func() zktest.Action {
-			w.nw.Client("a").BlackHole(zktest.ToClient)
+			w.Net.Client("a").BlackHole(zktest.ToClient)
 			return zktest.Action{}
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -172,7 +172,7 @@ func TestGivingUp(t *testing.T) {
 		if !errors.Is(err, session.ErrUncertain) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		w.nw.Client("a").Heal()
+		w.Net.Client("a").Heal()
 	})
 }
 
@@ -182,14 +182,14 @@ func TestSessionKilled(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			w.put("5")
-			s := w.session("a")
-			c, id := w.counter(s), w.id(s)
+			s := w.Session("a")
+			c, id := w.counter(s), w.ID(s)
 			w.onSet(func() zktest.Action {
 				if !written {
-					w.srv.KillSession(id)
+					w.Srv.KillSession(id)
 				} else {
 					w.put("6")
-					w.srv.KillSession(id)
+					w.Srv.KillSession(id)
 				}
 				return zktest.Action{Cut: true}
 			})
@@ -197,7 +197,7 @@ func TestSessionKilled(t *testing.T) {
 			if w.data() != "6" || (err == nil) == written || written != errors.Is(err, session.ErrUncertain) {
 				t.Errorf("written %v: got %d, %v, %q", written, v, err, w.data())
 			}
-			if w.id(s) == id {
+			if w.ID(s) == id {
 				t.Error("the session is the same")
 			}
 		})
@@ -217,7 +217,7 @@ func TestRandomFaults(t *testing.T) {
 			var wg sync.WaitGroup
 			names := []string{"a", "b", "c"}
 			for i, name := range names {
-				c := w.counter(w.session(name))
+				c := w.counter(w.Session(name))
 				random := rand.New(rand.NewPCG(seed, uint64(i+2)))
 				wg.Go(func() {
 					for faulty.Err() == nil {
@@ -239,14 +239,14 @@ func TestRandomFaults(t *testing.T) {
 				})
 			}
 			trouble := recipetest.Trouble{
-				Server: w.srv, Network: w.nw, Clients: names, Seed: seed,
+				Server: w.Srv, Network: w.Net, Clients: names, Seed: seed,
 				Pause: 2 * time.Second, Delay: 300 * time.Millisecond,
 				Losses: 2, Lose: []func(zktest.Request) bool{is(zktest.OpSetData)},
 			}
 			trouble.Until(faulty)
 			wg.Wait()
 			time.Sleep(time.Minute)
-			sum := must[int64](w)(w.counter(w.session("d")).Get(t.Context()))
+			sum := must[int64](w)(w.counter(w.Session("d")).Get(t.Context()))
 			if sum < sure || sum > sure+unsure || sure < 100 || unsure == 0 {
 				t.Errorf("seed %d: the sum is %d: %d were added, %d perhaps", seed, sum, sure, unsure)
 			}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 	"github.com/kielgo/kiel/internal/recipetest"
-	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -18,35 +17,18 @@ func TestMain(m *testing.M) {
 
 const path = "/app/counter"
 
-// world is a server on a virtual network and the sessions of a test.
-type world struct {
-	*testing.T
-	srv *zktest.Server
-	nw  *zktest.Network
-}
+// world has what tests of this package do.
+type world struct{ *recipetest.World }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	srv, nw := zktest.StartVirtual(t, zktest.Options{})
-	return &world{T: t, srv: srv, nw: nw}
-}
-
-// session runs a session that connects as the named client, until the test ends.
-func (w *world) session(name string) *session.Session {
-	w.Helper()
-	return recipetest.Session(w, w.nw, name)
-}
-
-// id returns the ZooKeeper session id of a session.
-func (w *world) id(s *session.Session) int64 {
-	w.Helper()
-	return recipetest.ID(w, s)
+	return &world{recipetest.NewWorld(t)}
 }
 
 // data returns what is in the znode.
 func (w *world) data() string {
 	w.Helper()
-	data, _, ok := w.srv.Get(path)
+	data, _, ok := w.Srv.Get(path)
 	if !ok {
 		w.Fatal("no znode")
 	}
@@ -55,12 +37,12 @@ func (w *world) data() string {
 
 func (w *world) put(data string) {
 	w.Helper()
-	if _, _, ok := w.srv.Get(path); !ok {
-		if err := w.srv.Create(path, nil); err != nil {
+	if _, _, ok := w.Srv.Get(path); !ok {
+		if err := w.Srv.Create(path, nil); err != nil {
 			w.Fatal(err)
 		}
 	}
-	if err := w.srv.Set(path, []byte(data)); err != nil {
+	if err := w.Srv.Set(path, []byte(data)); err != nil {
 		w.Fatal(err)
 	}
 }

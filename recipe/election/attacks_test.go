@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/sabotage/attack"
 	"github.com/kielgo/kiel/session"
@@ -17,9 +18,8 @@ import (
 func TestNobodyFollowsWhileTheFunctionStops(t *testing.T) {
 	const twoLeaders = "two leaders"
 	attack.Run(t, twoLeaders, func(a *attack.Attack) {
-		srv, nw := zktest.StartVirtual(a.T, zktest.Options{})
-		w := &world{T: a.T, srv: srv, nw: nw}
-		s := w.session("one")
+		w := &world{recipetest.NewWorld(a.T)}
+		s := w.Session("one")
 		one := w.election(s, "one")
 		leads, stopped, done := make(chan context.Context, 1), make(chan struct{}), make(chan error, 1)
 		go func() {
@@ -30,10 +30,10 @@ func TestNobodyFollowsWhileTheFunctionStops(t *testing.T) {
 			})
 		}()
 		ctx := <-leads
-		next := w.run(w.election(w.session("two"), "two"))
+		next := w.run(w.election(w.Session("two"), "two"))
 		wait()
-		id := w.id(s)
-		client := w.nw.Client("one")
+		id := w.ID(s)
+		client := w.Net.Client("one")
 		client.BlackHole(zktest.Both)
 		<-ctx.Done()
 		if cause := context.Cause(ctx); !errors.Is(cause, session.ErrTrustLost) {
@@ -41,7 +41,7 @@ func TestNobodyFollowsWhileTheFunctionStops(t *testing.T) {
 		}
 		client.Heal()
 		time.Sleep(time.Minute)
-		if w.id(s) != id {
+		if w.ID(s) != id {
 			a.Fatal("the session expired: nothing was tested")
 		}
 		if len(next.leads) != 0 {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 )
@@ -37,6 +39,8 @@ func New(s *session.Session, path string, opts Options) (*Election, error) {
 	return &Election{session: s, lock: l}, nil
 }
 
+var _ recipe.Hold = (*lock.Held)(nil) // what [Hold] returns
+
 // ErrNoFunction says that Run was given no function.
 var ErrNoFunction = errors.New("election: no function to lead with")
 
@@ -50,7 +54,7 @@ var ErrNoFunction = errors.New("election: no function to lead with")
 // background then. Who can't wait ends ctx when lead has returned.
 //
 // When ctx ends before we are elected, lead is not called, and the error wraps ctx's cause;
-// it is a [*lock.BlockedError] that names the leader if one was seen.
+// it is a [*recipe.BlockedError] that names the leader if one was seen.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context) error) error {
 	if lead == nil {
 		return fmt.Errorf("election: run %s: %w", e.lock.Path(), ErrNoFunction)
@@ -60,13 +64,8 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context) error
 		return fmt.Errorf("election: %w", err)
 	}
 	defer func() { _ = held.Release(ctx) }() // goes on in the background when ctx has ended
-	life, end := context.WithCancelCause(term{Context: held.Context(), values: ctx, held: held})
-	defer end(context.Canceled)
-	defer context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })()
-	if ctx.Err() != nil {
-		end(context.Cause(ctx)) // now, not in a moment
-	}
-	return lead(life)
+	err, _ = hold.Under(ctx, leadership{held}, lead)
+	return err
 }
 
 // Leading reports whether a Run of this handle is elected and may be relied on to
@@ -82,31 +81,10 @@ func (e *Election) Contenders(ctx context.Context) ([]lock.Contender, error) {
 	return list, nil
 }
 
-// term is the context of a hold with the values of another one besides.
-type term struct {
-	context.Context //nolint:containedctx // it is one
-
-	values context.Context //nolint:containedctx // only its values
-	held   *lock.Held
-}
-
-type holdKey struct{}
-
-// Value looks into both contexts.
-func (t term) Value(key any) any {
-	if _, ok := key.(holdKey); ok {
-		return t.held
-	}
-	if v := t.Context.Value(key); v != nil {
-		return v
-	}
-	return t.values.Value(key)
-}
-
 // Hold returns the hold on the leadership under which a function was called by
 // [Election.Run] with ctx, for its Token, Node and Valid; nil when ctx has none. It is
 // released by Run.
-func Hold(ctx context.Context) *lock.Held {
-	held, _ := ctx.Value(holdKey{}).(*lock.Held)
-	return held
-}
+func Hold(ctx context.Context) *lock.Held { return hold.From[leadership](ctx).Held }
+
+// leadership is the hold of a Run, which is not that of a lock that lead may take besides.
+type leadership struct{ *lock.Held }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/election"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
@@ -18,8 +20,8 @@ var errTest = errors.New("test")
 // the third fails, and the first leads again.
 func TestElection(t *testing.T) {
 	inWorld(t, func(w *world) {
-		s := w.session("client")
-		one, two, three := w.election(s, "one"), w.election(w.session("two"), "two"), w.election(w.session("three"), "three")
+		s := w.Session("client")
+		one, two, three := w.election(s, "one"), w.election(w.Session("two"), "two"), w.election(w.Session("three"), "three")
 		a := w.run(one)
 		wait()
 		b := w.run(two)
@@ -36,7 +38,7 @@ func TestElection(t *testing.T) {
 
 		b.stop(errTest)
 		err := <-b.done
-		blocked, ok := errors.AsType[*lock.BlockedError](err)
+		blocked, ok := errors.AsType[*recipe.BlockedError](err)
 		if !errors.Is(err, errTest) || !ok || blocked.Identifier != "one" || len(b.leads) != 0 {
 			w.Errorf("two: %v", err)
 		}
@@ -72,7 +74,7 @@ func TestElection(t *testing.T) {
 
 func TestBadFunc(t *testing.T) {
 	inWorld(t, func(w *world) {
-		err := w.election(w.session("client"), "").Run(w.Context(), nil)
+		err := w.election(w.Session("client"), "").Run(w.Context(), nil)
 		if !errors.Is(err, election.ErrNoFunction) || !strings.HasPrefix(err.Error(), "election: run "+path+": ") {
 			w.Errorf("got %v", err)
 		}
@@ -84,7 +86,7 @@ func TestNewRefuses(t *testing.T) {
 		t.Error("no session is accepted")
 	}
 	inWorld(t, func(w *world) {
-		s := w.session("client")
+		s := w.Session("client")
 		if _, err := election.New(s, "election", election.Options{}); !errors.Is(err, session.ErrInvalidPath) {
 			w.Errorf("got %v", err)
 		}
@@ -99,7 +101,7 @@ func TestNewRefuses(t *testing.T) {
 func TestContextOfTheFunction(t *testing.T) {
 	type key struct{}
 	inWorld(t, func(w *world) {
-		e := w.election(w.session("client"), "one")
+		e := w.election(w.Session("client"), "one")
 		ctx, cancel := context.WithCancelCause(context.WithValue(w.Context(), key{}, "value"))
 		err := e.Run(ctx, func(ctx context.Context) error {
 			if ctx.Value(key{}) != "value" || ctx.Value("other") != nil {
@@ -109,7 +111,7 @@ func TestContextOfTheFunction(t *testing.T) {
 			if held == nil || !held.Valid() {
 				w.Fatal("no hold")
 			}
-			if _, stat, _ := w.srv.Get(held.Node()); stat.Czxid != held.Token() {
+			if _, stat, _ := w.Srv.Get(held.Node()); stat.Czxid != held.Token() {
 				w.Errorf("token %d, czxid %d", held.Token(), stat.Czxid)
 			}
 			cancel(errTest)
@@ -134,13 +136,13 @@ func TestContextOfTheFunction(t *testing.T) {
 // function would go on.
 func TestSessionKilledWhileLeading(t *testing.T) {
 	inWorld(t, func(w *world) {
-		s := w.session("one")
+		s := w.Session("one")
 		e := w.election(s, "one")
 		a := w.run(e)
 		ctx := <-a.leads
-		b := w.run(w.election(w.session("two"), "two"))
+		b := w.run(w.election(w.Session("two"), "two"))
 		wait()
-		w.srv.KillSession(w.id(s))
+		w.Srv.KillSession(w.ID(s))
 		<-ctx.Done()
 		if cause := context.Cause(ctx); !errors.Is(cause, session.ErrSessionExpired) {
 			w.Errorf("ended with %v", cause)
@@ -160,11 +162,11 @@ func TestSessionKilledWhileLeading(t *testing.T) {
 // The link of a candidate breaks while it waits, and the leader leaves meanwhile.
 func TestReconnectWhileWaiting(t *testing.T) {
 	inWorld(t, func(w *world) {
-		a := w.run(w.election(w.session("one"), "one"))
+		a := w.run(w.election(w.Session("one"), "one"))
 		wait()
-		b := w.run(w.election(w.session("two"), "two"))
+		b := w.run(w.election(w.Session("two"), "two"))
 		wait()
-		client := w.nw.Client("two")
+		client := w.Net.Client("two")
 		client.Refuse()
 		client.Cut()
 		a.answer <- nil
@@ -183,7 +185,7 @@ func TestReconnectWhileWaiting(t *testing.T) {
 func TestFunctionThatDoesNotReturn(t *testing.T) {
 	for what, end := range map[string]func(){"panic": func() { panic(errTest) }, "Goexit": runtime.Goexit} {
 		inWorld(t, func(w *world) {
-			e := w.election(w.session("client"), "one")
+			e := w.election(w.Session("client"), "one")
 			done := make(chan any, 1)
 			go func() {
 				defer func() { done <- recover() }()
@@ -202,13 +204,36 @@ func TestFunctionThatDoesNotReturn(t *testing.T) {
 func TestForeignChildren(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for _, name := range []string{"lease_holder", "x__rlock__0000000000", "_c_x-lock-0000000000"} {
-			if err := w.srv.Create(path+"/"+name, nil); err != nil {
+			if err := w.Srv.Create(path+"/"+name, nil); err != nil {
 				w.Fatal(err)
 			}
 		}
-		e := w.election(w.session("client"), "one")
+		e := w.election(w.Session("client"), "one")
 		if err := e.Run(w.Context(), func(context.Context) error { w.wantIdentifiers(e, "one"); return nil }); err != nil {
 			w.Error(err)
+		}
+	})
+}
+
+// The hold on the leadership is not taken for that of a lock which the leader has besides, nor that for the leadership.
+func TestLockOfTheLeader(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := w.Session("one")
+		other := recipetest.Must[*lock.Lock](w)(lock.New(s, "/app/other", lock.Options{}))
+		err := w.election(s, "one").Run(w.Context(), func(ctx context.Context) error {
+			leads := election.Hold(ctx)
+			if lock.Hold(ctx) != nil {
+				t.Error("the leadership is a lock's")
+			}
+			return other.Do(ctx, func(ctx context.Context) error {
+				if election.Hold(ctx) != leads || lock.Hold(ctx) == leads || lock.Hold(ctx) == nil {
+					t.Errorf("leadership %v, lock %v", election.Hold(ctx).Node(), lock.Hold(ctx).Node())
+				}
+				return nil
+			})
+		})
+		if err != nil {
+			t.Error(err)
 		}
 	})
 }

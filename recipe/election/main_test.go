@@ -3,7 +3,6 @@ package election_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -12,7 +11,6 @@ import (
 	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/election"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/zktest"
 )
 
 func TestMain(m *testing.M) {
@@ -22,37 +20,18 @@ func TestMain(m *testing.M) {
 
 const path = "/app/election"
 
-// world is a server on a virtual network and the sessions of a test.
-type world struct {
-	*testing.T
-	srv *zktest.Server
-	nw  *zktest.Network
-}
+// world has what tests of this package do.
+type world struct{ *recipetest.World }
 
 // inWorld runs a test in a bubble.
 func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		srv, nw := zktest.StartVirtual(t, zktest.Options{})
-		test(&world{T: t, srv: srv, nw: nw})
-	})
-}
-
-// session runs a session that connects as the named client, until the test ends.
-func (w *world) session(name string) *session.Session {
-	w.Helper()
-	return recipetest.Session(w, w.nw, name)
+	recipetest.InWorld(t, func(w *recipetest.World) { test(&world{w}) })
 }
 
 func (w *world) stoppable(name string) (s *session.Session, stop func()) {
 	w.Helper()
-	return recipetest.Stoppable(w, w.nw, name, session.Options{})
-}
-
-// id returns the ZooKeeper session id of a session.
-func (w *world) id(s *session.Session) int64 {
-	w.Helper()
-	return recipetest.ID(w, s)
+	return recipetest.Stoppable(w, w.Net, name, session.Options{})
 }
 
 func (w *world) election(s *session.Session, identifier string) *election.Election {

@@ -40,26 +40,26 @@ func (w *world) observe(ctx context.Context, e *election.Election) *observed {
 // Leaders come and go, the directory appears, and the observer's link and session break.
 func TestObserve(t *testing.T) {
 	inWorld(t, func(w *world) {
-		s := w.session("observer")
+		s := w.Session("observer")
 		ctx, cancel := context.WithCancelCause(w.Context())
 		o := w.observe(ctx, w.election(s, "observer"))
 		wait()
-		a := w.run(w.election(w.session("one"), "one"))
+		a := w.run(w.election(w.Session("one"), "one"))
 		wait()
-		if list := w.srv.Children("/app"); !slices.Equal(list, []string{"election"}) {
+		if list := w.Srv.Children("/app"); !slices.Equal(list, []string{"election"}) {
 			w.Errorf("children %q", list)
 		}
-		b := w.run(w.election(w.session("two"), "two"))
+		b := w.run(w.election(w.Session("two"), "two"))
 		wait()
-		w.nw.Client("observer").Cut()
+		w.Net.Client("observer").Cut()
 		wait()
 		a.answer <- nil
 		wait()
-		w.srv.KillSession(w.id(s))
+		w.Srv.KillSession(w.ID(s))
 		time.Sleep(5 * time.Second)
 		b.answer <- nil
 		wait()
-		a = w.run(w.election(w.session("one again"), "one"))
+		a = w.run(w.election(w.Session("one again"), "one"))
 		wait()
 		cancel(errTest)
 		<-o.done
@@ -76,20 +76,20 @@ func TestObserve(t *testing.T) {
 // Who observes a leader watches that one only: candidates that come don't wake him.
 func TestObserverIsNotWokenByCandidates(t *testing.T) {
 	inWorld(t, func(w *world) {
-		a := w.run(w.election(w.session("one"), "one"))
+		a := w.run(w.election(w.Session("one"), "one"))
 		wait()
-		s := w.session("observer")
+		s := w.Session("observer")
 		ctx, cancel := context.WithCancel(w.Context())
 		defer cancel()
 		o := w.observe(ctx, w.election(s, ""))
 		wait()
-		before := w.srv.Stats().Requests[zktest.OpGetData]
+		before := w.Srv.Stats().Requests[zktest.OpGetData]
 		for range 3 {
-			w.run(w.election(w.session("more"), "more"))
+			w.run(w.election(w.Session("more"), "more"))
 			time.Sleep(10 * time.Millisecond)
 		}
 		// Each candidate reads its predecessor, and all but the first the leader.
-		if n := w.srv.Stats().Requests[zktest.OpGetData] - before; n > 5 {
+		if n := w.Srv.Stats().Requests[zktest.OpGetData] - before; n > 5 {
 			w.Errorf("%d reads", n)
 		}
 		cancel()
@@ -114,7 +114,7 @@ func TestObserveUntilTheSessionCloses(t *testing.T) {
 // The loop is left: nothing goes on.
 func TestObserveOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
-		e := w.election(w.session("observer"), "")
+		e := w.election(w.Session("observer"), "")
 		n := 0
 		for leader, err := range e.Observe(w.Context()) {
 			if n++; err != nil || leader.Node != "" {
@@ -131,9 +131,9 @@ func TestObserveOnce(t *testing.T) {
 // An ACL keeps us from reading who leads: that hides the name, and nothing else.
 func TestObserveAnUnreadableLeader(t *testing.T) {
 	inWorld(t, func(w *world) {
-		a := w.run(w.election(w.session("one"), "one"))
+		a := w.run(w.election(w.Session("one"), "one"))
 		wait()
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Op == zktest.OpGetData {
 				return zktest.Action{Err: zktest.ErrNoAuth}
 			}
@@ -141,7 +141,7 @@ func TestObserveAnUnreadableLeader(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancelCause(w.Context())
 		defer cancel(nil)
-		e := w.election(w.session("observer"), "")
+		e := w.election(w.Session("observer"), "")
 		var seen []bool
 		for leader, err := range e.Observe(ctx) {
 			if err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/sabotage/attack"
 	"github.com/kielgo/kiel/internal/seqnode"
@@ -30,8 +31,7 @@ const (
 // attacked starts a server for one run of an execution.
 func attacked(a *attack.Attack) *world {
 	a.Helper()
-	srv, nw := zktest.StartVirtual(a.T, zktest.Options{})
-	return &world{T: a.T, srv: srv, nw: nw}
+	return &world{recipetest.NewWorld(a.T)}
 }
 
 // obtainIn obtains for a run of an execution, with its rules.
@@ -188,7 +188,7 @@ func TestStalledPythonReplacesOurRecord(t *testing.T) {
 			a.Fatal("the lease is not free")
 		}
 		inc := p.inc()
-		w.srv.KillSession(inc.SessionID())
+		w.Srv.KillSession(inc.SessionID())
 		<-inc.Context().Done() // kazoo goes on in another session
 		h := w.obtainIn(a.Context(), w.lease("ours"))
 		p.replaces(time.Minute)
@@ -209,9 +209,9 @@ func TestRenewalLosesItsLink(t *testing.T) {
 		s := w.session("ours")
 		h := w.obtainIn(a.Context(), w.leaseIn(s, lease.Options{Identifier: "ours", Duration: time.Hour}))
 		time.Sleep(10 * time.Second)
-		client := w.nw.Client("ours")
+		client := w.Net.Client("ours")
 		lost := false
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Client == "ours" && (isRecord(*r) || r.Op == zktest.OpDelete && r.Path == node) {
 				lost = true
 				client.Refuse()
@@ -227,7 +227,7 @@ func TestRenewalLosesItsLink(t *testing.T) {
 		if w.python("python").obtains(time.Minute) && h.Valid() { // when our contender is gone with our session
 			a.Harmed(twoHolders, "ours, and Python in the middle of our renewal")
 		}
-		w.srv.SetHook(nil)
+		w.Srv.SetHook(nil)
 		client.Heal()
 	}, sabotage.RecordSet)
 }
@@ -243,12 +243,12 @@ func TestWriteWithoutTheInnerLock(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		p := w.python("python")
 		raced := false
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Client == "ours" && isRecord(*r) && !raced {
 				raced = true
-				for _, name := range w.srv.Children(path) {
+				for _, name := range w.Srv.Children(path) {
 					if strings.Contains(name, "__lock__") {
-						p.must(w.srv.Delete(path + "/" + name))
+						p.must(w.Srv.Delete(path + "/" + name))
 					}
 				}
 				if !p.obtains(time.Minute) {
@@ -277,7 +277,7 @@ func TestWriteWithoutTheInnerLock(t *testing.T) {
 func TestTryThatWasGivenUpLeavesNothing(t *testing.T) {
 	attack.Run(t, nobodys, func(a *attack.Attack) {
 		w := attacked(a)
-		client := w.nw.Client("ours")
+		client := w.Net.Client("ours")
 		w.tryAndGiveUp(a, func() zktest.Action {
 			client.BlackHole(zktest.ToClient)
 			return zktest.Action{}
@@ -298,7 +298,7 @@ func TestTryThatWasGivenUpLeavesNothing(t *testing.T) {
 func TestTryThatWasGivenUpLeavesTheNextHolder(t *testing.T) {
 	attack.Run(t, twoHolders, func(a *attack.Attack) {
 		w := attacked(a)
-		client := w.nw.Client("ours")
+		client := w.Net.Client("ours")
 		w.tryAndGiveUp(a, func() zktest.Action {
 			client.Refuse()
 			return zktest.Action{Cut: true}
@@ -317,7 +317,7 @@ func TestTryThatWasGivenUpLeavesTheNextHolder(t *testing.T) {
 // tryAndGiveUp tries to obtain the lease for an hour, with something done to the request that writes the record.
 func (w *world) tryAndGiveUp(a *attack.Attack, fault func() zktest.Action) {
 	a.Helper()
-	w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 		if r.Client == "ours" && isRecord(*r) {
 			return fault()
 		}
@@ -329,7 +329,7 @@ func (w *world) tryAndGiveUp(a *attack.Attack, fault func() zktest.Action) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		a.Fatalf("got %v", err)
 	}
-	w.srv.SetHook(nil)
+	w.Srv.SetHook(nil)
 }
 
 // §13: an identifier that is no UTF-8. A record is JSON and can't hold it: the process does not know its own lease again. New
@@ -367,7 +367,7 @@ func TestIdentifierThatNoRecordHolds(t *testing.T) {
 func TestDirectoryDeletedInBetween(t *testing.T) {
 	attack.Run(t, refused, func(a *attack.Attack) {
 		w := attacked(a)
-		if err := w.srv.Create(path, nil); err != nil {
+		if err := w.Srv.Create(path, nil); err != nil {
 			a.Fatal(err)
 		}
 		l := w.lease("ours")
@@ -381,7 +381,7 @@ func TestDirectoryDeletedInBetween(t *testing.T) {
 				a.Fatal(err)
 			}
 			w.release(h)
-			if err := w.srv.Delete(path); err != nil {
+			if err := w.Srv.Delete(path); err != nil {
 				a.Error(err)
 			}
 		}

@@ -27,14 +27,14 @@ func TestTakenOverAtTheWrittenEnd(t *testing.T) {
 				time.Sleep(900 * time.Millisecond)
 				h := w.obtainIn(a.Context(), l)
 				time.Sleep(time.Until(h.End()) - p.ahead)
-				w.nw.Client("ours").BlackHole(zktest.ToClient)
+				w.Net.Client("ours").BlackHole(zktest.ToClient)
 				if !p.obtains(time.Minute) {
 					a.Fatal("Python does not get the lease")
 				}
 				if h.Valid() {
 					a.Harmed(twoHolders, "Python, and ours until %v", h.End())
 				}
-				w.nw.Client("ours").Heal()
+				w.Net.Client("ours").Heal()
 			}, sabotage.EndAsWritten)
 		})
 	}
@@ -51,14 +51,14 @@ func TestWallClockSetBack(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		off.Store(int64(-30 * time.Second))
 		time.Sleep(time.Until(h.End()))
-		w.nw.Client("ours").BlackHole(zktest.ToClient)
+		w.Net.Client("ours").BlackHole(zktest.ToClient)
 		if !w.python("python").obtains(time.Minute) {
 			a.Fatal("Python does not get the lease")
 		}
 		if h.Valid() {
 			a.Harmed(twoHolders, "Python, and ours by a clock that was set back")
 		}
-		w.nw.Client("ours").Heal()
+		w.Net.Client("ours").Heal()
 	}, sabotage.EndMonotonic)
 }
 
@@ -89,8 +89,8 @@ func TestHoldOutlivesItsSession(t *testing.T) {
 		w := attacked(a)
 		s := w.session("ours")
 		h := w.obtainIn(a.Context(), w.leaseIn(s, lease.Options{Identifier: "ours", Duration: 70 * time.Minute}))
-		id := w.id(s)
-		client := w.nw.Client("ours")
+		id := w.ID(s)
+		client := w.Net.Client("ours")
 		for _, outage := range []time.Duration{7 * time.Second, 30 * time.Minute} {
 			client.BlackHole(zktest.Both)
 			time.Sleep(outage)
@@ -100,9 +100,9 @@ func TestHoldOutlivesItsSession(t *testing.T) {
 				a.Harmed(cancelled, "after %v without a link: %v", outage, context.Cause(h.Context()))
 				return
 			}
-			w.srv.KillSession(w.id(s))
+			w.Srv.KillSession(w.ID(s))
 		}
-		if w.id(s) == id {
+		if w.ID(s) == id {
 			a.Error("the session is the same: nothing was tested")
 		}
 		if err := h.Renew(a.Context()); err != nil {

@@ -7,7 +7,8 @@
 // [NonBlockingLease.Obtain] returns a [Held], or an error that wraps [ErrNotObtained]. The
 // context of the hold ends before the lease does. [Held.Renew] extends it, [Held.Release]
 // gives it back, [Held.Detach] leaves it to run out, as kazoo always does: a job
-// that is done keeps its lease, so that the next run falls to the same host.
+// that is done keeps its lease, so that the next run falls to the same host. [NonBlockingLease.Do] does all that
+// around a function.
 // [MultiNonBlockingLease] has several slots of which each can be leased.
 //
 // A lease is there to outlive connections, sessions and processes. Where it need not, a
@@ -76,13 +77,14 @@
 //   - What a process does that was stopped after it looked at the context.
 //   - Non-blocking means that nobody waits for the lease. Obtain does wait for the inner
 //     lock, as kazoo does, for as long as its context lasts; a stuck contender is named
-//     by the error, a [lock.BlockedError].
+//     by the error, a [*recipe.BlockedError].
 //   - As in kazoo, ObtainAny can leave one holder two slots: a lower one that has become
 //     free, and its old one until that ends. Renew keeps to one.
 //
 // # Concurrency
 //
 // All methods may be called from any goroutine; those of one handle that write take
-// turns. A hold has two goroutines, which end with it. It keeps the session open
-// ([session.Session.Hold]) until it has ended and, if it was released, the record is gone.
+// turns. Do calls its function on the goroutine that called it, one at a time on a handle. A call that writes has
+// one goroutine. That ends with the call, or carries the write that the call has left to its end. A hold has two goroutines, which
+// end with it. A hold keeps the session open ([session.Session.Hold]) until it has ended and, if it was released, the record is gone.
 package lease

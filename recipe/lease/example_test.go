@@ -5,12 +5,53 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/kielgo/kiel/recipe/lease"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
+
+// An hourly job stays on one host, and another takes it over when that dies.
+func ExampleNonBlockingLease_Do() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s, closed := connect(ctx)
+	defer closed()
+
+	for _, host := range []string{"host-1", "host-2", "host-1"} {
+		l, err := lease.New(s, "/db_leases/hourly_cleanup", lease.Options{
+			Identifier: "DB hourly cleanup on " + host,
+			Duration:   70 * time.Minute,
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+		err = l.Do(ctx, func(ctx context.Context) error {
+			// Hold(ctx).Valid() right before each effect; return when the job is done, or soon after ctx has ended.
+			fmt.Println(host, "works, may go on:", ctx.Err() == nil && lease.Hold(ctx).Valid())
+			if ctx.Err() != nil {
+				return ctx.Err() // the job is not done: Do releases the lease, for another host
+			}
+			lease.Hold(ctx).Detach() // the job is done; the lease runs on, for the next hour
+			return nil
+		})
+		if taken, ok := errors.AsType[*lease.TakenError](err); ok {
+			fmt.Println(host, "does nothing:", taken.Record.Holder)
+			continue
+		}
+		if err != nil && !errors.Is(err, context.Canceled) { // Canceled: the signal came before the lease
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// host-1 works, may go on: true
+	// host-2 does nothing: DB hourly cleanup on host-1
+	// host-1 works, may go on: true
+}
 
 // Two of three hosts run a job.
 func ExampleMultiNonBlockingLease_ObtainAny() {

@@ -18,11 +18,11 @@ import (
 // version is 0 again.
 func (w *world) pythonTakes(holder string) {
 	w.Helper()
-	if err := w.srv.Delete(node); err != nil {
+	if err := w.Srv.Delete(node); err != nil {
 		w.Fatal(err)
 	}
 	r := lease.Record{Version: 1, Holder: holder, End: time.Now().Add(time.Minute)}
-	if err := w.srv.Create(node, lease.Encode(r)); err != nil {
+	if err := w.Srv.Create(node, lease.Encode(r)); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -32,7 +32,7 @@ func TestReleaseLosesTheRace(t *testing.T) {
 	inWorld(t, func(w *world) {
 		h := w.obtain(w.lease("a"))
 		raced := false
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if isRecord(*r) && !raced {
 				raced = true
 				w.pythonTakes("python")
@@ -53,17 +53,17 @@ func TestRecordReplacedWhileHolding(t *testing.T) {
 	for what, replace := range map[string]func(w *world){
 		"replaced": func(w *world) { w.pythonTakes("python") },
 		"deleted": func(w *world) {
-			if err := w.srv.Delete(node); err != nil {
+			if err := w.Srv.Delete(node); err != nil {
 				w.Fatal(err)
 			}
 		},
 		"set": func(w *world) {
-			if err := w.srv.Set(node, []byte("x")); err != nil {
+			if err := w.Srv.Set(node, []byte("x")); err != nil {
 				w.Fatal(err)
 			}
 		},
 		"same bytes": func(w *world) {
-			if err := w.srv.Set(node, []byte(w.record())); err != nil {
+			if err := w.Srv.Set(node, []byte(w.record())); err != nil {
 				w.Fatal(err)
 			}
 		},
@@ -93,7 +93,7 @@ func TestRecordReplacedInAnOutage(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s := w.session("a")
 		h := w.obtain(w.leaseIn(s, lease.Options{Identifier: "a", Duration: time.Hour}))
-		client := w.nw.Client("a")
+		client := w.Net.Client("a")
 		client.BlackHole(zktest.Both)
 		time.Sleep(time.Minute)
 		w.pythonTakes("python")
@@ -155,7 +155,7 @@ func TestClockCannotBeCompared(t *testing.T) {
 		if _, _, err := l.Holder(w.Context()); err != nil { // there is a connection
 			w.Fatal(err)
 		}
-		client := w.nw.Client("a")
+		client := w.Net.Client("a")
 		client.Delay(1100 * time.Millisecond) // in each direction
 		if _, err := l.Obtain(w.Context()); !errors.Is(err, lease.ErrClockSkew) {
 			w.Errorf("got %v", err)
@@ -213,7 +213,7 @@ func TestLostReplies(t *testing.T) {
 		for losses := 1; losses <= 2; losses++ {
 			inWorld(t, func(w *world) {
 				l := w.lease("a")
-				lose := func() { w.srv.LoseReply(losses, match) }
+				lose := func() { w.Srv.LoseReply(losses, match) }
 				lose()
 				h := w.obtain(l)
 				w.wantHolder("a")
@@ -245,16 +245,16 @@ func TestGivingUpLeavesNothing(t *testing.T) {
 			inWorld(t, func(w *world) {
 				s := w.session("a")
 				l := w.leaseIn(s, lease.Options{Identifier: "a", Duration: time.Hour})
-				client := w.nw.Client("a")
+				client := w.Net.Client("a")
 				if dir == zktest.ToServer { // the lock's request just before is answered
-					w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+					w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 						if r.Op == zktest.OpGetData && r.Path == node {
 							client.BlackHole(dir)
 						}
 						return zktest.Action{}
 					})
 				} else {
-					w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+					w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 						if isRecord(*r) {
 							client.BlackHole(dir)
 						}
@@ -271,7 +271,7 @@ func TestGivingUpLeavesNothing(t *testing.T) {
 				if wrote := w.record() != ""; wrote != (dir == zktest.ToClient) {
 					w.Errorf("written: %v: not what was to be tested", wrote)
 				}
-				w.srv.SetHook(nil)
+				w.Srv.SetHook(nil)
 				switch fate {
 				case "cut":
 					client.Cut()
@@ -294,9 +294,9 @@ func TestGivingUpLeavesAnEarlierLease(t *testing.T) {
 	inWorld(t, func(w *world) {
 		first := w.obtain(w.leaseIn(w.session("before"), lease.Options{Identifier: "a", Duration: time.Hour}))
 		first.Detach()
-		client := w.nw.Client("a")
+		client := w.Net.Client("a")
 		l := w.leaseIn(w.session("a"), lease.Options{Identifier: "a", Duration: time.Hour})
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if isRecord(*r) {
 				client.BlackHole(zktest.ToClient)
 			}
@@ -307,7 +307,7 @@ func TestGivingUpLeavesAnEarlierLease(t *testing.T) {
 		if _, err := l.Obtain(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			w.Errorf("got %v", err)
 		}
-		w.srv.SetHook(nil)
+		w.Srv.SetHook(nil)
 		client.Heal()
 		time.Sleep(15 * time.Second)
 		w.wantHolder("a")
@@ -321,8 +321,8 @@ func TestGivingUpARenewal(t *testing.T) {
 		l := w.lease("a")
 		h := w.obtain(l)
 		time.Sleep(30 * time.Second)
-		client := w.nw.Client("a")
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		client := w.Net.Client("a")
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if isRecord(*r) {
 				client.BlackHole(zktest.ToClient)
 			}
@@ -336,7 +336,7 @@ func TestGivingUpARenewal(t *testing.T) {
 		if d := time.Until(h.End()); d > 30*time.Second {
 			w.Errorf("extended to %v, which is not known", d)
 		}
-		w.srv.SetHook(nil)
+		w.Srv.SetHook(nil)
 		client.Heal()
 		time.Sleep(10 * time.Second)
 		if d := time.Until(h.End()); d < 47*time.Second || !h.Valid() {
@@ -353,7 +353,7 @@ func TestReleaseWithoutALink(t *testing.T) {
 		inWorld(t, func(w *world) {
 			l := w.lease("a")
 			h := w.obtain(l)
-			client := w.nw.Client("a")
+			client := w.Net.Client("a")
 			client.Refuse()
 			client.Cut()
 			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
@@ -381,7 +381,7 @@ func TestReleaseWithoutALink(t *testing.T) {
 // Without a session every call ends with its context.
 func TestCallsEndWithTheirContext(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.nw.Refuse()
+		w.Net.Refuse()
 		l := w.lease("a")
 		recipetest.EndWithTheirContext(w, path, map[string]func(context.Context) error{
 			"Obtain": func(ctx context.Context) error { _, err := l.Obtain(ctx); return err },
@@ -395,7 +395,7 @@ func TestDirectoryDeleted(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l := w.lease("a")
 		h := w.obtain(l)
-		if err := w.srv.Delete("/app"); err != nil {
+		if err := w.Srv.Delete("/app"); err != nil {
 			w.Fatal(err)
 		}
 		w.ended(h, lease.ErrLost)

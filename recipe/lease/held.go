@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kielgo/kiel/internal/hold"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
@@ -49,7 +50,7 @@ func (l *NonBlockingLease) hold(ctx context.Context, t try) *Held {
 	h := &Held{
 		lease: l, off: sabotage.Of(ctx), token: t.term.stat.Mzxid, floor: t.floor, term: t.term, gone: make(chan struct{}),
 	}
-	life := context.WithoutCancel(ctx)
+	life := context.Background() //nolint:forbidigo // values of an earlier ctx would hide those of Do's
 	if h.off.Off(sabotage.LeaseOutlivesTrust) {
 		life = l.session.Current().Context()
 	}
@@ -209,6 +210,13 @@ func (h *Held) settled(stat session.Stat, done bool) {
 	h.drop()
 }
 
+// open reports whether it is not known yet what became of a renewal.
+func (h *Held) open() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.pending != nil
+}
+
 // forget drops a renewal if there is one.
 func (h *Held) forget() {
 	h.mu.Lock()
@@ -268,38 +276,19 @@ func (h *Held) Token() int64 { return h.token }
 // An error that wraps session.ErrUncertain says that the record may have been extended;
 // should it turn out so, the hold is, too.
 func (h *Held) Renew(ctx context.Context) error {
-	err := h.lease.begin(ctx)
-	if err == nil {
-		var open bool
-		open, err = h.lease.renew(ctx, h)
-		if !open {
-			h.lease.finish()
-		}
-	}
+	l := h.lease
+	err := l.carry(ctx, func(c *call, inner *lock.Held) error { return l.renew(c, inner, h) },
+		func() {},
+		func(life context.Context) { l.sortOut(life, h) })
 	if err != nil {
-		return h.lease.wrap("renew", err)
+		return l.wrap("renew", err)
 	}
 	return nil
 }
 
-// renew extends a hold. When it is still open what became of that, this is found out in the background, and the turn
-// is kept until then.
-func (l *NonBlockingLease) renew(ctx context.Context, h *Held) (open bool, err error) {
-	err = l.lockedAndKept(ctx, func(inner *lock.Held) error { return l.renewUnder(ctx, inner, h) })
-	left := kept(ctx, err)
-	h.mu.Lock()
-	open = h.pending != nil
-	h.mu.Unlock()
-	switch {
-	case open:
-		l.sortOut(ctx, h, left)
-	case left != nil:
-		_ = left.inner.Release(ctx) // in the background
-	}
-	return open, err
-}
-
-func (l *NonBlockingLease) renewUnder(ctx context.Context, inner *lock.Held, h *Held) error {
+// renew extends a hold, with the inner lock held.
+func (l *NonBlockingLease) renew(c *call, inner *lock.Held, h *Held) error {
+	ctx := c.ctx
 	if h.ctx.Err() != nil {
 		return context.Cause(h.ctx)
 	}
@@ -322,7 +311,7 @@ func (l *NonBlockingLease) renewUnder(ctx context.Context, inner *lock.Held, h *
 	h.mu.Lock()
 	h.pending = &pending{written: newWritten(ctx, inner, next.data), term: next, known: make(chan struct{})}
 	h.mu.Unlock()
-	stat, err := l.write(ctx, inner, old, next.data)
+	stat, err := l.write(c, inner, old, next.data)
 	if err == nil || !unknown(err) {
 		h.settled(stat, err == nil)
 	}
@@ -351,13 +340,14 @@ func (h *Held) Release(ctx context.Context) error {
 			h.stays = h.removeRecord(context.WithoutCancel(ctx))
 		}()
 	})
+	patience := hold.Outlive(ctx, ErrReleased)
 	select {
 	case <-h.gone:
-	case <-ctx.Done():
+	case <-patience.Done():
 		select {
 		case <-h.gone: // known, though late
 		default:
-			return h.lease.wrap("release", context.Cause(ctx))
+			return h.lease.wrap("release", context.Cause(patience))
 		}
 	}
 	if h.stays != nil {
@@ -384,7 +374,7 @@ func (h *Held) removeRecord(life context.Context) error {
 			}
 			if record.End.After(floor) {
 				record.End = floor
-				if _, err = l.write(life, inner, old, record.bytes()); err != nil {
+				if _, err = l.write(&call{ctx: life, life: life}, inner, old, record.bytes()); err != nil {
 					return err
 				}
 			}

@@ -22,6 +22,7 @@ type NonBlockingLease struct {
 	lock    *lock.Lock
 	clock   func() time.Time // the machine's
 	turn    chan struct{}    // full while a method of this handle writes, or cleans up
+	doing   chan struct{}    // full while a function runs under the hold
 
 	mu   sync.Mutex
 	held *Held // the newest
@@ -50,6 +51,7 @@ func newLease(s *session.Session, path string, opts Options, off sabotage.Rules)
 		lock:    inner,
 		clock:   time.Now,
 		turn:    make(chan struct{}, 1),
+		doing:   make(chan struct{}, 1),
 	}, nil
 }
 
@@ -66,14 +68,19 @@ func (l *NonBlockingLease) Held() bool {
 	return h != nil && h.Valid()
 }
 
-// current returns the hold of this handle if it has not ended.
-func (l *NonBlockingLease) current() *Held {
+// newest returns the newest hold of this handle, be it ended or not, or nil.
+func (l *NonBlockingLease) newest() *Held {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.held == nil || l.held.ctx.Err() != nil {
-		return nil
-	}
 	return l.held
+}
+
+// current returns the hold of this handle if it has not ended.
+func (l *NonBlockingLease) current() *Held {
+	if h := l.newest(); h != nil && h.ctx.Err() == nil {
+		return h
+	}
+	return nil
 }
 
 // Holder returns the record of the lease, and whether it holds somebody off at this
@@ -105,46 +112,38 @@ func (l *NonBlockingLease) Holder(ctx context.Context) (r Record, taken bool, er
 // When ctx ends, what may have been written is removed in the background; the next call on
 // this handle waits for that.
 func (l *NonBlockingLease) Obtain(ctx context.Context) (*Held, error) {
-	if err := l.begin(ctx); err != nil {
-		return nil, l.wrap("obtain", err)
-	}
-	done := l.finish
-	defer func() { done() }()
-	if h := l.current(); h != nil {
-		open, err := l.renew(ctx, h)
-		if open {
-			done = func() {} // later
-		}
-		if err == nil {
-			return h, nil
-		}
-		if h.ctx.Err() == nil || ctx.Err() != nil {
-			return nil, l.wrap("renew", err)
-		}
-		if open {
-			if err := l.begin(ctx); err != nil {
-				return nil, l.wrap("obtain", err)
-			}
-			done = l.finish
-		}
-	}
 	var t try
-	err := l.lockedAndKept(ctx, func(inner *lock.Held) error { return l.obtain(ctx, inner, &t) })
-	if err != nil {
-		open := kept(ctx, err)
-		switch {
-		case len(t.written) > 0 && !t.had && !sabotage.Of(ctx).Off(sabotage.TryRemoved):
-			done = func() {}
-			l.cleanUp(ctx, t, open)
-		case open != nil:
-			_ = open.inner.Release(ctx) // in the background
+	var h *Held // that we have, or had
+	err := l.carry(ctx, func(c *call, inner *lock.Held) error {
+		if h = l.current(); h != nil {
+			if err := l.renew(c, inner, h); err == nil || h.ctx.Err() == nil || again(err) || c.ctx.Err() != nil {
+				return err
+			}
+			h = nil
 		}
+		err := l.obtain(c, inner, &t)
+		if c.left && t.term.stat.Mzxid != 0 && t.removable(c.ctx) && l.remove(c.life, inner, &stored{Stat: t.term.stat}) == nil {
+			t.written = nil // before a twin can rely on it
+		}
+		return err
+	}, func() {
+		if h == nil {
+			h = l.hold(ctx, t)
+			l.mu.Lock()
+			l.held = h
+			l.mu.Unlock()
+		}
+	}, func(life context.Context) {
+		if last := l.newest(); last != nil {
+			l.sortOut(life, last)
+		}
+		if t.removable(life) {
+			l.cleanUp(life, t)
+		}
+	})
+	if err != nil {
 		return nil, l.wrap("obtain", err)
 	}
-	h := l.hold(ctx, t)
-	l.mu.Lock()
-	l.held = h
-	l.mu.Unlock()
 	return h, nil
 }
 
@@ -156,8 +155,14 @@ type try struct {
 	floor   time.Time // others of our identifier may rely on the lease until then
 }
 
+// removable reports whether a record that the try has written, or may have, is to be removed when the try is given up.
+func (t *try) removable(ctx context.Context) bool {
+	return len(t.written) > 0 && !t.had && !sabotage.Of(ctx).Off(sabotage.TryRemoved)
+}
+
 // obtain looks and writes, with the inner lock held.
-func (l *NonBlockingLease) obtain(ctx context.Context, inner *lock.Held, t *try) error {
+func (l *NonBlockingLease) obtain(c *call, inner *lock.Held, t *try) error {
+	ctx := c.ctx
 	if err := l.checkClock(ctx, inner); err != nil {
 		return err
 	}
@@ -176,12 +181,12 @@ func (l *NonBlockingLease) obtain(ctx context.Context, inner *lock.Held, t *try)
 		}
 		if current && !t.wrote(old, inner) {
 			t.had = true
-			t.floor = l.reliedOn(ctx, record, old)
+			t.floor = l.reliedOn(ctx, record, old, inner)
 		}
 	}
 	next = l.notBefore(ctx, next, t.floor)
 	sent := newWritten(ctx, inner, next.data)
-	stat, err := l.write(ctx, inner, old, next.data)
+	stat, err := l.write(c, inner, old, next.data)
 	if err == nil {
 		sent.mzxid = stat.Mzxid
 	}
@@ -206,14 +211,11 @@ func (t *try) wrote(old *stored, inner *lock.Held) bool {
 
 // reliedOn returns until when others of our identifier may rely on a record that we take over: they
 // may be cut off and not see that. Our own hold that has ended relies on nothing.
-func (l *NonBlockingLease) reliedOn(ctx context.Context, r Record, old *stored) time.Time {
+func (l *NonBlockingLease) reliedOn(ctx context.Context, r Record, old *stored, inner *lock.Held) time.Time {
 	if sabotage.Of(ctx).Off(sabotage.EndKept) {
 		return time.Time{}
 	}
-	l.mu.Lock()
-	h := l.held
-	l.mu.Unlock()
-	if h != nil && h.knows(old.Stat) {
+	if h := l.newest(); h != nil && h.ours(old, inner) {
 		return h.notBefore()
 	}
 	return r.End
@@ -243,35 +245,18 @@ func (l *NonBlockingLease) read(ctx context.Context, inc *session.Incarnation) (
 
 // write puts a record in the place of old, and sets our contender: see settle. A new znode is written twice, for its metadata:
 // so its version is none that Python's has, which creates it anew each time.
-func (l *NonBlockingLease) write(ctx context.Context, inner *lock.Held, old *stored, data []byte) (session.Stat, error) {
-	if sabotage.Of(ctx).Off(sabotage.RecordSet) {
-		return l.writeAsKazoo(ctx, inner, old, data)
+func (l *NonBlockingLease) write(c *call, inner *lock.Held, old *stored, data []byte) (session.Stat, error) {
+	if sabotage.Of(c.ctx).Off(sabotage.RecordSet) {
+		return l.writeAsKazoo(c.ctx, inner, old, data)
 	}
-	ops := []session.Op{session.SetOp(l.checked(ctx, inner), []byte(l.opts.Identifier), -1)}
+	ops := []session.Op{session.SetOp(l.checked(c.ctx, inner), []byte(l.opts.Identifier), -1)}
 	at := int32(0)
 	if old == nil {
 		ops = append(ops, session.CreateOp(l.node, data, session.Persistent))
 	} else {
 		at = old.Version
 	}
-	sent := send(ctx, inner, append(ops, session.SetOp(l.node, data, at)))
-	stat, err := sent.wait(ctx)
-	if err == nil {
-		return stat, nil
-	}
-	if errors.Is(err, session.ErrUncertain) && ctx.Err() == nil {
-		stat, done, unsettled := l.settle(ctx, sent)
-		switch {
-		case unsettled == nil && done:
-			return stat, nil
-		case unsettled == nil:
-			return session.Stat{}, fmt.Errorf("%w: the record was not written", session.ErrBusy)
-		}
-	}
-	if unknown(err) {
-		return session.Stat{}, &unknownError{sent: sent, err: err}
-	}
-	return session.Stat{}, err
+	return l.send(c, inner, append(ops, session.SetOp(l.node, data, at)))
 }
 
 // remove deletes the record's znode, as it was read.
@@ -284,45 +269,22 @@ func (l *NonBlockingLease) remove(ctx context.Context, inner *lock.Held, old *st
 // the outcome is unknown, or something has changed although we have the lock. Between the
 // calls the contender is proved gone, and with it the check that a late request carries.
 func (l *NonBlockingLease) locked(ctx context.Context, f func(inner *lock.Held) error) error {
-	err := l.lockedAndKept(ctx, f)
-	if open := kept(ctx, err); open != nil {
-		_ = open.inner.Release(ctx) // in the background
-	}
-	return err
-}
-
-// lockedAndKept is locked, but when ctx ends before it is known what became of a write, the inner lock is left: see kept.
-func (l *NonBlockingLease) lockedAndKept(ctx context.Context, f func(inner *lock.Held) error) error {
 	for {
 		inner, err := l.lock.Acquire(ctx)
 		if err != nil {
 			return err
 		}
 		err = f(inner)
-		ended := ctx.Err() != nil
-		if ended && kept(ctx, err) != nil {
-			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
-		}
 		released := inner.Release(ctx)
-		if !again(err) {
+		switch {
+		case !again(err):
+			return err
+		case ctx.Err() != nil:
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		case released != nil:
 			return err
 		}
-		if ctx.Err() != nil {
-			// Not what kept looks for: the inner lock is released.
-			return fmt.Errorf("%w: %w", context.Cause(ctx), bare(err))
-		}
-		if released != nil {
-			return bare(err)
-		}
 	}
-}
-
-// bare returns the error of a write without what kept looks for.
-func bare(err error) error {
-	if u, ok := errors.AsType[*unknownError](err); ok {
-		return u.err
-	}
-	return err
 }
 
 // again reports whether a call under the inner lock is to be made again.
@@ -338,48 +300,21 @@ func again(err error) bool {
 	return false
 }
 
-// cleanUp removes, in the background, what a try may have written. Open is its last write if the inner lock is still held.
-func (l *NonBlockingLease) cleanUp(ctx context.Context, t try, open *sent) {
-	letGo := l.session.Hold()
-	go func() {
-		defer l.finish()
-		defer letGo()
-		// After that the record holds nobody off.
-		life, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opts.Duration+l.opts.Skew)
-		defer cancel()
-		if open != nil && l.cleanedUp(life, &t, open) {
-			return
+// cleanUp removes what a try may have written.
+func (l *NonBlockingLease) cleanUp(life context.Context, t try) {
+	err := l.locked(life, func(inner *lock.Held) error {
+		_, old, err := l.read(life, inner.Incarnation())
+		if err != nil || old == nil {
+			return err
 		}
-		err := l.locked(life, func(inner *lock.Held) error {
-			_, old, err := l.read(life, inner.Incarnation())
-			if err != nil || old == nil {
-				return err
-			}
-			if !t.wrote(old, inner) && !sabotage.Of(life).Off(sabotage.TryByBytes) {
-				return nil
-			}
-			return l.remove(life, inner, old)
-		})
-		if err != nil {
-			l.opts.Logger.WarnContext(life, "lease not removed after a failed try", "path", l.node, "error", err)
+		if !t.wrote(old, inner) && !sabotage.Of(life).Off(sabotage.TryByBytes) {
+			return nil
 		}
-	}()
-}
-
-// cleanedUp removes what a try has written last, under the try's own contender. It reports whether nothing is left to do.
-func (l *NonBlockingLease) cleanedUp(life context.Context, t *try, open *sent) bool {
-	defer func() { _ = open.inner.Release(life) }()
-	stat, done, err := l.settle(life, open)
-	last := len(t.written) - 1
-	switch {
-	case err != nil:
-		return false
-	case !done:
-		t.written = t.written[:last]
-		return last == 0
+		return l.remove(life, inner, old)
+	})
+	if err != nil {
+		l.opts.Logger.WarnContext(life, "lease not removed after a failed try", "path", l.node, "error", err)
 	}
-	t.written[last].mzxid = stat.Mzxid
-	return l.remove(life, open.inner, &stored{Stat: stat}) == nil
 }
 
 // begin waits until no other method of this handle writes.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/lease"
-	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -55,14 +55,14 @@ func TestZnodes(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l := w.lease("café")
 		time.Sleep(1700 * time.Millisecond) // it is 2000-01-01 00:00:01.7
-		if _, taken, err := l.Holder(w.Context()); taken || err != nil || len(w.srv.Children("/")) != 1 {
-			w.Errorf("before: %v, %v, %s", taken, err, w.srv.Dump())
+		if _, taken, err := l.Holder(w.Context()); taken || err != nil || len(w.Srv.Children("/")) != 1 {
+			w.Errorf("before: %v, %v, %s", taken, err, w.Srv.Dump())
 		}
 		h := w.obtain(l)
 		if r := w.record(); r != `{"version": 1, "holder": "caf\u00e9", "end": "2000-01-01T00:01:01"}` {
 			w.Errorf("record %s", r)
 		}
-		_, stat, _ := w.srv.Get(node)
+		_, stat, _ := w.Srv.Get(node)
 		if stat.EphemeralOwner != 0 || stat.Mzxid != h.Token() || stat.Version == 0 || h.Node() != node || h.Path() != path {
 			w.Errorf("%+v, token %d, node %s", stat, h.Token(), h.Node())
 		}
@@ -70,7 +70,7 @@ func TestZnodes(t *testing.T) {
 		if r, taken, err := l.Holder(w.Context()); !taken || err != nil || r.Holder != "café" || r.End != end || h.End() != end {
 			w.Errorf("holder %+v, %v, %v; end %v", r, taken, err, h.End())
 		}
-		if data, stat, ok := w.srv.Get(path); !ok || data == nil || len(data) > 0 || stat.EphemeralOwner != 0 {
+		if data, stat, ok := w.Srv.Get(path); !ok || data == nil || len(data) > 0 || stat.EphemeralOwner != 0 {
 			w.Errorf("directory %q, %+v", data, stat)
 		}
 		w.release(h)
@@ -87,7 +87,7 @@ func TestInnerContender(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l := w.lease("a")
 		var name, data string
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Op == zktest.OpCreate && r.Flags == 3 {
 				name, data = r.Path, string(r.Data)
 			}
@@ -210,7 +210,7 @@ func TestSessionClosed(t *testing.T) {
 // What is not a record stays as it is.
 func TestBadRecord(t *testing.T) {
 	inWorld(t, func(w *world) {
-		if err := w.srv.Create(node, []byte("x")); err != nil {
+		if err := w.Srv.Create(node, []byte("x")); err != nil {
 			w.Fatal(err)
 		}
 		l := w.lease("a")
@@ -230,13 +230,13 @@ func TestBadRecord(t *testing.T) {
 func TestStuckInnerContender(t *testing.T) {
 	inWorld(t, func(w *world) {
 		stale := path + "/514e5a831836450cb1a56c741e990fd8__lock__0000000000"
-		if err := w.srv.Create(stale, []byte("host-7")); err != nil {
+		if err := w.Srv.Create(stale, []byte("host-7")); err != nil {
 			w.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
 		_, err := w.lease("a").Obtain(ctx)
-		blocked, ok := errors.AsType[*lock.BlockedError](err)
+		blocked, ok := errors.AsType[*recipe.BlockedError](err)
 		if !errors.Is(err, context.DeadlineExceeded) || !ok || blocked.Blocker != stale || blocked.Identifier != "host-7" {
 			w.Errorf("got %v", err)
 		}
@@ -250,7 +250,7 @@ func TestStuckInnerContender(t *testing.T) {
 func TestForeignChildren(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for _, name := range []string{"0", "x__rlock__0000000000", "_c_x-lock-0000000000"} {
-			if err := w.srv.Create(path+"/"+name, nil); err != nil {
+			if err := w.Srv.Create(path+"/"+name, nil); err != nil {
 				w.Fatal(err)
 			}
 		}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -29,20 +28,13 @@ const (
 	node = path + "/lease_holder"
 )
 
-// world is a server on a virtual network and the sessions of a test.
-type world struct {
-	*testing.T
-	srv *zktest.Server
-	nw  *zktest.Network
-}
+// world has what tests of this package do.
+type world struct{ *recipetest.World }
 
 // inWorld runs a test in a bubble.
 func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		srv, nw := zktest.StartVirtual(t, zktest.Options{})
-		test(&world{T: t, srv: srv, nw: nw})
-	})
+	recipetest.InWorld(t, func(w *recipetest.World) { test(&world{w}) })
 }
 
 // session runs a session that connects as the named client, until the test ends.
@@ -54,13 +46,7 @@ func (w *world) session(name string) *session.Session {
 
 func (w *world) stoppable(name string) (s *session.Session, stop func()) {
 	w.Helper()
-	return recipetest.Stoppable(w, w.nw, name, session.Options{StopTimeout: 5 * time.Second})
-}
-
-// id returns the ZooKeeper session id of a session.
-func (w *world) id(s *session.Session) int64 {
-	w.Helper()
-	return recipetest.ID(w, s)
+	return recipetest.Stoppable(w, w.Net, name, session.Options{StopTimeout: 5 * time.Second})
 }
 
 // lease returns a handle for a minute's lease in a session of its own.
@@ -125,7 +111,7 @@ func (w *world) ended(h *lease.Held, want error) {
 
 // record returns the bytes of the lease's znode, "" when there is none.
 func (w *world) record() string {
-	data, _, _ := w.srv.Get(node)
+	data, _, _ := w.Srv.Get(node)
 	return string(data)
 }
 
@@ -134,7 +120,7 @@ func (w *world) wantHolder(name string) {
 	if r := w.record(); name == "" && r != "" || !strings.Contains(r, fmt.Sprintf(`"holder": %q`, name)) && name != "" {
 		w.Errorf("record %s, want holder %q", r, name)
 	}
-	for _, child := range w.srv.Children(path) {
+	for _, child := range w.Srv.Children(path) {
 		if child != "lease_holder" {
 			w.Errorf("left: %s", child)
 		}

@@ -123,9 +123,9 @@ func TestObtainAll(t *testing.T) {
 func TestGivingUpObtainAll(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.multi("a", 3)
-		client := w.nw.Client("a")
+		client := w.Net.Client("a")
 		writes := 0
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if isRecord(*r) {
 				if writes++; writes == 2 {
 					client.BlackHole(zktest.ToClient)
@@ -138,7 +138,7 @@ func TestGivingUpObtainAll(t *testing.T) {
 		if _, err := a.ObtainAll(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			w.Errorf("got %v", err)
 		}
-		w.srv.SetHook(nil)
+		w.Srv.SetHook(nil)
 		client.Heal()
 		time.Sleep(15 * time.Second)
 		w.wantSlots(a, "", "", "")

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
@@ -20,50 +21,92 @@ import (
 // betweenLooks is the pause before another look at what became of a write.
 const betweenLooks = 100 * time.Millisecond
 
-// unknownError is the error of a write of the record that may have been carried out. If it is returned by lockedAndKept, the
-// inner lock may still be held.
-type unknownError struct {
-	sent *sent
-	err  error
+// call is one call of a method that writes the record.
+type call struct {
+	ctx     context.Context //nolint:containedctx // the caller's: reads end with it, and no write begins after it
+	life    context.Context //nolint:containedctx // a write that has begun ends with it
+	results chan error      // for the caller, one
+	left    bool            // ctx ended during a write: the caller has its result, and does not wait any more
+	letGo   func()          // lets the session close, if left
 }
 
-func (e *unknownError) Error() string { return e.err.Error() }
-func (e *unknownError) Unwrap() error { return e.err }
-
-// sent is a write of the record, under the inner lock. It does not end with its caller's context: one that was given up before
-// it was handed to the connection can still be, and then a look that was begun later has come before it.
-type sent struct {
-	inner    *lock.Held
-	returned chan struct{} // closed when it is not under way any more
-	stat     session.Stat  // of the record, if it was written
-	err      error
-}
-
-// send begins to write. The last operation is that on the record.
-func send(ctx context.Context, inner *lock.Held, ops []session.Op) *sent {
-	s := &sent{inner: inner, returned: make(chan struct{})}
-	if s.err = context.Cause(ctx); s.err != nil {
-		close(s.returned)
-		return s
+// carry waits until no other method of this handle writes, and calls f under the inner lock, in one goroutine. Once f has begun to
+// write, the goroutine carries that to its end: only what is done under the same inner lock can tell what became of a write that was given
+// up before it was handed to the connection. The caller waits for the end of f or of ctx, whichever is first. Done is called when f has
+// returned nil and the caller waits still, undo when f has failed or the caller does not wait: with a context that lasts as long as a
+// record of f's can hold anybody off. The next method that writes waits for them.
+func (l *NonBlockingLease) carry(ctx context.Context, f func(c *call, inner *lock.Held) error, done func(), undo func(life context.Context)) error {
+	if err := l.begin(ctx); err != nil {
+		return err
 	}
+	longest := l.opts.Duration + l.opts.Skew
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		_ = pause.Sleep(life, longest)
+		end()
+	})
+	c := &call{ctx: ctx, life: life, results: make(chan error, 1), letGo: func() {}}
 	go func() {
-		defer close(s.returned)
-		results, err := inner.Incarnation().Multi(context.WithoutCancel(ctx), ops...)
-		if s.err = err; err == nil {
-			s.stat = results[len(results)-1].Stat
+		defer l.finish()
+		err := l.locked(ctx, func(inner *lock.Held) error { return f(c, inner) })
+		stop()
+		end()
+		defer func() { c.letGo() }()
+		if err == nil && !c.left {
+			done()
+			c.results <- nil
+			return
+		}
+		if !c.left {
+			c.letGo = l.session.Hold()
+			c.results <- err
+		}
+		life, cancel := context.WithTimeout(context.WithoutCancel(ctx), longest)
+		defer cancel()
+		undo(life)
+	}()
+	return <-c.results
+}
+
+// send writes under the inner lock, unless the caller has given up before, and finds out what became of that. The last operation is
+// that on the record, whose metadata it returns. If unknown reports true of the error, that can't be told.
+func (l *NonBlockingLease) send(c *call, inner *lock.Held, ops []session.Op) (session.Stat, error) {
+	if err := context.Cause(c.ctx); err != nil {
+		return session.Stat{}, err
+	}
+	life := c.life
+	if sabotage.Of(life).Off(sabotage.InnerLockKept) {
+		life = c.ctx
+	}
+	told := make(chan struct{})
+	stays := context.AfterFunc(c.ctx, func() {
+		defer close(told)
+		if c.results != nil {
+			c.letGo = l.session.Hold()
+			c.results <- fmt.Errorf("%w: %w", session.ErrUncertain, context.Cause(c.ctx))
+		}
+	})
+	defer func() {
+		if !stays() {
+			<-told
+			c.left = true
 		}
 	}()
-	return s
-}
-
-// wait waits for the outcome, or for the end of ctx.
-func (s *sent) wait(ctx context.Context) (session.Stat, error) {
-	select {
-	case <-s.returned:
-		return s.stat, s.err
-	case <-ctx.Done():
-		return session.Stat{}, fmt.Errorf("%w: %w", session.ErrUncertain, context.Cause(ctx))
+	results, err := inner.Incarnation().Multi(life, ops...)
+	switch {
+	case err == nil:
+		return results[len(results)-1].Stat, nil
+	case !errors.Is(err, session.ErrUncertain):
+		return session.Stat{}, err
 	}
+	stat, done, unsettled := l.settle(life, inner)
+	switch {
+	case unsettled != nil:
+		return session.Stat{}, err
+	case !done:
+		return session.Stat{}, fmt.Errorf("%w: the record was not written", session.ErrBusy)
+	}
+	return stat, nil
 }
 
 // written is a record that we have sent.
@@ -113,15 +156,10 @@ func unknown(err error) bool {
 	return errors.Is(err, session.ErrUncertain) || errors.Is(err, session.ErrSessionExpired)
 }
 
-// settle finds out whether the write that was made last under the inner lock was carried out, and returns the
-// record's metadata then. It looks when the write is not under way any more, unless that has brought an answer. Our contender
-// must not have been released. An error says that it can't be told.
-func (l *NonBlockingLease) settle(ctx context.Context, sent *sent) (stat session.Stat, done bool, err error) {
-	stat, err = sent.wait(ctx)
-	if err == nil || !unknown(err) {
-		return stat, err == nil, nil
-	}
-	inc := sent.inner.Incarnation()
+// settle finds out whether the write that was made last under the inner lock, and has returned, was carried out, and returns
+// the record's metadata then. Our contender must not have been released. An error says that it can't be told.
+func (l *NonBlockingLease) settle(ctx context.Context, inner *lock.Held) (stat session.Stat, done bool, err error) {
+	inc := inner.Incarnation()
 	look := func() error {
 		if err := inc.Sync(ctx, l.path); err != nil {
 			return err
@@ -130,7 +168,7 @@ func (l *NonBlockingLease) settle(ctx context.Context, sent *sent) (stat session
 		if exists, stat, err = inc.Exists(ctx, l.node); err != nil {
 			return err
 		}
-		standing, own, err := inc.Exists(ctx, l.checked(ctx, sent.inner))
+		standing, own, err := inc.Exists(ctx, l.checked(ctx, inner))
 		if err == nil && !standing {
 			err = session.ErrNoNode
 		}
@@ -149,43 +187,20 @@ func (l *NonBlockingLease) settle(ctx context.Context, sent *sent) (stat session
 	}
 }
 
-// sortOut finds out, in the background, what became of a renewal, and lets the next method write then. Open is its write if
-// the inner lock is still held.
-func (l *NonBlockingLease) sortOut(ctx context.Context, h *Held, open *sent) {
-	letGo := l.session.Hold()
-	go func() {
-		defer l.finish()
-		defer letGo()
-		life, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opts.Duration+l.opts.Skew)
-		defer cancel()
-		defer h.forget()
-		if open != nil {
-			stat, done, err := l.settle(life, open)
-			if err == nil {
-				h.settled(stat, done)
-			}
-			released := open.inner.Release(life)
-			if err == nil || released != nil {
-				return
-			}
-		}
-		err := l.locked(life, func(inner *lock.Held) error {
-			_, old, err := l.read(life, inner.Incarnation())
-			if err == nil && old != nil {
-				h.ours(old, inner)
-			}
-			return err
-		})
-		if err != nil {
-			l.opts.Logger.WarnContext(life, "it is not known what became of a renewal", "path", l.node, "error", err)
-		}
-	}()
-}
-
-// kept returns the write that a call has left under way with the inner lock still held, or nil.
-func kept(ctx context.Context, err error) *sent {
-	if u, ok := errors.AsType[*unknownError](err); ok && ctx.Err() != nil && !sabotage.Of(ctx).Off(sabotage.InnerLockKept) {
-		return u.sent
+// sortOut finds out what became of a renewal whose outcome is not known yet.
+func (l *NonBlockingLease) sortOut(life context.Context, h *Held) {
+	if !h.open() {
+		return
 	}
-	return nil
+	defer h.forget()
+	err := l.locked(life, func(inner *lock.Held) error {
+		_, old, err := l.read(life, inner.Incarnation())
+		if err == nil && old != nil {
+			h.ours(old, inner)
+		}
+		return err
+	})
+	if err != nil {
+		l.opts.Logger.WarnContext(life, "it is not known what became of a renewal", "path", l.node, "error", err)
+	}
 }

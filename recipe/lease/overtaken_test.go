@@ -60,14 +60,14 @@ func giveUpAtEachStep(t *testing.T, test func(w *world, try func(call func(ctx c
 			test(w, func(call func(ctx context.Context) error) error {
 				ctx := newEndsAt(w.Context(), n)
 				defer ctx.end()
-				w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+				w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 					if r.Op == zktest.OpGetData && r.Path == node {
 						ctx.arm()
 					}
 					return zktest.Action{}
 				})
 				err := call(ctx)
-				w.srv.SetHook(nil)
+				w.Srv.SetHook(nil)
 				if done = err == nil; errors.Is(err, session.ErrUncertain) {
 					uncertain++
 				}
@@ -124,9 +124,9 @@ func TestLookWaitsForTheWrite(t *testing.T) {
 			if renew {
 				call = w.obtain(l).Renew
 			}
-			client := w.nw.Client("a")
+			client := w.Net.Client("a")
 			var written, looked atomic.Bool
-			w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 				switch {
 				case isRecord(*r):
 					written.Store(true)

@@ -86,14 +86,14 @@ func randomFaults(w *world, seed uint64) *holders {
 		})
 	}
 	trouble := recipetest.Trouble{
-		Server: w.srv, Network: w.nw, Clients: names, Seed: seed,
+		Server: w.Srv, Network: w.Net, Clients: names, Seed: seed,
 		Pause: 3 * time.Second, Delay: 300 * time.Millisecond,
 		Losses: 3, Lose: []func(zktest.Request) bool{
 			is(zktest.OpCreate), is(zktest.OpDelete), is(zktest.OpMulti), is(zktest.OpSetData), is(zktest.OpGetData),
 		},
 		More: []func(*rand.Rand){func(random *rand.Rand) {
-			if sessions := w.srv.Sessions(); len(sessions) > 0 {
-				w.srv.KillSession(sessions[random.IntN(len(sessions))].ID)
+			if sessions := w.Srv.Sessions(); len(sessions) > 0 {
+				w.Srv.KillSession(sessions[random.IntN(len(sessions))].ID)
 			}
 		}},
 	}

@@ -40,7 +40,7 @@ func TestTwinDoesNotShortenTheLease(t *testing.T) {
 				first, second, other := w.twin("first", time.Minute), w.twin("second", test.duration), w.lease("other")
 				h := w.obtain(first)
 				end := h.End()
-				w.nw.Client("first").BlackHole(zktest.Both)
+				w.Net.Client("first").BlackHole(zktest.Both)
 				time.Sleep(2 * time.Second)
 				test.giveUp(a, w, w.obtainIn(a.Context(), second))
 				time.Sleep(10 * time.Second)
@@ -49,7 +49,7 @@ func TestTwinDoesNotShortenTheLease(t *testing.T) {
 				} else {
 					w.wantHolder("x")
 				}
-				w.nw.Client("first").Heal()
+				w.Net.Client("first").Heal()
 				w.ended(h, lease.ErrLost)
 				time.Sleep(time.Until(end))
 				w.release(w.obtain(other))
@@ -82,7 +82,7 @@ func (w *world) whileTwinWaits(second *lease.NonBlockingLease, act func() zktest
 	w.atFullSecond()
 	got := make(chan *lease.Held, 1)
 	raced := false
-	w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 		if r.Client != "first" || !isRecord(*r) || raced {
 			return zktest.Action{}
 		}
@@ -127,12 +127,12 @@ func TestGivingUpLeavesATwinsRecord(t *testing.T) {
 				w := attacked(a)
 				first, second, other := w.twin("first", time.Minute), w.twin("second", time.Minute), w.lease("other")
 				h := w.givesUpBeside(a, first, second, test.fate)
-				w.nw.Client("second").BlackHole(zktest.Both)
+				w.Net.Client("second").BlackHole(zktest.Both)
 				time.Sleep(5 * time.Second)
 				if w.try(other) != nil && h.Valid() {
 					a.Harmed(twoHolders, "the second of one identifier until %v, and another", h.End())
 				}
-				w.nw.Client("second").Heal()
+				w.Net.Client("second").Heal()
 				w.release(h)
 				if w.record() != "" && name != "expired" && sound(a) {
 					w.Errorf("left: %s", w.record())
@@ -159,9 +159,9 @@ func TestTwinOfATryThatWasGivenUpReleases(t *testing.T) {
 
 // firstExpires ends the session of the first, and its connection.
 func (w *world) firstExpires() zktest.Action {
-	for _, s := range w.srv.Sessions() {
+	for _, s := range w.Srv.Sessions() {
 		if s.Client == "first" {
-			w.srv.KillSession(s.ID)
+			w.Srv.KillSession(s.ID)
 		}
 	}
 	return zktest.Action{Cut: true}
@@ -235,7 +235,7 @@ func TestUnansweredWriteOverATwinsRecord(t *testing.T) {
 		next := w.obtain(second)
 		record := w.record()
 		cut := false
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Client != "first" || !isRecord(*r) || cut {
 				return zktest.Action{}
 			}
@@ -277,7 +277,7 @@ func TestRenewalOfUnknownOutcome(t *testing.T) {
 		if !next.Valid() || h.End().After(end) && sound(a) {
 			w.Errorf("the second holds: %v; the first until %v, it knew %v", next.Valid(), h.End(), end)
 		}
-		w.nw.Client("second").BlackHole(zktest.ToClient)
+		w.Net.Client("second").BlackHole(zktest.ToClient)
 		if h.Valid() {
 			if err := h.Release(w.Context()); err == nil && sound(a) {
 				w.Error("a release says that the record is gone, or stays with its end")
@@ -291,6 +291,6 @@ func TestRenewalOfUnknownOutcome(t *testing.T) {
 		} else {
 			w.wantHolder("x")
 		}
-		w.nw.Client("second").Heal()
+		w.Net.Client("second").Heal()
 	}, sabotage.RecordByContender)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/sabotage/attack"
 	"github.com/kielgo/kiel/internal/seqnode"
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -49,7 +50,7 @@ type python struct {
 
 func (w *world) python(name string) *python {
 	w.Helper()
-	inc, err := w.session(name).Incarnation(w.Context())
+	inc, err := w.Session(name).Incarnation(w.Context())
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -92,7 +93,7 @@ func (p *python) release() {
 // stick has the server's counter of the directory stand still: creates get these numbers in turn.
 func (w *world) stick(numbers ...string) {
 	var n atomic.Int64
-	w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 		if r.Op == zktest.OpCreate && r.Flags == 3 {
 			r.Flags = 1
 			r.Path += numbers[int(n.Add(1)-1)%len(numbers)]
@@ -178,11 +179,11 @@ func TestLostCreateReply(t *testing.T) {
 			w := attacked(a)
 			l := w.lock("ours")
 			w.acquireAndRelease(l)
-			w.srv.LoseReply(losses, is(zktest.OpCreate))
+			w.Srv.LoseReply(losses, is(zktest.OpCreate))
 			ctx, cancel := context.WithTimeout(a.Context(), time.Minute)
 			defer cancel()
 			h, err := l.Acquire(ctx)
-			if blocked, ok := errors.AsType[*lock.BlockedError](err); ok && blocked.Identifier == "ours" {
+			if blocked, ok := errors.AsType[*recipe.BlockedError](err); ok && blocked.Identifier == "ours" {
 				a.Harmed(ownWay, "%v", err)
 				continue
 			}
@@ -205,7 +206,7 @@ func TestContenderFoundTwice(t *testing.T) {
 		w.acquireAndRelease(l)
 		var create *zktest.Request
 		doubled := false
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			switch {
 			case r.Op == zktest.OpCreate && create == nil:
 				create = new(*r)
@@ -244,8 +245,8 @@ func TestReacquireBesideTheRelease(t *testing.T) {
 			a.Fatal(err)
 		}
 		var again *acquiring
-		client := w.nw.Client("ours")
-		recipetest.BesideItsRelease(a, w.srv, client, h, is(zktest.OpCreate), func() { again = w.acquireLater(a.Context(), l) })
+		client := w.Net.Client("ours")
+		recipetest.BesideItsRelease(a, w.Srv, client, h, is(zktest.OpCreate), func() { again = w.acquireLater(a.Context(), l) })
 		next, err := other.TryAcquire(w.Context())
 		if err != nil && !errors.Is(err, lock.ErrNotAcquired) {
 			a.Fatal(err)
@@ -271,18 +272,18 @@ func TestReacquireBesideTheRelease(t *testing.T) {
 func TestEndOfTrustGivesNothingAway(t *testing.T) {
 	attack.Run(t, twoAtWork, func(a *attack.Attack) {
 		w := attacked(a)
-		s := w.session("ours")
+		s := w.Session("ours")
 		l := w.lockIn(s, "ours")
 		h, err := l.Acquire(a.Context())
 		if err != nil {
 			a.Fatal(err)
 		}
-		id := w.id(s)
+		id := w.ID(s)
 		next := w.acquireLater(a.Context(), w.lock("next"))
 		time.Sleep(time.Second)
 		w.loseTrust("ours", h.Incarnation())
 		w.ended(h, session.ErrTrustLost)
-		if w.id(s) != id {
+		if w.ID(s) != id {
 			a.Fatal("the session is another: nothing was tested")
 		}
 		second, err := l.TryAcquire(a.Context())
@@ -309,8 +310,8 @@ func TestEndOfTrustGivesNothingAway(t *testing.T) {
 func TestWaiterKeepsItsPlaceWithoutTrust(t *testing.T) {
 	attack.Run(t, starved, func(a *attack.Attack) {
 		w := attacked(a)
-		s := w.session("ours")
-		id := w.id(s)
+		s := w.Session("ours")
+		id := w.ID(s)
 		holder := w.acquire(w.lock("holder"))
 		ours := w.acquireLater(a.Context(), w.lockIn(s, "ours"))
 		time.Sleep(time.Second)
@@ -330,7 +331,7 @@ func TestWaiterKeepsItsPlaceWithoutTrust(t *testing.T) {
 			}
 			holder = next.held
 		}
-		if w.id(s) != id {
+		if w.ID(s) != id {
 			a.Fatal("the session is another: nothing was tested")
 		}
 		if !ours.ended() {
@@ -350,7 +351,7 @@ func TestWaiterKeepsItsPlaceWithoutTrust(t *testing.T) {
 func TestIdentifierThatPythonCannotRead(t *testing.T) {
 	attack.Run(t, unreadable, func(a *attack.Attack) {
 		w := attacked(a)
-		s := w.session("ours")
+		s := w.Session("ours")
 		l, err := lock.NewIn(a.Context(), s, path, lock.Options{Identifier: "z\xfcrich"})
 		if err != nil {
 			l = w.lockIn(s, "z\u00fcrich")
@@ -361,7 +362,7 @@ func TestIdentifierThatPythonCannotRead(t *testing.T) {
 			a.Fatalf("%q, %v", children, err)
 		}
 		for _, name := range children {
-			data, _, ok := w.srv.Get(path + "/" + name)
+			data, _, ok := w.Srv.Get(path + "/" + name)
 			if !ok || !utf8.Valid(data) { // as strict as Python's decode("utf-8")
 				a.Harmed(unreadable, "%q of %s", data, name)
 			}
@@ -380,9 +381,9 @@ func TestNobodyInFrontIsNotEnough(t *testing.T) {
 		}
 		ours := w.acquireLater(a.Context(), w.lock("ours"))
 		time.Sleep(time.Second)
-		for _, name := range w.srv.Children(path) {
+		for _, name := range w.Srv.Children(path) {
 			if node := path + "/" + name; node != first.node {
-				if err := w.srv.Delete(node); err != nil {
+				if err := w.Srv.Delete(node); err != nil {
 					a.Fatal(err)
 				}
 			}
@@ -393,7 +394,7 @@ func TestNobodyInFrontIsNotEnough(t *testing.T) {
 			a.Fatalf("ours does not get it: %v", ours.err)
 		}
 		if second.contend() && ours.held.Valid() {
-			a.Harmed(twoHolders, "Python holds %s, and ours %s; znodes:\n%s", second.node, ours.held.Node(), w.srv.Dump())
+			a.Harmed(twoHolders, "Python holds %s, and ours %s; znodes:\n%s", second.node, ours.held.Node(), w.Srv.Dump())
 		}
 		second.release()
 		w.release(ours.held)
@@ -416,7 +417,7 @@ func TestTokensGrowBeyondTheDirectory(t *testing.T) {
 			return h.Token()
 		}
 		before := hold()
-		if err := w.srv.Delete(path); err != nil {
+		if err := w.Srv.Delete(path); err != nil {
 			a.Fatal(err)
 		}
 		if after := hold(); after <= before {
@@ -429,10 +430,10 @@ func TestTokensGrowBeyondTheDirectory(t *testing.T) {
 func TestDirectoryDeletedInBetween(t *testing.T) {
 	attack.Run(t, wrongError, func(a *attack.Attack) {
 		w := attacked(a)
-		if err := w.srv.Create(path, nil); err != nil {
+		if err := w.Srv.Create(path, nil); err != nil {
 			a.Fatal(err)
 		}
-		l := w.lockIn(w.session("ours"), "ours")
+		l := w.lockIn(w.Session("ours"), "ours")
 		for range 2 {
 			h, err := l.Acquire(a.Context())
 			if errors.Is(err, session.ErrNoNode) {
@@ -443,7 +444,7 @@ func TestDirectoryDeletedInBetween(t *testing.T) {
 				a.Fatal(err)
 			}
 			w.release(h)
-			if err := w.srv.Delete(path); err != nil {
+			if err := w.Srv.Delete(path); err != nil {
 				a.Error(err)
 			}
 		}

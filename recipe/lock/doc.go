@@ -6,8 +6,9 @@
 //
 // [Lock.Acquire] makes a contender, waits until it is the first, and returns a
 // [Held]. Its context is the hold: it ends, with a cause, when the lock can't be
-// trusted to be ours any more. It does not end with Acquire's context. Work with a context that
-// ends with either, as the example of Acquire does, and call [Held.Release] when the work has
+// trusted to be ours any more. It does not end with Acquire's context. [Lock.Do] calls a function with a
+// context that ends with either, and releases the lock when the function has returned. A program that calls
+// Acquire itself works with such a context, too, as the example of Acquire does, and calls [Held.Release] when the work has
 // returned, whatever ended it.
 //
 // [New] makes a handle on an exclusive lock, [NewRead] and [NewWrite] on the two sides of a
@@ -56,7 +57,7 @@
 //   - A process that checks the context and is stopped before its next step can act after
 //     another has the lock. A sink that must not see that compares tokens.
 //   - A Python contender whose removal was lost stands until its session ends; kazoo gives
-//     up on it. Nothing removes it here; [BlockedError] names it.
+//     up on it. Nothing removes it here; [recipe.BlockedError] names it.
 //   - It is not re-entrant: a second Acquire waits behind the first. That of a ReadLock
 //     is another reader; kazoo refuses it.
 //   - A Lock ignores readers. Lock and WriteLock on one path exclude each other, so
@@ -73,7 +74,7 @@
 // # Concurrency
 //
 // All methods may be called from any goroutine. Acquire, TryAcquire, Contenders and Release
-// block until ZooKeeper has answered or their context ends. A hold has one goroutine that
-// watches its contender; it ends with the hold. A hold keeps the session open
+// block until ZooKeeper has answered or their context ends. Do calls its function on the goroutine that
+// called it. A hold has one goroutine that watches its contender; it ends with the hold. A hold keeps the session open
 // ([session.Session.Hold]) until Release is called.
 package lock

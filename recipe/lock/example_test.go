@@ -5,11 +5,38 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
+	"os/signal"
+	"syscall"
 
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
+
+// Do works under the lock. The context of the work ends when the lock can't be trusted any more, and when the program is told to
+// end. Then Do releases the lock and returns nil.
+func ExampleLock_Do() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s, closed := connect(ctx)
+	defer closed()
+
+	l, err := lock.New(s, "/app/lock", lock.Options{Identifier: "worker-1"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = l.Do(ctx, func(ctx context.Context) error {
+		// Hold(ctx).Valid() right before each effect; return when the work is done, or soon after ctx has ended.
+		fmt.Println("working, may go on:", ctx.Err() == nil && lock.Hold(ctx).Valid())
+		return nil
+	})
+	if err != nil && !errors.Is(err, context.Canceled) { // Canceled: the signal came while it waited
+		log.Fatal(err)
+	}
+	// Output: working, may go on: true
+}
 
 // A lock that is taken tells by whom.
 func ExampleLock_TryAcquire() {
@@ -31,7 +58,7 @@ func ExampleLock_TryAcquire() {
 		log.Fatal(err)
 	}
 	_, err = two.TryAcquire(ctx)
-	if blocked, ok := errors.AsType[*lock.BlockedError](err); ok {
+	if blocked, ok := errors.AsType[*recipe.BlockedError](err); ok {
 		fmt.Println("held by", blocked.Identifier)
 	}
 	if err := held.Release(ctx); err != nil {

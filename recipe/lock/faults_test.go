@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -22,7 +23,7 @@ func TestLostCreateRequest(t *testing.T) {
 		l := w.lock("a")
 		w.acquireAndRelease(l)
 		cut := true
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			now := cut && r.Op == zktest.OpCreate
 			cut = cut && !now
 			return zktest.Action{Cut: now}
@@ -42,7 +43,7 @@ func TestGivingUpDuringCreateLeavesNothing(t *testing.T) {
 				w := newWorld(t)
 				l := w.lock("a")
 				w.acquireAndRelease(l)
-				client := w.nw.Client("a")
+				client := w.Net.Client("a")
 				client.BlackHole(dir)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
@@ -78,7 +79,7 @@ func TestGivingUpWhileWaitingLeavesNothing(t *testing.T) {
 			synctest.Wait()
 			w.wantContenders(1)
 		}
-		w.srv.LoseReply(1, is(zktest.OpDelete))
+		w.Srv.LoseReply(1, is(zktest.OpDelete))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, _ = l.Acquire(ctx)
@@ -106,12 +107,12 @@ func TestSessionKilledWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		h := w.acquire(w.lock("holder"))
-		s := w.session("a")
+		s := w.Session("a")
 		a := w.acquireLater(t.Context(), w.lockIn(s, "a"))
 		time.Sleep(time.Second)
 		b := w.acquireLater(t.Context(), w.lock("b"))
 		time.Sleep(time.Second)
-		w.srv.KillSession(w.id(s))
+		w.Srv.KillSession(w.ID(s))
 		time.Sleep(5 * time.Second)
 		w.wantContenders(3)
 		w.overtakes(h, b, a)
@@ -122,10 +123,10 @@ func TestSessionKilledWhileWaiting(t *testing.T) {
 func TestSessionKilledWhileHolding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		s := w.session("a")
+		s := w.Session("a")
 		l := w.lockIn(s, "a")
 		h := w.acquire(l)
-		w.srv.KillSession(w.id(s))
+		w.Srv.KillSession(w.ID(s))
 		w.ended(h, session.ErrSessionExpired)
 		w.release(h)
 		again := w.acquire(l)
@@ -143,7 +144,7 @@ func TestContenderRemovedWhileHolding(t *testing.T) {
 		w := newWorld(t)
 		l := w.lock("a")
 		h := w.acquire(l)
-		if err := w.srv.Delete(h.Node()); err != nil {
+		if err := w.Srv.Delete(h.Node()); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
@@ -164,7 +165,7 @@ func TestContenderChangedWhileHolding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		h := w.acquire(w.lock("a"))
-		if err := w.srv.Set(h.Node(), []byte("x")); err != nil {
+		if err := w.Srv.Set(h.Node(), []byte("x")); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -186,7 +187,7 @@ func TestContenderRemovedWhileWaiting(t *testing.T) {
 		time.Sleep(time.Second)
 		b := w.acquireLater(t.Context(), w.lock("b"))
 		time.Sleep(time.Second)
-		if err := w.srv.Delete(path + "/" + w.wantContenders(3)[1]); err != nil {
+		if err := w.Srv.Delete(path + "/" + w.wantContenders(3)[1]); err != nil {
 			t.Fatal(err)
 		}
 		w.overtakes(h, b, a)
@@ -201,7 +202,7 @@ func TestWaiterLooksAfterItself(t *testing.T) {
 		a := w.acquireLater(t.Context(), w.lock("a"))
 		time.Sleep(time.Second)
 		old := w.wantContenders(2)[1]
-		if err := w.srv.Delete(path + "/" + old); err != nil {
+		if err := w.Srv.Delete(path + "/" + old); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(25 * time.Second)
@@ -220,7 +221,7 @@ func TestDirectoryDeleted(t *testing.T) {
 		h := w.acquire(w.lock("holder"))
 		a := w.acquireLater(t.Context(), w.lock("a"))
 		time.Sleep(time.Second)
-		if err := w.srv.Delete("/app"); err != nil {
+		if err := w.Srv.Delete("/app"); err != nil {
 			t.Fatal(err)
 		}
 		w.ended(h, lock.ErrLost)
@@ -240,7 +241,7 @@ func TestReleasedWhileTheWaiterIsDisconnected(t *testing.T) {
 		a := w.acquireLater(t.Context(), w.lock("a"))
 		time.Sleep(time.Second)
 		mine := w.wantContenders(2)[1]
-		client := w.nw.Client("a")
+		client := w.Net.Client("a")
 		client.Refuse()
 		client.Cut()
 		time.Sleep(time.Second)
@@ -261,7 +262,7 @@ func TestReleasedWhileTheWaiterIsDisconnected(t *testing.T) {
 // loseTrust ends trust for a moment, and lets what that begins come to rest.
 func (w *world) loseTrust(client string, inc *session.Incarnation) {
 	w.Helper()
-	recipetest.LoseTrust(w, w.nw.Client(client), inc)
+	recipetest.LoseTrust(w, w.Net.Client(client), inc)
 	time.Sleep(5 * time.Second)
 }
 
@@ -272,7 +273,7 @@ func TestReleaseWithoutALink(t *testing.T) {
 		w := newWorld(t)
 		l := w.lock("a")
 		h := w.acquire(l)
-		client := w.nw.Client("a")
+		client := w.Net.Client("a")
 		client.Refuse()
 		client.Cut()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -283,7 +284,7 @@ func TestReleaseWithoutALink(t *testing.T) {
 		w.ended(h, lock.ErrReleased)
 		w.wantContenders(1)
 		_, err := l.TryAcquire(ctx)
-		if blocked, ok := errors.AsType[*lock.BlockedError](err); !ok || blocked.Blocker != h.Node() || blocked.Identifier != "a" {
+		if blocked, ok := errors.AsType[*recipe.BlockedError](err); !ok || blocked.Blocker != h.Node() || blocked.Identifier != "a" {
 			t.Errorf("got %v", err)
 		}
 		client.Heal()
@@ -302,7 +303,7 @@ func TestLostDeleteReply(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			h := w.acquire(w.lock("a"))
-			w.srv.LoseReply(losses, is(zktest.OpDelete))
+			w.Srv.LoseReply(losses, is(zktest.OpDelete))
 			w.release(h)
 			w.wantContenders(0)
 		})
@@ -316,7 +317,7 @@ func TestRefusedDelete(t *testing.T) {
 		h := w.acquire(w.lock("a"))
 		var refuse atomic.Bool
 		refuse.Store(true)
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if refuse.Load() && r.Op == zktest.OpDelete {
 				return zktest.Action{Err: zktest.ErrNoAuth}
 			}
@@ -328,7 +329,7 @@ func TestRefusedDelete(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		w.wantContenders(1)
-		if n := w.srv.Stats().Requests[zktest.OpDelete]; n > 20 {
+		if n := w.Srv.Stats().Requests[zktest.OpDelete]; n > 20 {
 			t.Errorf("%d deletes in 10 s", n)
 		}
 		refuse.Store(false)
@@ -342,7 +343,7 @@ func TestSessionClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		h := w.acquire(w.lock("holder"))
-		s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Client("a").Dial})
+		s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.Net.Client("a").Dial})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -371,7 +372,7 @@ func TestSessionClosed(t *testing.T) {
 func TestCallsEndWithTheirContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.nw.Refuse()
+		w.Net.Refuse()
 		l := w.lock("a")
 		recipetest.EndWithTheirContext(t, path, map[string]func(context.Context) error{
 			"Acquire":    func(ctx context.Context) error { _, err := l.Acquire(ctx); return err },
@@ -381,19 +382,37 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	})
 }
 
+// Nor does a call that the server does not answer last longer than its context.
+func TestCallsEndWithTheirContextThoughTheServerIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.Session("a")
+		if _, err := s.Incarnation(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l := w.lockIn(s, "a")
+		w.Net.Client("a").BlackHole(zktest.Both)
+		recipetest.EndWithTheirContext(t, path, map[string]func(context.Context) error{
+			"Acquire":    func(ctx context.Context) error { _, err := l.Acquire(ctx); return err },
+			"Contenders": func(ctx context.Context) error { _, err := l.Contenders(ctx); return err },
+		})
+		w.Net.Client("a").Heal()
+	})
+}
+
 // Trust ends just before the lock is handed out: the waiter does not get a hold that
 // is over, and keeps its place.
 func TestTrustEndsJustBeforeTheHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		s := w.session("a")
+		s := w.Session("a")
 		inc, err := s.Incarnation(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		client := w.nw.Client("a")
+		client := w.Net.Client("a")
 		looks := 0
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Op == zktest.OpExists && strings.HasPrefix(r.Path, path+"/") {
 				if looks++; looks == 1 {
 					client.BlackHole(zktest.ToClient)
@@ -419,10 +438,10 @@ func TestContenderRemovedJustBeforeTheHold(t *testing.T) {
 		w := newWorld(t)
 		l := w.lock("a")
 		looks := 0
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Op == zktest.OpExists && strings.HasPrefix(r.Path, path+"/") {
 				if looks++; looks == 1 {
-					if err := w.srv.Delete(r.Path); err != nil {
+					if err := w.Srv.Delete(r.Path); err != nil {
 						t.Error(err)
 					}
 				}
@@ -431,7 +450,7 @@ func TestContenderRemovedJustBeforeTheHold(t *testing.T) {
 		})
 		h := w.acquire(l)
 		time.Sleep(time.Second)
-		if _, _, ok := w.srv.Get(h.Node()); !ok || h.Context().Err() != nil {
+		if _, _, ok := w.Srv.Get(h.Node()); !ok || h.Context().Err() != nil {
 			t.Errorf("holds %s, which stands: %v; ended: %v", h.Node(), ok, context.Cause(h.Context()))
 		}
 		w.release(h)

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/kielgo/kiel/internal/hold"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
@@ -93,7 +93,7 @@ func (l *Lock) Held() bool {
 
 // prune forgets holds that have ended. It needs mu.
 func (l *Lock) prune() {
-	l.holds = slices.DeleteFunc(l.holds, func(h *Held) bool { return h.ctx.Err() != nil })
+	l.holds = slices.DeleteFunc(l.holds, func(h *Held) bool { return h.hold.Context().Err() != nil })
 }
 
 func (l *Lock) add(h *Held) {
@@ -105,7 +105,7 @@ func (l *Lock) add(h *Held) {
 
 // Acquire waits until the lock is ours. It outlives lost connections and expired
 // sessions; after an expiry it queues up again at the end. When ctx ends, the error
-// wraps its cause, and is a [*BlockedError] if another contender was seen in front.
+// wraps its cause, and is a [*recipe.BlockedError] if another contender was seen in front.
 // Whatever the error, our contender is removed, in the background if need be; the
 // next Acquire or TryAcquire on this handle first waits for that.
 func (l *Lock) Acquire(ctx context.Context) (*Held, error) {
@@ -115,7 +115,7 @@ func (l *Lock) Acquire(ctx context.Context) (*Held, error) {
 }
 
 // TryAcquire takes the lock if nobody else has it or waits for it. Otherwise the
-// error wraps ErrNotAcquired and is a [*BlockedError]; no contender of ours is left
+// error wraps ErrNotAcquired and is a [*recipe.BlockedError]; no contender of ours is left
 // then. It blocks for a few round trips, while there is no connection, and while an earlier
 // contender of this handle is being removed.
 func (l *Lock) TryAcquire(ctx context.Context) (*Held, error) {
@@ -129,7 +129,7 @@ func (l *Lock) acquire(ctx context.Context, op string, first func(*seqnode.Node)
 	for {
 		n, err := l.dir.Create(ctx)
 		if err != nil {
-			return nil, l.wrap(op, err)
+			return nil, l.wrap(ctx, op, err)
 		}
 		held, err := l.turn(ctx, n, first)
 		if err == nil {
@@ -142,7 +142,7 @@ func (l *Lock) acquire(ctx context.Context, op string, first func(*seqnode.Node)
 			err, lost = context.Cause(ctx), false
 		}
 		if !lost {
-			return nil, l.wrap(op, err)
+			return nil, l.wrap(ctx, op, err)
 		}
 	}
 }
@@ -162,21 +162,12 @@ func (l *Lock) turn(ctx context.Context, n *seqnode.Node, first func(*seqnode.No
 	}
 }
 
-// wrap says what failed, and turns what seqnode knows about the znode in the way
-// into ours.
-func (l *Lock) wrap(op string, err error) error {
-	if b, ok := errors.AsType[*seqnode.BlockedError](err); ok {
-		return &BlockedError{Path: l.path, Blocker: b.Path, Identifier: text(b.Data, 256), Ahead: b.Ahead, Err: b.Err}
+// wrap says what failed, unless the error says what was in the way.
+func (l *Lock) wrap(ctx context.Context, op string, err error) error {
+	if b, ok := hold.Blocked(ctx, err); ok {
+		return b
 	}
 	return fmt.Errorf("lock: %s %s: %w", op, l.path, err)
-}
-
-// text returns data as valid UTF-8 of at most limit bytes.
-func text(data []byte, limit int) string {
-	if limit > 0 && len(data) > limit {
-		data = data[:limit]
-	}
-	return strings.ToValidUTF8(string(data), "")
 }
 
 // Settle waits until the contenders that this handle has begun to remove, of holds that were released and of calls that have
@@ -186,7 +177,7 @@ func text(data []byte, limit int) string {
 // persistent contender can't be removed any more because Run has ended: that is what Release reports.
 func (l *Lock) Settle(ctx context.Context) error {
 	if err := l.dir.Settle(ctx); err != nil {
-		return l.wrap("settle", err)
+		return l.wrap(ctx, "settle", err)
 	}
 	return nil
 }
@@ -212,7 +203,7 @@ func (l *Lock) Contenders(ctx context.Context) ([]Contender, error) {
 			return list, nil
 		}
 		if !errors.Is(err, session.ErrSessionExpired) || ctx.Err() != nil {
-			return nil, l.wrap("list", err)
+			return nil, l.wrap(ctx, "list", err)
 		}
 	}
 }
@@ -241,7 +232,7 @@ func (l *Lock) contenders(ctx context.Context) ([]Contender, error) {
 		}
 		list = append(list, Contender{
 			Node:       path,
-			Identifier: text(data, 0),
+			Identifier: hold.Text(data, 0),
 			Token:      stat.Czxid,
 			Reader:     c.Word == readWord,
 			Session:    stat.EphemeralOwner,

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -45,7 +46,7 @@ func TestNewRefuses(t *testing.T) {
 func TestZnodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		s := w.session("a")
+		s := w.Session("a")
 		h := w.acquire(w.lockIn(s, "café"))
 		name := w.wantContenders(1)[0]
 		if !contender.MatchString(name) {
@@ -54,22 +55,22 @@ func TestZnodes(t *testing.T) {
 		if h.Node() != path+"/"+name {
 			t.Errorf("node %q, want the child %q", h.Node(), name)
 		}
-		data, stat, _ := w.srv.Get(h.Node())
-		if string(data) != "café" || stat.EphemeralOwner != w.id(s) || h.Token() != stat.Czxid {
+		data, stat, _ := w.Srv.Get(h.Node())
+		if string(data) != "café" || stat.EphemeralOwner != w.ID(s) || h.Token() != stat.Czxid {
 			t.Errorf("data %q, stat %+v, token %d", data, stat, h.Token())
 		}
-		if data, stat, ok := w.srv.Get(path); !ok || data == nil || len(data) != 0 || stat.EphemeralOwner != 0 {
+		if data, stat, ok := w.Srv.Get(path); !ok || data == nil || len(data) != 0 || stat.EphemeralOwner != 0 {
 			t.Errorf("directory: %q, %+v, %v", data, stat, ok)
 		}
 		w.release(h)
 		w.ended(h, lock.ErrReleased)
 		w.wantContenders(0)
-		if _, _, ok := w.srv.Get(path); !ok {
+		if _, _, ok := w.Srv.Get(path); !ok {
 			t.Error("the directory was deleted")
 		}
 		// Without an identifier the data is empty, not null: kazoo can't decode null.
 		h = w.acquire(w.lockIn(s, ""))
-		if data, _, _ := w.srv.Get(h.Node()); data == nil || len(data) != 0 {
+		if data, _, _ := w.Srv.Get(h.Node()); data == nil || len(data) != 0 {
 			t.Errorf("data %#v", data)
 		}
 		w.release(h)
@@ -94,7 +95,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 			t.Fatalf("Contenders: %v, %v", contenders, err)
 		}
 		for i, c := range contenders {
-			_, stat, _ := w.srv.Get(path + "/" + list[i])
+			_, stat, _ := w.Srv.Get(path + "/" + list[i])
 			want := "holder"
 			if i > 0 {
 				want = "waiter " + string(rune('0'+i-1))
@@ -103,7 +104,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 				t.Errorf("contender %d: %+v, want %s, %q", i, c, list[i], want)
 			}
 		}
-		if n := w.srv.Stats().Watches; n != 6 {
+		if n := w.Srv.Stats().Watches; n != 6 {
 			t.Errorf("%d watches, want one of each waiter and one of the holder", n)
 		}
 		token := holder.Token()
@@ -135,7 +136,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 // requests counts what clients sent, pings and proofs of life left out.
 func requests(w *world) int {
 	n := 0
-	for op, count := range w.srv.Stats().Requests {
+	for op, count := range w.Srv.Stats().Requests {
 		if op != zktest.OpPing && op != zktest.OpMulti {
 			n += count
 		}
@@ -154,7 +155,7 @@ func TestHandOverIsQuick(t *testing.T) {
 		synctest.Wait()
 		var asked []zktest.Op
 		gone := false
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			switch {
 			case r.Op == zktest.OpDelete:
 				gone = true
@@ -165,7 +166,7 @@ func TestHandOverIsQuick(t *testing.T) {
 		})
 		w.release(first)
 		<-next.done
-		w.srv.SetHook(nil)
+		w.Srv.SetHook(nil)
 		if next.err != nil || !slices.Equal(asked, []zktest.Op{zktest.OpGetChildren2, zktest.OpExists}) {
 			t.Errorf("%v after %v", next.err, asked)
 		}
@@ -179,11 +180,11 @@ func TestForeignChildrenAreIgnored(t *testing.T) {
 			"lease_holder", "514e5a831836450cb1a56c741e990fd8__rlock__0000000000", "_c_8eb60557ba51e0da67eefc47467d3f34-lock-0000000000",
 			"__lock__", "x__lock__1", "_c_x",
 		} {
-			if err := w.srv.Create(path+"/"+name, nil); err != nil {
+			if err := w.Srv.Create(path+"/"+name, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
-		s := w.session("a")
+		s := w.Session("a")
 		h, err := w.lockIn(s, "").TryAcquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -208,7 +209,7 @@ func TestTryAcquire(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = b.TryAcquire(t.Context())
-		blocked, ok := errors.AsType[*lock.BlockedError](err)
+		blocked, ok := errors.AsType[*recipe.BlockedError](err)
 		if !errors.Is(err, lock.ErrNotAcquired) || !ok || blocked.Blocker != h.Node() || blocked.Identifier != "a" || blocked.Ahead != 1 || blocked.Path != path {
 			t.Errorf("got %v (%+v)", err, blocked)
 		}
@@ -227,7 +228,7 @@ func TestBlockedErrorNamesTheZnodeInTheWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		stale := path + "/514e5a831836450cb1a56c741e990fd8__lock__0000000000"
-		if err := w.srv.Create(stale, []byte("host-7\n\xff")); err != nil {
+		if err := w.Srv.Create(stale, []byte("host-7\n\xff")); err != nil {
 			t.Fatal(err)
 		}
 		w.acquireLater(t.Context(), w.lock("another"))
@@ -241,7 +242,7 @@ func TestBlockedErrorNamesTheZnodeInTheWay(t *testing.T) {
 		if d := time.Since(start); d != 40*time.Second {
 			t.Errorf("returned after %v", d)
 		}
-		blocked, ok := errors.AsType[*lock.BlockedError](err)
+		blocked, ok := errors.AsType[*recipe.BlockedError](err)
 		if !ok || blocked.Blocker != stale || blocked.Identifier != "host-7\n" || blocked.Ahead != 2 || !errors.Is(err, why) {
 			t.Errorf("got %v (%+v)", err, blocked)
 		}
@@ -258,7 +259,7 @@ func TestEqualNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		older := path + "/older__lock__0000000001"
-		if err := w.srv.Create(older, nil); err != nil {
+		if err := w.Srv.Create(older, nil); err != nil {
 			t.Fatal(err)
 		}
 		a := w.acquireLater(t.Context(), w.lock("a"))
@@ -266,10 +267,10 @@ func TestEqualNumbers(t *testing.T) {
 		if a.ended() {
 			t.Fatalf("acquired beside %s: %v, %q", older, a.err, w.contenders())
 		}
-		if err := w.srv.Create(path+"/00newer__lock__0000000001", nil); err != nil {
+		if err := w.Srv.Create(path+"/00newer__lock__0000000001", nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.srv.Delete(older); err != nil {
+		if err := w.Srv.Delete(older); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -287,7 +288,7 @@ func TestSequenceExhausted(t *testing.T) {
 			w := newWorld(t)
 			l := w.lock("a")
 			w.acquireAndRelease(l)
-			w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 				if r.Op == zktest.OpCreate && r.Flags == 3 {
 					r.Flags, r.Path = 1, r.Path+seq
 				}
@@ -321,7 +322,7 @@ func TestContendersOfNothing(t *testing.T) {
 		if err != nil || len(list) != 0 {
 			t.Errorf("got %v, %v", list, err)
 		}
-		if _, _, ok := w.srv.Get("/app"); ok {
+		if _, _, ok := w.Srv.Get("/app"); ok {
 			t.Error("looking created something")
 		}
 	})
@@ -331,7 +332,7 @@ func TestContendersOfNothing(t *testing.T) {
 func TestSessionWaitsForTheHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Dial})
+		s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.Net.Dial})
 		if err != nil {
 			t.Fatal(err)
 		}

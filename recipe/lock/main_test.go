@@ -26,17 +26,12 @@ func TestMain(m *testing.M) {
 
 const path = "/app/lock"
 
-// world is a server on a virtual network and the sessions of a test.
-type world struct {
-	*testing.T
-	srv *zktest.Server
-	nw  *zktest.Network
-}
+// world has what tests of this package do.
+type world struct{ *recipetest.World }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	srv, nw := zktest.StartVirtual(t, zktest.Options{})
-	return &world{T: t, srv: srv, nw: nw}
+	return &world{recipetest.NewWorld(t)}
 }
 
 // inSession runs a test in a bubble.
@@ -44,14 +39,8 @@ func inSession(t *testing.T, test func(w *world, s *session.Session)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		test(w, w.session("client"))
+		test(w, w.Session("client"))
 	})
-}
-
-// session runs a session that connects as the named client, until the test ends.
-func (w *world) session(name string) *session.Session {
-	w.Helper()
-	return recipetest.Session(w, w.nw, name)
 }
 
 // run runs a session and returns how to end it.
@@ -63,7 +52,7 @@ func (w *world) run(s *session.Session) (stop func()) {
 // lock returns a handle on the test's lock in a session of its own.
 func (w *world) lock(name string) *lock.Lock {
 	w.Helper()
-	return w.lockIn(w.session(name), name)
+	return w.lockIn(w.Session(name), name)
 }
 
 func (w *world) lockIn(s *session.Session, identifier string) *lock.Lock {
@@ -162,7 +151,7 @@ var contender = regexp.MustCompile(`^[0-9a-f]{32}__lock__\d{10}$`)
 // contenders returns the children that are contenders, in their order.
 func (w *world) contenders() []string {
 	var list []string
-	for _, name := range w.srv.Children(path) {
+	for _, name := range w.Srv.Children(path) {
 		if strings.Contains(name, "__lock__") {
 			list = append(list, name)
 		}
@@ -178,12 +167,6 @@ func (w *world) wantContenders(n int) []string {
 		w.Errorf("%d contenders, want %d: %q", len(list), n, list)
 	}
 	return list
-}
-
-// id returns the ZooKeeper session id of a session.
-func (w *world) id(s *session.Session) int64 {
-	w.Helper()
-	return recipetest.ID(w, s)
 }
 
 // ended waits until a hold ends and checks its cause.

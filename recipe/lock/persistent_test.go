@@ -24,9 +24,9 @@ func TestPersistentHoldOutlivesItsSession(t *testing.T) {
 		l := w.persistent(s, "a")
 		h := w.acquire(l)
 		inc := h.Incarnation()
-		w.srv.KillSession(w.id(s))
+		w.Srv.KillSession(w.ID(s))
 		<-inc.Context().Done()
-		client := w.nw.Client("client")
+		client := w.Net.Client("client")
 		client.BlackHole(zktest.Both)
 		time.Sleep(time.Minute)
 		client.Heal()
@@ -46,9 +46,9 @@ func TestPersistentHoldOutlivesItsSession(t *testing.T) {
 func TestPersistentContenderRemoved(t *testing.T) {
 	inSession(t, func(w *world, s *session.Session) {
 		h := w.acquire(w.persistent(s, "a"))
-		w.srv.KillSession(w.id(s))
+		w.Srv.KillSession(w.ID(s))
 		time.Sleep(10 * time.Second)
-		if err := w.srv.Delete(h.Node()); err != nil {
+		if err := w.Srv.Delete(h.Node()); err != nil {
 			w.Fatal(err)
 		}
 		start := time.Now()
@@ -69,7 +69,7 @@ func TestPersistentWaiterKeepsItsPlace(t *testing.T) {
 		b := w.acquireLater(w.Context(), w.lock("b"))
 		time.Sleep(time.Second)
 		place := w.wantContenders(3)[1]
-		w.srv.KillSession(w.id(s))
+		w.Srv.KillSession(w.ID(s))
 		time.Sleep(10 * time.Second)
 		if now := w.wantContenders(3)[1]; now != place {
 			w.Errorf("%s, before %s", now, place)
@@ -94,8 +94,8 @@ func TestPersistentContenderIsRemovedInAnotherSession(t *testing.T) {
 		a := w.acquireLater(ctx, w.persistent(s, "a"))
 		time.Sleep(time.Second)
 		w.wantContenders(2)
-		id := w.id(s)
-		client := w.nw.Client("client")
+		id := w.ID(s)
+		client := w.Net.Client("client")
 		client.BlackHole(zktest.Both)
 		<-a.done
 		if !errors.Is(a.err, context.DeadlineExceeded) {
@@ -105,7 +105,7 @@ func TestPersistentContenderIsRemovedInAnotherSession(t *testing.T) {
 		w.wantContenders(2)
 		client.Heal()
 		time.Sleep(15 * time.Second)
-		if w.id(s) == id {
+		if w.ID(s) == id {
 			w.Error("the session did not expire: nothing was tested")
 		}
 		w.wantContenders(1)
@@ -119,26 +119,26 @@ func TestPersistentLostCreateReply(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			s := w.session("client")
+			s := w.Session("client")
 			l := w.persistent(s, "a")
 			w.acquireAndRelease(l)
-			id := w.id(s)
+			id := w.ID(s)
 			lost := false
-			w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 				switch {
 				case r.Op == zktest.OpCreate && !lost:
 					lost = true
 					return zktest.Action{LoseReply: true}
 				case lost && killed && r.Op == zktest.OpSync:
-					w.srv.KillSession(id)
+					w.Srv.KillSession(id)
 				}
 				return zktest.Action{}
 			})
 			start := time.Now()
 			h := w.acquire(l)
 			w.wantContenders(1)
-			if killed != (w.id(s) != id) {
-				w.Errorf("session is another: %v, want %v", w.id(s) != id, killed)
+			if killed != (w.ID(s) != id) {
+				w.Errorf("session is another: %v, want %v", w.ID(s) != id, killed)
 			}
 			if d := time.Since(start); killed && d < 2*s.Timeout() {
 				w.Errorf("made another after %v, while the old session could still make one", d)
@@ -155,12 +155,12 @@ func TestPersistentCreateThatComesLate(t *testing.T) {
 	inSession(t, func(w *world, s *session.Session) {
 		l := w.persistent(s, "a")
 		w.acquireAndRelease(l)
-		id := w.id(s)
+		id := w.ID(s)
 		var late string
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Op == zktest.OpCreate && late == "" {
 				late = r.Path
-				go w.srv.KillSession(id)
+				go w.Srv.KillSession(id)
 				return zktest.Action{Cut: true}
 			}
 			return zktest.Action{}
@@ -172,7 +172,7 @@ func TestPersistentCreateThatComesLate(t *testing.T) {
 			w.Fatal("nothing was tested")
 		}
 		w.wantContenders(0)
-		if err := w.srv.Create(late+"0000000009", nil); err != nil {
+		if err := w.Srv.Create(late+"0000000009", nil); err != nil {
 			w.Fatal(err)
 		}
 		w.got(a)
@@ -189,7 +189,7 @@ func TestSessionWaitsForThePersistentContenderToGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		h := w.acquire(w.lock("holder"))
-		client := w.nw.Client("a")
+		client := w.Net.Client("a")
 		s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: client.Dial})
 		if err != nil {
 			t.Fatal(err)

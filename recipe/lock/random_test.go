@@ -108,7 +108,7 @@ func (w *world) handle(name string) *lock.Lock {
 	case strings.HasPrefix(name, "writer"):
 		newLock = lock.NewWrite
 	}
-	return w.make(newLock, w.session(name), lock.Options{Identifier: name, Persistent: strings.HasSuffix(name, "persistent")})
+	return w.make(newLock, w.Session(name), lock.Options{Identifier: name, Persistent: strings.HasSuffix(name, "persistent")})
 }
 
 func randomFaults(w *world, seed uint64, names ...string) *holders {
@@ -130,7 +130,7 @@ func randomFaults(w *world, seed uint64, names ...string) *holders {
 		}
 	}
 	trouble := recipetest.Trouble{
-		Server: w.srv, Network: w.nw, Clients: names, Seed: seed,
+		Server: w.Srv, Network: w.Net, Clients: names, Seed: seed,
 		Pause: 4 * time.Second, Delay: 800 * time.Millisecond,
 		Losses: 3, Lose: []func(zktest.Request) bool{
 			is(zktest.OpCreate), is(zktest.OpDelete), is(zktest.OpGetChildren2), is(zktest.OpExists),
@@ -149,7 +149,7 @@ func randomFaults(w *world, seed uint64, names ...string) *holders {
 		cancel()
 	}
 	w.wantContenders(0)
-	for _, name := range w.srv.Children(path) {
+	for _, name := range w.Srv.Children(path) {
 		w.Errorf("left: %s", name)
 	}
 	return o

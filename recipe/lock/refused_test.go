@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -24,7 +25,7 @@ func TestLookIsRefusedAfterALostReply(t *testing.T) {
 			l := w.lock("a")
 			w.acquireAndRelease(l)
 			lost, refused := false, false
-			w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 				switch {
 				case !lost && r.Op == zktest.OpCreate:
 					lost = true
@@ -51,14 +52,14 @@ func TestUnreadableContender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		h, l := w.acquire(w.lock("holder")), w.lock("a")
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Op == zktest.OpGetData && r.Path == h.Node() {
 				return zktest.Action{Err: zktest.ErrNoAuth}
 			}
 			return zktest.Action{}
 		})
 		_, err := l.TryAcquire(t.Context())
-		if blocked, ok := errors.AsType[*lock.BlockedError](err); !ok || !errors.Is(err, lock.ErrNotAcquired) ||
+		if blocked, ok := errors.AsType[*recipe.BlockedError](err); !ok || !errors.Is(err, lock.ErrNotAcquired) ||
 			blocked.Blocker != h.Node() || blocked.Identifier != "" {
 			t.Errorf("TryAcquire: %v", err)
 		}
@@ -86,11 +87,11 @@ func TestContextEndsBesideALoss(t *testing.T) {
 		why := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			switch r.Op {
 			case zktest.OpGetChildren2: // it sees that it is gone
 				for _, name := range w.contenders() {
-					if err := w.srv.Delete(path + "/" + name); err != nil {
+					if err := w.Srv.Delete(path + "/" + name); err != nil {
 						t.Error(err)
 					}
 				}
@@ -121,7 +122,7 @@ func TestValid(t *testing.T) {
 				w.Errorf("%s: valid after Release", what)
 			}
 			h = w.acquire(l)
-			if err := w.srv.Delete(h.Node()); err != nil {
+			if err := w.Srv.Delete(h.Node()); err != nil {
 				w.Fatal(err)
 			}
 			w.ended(h, lock.ErrLost)
@@ -136,7 +137,7 @@ func TestValid(t *testing.T) {
 func TestValidBeforeItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		recipetest.InvalidBeforeItsContextEnds(t, w.nw, func(s *session.Session) recipetest.Relied {
+		recipetest.InvalidBeforeItsContextEnds(t, w.Net, func(s *session.Session) recipetest.Relied {
 			return w.acquire(w.lockIn(s, "a"))
 		})
 	})
@@ -166,10 +167,10 @@ func TestSettle(t *testing.T) {
 			gaveUp <- err
 		}()
 		time.Sleep(time.Second)
-		if err := settle(0); err != nil || len(w.srv.Children(path)) != 3 {
-			t.Fatalf("nothing is being removed: %v; %q", err, w.srv.Children(path))
+		if err := settle(0); err != nil || len(w.Srv.Children(path)) != 3 {
+			t.Fatalf("nothing is being removed: %v; %q", err, w.Srv.Children(path))
 		}
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Op == zktest.OpDelete {
 				return zktest.Action{Err: zktest.ErrThrottled}
 			}
@@ -179,14 +180,14 @@ func TestSettle(t *testing.T) {
 		if err := <-gaveUp; !errors.Is(err, context.Canceled) {
 			t.Errorf("given up: %v", err)
 		}
-		blocked := &lock.BlockedError{}
+		blocked := &recipe.BlockedError{}
 		if err := settle(5 * time.Second); !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &blocked) ||
-			!slices.Contains(w.srv.Children(path), strings.TrimPrefix(blocked.Blocker, path+"/")) {
-			t.Errorf("it can't be removed: %v; %q", err, w.srv.Children(path))
+			!slices.Contains(w.Srv.Children(path), strings.TrimPrefix(blocked.Blocker, path+"/")) {
+			t.Errorf("it can't be removed: %v; %q", err, w.Srv.Children(path))
 		}
-		w.srv.SetHook(nil)
-		if err := settle(5 * time.Second); err != nil || len(w.srv.Children(path)) != 2 {
-			t.Errorf("it can: %v; %q", err, w.srv.Children(path))
+		w.Srv.SetHook(nil)
+		if err := settle(5 * time.Second); err != nil || len(w.Srv.Children(path)) != 2 {
+			t.Errorf("it can: %v; %q", err, w.Srv.Children(path))
 		}
 		if err := h.Release(w.Context()); err != nil {
 			t.Error(err)

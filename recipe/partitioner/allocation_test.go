@@ -15,7 +15,7 @@ import (
 func TestValid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		recipetest.InvalidBeforeItsContextEnds(t, w.nw, func(s *session.Session) recipetest.Relied {
+		recipetest.InvalidBeforeItsContextEnds(t, w.Net, func(s *session.Session) recipetest.Relied {
 			m := w.memberIn(s, "p0", []string{"0", "1"}, partitioner.Options{})
 			m.start()
 			m.wantItems("0", "1")

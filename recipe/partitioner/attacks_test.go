@@ -39,7 +39,7 @@ func (m *member) startUnder(ctx context.Context) {
 func TestRestartBesideItsOldSelf(t *testing.T) {
 	attack.Run(t, failsByItself, func(a *attack.Attack) {
 		w := newWorld(a.T)
-		s, _ := recipetest.Stoppable(w, w.nw, "old", session.Options{Timeout: 30 * time.Second}) // longer than that of its new self
+		s, _ := recipetest.Stoppable(w, w.Net, "old", session.Options{Timeout: 30 * time.Second}) // longer than that of its new self
 		old, err := s.Incarnation(w.Context())
 		if err != nil {
 			w.Fatal(err)
@@ -50,7 +50,7 @@ func TestRestartBesideItsOldSelf(t *testing.T) {
 		if _, err := old.Create(w.Context(), path+"/party/514e5a831836450cb1a56c741e990fd8-same", nil, session.Ephemeral); err != nil {
 			w.Fatal(err)
 		}
-		l, err := lock.New(w.session("old lock"), path+"/locks/0", lock.Options{})
+		l, err := lock.New(w.Session("old lock"), path+"/locks/0", lock.Options{})
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -58,7 +58,7 @@ func TestRestartBesideItsOldSelf(t *testing.T) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		w.nw.Client("old").BlackHole(zktest.Both) // it dies
+		w.Net.Client("old").BlackHole(zktest.Both) // it dies
 		m := w.member("same", []string{"0", "1"}, partitioner.Options{})
 		m.startUnder(a.Context())
 		time.Sleep(time.Second)
@@ -107,7 +107,7 @@ func TestDuplicateOfOneThatHasAcquired(t *testing.T) {
 func namesakes(ctx context.Context, w *world, after time.Duration) (first, second *member) {
 	w.Helper()
 	set := []string{"a", "b", "c", "d"}
-	first, second = w.member("same", set, partitioner.Options{}), w.memberIn(w.session("other"), "same", set, partitioner.Options{TimeBoundary: time.Second})
+	first, second = w.member("same", set, partitioner.Options{}), w.memberIn(w.Session("other"), "same", set, partitioner.Options{TimeBoundary: time.Second})
 	first.startUnder(ctx)
 	time.Sleep(after)
 	start := time.Now()
@@ -129,7 +129,7 @@ func namesakes(ctx context.Context, w *world, after time.Duration) (first, secon
 // memberUnder is member with the rules of a run. If New refuses the items or the options, the member gets others.
 func (w *world) memberUnder(a *attack.Attack, items []string, opts partitioner.Options, otherwise []string, order partitioner.Order) *member {
 	w.Helper()
-	s := w.session("g")
+	s := w.Session("g")
 	opts.Identifier, opts.TimeBoundary = "g", boundary
 	p, err := partitioner.NewIn(a.Context(), s, path, items, opts)
 	if err != nil {
@@ -144,7 +144,7 @@ func (w *world) memberUnder(a *attack.Attack, items []string, opts partitioner.O
 func TestItemsInTheOrderOfPython(t *testing.T) {
 	attack.Run(t, nobodys, func(a *attack.Attack) {
 		w := newWorld(a.T)
-		python, err := w.session("python").Incarnation(a.Context())
+		python, err := w.Session("python").Incarnation(a.Context())
 		if err != nil {
 			a.Fatal(err)
 		}
@@ -200,14 +200,14 @@ func TestItemsInEachOthersWay(t *testing.T) {
 				// Another comes and goes, so that the locks are taken twice.
 				for range 2 {
 					time.Sleep(10 * time.Second)
-					if err := w.srv.Create(guest, nil); err != nil {
+					if err := w.Srv.Create(guest, nil); err != nil {
 						a.Fatal(err)
 					}
 					time.Sleep(time.Second)
 					if m.MustRelease() {
 						m.releaseSet()
 					}
-					if err := w.srv.Delete(guest); err != nil {
+					if err := w.Srv.Delete(guest); err != nil {
 						a.Fatal(err)
 					}
 					time.Sleep(time.Second)
@@ -217,7 +217,7 @@ func TestItemsInEachOthersWay(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				if n := len(m.Items()); n != 2 {
-					a.Harmed(nobodys, "%d of two are owned, %v; znodes:\n%s", n, m.State(), w.srv.Dump())
+					a.Harmed(nobodys, "%d of two are owned, %v; znodes:\n%s", n, m.State(), w.Srv.Dump())
 				}
 			}, tt.rule)
 		})
@@ -257,8 +257,8 @@ func TestChurn(t *testing.T) {
 			}
 		}
 		for i := range 60 {
-			changed(i, w.srv.Create(guest, nil))
-			changed(i, w.srv.Delete(guest))
+			changed(i, w.Srv.Create(guest, nil))
+			changed(i, w.Srv.Delete(guest))
 		}
 		if owned > 0 {
 			a.Harmed(restless, "%d times, an item had an owner for a fifth of a second", owned)

@@ -32,7 +32,7 @@ func uneven(n int) []string {
 // poor returns a session with a small budget.
 func (w *world) poor(name string) *session.Session {
 	w.Helper()
-	s, _ := recipetest.Stoppable(w, w.nw, name, session.Options{EphemeralBudget: small, Chroot: "/chroot"})
+	s, _ := recipetest.Stoppable(w, w.Net, name, session.Options{EphemeralBudget: small, Chroot: "/chroot"})
 	return s
 }
 
@@ -63,7 +63,7 @@ func TestShareThatExceedsTheBudget(t *testing.T) {
 			}
 			return items, nil
 		}
-		if err := w.srv.Create("/chroot"+guest, nil); err != nil {
+		if err := w.Srv.Create("/chroot"+guest, nil); err != nil {
 			t.Fatal(err)
 		}
 		m := w.memberIn(w.poor("p0"), "p0", items, partitioner.Options{Func: share})
@@ -78,7 +78,7 @@ func TestShareThatExceedsTheBudget(t *testing.T) {
 		if n := len(m.Items()); n != 9 {
 			t.Errorf("acquired %d items, want 9", n)
 		}
-		if err := w.srv.Delete("/chroot" + guest); err != nil {
+		if err := w.Srv.Delete("/chroot" + guest); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()

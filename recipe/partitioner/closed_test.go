@@ -3,6 +3,7 @@ package partitioner_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,22 +28,22 @@ func TestOneContextForAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				if err := w.srv.Create(blocker, nil); err != nil {
+				if err := w.Srv.Create(blocker, nil); err != nil {
 					t.Fatal(err)
 				}
-				s, stop := recipetest.Stoppable(w, w.nw, "p0", tt.opts)
+				s, stop := recipetest.Stoppable(w, w.Net, "p0", tt.opts)
 				r := w.run(w.memberIn(s, "p0", []string{"0", "1"}, partitioner.Options{}), nil)
 				w.waits(r.member)
 				if tt.away {
-					w.nw.Client("p0").BlackHole(zktest.Both)
+					w.Net.Client("p0").BlackHole(zktest.Both)
 				} else {
-					w.nw.Client("p0").Delay(50 * time.Millisecond)
+					w.Net.Client("p0").Delay(50 * time.Millisecond)
 				}
 				start := time.Now()
 				go stop()
 				r.cancel()
 				err := <-r.done
-				stands := len(append(w.contenders(), w.srv.Children(path+"/party")...)) > 1
+				stands := len(append(w.contenders(), w.Srv.Children(path+"/party")...)) > 1
 				if stands != tt.away || errors.Is(err, partitioner.ErrUnfinished) != stands {
 					t.Errorf("something stands: %v, after %v: %v", stands, time.Since(start), err)
 				}
@@ -51,7 +52,7 @@ func TestOneContextForAll(t *testing.T) {
 				}
 				stop()
 				time.Sleep(time.Minute)
-				if list := append(w.contenders(), w.srv.Children(path+"/party")...); len(list) != 1 {
+				if list := append(w.contenders(), w.Srv.Children(path+"/party")...); len(list) != 1 {
 					t.Errorf("left: %q", list)
 				}
 			})
@@ -65,7 +66,7 @@ func TestFinishAfterTheSession(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			s, stop := recipetest.Stoppable(w, w.nw, "p0", session.Options{StopTimeout: time.Millisecond})
+			s, stop := recipetest.Stoppable(w, w.Net, "p0", session.Options{StopTimeout: time.Millisecond})
 			m := w.memberIn(s, "p0", []string{"0"}, partitioner.Options{})
 			if early {
 				stop()
@@ -74,7 +75,7 @@ func TestFinishAfterTheSession(t *testing.T) {
 				t.Errorf("start: %v", err)
 			}
 			if !early {
-				w.nw.Client("p0").BlackHole(zktest.Both)
+				w.Net.Client("p0").BlackHole(zktest.Both)
 				stop()
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -85,4 +86,25 @@ func TestFinishAfterTheSession(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The servers refuse the credentials of a member that has items: there is no session any more, so it fails at once. Nobody is to
+// release its items before.
+func TestCredentialsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.join("p0", "0", "1")
+		m.wantItems("0", "1")
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Op == zktest.OpExists && strings.Contains(r.Path, "__lock__") {
+				return zktest.Action{Err: zktest.ErrAuthFailed}
+			}
+			return zktest.Action{}
+		})
+		<-m.Snapshot().Changed()
+		if now := m.Snapshot(); now.State != partitioner.Failure || !errors.Is(now.Err, session.ErrAuthFailed) {
+			t.Errorf("state %v: %v", now.State, now.Err)
+		}
+		w.Srv.SetHook(nil)
+	})
 }

@@ -23,10 +23,10 @@ func TestTimeBoundary(t *testing.T) {
 		start := time.Now()
 		m.start()
 		time.Sleep(10 * time.Second)
-		w.nw.Client("p0").Cut()
+		w.Net.Client("p0").Cut()
 		time.Sleep(20 * time.Second)
 		guest := path + "/party/514e5a831836450cb1a56c741e990fd8-guest"
-		if err := errors.Join(w.srv.Create(guest, nil), w.srv.Delete(guest)); err != nil {
+		if err := errors.Join(w.Srv.Create(guest, nil), w.Srv.Delete(guest)); err != nil {
 			t.Fatal(err)
 		}
 		m.wait(partitioner.Acquired)
@@ -43,7 +43,7 @@ func TestLockLost(t *testing.T) {
 		m := w.join("p0", "0", "1")
 		m.wantItems("0", "1")
 		a := m.Allocation()
-		if err := w.srv.Delete(a.Node("1")); err != nil {
+		if err := w.Srv.Delete(a.Node("1")); err != nil {
 			t.Fatal(err)
 		}
 		m.wait(partitioner.Release)
@@ -64,7 +64,7 @@ func TestEverythingDeleted(t *testing.T) {
 		w := newWorld(t)
 		m := w.join("p0", "0", "1")
 		m.wantItems("0", "1")
-		if err := w.srv.Delete("/app"); err != nil {
+		if err := w.Srv.Delete("/app"); err != nil {
 			t.Fatal(err)
 		}
 		m.wait(partitioner.Release)
@@ -78,7 +78,7 @@ func TestTrustLostWhileAllocating(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		blocker := path + "/locks/1/514e5a831836450cb1a56c741e990fd8__lock__0000000000"
-		if err := w.srv.Create(blocker, nil); err != nil {
+		if err := w.Srv.Create(blocker, nil); err != nil {
 			t.Fatal(err)
 		}
 		m := w.join("p0", "0", "1")
@@ -92,7 +92,7 @@ func TestTrustLostWhileAllocating(t *testing.T) {
 		if !m.Allocating() {
 			t.Fatal(m.State())
 		}
-		if err := w.srv.Delete(blocker); err != nil {
+		if err := w.Srv.Delete(blocker); err != nil {
 			t.Fatal(err)
 		}
 		m.wantItems("0", "1")
@@ -110,9 +110,9 @@ func TestSessionExpires(t *testing.T) {
 		m.finish()
 		m.start()
 		time.Sleep(time.Second)
-		w.nw.Client("p0").BlackHole(zktest.Both)
+		w.Net.Client("p0").BlackHole(zktest.Both)
 		time.Sleep(20 * time.Second)
-		w.nw.Client("p0").Heal()
+		w.Net.Client("p0").Heal()
 		healed := time.Now()
 		m.failed(session.ErrSessionExpired)
 		if d := time.Since(healed); d > 10*time.Second {
@@ -145,7 +145,7 @@ func TestLostRequestsAndReplies(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				n := 0
-				w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+				w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 					if r.Op != op {
 						return zktest.Action{}
 					}
@@ -170,7 +170,7 @@ func TestLostRequestsAndReplies(t *testing.T) {
 func TestStartGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		client := w.nw.Client("p0")
+		client := w.Net.Client("p0")
 		client.Refuse() // before its session can connect
 		m := w.member("p0", []string{"0"}, partitioner.Options{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -198,7 +198,7 @@ func TestFinishWithoutALink(t *testing.T) {
 		w := newWorld(t)
 		m := w.join("p0", "0", "1")
 		m.wantItems("0", "1")
-		client := w.nw.Client("p0")
+		client := w.Net.Client("p0")
 		client.Refuse()
 		client.Cut()
 		for i, call := range []func(context.Context) error{m.ReleaseSet, m.Finish} {
@@ -245,7 +245,7 @@ func TestMembersChangeWhileWaitingForLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		blocker := path + "/locks/2/514e5a831836450cb1a56c741e990fd8__lock__0000000000"
-		if err := w.srv.Create(blocker, nil); err != nil {
+		if err := w.Srv.Create(blocker, nil); err != nil {
 			t.Fatal(err)
 		}
 		one := w.join("p0", "0", "1", "2")
@@ -259,7 +259,7 @@ func TestMembersChangeWhileWaitingForLocks(t *testing.T) {
 		}
 		one.wantItems("0")
 		others[0].wantItems("1")
-		if err := w.srv.Delete(blocker); err != nil {
+		if err := w.Srv.Delete(blocker); err != nil {
 			t.Fatal(err)
 		}
 		others[1].wantItems("2")

@@ -38,11 +38,11 @@ var endings = map[string]func(ctx context.Context, m *member) (end func()){
 // wantOnlyBlocker checks that no znode of ours is left, by what the server has.
 func (w *world) wantOnlyBlocker(a *attack.Attack) {
 	w.Helper()
-	if list := append(w.contenders(), w.srv.Children(path+"/party")...); len(list) != 1 {
+	if list := append(w.contenders(), w.Srv.Children(path+"/party")...); len(list) != 1 {
 		a.Harmed(leftBehind, "%q", list)
 	}
 	time.Sleep(10 * time.Second)
-	if list := append(w.contenders(), w.srv.Children(path+"/party")...); len(list) != 1 {
+	if list := append(w.contenders(), w.Srv.Children(path+"/party")...); len(list) != 1 {
 		w.Errorf("left: %q", list)
 	}
 }
@@ -53,14 +53,14 @@ func TestFinishWhileAllocating(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			attack.Run(t, leftBehind, func(a *attack.Attack) {
 				w := newWorld(a.T)
-				if err := w.srv.Create(blocker, nil); err != nil {
+				if err := w.Srv.Create(blocker, nil); err != nil {
 					a.Fatal(err)
 				}
 				m := w.member("p0", []string{"0", "1"}, partitioner.Options{})
 				end := begin(a.Context(), m)
 				contender := w.waits(m)
 				refused := 0
-				w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+				w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 					if r.Op == zktest.OpDelete && r.Path == contender && refused < 3 {
 						refused++
 						return zktest.Action{Err: zktest.ErrThrottled}
@@ -84,12 +84,12 @@ func TestFinishWhileItIsUnknown(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			attack.Run(t, leftBehind, func(a *attack.Attack) {
 				w := newWorld(a.T)
-				if err := w.srv.Create(blocker, nil); err != nil {
+				if err := w.Srv.Create(blocker, nil); err != nil {
 					a.Fatal(err)
 				}
 				var made atomic.Bool
 				var blind atomic.Bool
-				w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+				w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 					switch {
 					case r.Op == zktest.OpCreate && strings.HasPrefix(r.Path, path+"/locks/1/") && !made.Swap(true):
 						blind.Store(true)
@@ -101,7 +101,7 @@ func TestFinishWhileItIsUnknown(t *testing.T) {
 				})
 				end := begin(a.Context(), w.member("p0", []string{"0", "1"}, partitioner.Options{}))
 				time.Sleep(time.Second)
-				if !made.Load() || len(w.srv.Children(path+"/locks/1")) != 2 {
+				if !made.Load() || len(w.Srv.Children(path+"/locks/1")) != 2 {
 					a.Fatalf("made: %v, %q", made.Load(), w.contenders())
 				}
 				time.AfterFunc(3*time.Second, func() { blind.Store(false) })
@@ -117,8 +117,8 @@ func TestFinishWithTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		m, _ := w.waiting()
-		w.nw.Client("p0").BlackHole(zktest.Both)
-		time.AfterFunc(30*time.Second, w.nw.Client("p0").Heal)
+		w.Net.Client("p0").BlackHole(zktest.Both)
+		time.AfterFunc(30*time.Second, w.Net.Client("p0").Heal)
 		start := time.Now()
 		m.finish()
 		if d := time.Since(start); d < 30*time.Second {

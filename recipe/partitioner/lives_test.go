@@ -27,7 +27,7 @@ func TestStartRightAfterFailure(t *testing.T) {
 			w := newWorld(t)
 			m := w.join("p0", "0")
 			m.wantItems("0")
-			w.nw.Client("p0").Delay(100 * time.Millisecond) // so that giving up takes some time
+			w.Net.Client("p0").Delay(100 * time.Millisecond) // so that giving up takes some time
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 			defer cancel()
 			if err := m.Finish(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -36,7 +36,7 @@ func TestStartRightAfterFailure(t *testing.T) {
 			m.failed(partitioner.ErrFinished)
 			again(m)
 			m.wantItems("0")
-			if list := w.srv.Children(path + "/party"); len(list) != 1 {
+			if list := w.Srv.Children(path + "/party"); len(list) != 1 {
 				t.Errorf("%s: members %q", what, list)
 			}
 		})
@@ -49,7 +49,7 @@ func TestStartWaitsInVain(t *testing.T) {
 		w := newWorld(t)
 		m := w.join("p0", "0")
 		m.wantItems("0")
-		w.nw.Freeze()
+		w.Net.Freeze()
 		within := func(call func(ctx context.Context) error) error {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
@@ -70,7 +70,7 @@ func TestStartWaitsInVain(t *testing.T) {
 				t.Errorf("%s: after %v: %v", what, d, err)
 			}
 		}
-		w.nw.Heal()
+		w.Net.Heal()
 		m.finish()
 		w.clean()
 		m.start()
@@ -114,9 +114,9 @@ func TestSessionExpiresUnderTheFunction(t *testing.T) {
 			return nil
 		})
 		<-working
-		w.nw.Client("p0").BlackHole(zktest.Both)
+		w.Net.Client("p0").BlackHole(zktest.Both)
 		time.Sleep(20 * time.Second)
-		w.nw.Client("p0").Heal()
+		w.Net.Client("p0").Heal()
 		m.failed(session.ErrSessionExpired)
 		time.Sleep(time.Minute)
 		if !m.Failed() || calls.Load() != 1 {
@@ -139,10 +139,10 @@ func TestSessionExpiresAfterTheFunction(t *testing.T) {
 		w := newWorld(t)
 		r := w.run(w.member("p0", []string{"0"}, partitioner.Options{}), nil)
 		r.wantCall("0")
-		w.nw.Client("p0").BlackHole(zktest.Both)
+		w.Net.Client("p0").BlackHole(zktest.Both)
 		r.wantCause(session.ErrTrustLost)
 		time.Sleep(20 * time.Second)
-		w.nw.Client("p0").Heal()
+		w.Net.Client("p0").Heal()
 		r.wantCall("0")
 		r.stop()
 		w.clean()
@@ -155,10 +155,10 @@ func TestSessionExpiresInRelease(t *testing.T) {
 		w := newWorld(t)
 		m := w.join("p0", "0")
 		m.wantItems("0")
-		w.nw.Client("p0").BlackHole(zktest.Both) // trust ends first
+		w.Net.Client("p0").BlackHole(zktest.Both) // trust ends first
 		m.wait(partitioner.Release)
 		time.Sleep(20 * time.Second)
-		w.nw.Client("p0").Heal()
+		w.Net.Client("p0").Heal()
 		m.failed(session.ErrSessionExpired)
 		if err := m.ReleaseSet(t.Context()); !errors.Is(err, session.ErrSessionExpired) {
 			t.Errorf("released: %v", err)
@@ -181,9 +181,9 @@ func TestSessionExpiresDuringReleaseSet(t *testing.T) {
 		w := newWorld(t)
 		m := w.join("p0", "0")
 		m.wantItems("0")
-		w.nw.Client("p0").BlackHole(zktest.Both)
+		w.Net.Client("p0").BlackHole(zktest.Both)
 		m.wait(partitioner.Release)
-		time.AfterFunc(20*time.Second, w.nw.Client("p0").Heal)
+		time.AfterFunc(20*time.Second, w.Net.Client("p0").Heal)
 		failed := &partitioner.FailedError{}
 		if err := m.ReleaseSet(t.Context()); !errors.As(err, &failed) || !errors.Is(err, session.ErrSessionExpired) {
 			t.Errorf("released: %v, state %v", err, m.State())

@@ -41,7 +41,7 @@ func TestManyLocksAtOnce(t *testing.T) {
 		w := newWorld(t)
 		const items, way = 300, 10 * time.Millisecond
 		m := w.member("p0", many(items), partitioner.Options{})
-		w.nw.Client("p0").Delay(way)
+		w.Net.Client("p0").Delay(way)
 		m.start()
 		for round, limit := range []time.Duration{2 * time.Second, time.Second} {
 			start := time.Now()
@@ -63,7 +63,7 @@ func TestNothingIsHeldBehindALockThatIsWaitedFor(t *testing.T) {
 		w := newWorld(t)
 		items := many(150)
 		var others []*lock.Held
-		other := w.session("other")
+		other := w.Session("other")
 		for _, at := range []int{20, 21, 90, 149} {
 			l, err := lock.New(other, path+"/locks/"+items[at], lock.Options{})
 			if err != nil {
@@ -98,7 +98,7 @@ func TestMembersWhoDisagreeDoNotBlockEachOther(t *testing.T) {
 			opts := partitioner.Options{Func: all}
 			both := []*member{w.member("p0", many(100), opts), w.member("p1", many(100), opts)}
 			for k, m := range both {
-				w.nw.Client(m.Identifier()).Delay(time.Duration(1+(i>>k)%3) * time.Millisecond)
+				w.Net.Client(m.Identifier()).Delay(time.Duration(1+(i>>k)%3) * time.Millisecond)
 				go func() {
 					if err := m.Start(t.Context()); err != nil {
 						t.Error(err)
@@ -127,13 +127,13 @@ func TestMembersChangeWhileManyLocksAreAcquired(t *testing.T) {
 		w := newWorld(t)
 		items := many(400)
 		m := w.member("p0", items, partitioner.Options{TimeBoundary: 10 * time.Second})
-		w.nw.Client("p0").Delay(10 * time.Millisecond)
+		w.Net.Client("p0").Delay(10 * time.Millisecond)
 		m.start()
 		time.Sleep(10*time.Second + 300*time.Millisecond)
 		if n := w.own(m); n == 0 || n == len(items) || !m.Allocating() {
 			t.Fatalf("%v with %d contenders: the test proves nothing", m.State(), n)
 		}
-		if err := w.srv.Create(guest, nil); err != nil {
+		if err := w.Srv.Create(guest, nil); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)

@@ -26,11 +26,11 @@ func TestLongWaitIsSaid(t *testing.T) {
 				t.Fatal(err)
 			}
 			m.wantItems(items...)
-			stands := path + "/party/" + w.srv.Children(path + "/party")[0]
+			stands := path + "/party/" + w.Srv.Children(path + "/party")[0]
 			if len(items) > 0 {
-				stands = path + "/locks/0/" + w.srv.Children(path + "/locks/0")[0]
+				stands = path + "/locks/0/" + w.Srv.Children(path + "/locks/0")[0]
 			}
-			w.nw.Client("p0").BlackHole(zktest.Both)
+			w.Net.Client("p0").BlackHole(zktest.Both)
 			ended, cancel := context.WithCancel(t.Context())
 			cancel()
 			if err := m.Finish(ended); !errors.Is(err, context.Canceled) {
@@ -44,7 +44,7 @@ func TestLongWaitIsSaid(t *testing.T) {
 			if said := strings.Count(log.String(), "still waiting"); said != 4 || !strings.Contains(log.String(), "blocker.path="+stands) {
 				t.Errorf("said %d times, want 4, and that %s is in the way:\n%s", said, stands, &log)
 			}
-			w.nw.Client("p0").Heal()
+			w.Net.Client("p0").Heal()
 			m.finish()
 		})
 	}

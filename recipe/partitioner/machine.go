@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/recipe/lock"
@@ -191,8 +193,8 @@ func (m *machine) allocate() error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case errors.Is(err, ErrMembersChanged), errors.Is(err, session.ErrTrustLost), errors.Is(err, lock.ErrLost):
-		case !over(err) && (session.Retryable(err) || errors.Is(err, session.ErrUncertain)):
-			pause(ctx, retryPause)
+		case !hold.Over(err) && (session.Retryable(err) || errors.Is(err, session.ErrUncertain)):
+			_ = pause.Sleep(ctx, retryPause)
 		default:
 			return err
 		}
@@ -223,7 +225,7 @@ func (m *machine) serve() error {
 			if m.ctx.Err() != nil {
 				return context.Cause(m.ctx)
 			}
-			if cause := context.Cause(m.alloc.ctx); over(cause) {
+			if cause := context.Cause(m.alloc.ctx); hold.Over(cause) {
 				return cause
 			}
 			m.p.publish(Release, nil, nil)
@@ -281,20 +283,5 @@ func (m *machine) release(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-	}
-}
-
-// over reports whether err says that the ZooKeeper session has ended, and with it all that
-// we had.
-func over(err error) bool {
-	return errors.Is(err, session.ErrSessionExpired) || errors.Is(err, session.ErrClosed)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }

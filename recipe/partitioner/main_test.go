@@ -14,7 +14,6 @@ import (
 	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/partitioner"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/zktest"
 )
 
 func TestMain(m *testing.M) {
@@ -27,28 +26,17 @@ const (
 	boundary = 200 * time.Millisecond
 )
 
-// world is a server on a virtual network and the sessions of a test.
-type world struct {
-	*testing.T
-	srv *zktest.Server
-	nw  *zktest.Network
-}
+// world has what tests of this package do.
+type world struct{ *recipetest.World }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	srv, nw := zktest.StartVirtual(t, zktest.Options{})
-	return &world{T: t, srv: srv, nw: nw}
-}
-
-// session runs a session that connects as the named client, until the test ends.
-func (w *world) session(name string) *session.Session {
-	w.Helper()
-	return recipetest.Session(w, w.nw, name)
+	return &world{recipetest.NewWorld(t)}
 }
 
 func (w *world) sessionWith(name string) (*session.Session, func()) {
 	w.Helper()
-	return recipetest.Stoppable(w, w.nw, name, session.Options{})
+	return recipetest.Stoppable(w, w.Net, name, session.Options{})
 }
 
 // member is a partitioner in a session of its own, which bears its identifier.
@@ -61,7 +49,7 @@ type member struct {
 // member returns a member that was not started.
 func (w *world) member(name string, items []string, opts partitioner.Options) *member {
 	w.Helper()
-	return w.memberIn(w.session(name), name, items, opts)
+	return w.memberIn(w.Session(name), name, items, opts)
 }
 
 func (w *world) memberIn(s *session.Session, name string, items []string, opts partitioner.Options) *member {
@@ -123,7 +111,7 @@ func (m *member) wait(want partitioner.State) {
 		select {
 		case <-now.Changed():
 		case <-limit:
-			m.w.Fatalf("%s: state %v (%v), want %v\n%s", m.Identifier(), now.State, now.Err, want, m.w.srv.Dump())
+			m.w.Fatalf("%s: state %v (%v), want %v\n%s", m.Identifier(), now.State, now.Err, want, m.w.Srv.Dump())
 		}
 	}
 }
@@ -149,7 +137,7 @@ func (m *member) failed(want error) {
 // contenders returns whose contenders stand in the locks' directories.
 func (w *world) contenders() []string {
 	var list []string
-	for line := range strings.Lines(w.srv.Dump()) {
+	for line := range strings.Lines(w.Srv.Dump()) {
 		if strings.Contains(line, "__lock__0") {
 			list = append(list, line)
 		}
@@ -160,7 +148,7 @@ func (w *world) contenders() []string {
 // clean checks that no znode of anybody is left.
 func (w *world) clean() {
 	w.Helper()
-	if list := append(w.contenders(), w.srv.Children(path+"/party")...); len(list) != 0 {
+	if list := append(w.contenders(), w.Srv.Children(path+"/party")...); len(list) != 0 {
 		w.Errorf("left: %q", list)
 	}
 }
@@ -168,12 +156,12 @@ func (w *world) clean() {
 // kill ends a member's ZooKeeper session.
 func (w *world) kill(s *session.Session) {
 	w.Helper()
-	w.srv.KillSession(recipetest.ID(w, s))
+	w.Srv.KillSession(recipetest.ID(w, s))
 }
 
 // loseTrust breaks the client's link until trust ends, and heals it before the session
 // expires.
 func (w *world) loseTrust(name string, inc *session.Incarnation) {
 	w.Helper()
-	recipetest.LoseTrust(w, w.nw.Client(name), inc)
+	recipetest.LoseTrust(w, w.Net.Client(name), inc)
 }

@@ -21,7 +21,7 @@ const (
 // that waits.
 func (w *world) waiting() (m *member, contender string) {
 	w.Helper()
-	if err := w.srv.Create(blocker, nil); err != nil {
+	if err := w.Srv.Create(blocker, nil); err != nil {
 		w.Fatal(err)
 	}
 	m = w.join("p0", "0", "1")
@@ -33,7 +33,7 @@ func (w *world) waiting() (m *member, contender string) {
 func (w *world) waits(m *member) (contender string) {
 	w.Helper()
 	time.Sleep(time.Second)
-	for _, name := range w.srv.Children(path + "/locks/1") {
+	for _, name := range w.Srv.Children(path + "/locks/1") {
 		if p := path + "/locks/1/" + name; p != blocker {
 			contender = p
 		}
@@ -49,18 +49,18 @@ func (w *world) waits(m *member) (contender string) {
 func TestReactionTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Path == path+"/party" {
 				r.Watch = false
 			}
 			return zktest.Action{}
 		})
 		w.waiting()
-		if err := w.srv.Create(guest, nil); err != nil {
+		if err := w.Srv.Create(guest, nil); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		for len(w.srv.Children(path+"/locks/0")) > 0 {
+		for len(w.Srv.Children(path+"/locks/0")) > 0 {
 			time.Sleep(time.Millisecond)
 		}
 		if d := time.Since(start); d > time.Second+10*time.Millisecond {
@@ -76,28 +76,28 @@ func TestMembersChangeWhenALockFails(t *testing.T) {
 		w := newWorld(t)
 		m, contender := w.waiting()
 		var looked atomic.Bool
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Op != zktest.OpDelete || r.Path != contender || looked.Swap(true) { // the member makes sure that it is gone
 				return zktest.Action{}
 			}
-			if err := w.srv.Create(guest, nil); err != nil {
+			if err := w.Srv.Create(guest, nil); err != nil {
 				t.Error(err)
 			}
 			return zktest.Action{Ignore: true}
 		})
-		if err := errors.Join(w.srv.Delete(contender), w.srv.Set(blocker, []byte("look"))); err != nil {
+		if err := errors.Join(w.Srv.Delete(contender), w.Srv.Set(blocker, []byte("look"))); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
 		if !m.Allocating() || !looked.Load() {
 			t.Fatalf("%v, %v", m.State(), m.Snapshot().Err)
 		}
-		w.nw.Client("p0").Cut() // the answer will never come
-		if err := w.srv.Delete(guest); err != nil {
+		w.Net.Client("p0").Cut() // the answer will never come
+		if err := w.Srv.Delete(guest); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if err := w.srv.Delete(blocker); err != nil {
+		if err := w.Srv.Delete(blocker); err != nil {
 			t.Fatal(err)
 		}
 		m.wantItems("0", "1")
@@ -115,13 +115,13 @@ func TestSessionExpiresWithoutTrust(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			return zktest.Action{Ignore: r.Op == zktest.OpMulti} // the proofs of life
 		})
 		<-inc.Context().Done()
 		time.Sleep(time.Second)
-		w.srv.KillSession(inc.SessionID())
-		w.srv.SetHook(nil)
+		w.Srv.KillSession(inc.SessionID())
+		w.Srv.SetHook(nil)
 		m.failed(session.ErrSessionExpired)
 	})
 }

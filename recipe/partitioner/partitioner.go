@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kielgo/kiel/internal/latest"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/recipe/lock"
@@ -56,7 +57,7 @@ type SetPartitioner struct {
 	locks map[string]*lock.Lock
 	room  int // how many bytes of the session's budget of ephemeral znodes there are for locks, at most
 
-	latest  atomic.Pointer[Snapshot]
+	latest  *latest.Value[Snapshot] // without the channel that Snapshot fills in
 	machine atomic.Pointer[machine] // of the newest Start or Run
 
 	// Of the machine that runs. They outlive it, or one that begins anew more often than
@@ -68,9 +69,9 @@ type SetPartitioner struct {
 // Snapshot is a state and what belongs to it. It never changes.
 type Snapshot struct {
 	State State
-	ID    uint64        // grows by one with each transition
-	Err   error         // why, in FAILURE
-	next  chan struct{} // closed at the next transition
+	ID    uint64          // grows by one with each transition
+	Err   error           // why, in FAILURE
+	next  <-chan struct{} // closed at the next transition
 	alloc *Allocation
 }
 
@@ -99,7 +100,7 @@ func newPartitioner(s *session.Session, path string, items []string, opts Option
 	if err != nil {
 		return nil, err
 	}
-	p := &SetPartitioner{sess: s, path: path, opts: opts, locks: make(map[string]*lock.Lock, len(items)), doubles: make(map[string]time.Time)}
+	p := &SetPartitioner{sess: s, path: path, opts: opts, latest: latest.New(&Snapshot{}), locks: make(map[string]*lock.Lock, len(items)), doubles: make(map[string]time.Time)}
 	if p.items, err = sorted(items, opts.Order, off); err != nil {
 		return nil, err
 	}
@@ -121,7 +122,6 @@ func newPartitioner(s *session.Session, path string, items []string, opts Option
 		opts.Logger.Warn("one member can't hold all items, its session's budget of ephemeral znodes is too small",
 			"path", path, "items", len(p.locks), "most", most, "budget", s.EphemeralBudget())
 	}
-	p.latest.Store(&Snapshot{next: make(chan struct{})})
 	return p, nil
 }
 
@@ -133,7 +133,12 @@ func (p *SetPartitioner) newParty() (*party.ShallowParty, error) {
 func (p *SetPartitioner) Identifier() string { return p.opts.Identifier }
 
 // Snapshot returns the present state. It never blocks.
-func (p *SetPartitioner) Snapshot() *Snapshot { return p.latest.Load() }
+func (p *SetPartitioner) Snapshot() *Snapshot {
+	s, next := p.latest.Watch()
+	now := *s
+	now.next = next
+	return &now
+}
 
 // State returns the present state.
 func (p *SetPartitioner) State() State { return p.Snapshot().State }
@@ -160,9 +165,7 @@ func (p *SetPartitioner) Items() []string {
 
 // publish makes a new state known. Only begin calls it, and then the goroutine of the machine.
 func (p *SetPartitioner) publish(state State, alloc *Allocation, err error) {
-	old := p.latest.Load()
-	p.latest.Store(&Snapshot{State: state, ID: old.ID + 1, Err: err, alloc: alloc, next: make(chan struct{})})
-	close(old.next)
+	p.latest.Store(&Snapshot{State: state, ID: p.latest.Load().ID + 1, Err: err, alloc: alloc})
 	p.opts.Logger.Debug("state of set partitioner", "path", p.path, "state", state.String(), "error", err)
 }
 

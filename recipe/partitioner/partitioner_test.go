@@ -216,7 +216,7 @@ func TestConnectionLoss(t *testing.T) {
 		one, two := w.join("p0", set...), w.join("p1", set...)
 		one.wantItems("0", "2")
 		two.wantItems("1")
-		w.nw.Cut()
+		w.Net.Cut()
 		time.Sleep(5 * time.Second)
 		if !one.Acquired() || !two.Acquired() {
 			t.Errorf("states %v and %v after a short break", one.State(), two.State())
@@ -256,7 +256,7 @@ func TestConnectionLoss(t *testing.T) {
 func TestRaceConditionNewPartitionerDuringTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.nw.Client("p0").Delay(300 * time.Millisecond)
+		w.Net.Client("p0").Delay(300 * time.Millisecond)
 		one := w.join("p0", "0", "1")
 		for len(w.contenders()) == 0 {
 			time.Sleep(10 * time.Millisecond)
@@ -273,7 +273,7 @@ func TestRaceConditionNewPartitionerStealsTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		stolen := path + "/locks/1/514e5a831836450cb1a56c741e990fd8__lock__0000000000"
-		if err := w.srv.Create(stolen, nil); err != nil {
+		if err := w.Srv.Create(stolen, nil); err != nil {
 			t.Fatal(err)
 		}
 		one := w.join("p0", "0", "1")
@@ -283,7 +283,7 @@ func TestRaceConditionNewPartitionerStealsTheLock(t *testing.T) {
 		}
 		two := w.join("p1", "0", "1")
 		one.wantItems("0")
-		if err := w.srv.Delete(stolen); err != nil {
+		if err := w.Srv.Delete(stolen); err != nil {
 			t.Fatal(err)
 		}
 		two.wantItems("1")
@@ -298,7 +298,7 @@ func TestZnodes(t *testing.T) {
 		m.wantItems("a", "q//2", "é")
 		guid := regexp.MustCompile(`[0-9a-f]{32}`)
 		owner := regexp.MustCompile(` owner=0x[0-9a-f]+`)
-		got := owner.ReplaceAllString(guid.ReplaceAllString(w.srv.Dump(), "G"), " ephemeral")
+		got := owner.ReplaceAllString(guid.ReplaceAllString(w.Srv.Dump(), "G"), " ephemeral")
 		want := `/app ""
 /app/set ""
 /app/set/locks ""
@@ -328,7 +328,7 @@ func TestEscape(t *testing.T) {
 		m := w.member("p0", items, partitioner.Options{Escape: true})
 		m.start()
 		m.wait(partitioner.Acquired)
-		if got := w.srv.Children(path + "/locks"); !slices.Equal(got, []string{"%2E%2E", "a%0A%FF", "a%252Fb", "a%2Fb"}) {
+		if got := w.Srv.Children(path + "/locks"); !slices.Equal(got, []string{"%2E%2E", "a%0A%FF", "a%252Fb", "a%2Fb"}) {
 			t.Errorf("locks %q", got)
 		}
 		got := m.Items()
@@ -401,7 +401,7 @@ func TestPartitionFunction(t *testing.T) {
 			items[0] = "spoilt"
 			return []string{"c", "a"}, nil
 		}
-		if err := w.srv.Create(path+"/party/514e5a831836450cb1a56c741e990fd8-a-b", nil); err != nil {
+		if err := w.Srv.Create(path+"/party/514e5a831836450cb1a56c741e990fd8-a-b", nil); err != nil {
 			t.Fatal(err)
 		}
 		m := w.member("p0", []string{"c", "b", "a"}, partitioner.Options{Func: f})
@@ -417,7 +417,7 @@ func TestPartitionFunction(t *testing.T) {
 func TestMaxPartitionTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		if err := w.srv.Create(path+"/locks/1/514e5a831836450cb1a56c741e990fd8__lock__0000000000", nil); err != nil {
+		if err := w.Srv.Create(path+"/locks/1/514e5a831836450cb1a56c741e990fd8__lock__0000000000", nil); err != nil {
 			t.Fatal(err)
 		}
 		m := w.member("p0", []string{"0", "1"}, partitioner.Options{MaxPartitionTime: 20 * time.Second})

@@ -195,7 +195,7 @@ func TestRunEndsWithoutServers(t *testing.T) {
 				return want
 			})
 			<-called
-			w.nw.Freeze()
+			w.Net.Freeze()
 			start := time.Now()
 			r.cancel()
 			r.unfinished(start, want)
@@ -204,7 +204,7 @@ func TestRunEndsWithoutServers(t *testing.T) {
 			if err := m.Start(ctx); !errors.Is(err, partitioner.ErrUnfinished) || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("started beside what is left: %v", err)
 			}
-			w.nw.Heal()
+			w.Net.Heal()
 			m.finish()
 			w.clean()
 			again := w.run(m, nil)
@@ -224,7 +224,7 @@ func TestRunFailsWithoutServers(t *testing.T) {
 			w := newWorld(t)
 			var failed time.Time
 			fail := func() error {
-				w.nw.Freeze()
+				w.Net.Freeze()
 				failed = time.Now()
 				return fault
 			}
@@ -237,7 +237,7 @@ func TestRunFailsWithoutServers(t *testing.T) {
 			r := w.run(m, func(context.Context, []string) error { return fail() })
 			r.wait(partitioner.Failure)
 			r.unfinished(failed, fault)
-			w.nw.Heal()
+			w.Net.Heal()
 			m.finish()
 			w.clean()
 		})
@@ -277,7 +277,7 @@ func TestRunAfterFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		blocker := path + "/locks/0/514e5a831836450cb1a56c741e990fd8__lock__0000000000"
-		if err := w.srv.Create(blocker, nil); err != nil {
+		if err := w.Srv.Create(blocker, nil); err != nil {
 			t.Fatal(err)
 		}
 		one := w.run(w.member("same", []string{"0"}, partitioner.Options{MaxPartitionTime: 5 * time.Second}), nil)
@@ -285,11 +285,11 @@ func TestRunAfterFailure(t *testing.T) {
 		if id := one.Snapshot().ID; id < 3 || id > 8 {
 			t.Errorf("state %d", id)
 		}
-		if err := w.srv.Delete(blocker); err != nil {
+		if err := w.Srv.Delete(blocker); err != nil {
 			t.Fatal(err)
 		}
 		one.wantCall("0")
-		two := w.run(w.memberIn(w.session("other"), "same", []string{"0"}, partitioner.Options{}), nil)
+		two := w.run(w.memberIn(w.Session("other"), "same", []string{"0"}, partitioner.Options{}), nil)
 		// Who came later is told, also when the first begins anew meanwhile and is the later
 		// one then.
 		var err error
@@ -358,14 +358,14 @@ func randomFaults(w *world, seed uint64) int {
 	}
 	heal := func() {
 		for i := range clients {
-			w.nw.Client(fmt.Sprint(i)).Heal()
+			w.Net.Client(fmt.Sprint(i)).Heal()
 		}
 	}
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	for range 100 {
 		time.Sleep(time.Duration(rnd.IntN(4000)) * time.Millisecond)
 		i := rnd.IntN(clients)
-		client := w.nw.Client(fmt.Sprint(i))
+		client := w.Net.Client(fmt.Sprint(i))
 		switch rnd.IntN(7) {
 		case 0:
 			client.Cut()
@@ -375,7 +375,7 @@ func randomFaults(w *world, seed uint64) int {
 			heal()
 		case 3:
 			op := []zktest.Op{zktest.OpCreate, zktest.OpDelete}[rnd.IntN(2)]
-			w.srv.LoseReply(rnd.IntN(3)+1, func(r zktest.Request) bool { return r.Op == op })
+			w.Srv.LoseReply(rnd.IntN(3)+1, func(r zktest.Request) bool { return r.Op == op })
 		case 4, 5:
 			if runs[i] == nil {
 				runs[i] = w.run(members[i], fn)
@@ -388,7 +388,7 @@ func randomFaults(w *world, seed uint64) int {
 			}
 		}
 	}
-	w.srv.LoseReply(0, nil)
+	w.Srv.LoseReply(0, nil)
 	heal()
 	for i := range clients {
 		if runs[i] == nil {

@@ -93,7 +93,7 @@ func (m *machine) double(ctx context.Context, v view) (time.Time, error) {
 		if m.p.doubles[name].IsZero() {
 			m.p.doubles[name] = time.Now()
 			m.p.opts.Logger.WarnContext(ctx, "an older member has our identifier, waiting for it to go",
-				"identifier", m.p.opts.Identifier, "znode", own+name, "patience", m.p.sess.MaxExpiry())
+				"identifier", m.p.opts.Identifier, "path", own+name, "patience", m.p.sess.MaxExpiry())
 		}
 		due := m.p.doubles[name].Add(m.p.sess.MaxExpiry())
 		if !time.Now().Before(due) || off.Off(sabotage.GhostsGo) {

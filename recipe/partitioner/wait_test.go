@@ -107,8 +107,8 @@ func TestLoopOverTheStates(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				w.nw.Client("p0").Delay(10 * time.Millisecond) // so that the boundary begins after the first wait
-				p, err := partitioner.New(w.session("p0"), path, []string{"0"}, partitioner.Options{})
+				w.Net.Client("p0").Delay(10 * time.Millisecond) // so that the boundary begins after the first wait
+				p, err := partitioner.New(w.Session("p0"), path, []string{"0"}, partitioner.Options{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -119,13 +119,13 @@ func TestLoopOverTheStates(t *testing.T) {
 				changed := make(chan struct{})
 				go func() {
 					defer close(changed)
-					change := func() error { return w.srv.Create(guest, nil) }
+					change := func() error { return w.Srv.Create(guest, nil) }
 					for _, after := range tt.guests {
 						time.Sleep(after)
 						if err := change(); err != nil {
 							t.Error(err)
 						}
-						change = func() error { return w.srv.Delete(guest) }
+						change = func() error { return w.Srv.Delete(guest) }
 					}
 				}()
 				waits := 0

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/kielgo/kiel/internal/hold"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
@@ -54,8 +55,8 @@ func check(s *session.Session, path string) error {
 	return nil
 }
 
-func (d *directory) wrap(op string, err error) error {
-	if _, ok := errors.AsType[*BlockedError](err); ok {
+func (d *directory) wrap(ctx context.Context, op string, err error) error {
+	if _, ok := hold.Blocked(ctx, err); ok {
 		return err
 	}
 	return fmt.Errorf("queue: %s %s: %w", op, d.path, err)

@@ -6,7 +6,7 @@
 // [Queue.Get] takes an entry off the queue; a process that dies then takes it along.
 // [LockingQueue.Get] returns a [Held] entry, which others do not get while it is held;
 // [Held.Consume] takes it off, and [Held.Release] gives it back, as the end of the session
-// does. [LockingQueue.All] is a loop of Get and Consume.
+// does. [LockingQueue.Do] does that around a function, [LockingQueue.All] is a loop of Get and Consume.
 //
 // # State
 //
@@ -67,7 +67,7 @@
 // # Concurrency
 //
 // All methods may be called from any goroutine. They block until ZooKeeper has answered,
-// or an entry is there, or their context ends. A hold has one goroutine that watches its
+// or an entry is there, or their context ends. Do calls its function on the goroutine that called it. A hold has one goroutine that watches its
 // znode; it ends with the hold. A hold keeps the session open ([session.Session.Hold]) until
 // Consume or Release is called.
 package queue

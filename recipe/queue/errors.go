@@ -1,9 +1,6 @@
 package queue
 
-import (
-	"errors"
-	"fmt"
-)
+import "errors"
 
 var (
 	// ErrEmpty says that TryGet found nothing to take.
@@ -28,20 +25,3 @@ var (
 	// nobody uses it, and take a new handle.
 	ErrSequenceExhausted = errors.New("queue: sequence numbers of the directory are used up")
 )
-
-// BlockedError says which znode was in the way when waiting for an entry of a
-// [LockingQueue] ended. It wraps the cause of that end, or ErrEmpty.
-type BlockedError struct {
-	Path    string // the queue's path
-	Blocker string // the path of the znode that says that the first entry is taken
-	Taken   int    // how many entries were taken
-	Err     error
-}
-
-// Error names the znode in the way.
-func (e *BlockedError) Error() string {
-	return fmt.Sprintf("queue: %s: %d entries are taken, the first by %s: %v", e.Path, e.Taken, e.Blocker, e.Err)
-}
-
-// Unwrap returns what ended the waiting.
-func (e *BlockedError) Unwrap() error { return e.Err }

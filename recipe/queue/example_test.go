@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/kielgo/kiel/recipe/queue"
 	"github.com/kielgo/kiel/session"
@@ -43,6 +46,37 @@ func ExampleQueue() {
 	// /app/queue/entry-010-0000000001
 	// first
 	// later
+}
+
+// An entry is held while it is worked on, and consumed when that is done. When the program is told to end before, the entry
+// goes back to the queue.
+func ExampleLockingQueue_Do() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s, closed := connect(ctx)
+	defer closed()
+
+	q, err := queue.NewLocking(s, "/app/locking", queue.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := q.Put(ctx, []byte("job"), queue.DefaultPriority); err != nil {
+		log.Fatal(err)
+	}
+	err = q.Do(ctx, func(ctx context.Context) error {
+		// Hold(ctx).Valid() right before each effect; return nil when the work is done, or an error soon after ctx has ended.
+		held := queue.Hold(ctx)
+		fmt.Printf("working on %s, may go on: %t\n", held.Value(), ctx.Err() == nil && held.Valid())
+		return ctx.Err()
+	})
+	if err != nil && !errors.Is(err, context.Canceled) { // Canceled: the signal came while it waited
+		log.Fatal(err)
+	}
+	n, err := q.Len(context.WithoutCancel(ctx))
+	fmt.Println("left:", n, err)
+	// Output:
+	// working on job, may go on: true
+	// left: 0 <nil>
 }
 
 // A loop that consumes each entry at the end of its body, and gives back the one at which it

@@ -18,18 +18,18 @@ import (
 func TestConsumeBeforeTheNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		a, b := w.locking(w.session("a")), w.locking(w.session("b"))
+		a, b := w.locking(w.Session("a")), w.locking(w.Session("b"))
 		w.put(a, "one")
 		h := w.take(a, "one")
-		w.nw.Client("a").Delay(500 * time.Millisecond)
-		if err := w.srv.Delete(taken); err != nil {
+		w.Net.Client("a").Delay(500 * time.Millisecond)
+		if err := w.Srv.Delete(taken); err != nil {
 			t.Fatal(err)
 		}
 		other := w.take(b, "one")
 		if err := h.Consume(t.Context()); !errors.Is(err, queue.ErrLost) {
 			t.Errorf("consume: %v", err)
 		}
-		w.nw.Client("a").Heal()
+		w.Net.Client("a").Heal()
 		w.wantHolds(other, true)
 		w.consume(other)
 		w.wantLen(a, 0)
@@ -44,10 +44,10 @@ func TestTakeThatCannotBeSeen(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			q := w.locking(w.session("a"))
+			q := w.locking(w.Session("a"))
 			w.put(q, "one")
 			lost, refused := false, false
-			w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 				switch {
 				case !lost && isMulti(*r):
 					lost = true
@@ -63,7 +63,7 @@ func TestTakeThatCannotBeSeen(t *testing.T) {
 				t.Errorf("%v: got %v, refused: %v", look, h, refused)
 			}
 			time.Sleep(5 * time.Second)
-			if left := w.srv.Children(path + "/taken"); len(left) != 0 {
+			if left := w.Srv.Children(path + "/taken"); len(left) != 0 {
 				t.Errorf("%v: left %q", look, left)
 			}
 			w.consume(w.take(q, "one"))
@@ -75,11 +75,11 @@ func TestTakeThatCannotBeSeen(t *testing.T) {
 func TestConsumeThatCannotBeSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		a, b := w.locking(w.session("a")), w.locking(w.session("b"))
+		a, b := w.locking(w.Session("a")), w.locking(w.Session("b"))
 		w.put(a, "one")
 		h := w.take(a, "one")
 		cut, refused := false, false
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			switch {
 			case !cut && isMulti(*r):
 				cut = true
@@ -101,7 +101,7 @@ func TestConsumeThatCannotBeSeen(t *testing.T) {
 func TestValid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		q := w.locking(w.session("a"))
+		q := w.locking(w.Session("a"))
 		w.put(q, "one", "two")
 		h := w.take(q, "one")
 		if !h.Valid() {
@@ -112,12 +112,12 @@ func TestValid(t *testing.T) {
 			t.Error("valid after Release")
 		}
 		h = w.take(q, "one")
-		w.nw.Client("a").BlackHole(zktest.Both)
+		w.Net.Client("a").BlackHole(zktest.Both)
 		<-h.Context().Done()
 		if h.Valid() {
 			t.Error("valid without trust")
 		}
-		w.nw.Client("a").Heal()
+		w.Net.Client("a").Heal()
 		_ = h.Release(context.WithoutCancel(t.Context()))
 	})
 }
@@ -126,7 +126,7 @@ func TestValid(t *testing.T) {
 func TestValidBeforeItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		recipetest.InvalidBeforeItsContextEnds(t, w.nw, func(s *session.Session) recipetest.Relied {
+		recipetest.InvalidBeforeItsContextEnds(t, w.Net, func(s *session.Session) recipetest.Relied {
 			q := w.locking(s)
 			w.put(q, "one")
 			return w.take(q, "one")

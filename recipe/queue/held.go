@@ -4,31 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
+	"github.com/kielgo/kiel/internal/hold"
 	"github.com/kielgo/kiel/session"
 )
 
 // Held is an entry that is ours to work on, until its context ends.
 type Held struct {
+	hold  *hold.Hold
 	node  *node
 	data  []byte
 	entry session.Stat
-	ctx   context.Context //nolint:containedctx // a hold is a lifetime
-	end   context.CancelCauseFunc
-	letGo func() // lets the session close
 
-	once    sync.Once
 	begun   atomic.Bool   // one of the two was called
 	consume bool          // which of them was first
 	done    chan struct{} // closed when the outcome is known
 	err     error         // the outcome
 }
 
-// hold makes a hold of a znode that was made. It returns nil when the incarnation is not
+// newHeld makes a hold of a znode that was made. It returns nil when the incarnation is not
 // trusted any more, or the znode is gone.
-func hold(ctx context.Context, n *node, data []byte, entry session.Stat) (*Held, error) {
+func newHeld(ctx context.Context, n *node, data []byte, entry session.Stat) (*Held, error) {
 	id, stat, watch, err := n.inc.GetW(ctx, n.path)
 	if errors.Is(err, session.ErrNoNode) {
 		return nil, nil
@@ -36,46 +33,16 @@ func hold(ctx context.Context, n *node, data []byte, entry session.Stat) (*Held,
 	if err != nil {
 		return nil, err
 	}
-	if !n.made(ctx, id) || !n.inc.Trusted() {
+	if !n.made(ctx, id) {
 		watch.Stop()
 		return nil, nil
 	}
-	n.czxid = stat.Czxid
-	h := &Held{node: n, data: data, entry: entry, letGo: n.queue.dir.session.Hold(), done: make(chan struct{})}
-	h.ctx, h.end = context.WithCancelCause(n.inc.Context())
-	go h.guard(watch)
-	return h, nil
-}
-
-// guard ends the hold when its znode disappears.
-func (h *Held) guard(watch *session.Watch) {
-	for {
-		select {
-		case <-watch.C():
-		case <-h.ctx.Done():
-			watch.Stop()
-			return
-		}
-		_, stat, next, err := h.node.inc.GetW(h.ctx, h.node.path)
-		switch {
-		case h.ctx.Err() != nil:
-			if err == nil {
-				next.Stop()
-			}
-			return
-		case errors.Is(err, session.ErrNoNode):
-			h.end(fmt.Errorf("%w: %s", ErrLost, h.node.path))
-			return
-		case err != nil:
-			h.end(fmt.Errorf("%w: can't look after %s: %w", ErrLost, h.node.path, err))
-			return
-		case stat.Czxid != h.node.czxid:
-			next.Stop()
-			h.end(fmt.Errorf("%w: %s", ErrLost, h.node.path))
-			return
-		}
-		watch = next
+	base := hold.Of(ctx, hold.Options{Session: n.queue.dir.session, Incarnation: n.inc, Path: n.path, Lost: ErrLost}, stat, watch)
+	if base == nil {
+		return nil, nil
 	}
+	n.czxid = stat.Czxid
+	return &Held{hold: base, node: n, data: data, entry: entry, done: make(chan struct{})}, nil
 }
 
 // Value returns the entry's value. It is the caller's.
@@ -86,29 +53,29 @@ func (h *Held) Path() string { return h.node.entry }
 
 // Node returns the path of the znode that says that the entry is held. A write that must
 // not happen after another got the entry carries session.CheckOp(Node(), -1) in its Multi.
-func (h *Held) Node() string { return h.node.path }
+func (h *Held) Node() string { return h.hold.Node() }
 
 // Token returns a number that is larger than that of every hold on the entry before: the
 // czxid of the hold's znode.
-func (h *Held) Token() int64 { return h.node.czxid }
+func (h *Held) Token() int64 { return h.hold.Token() }
 
 // Incarnation returns the incarnation in which the entry is held.
-func (h *Held) Incarnation() *session.Incarnation { return h.node.inc }
+func (h *Held) Incarnation() *session.Incarnation { return h.hold.Incarnation() }
 
 // Context is the hold: it ends when the entry can't be trusted to be ours any more. Its
 // cause is ErrLost, ErrConsumed, ErrReleased, or that of the incarnation. It is not derived
 // from Get's context.
-func (h *Held) Context() context.Context { return h.ctx }
+func (h *Held) Context() context.Context { return h.hold.Context() }
 
 // Valid reports whether the hold may be relied on at this moment: its context has not ended, and
 // the session is trusted. It asks nobody and costs nanoseconds: call it right before each effect.
-func (h *Held) Valid() bool { return h.ctx.Err() == nil && h.node.inc.Trusted() }
+func (h *Held) Valid() bool { return h.hold.Valid() }
 
 // Holds asks whether the entry is held still: it is ours, and neither Consume nor Release
 // was called.
 func (h *Held) Holds(ctx context.Context) (bool, error) {
 	select {
-	case <-h.ctx.Done():
+	case <-h.Context().Done():
 		return false, nil
 	default:
 	}
@@ -116,7 +83,7 @@ func (h *Held) Holds(ctx context.Context) (bool, error) {
 	if err != nil && !errors.Is(err, session.ErrSessionExpired) {
 		return false, fmt.Errorf("queue: look after %s: %w", h.node.path, err)
 	}
-	return err == nil && stands && h.ctx.Err() == nil, nil
+	return err == nil && stands && h.Context().Err() == nil, nil
 }
 
 // Consume takes the entry off the queue, if it is held still. An error that wraps ErrLost says
@@ -125,14 +92,8 @@ func (h *Held) Holds(ctx context.Context) (bool, error) {
 // on in the background; another call waits for it. After Release the error wraps ErrReleased.
 func (h *Held) Consume(ctx context.Context) error {
 	h.finish(ctx, true)
-	select {
-	case <-h.done:
-	default:
-		select {
-		case <-h.done:
-		case <-ctx.Done():
-			return fmt.Errorf("queue: consume %s: %w: %w", h.node.entry, session.ErrUncertain, context.Cause(ctx))
-		}
+	if err := h.wait(hold.Outlive(ctx, ErrConsumed, ErrReleased)); err != nil {
+		return fmt.Errorf("queue: consume %s: %w: %w", h.node.entry, session.ErrUncertain, err)
 	}
 	switch {
 	case !h.consume:
@@ -148,14 +109,8 @@ func (h *Held) Consume(ctx context.Context) error {
 // background; another call waits for it. After Consume the error wraps ErrConsumed.
 func (h *Held) Release(ctx context.Context) error {
 	h.finish(ctx, false)
-	select {
-	case <-h.done:
-	default:
-		select {
-		case <-h.done:
-		case <-ctx.Done():
-			return fmt.Errorf("queue: release %s: %w", h.node.entry, context.Cause(ctx))
-		}
+	if err := h.wait(hold.Outlive(ctx, ErrConsumed, ErrReleased)); err != nil {
+		return fmt.Errorf("queue: release %s: %w", h.node.entry, err)
 	}
 	if h.consume {
 		return fmt.Errorf("queue: release %s: %w", h.node.entry, ErrConsumed)
@@ -163,21 +118,20 @@ func (h *Held) Release(ctx context.Context) error {
 	return nil
 }
 
-// finish begins to consume or release, which of them comes first.
+// finish begins to consume or release, which of them comes first. It keeps the session open until that is done.
 func (h *Held) finish(ctx context.Context, consume bool) {
-	h.once.Do(func() {
+	lost, cause := context.Cause(h.Context()), ErrReleased
+	if consume {
+		cause = ErrConsumed
+	}
+	h.hold.Release(cause, func() {
 		h.consume = consume
 		h.begun.Store(true)
-		lost := context.Cause(h.ctx)
-		life := context.WithoutCancel(ctx)
-		if consume {
-			h.end(ErrConsumed)
-		} else {
-			h.end(ErrReleased)
-		}
+		letGo := h.node.queue.dir.session.Hold()
 		go func() {
 			defer close(h.done)
-			defer h.letGo()
+			defer letGo()
+			life := context.WithoutCancel(ctx)
 			switch {
 			case !consume:
 				h.node.removeAll(life)
@@ -188,4 +142,19 @@ func (h *Held) finish(ctx context.Context, consume bool) {
 			}
 		}()
 	})
+}
+
+// wait waits for the outcome, or the end of ctx, whose cause it returns.
+func (h *Held) wait(ctx context.Context) error {
+	select {
+	case <-h.done:
+		return nil
+	default:
+	}
+	select {
+	case <-h.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

@@ -8,9 +8,14 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/defaultlog"
+	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/internal/seqnode"
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/session"
 )
+
+// againPause is how long [LockingQueue.All] waits before an entry that could not be consumed may come again.
+const againPause = time.Second
 
 // LockingQueue is a handle on one queue whose entries are held while they are worked on.
 // It may be used by several goroutines; each Get holds an entry of its own.
@@ -38,7 +43,7 @@ func NewLocking(s *session.Session, path string, opts Options) (*LockingQueue, e
 func (q *LockingQueue) Put(ctx context.Context, value []byte, priority int) (string, error) {
 	paths, err := q.dir.put(ctx, [][]byte{value}, priority)
 	if err != nil {
-		return "", q.dir.wrap("put", err)
+		return "", q.dir.wrap(ctx, "put", err)
 	}
 	return paths[0], nil
 }
@@ -47,7 +52,7 @@ func (q *LockingQueue) Put(ctx context.Context, value []byte, priority int) (str
 func (q *LockingQueue) PutAll(ctx context.Context, values [][]byte, priority int) ([]string, error) {
 	paths, err := q.dir.put(ctx, values, priority)
 	if err != nil {
-		return nil, q.dir.wrap("put", err)
+		return nil, q.dir.wrap(ctx, "put", err)
 	}
 	return paths, nil
 }
@@ -56,20 +61,20 @@ func (q *LockingQueue) PutAll(ctx context.Context, values [][]byte, priority int
 func (q *LockingQueue) Len(ctx context.Context) (int, error) {
 	n, err := q.dir.length(ctx)
 	if err != nil {
-		return 0, q.dir.wrap("len", err)
+		return 0, q.dir.wrap(ctx, "len", err)
 	}
 	return n, nil
 }
 
 // Get holds the first entry that nobody holds; it waits until there is one. When ctx ends
-// the error is a [*BlockedError] if all entries are held. Whatever the error, nothing is
+// the error is a [*recipe.BlockedError] if all entries are held. Whatever the error, nothing is
 // held; what may have been is given back in the background.
 func (q *LockingQueue) Get(ctx context.Context) (*Held, error) {
 	return q.get(ctx, "get", true)
 }
 
 // TryGet is Get without waiting. If there is nothing to take, the error wraps ErrEmpty, and is
-// a [*BlockedError] if all entries are held.
+// a [*recipe.BlockedError] if all entries are held.
 func (q *LockingQueue) TryGet(ctx context.Context) (*Held, error) {
 	return q.get(ctx, "try get", false)
 }
@@ -99,7 +104,7 @@ func (q *LockingQueue) All(ctx context.Context) iter.Seq2[*Held, error] {
 				return
 			}
 			if err != nil && !errors.Is(err, ErrLost) {
-				pause(ctx, maxPause)
+				_ = pause.Sleep(ctx, againPause)
 			}
 		}
 	}
@@ -115,15 +120,6 @@ func (q *LockingQueue) step(ctx context.Context, h *Held, yield func(*Held, erro
 	return yield(h, nil)
 }
 
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
 func (q *LockingQueue) get(ctx context.Context, op string, wait bool) (*Held, error) {
 	var b blockage
 	for synced := wait; ; {
@@ -133,7 +129,7 @@ func (q *LockingQueue) get(ctx context.Context, op string, wait bool) (*Held, er
 			return h, nil
 		case errors.Is(err, errAgain), errors.Is(err, session.ErrSessionExpired):
 			if ctx.Err() != nil {
-				return nil, q.dir.wrap(op, context.Cause(ctx))
+				return nil, q.dir.wrap(ctx, op, context.Cause(ctx))
 			}
 		case errors.Is(err, ErrEmpty) && !synced && ctx.Err() == nil:
 			synced = true
@@ -141,7 +137,7 @@ func (q *LockingQueue) get(ctx context.Context, op string, wait bool) (*Held, er
 				_ = inc.Sync(ctx, q.dir.path) // if it fails, so does the next look
 			}
 		default:
-			return nil, q.dir.wrap(op, err)
+			return nil, q.dir.wrap(ctx, op, err)
 		}
 	}
 }
@@ -167,6 +163,7 @@ func (q *LockingQueue) once(ctx context.Context, wait bool, b *blockage) (*Held,
 		taken[name] = true
 	}
 	first, count, odd := "", 0, 0
+	q.dir.odd.pass()
 	for _, name := range names {
 		if taken[name] {
 			if count++; count == 1 {
@@ -175,11 +172,10 @@ func (q *LockingQueue) once(ctx context.Context, wait bool, b *blockage) (*Held,
 			continue
 		}
 		h, err := q.take(ctx, inc, name)
-		if errors.Is(err, errOdd) {
+		switch {
+		case errors.Is(err, errOdd):
 			odd++
-			continue
-		}
-		if h != nil || err != nil {
+		case !errors.Is(err, errTaken):
 			return h, err
 		}
 	}
@@ -187,7 +183,7 @@ func (q *LockingQueue) once(ctx context.Context, wait bool, b *blockage) (*Held,
 		if count == 0 {
 			return err
 		}
-		return &BlockedError{Path: q.dir.path, Blocker: first, Taken: count, Err: err}
+		return &recipe.BlockedError{Recipe: "queue", Path: q.dir.path, Blocker: first, Taken: count, Err: err}
 	}
 	if count+odd < len(names) {
 		return nil, errAgain // others were quicker; there may be more behind
@@ -200,14 +196,12 @@ func (q *LockingQueue) once(ctx context.Context, wait bool, b *blockage) (*Held,
 	defer stop()
 	select {
 	case <-entriesWatch.C():
-		return nil, errAgain
 	case <-later:
-		return nil, errAgain
 	case <-takenWatch.C():
-		return nil, errAgain
 	case <-ctx.Done():
 		return nil, blocked(context.Cause(ctx))
 	}
+	return nil, errAgain
 }
 
 // blockage is for how long a Get has found one entry in front of those that are taken. When another is, entries flow.
@@ -237,36 +231,28 @@ func (q *LockingQueue) complain(ctx context.Context, inc *session.Incarnation, f
 	}
 }
 
-// take holds an entry. It returns nil if another does, or the entry is gone, and errOdd if it can't be consumed.
+// take holds an entry. The error is errTaken if another does, or the entry is gone, and errOdd if it can't be consumed.
 func (q *LockingQueue) take(ctx context.Context, inc *session.Incarnation, name string) (*Held, error) {
-	entry := session.Join(q.dir.entries, name)
-	if q.dir.odd.known(entry) {
+	n := q.newNode(inc, name)
+	if q.dir.odd.known(n.entry) {
 		return nil, errOdd
 	}
-	data, stat, err := inc.Get(ctx, entry)
+	data, stat, err := inc.Get(ctx, n.entry)
 	if errors.Is(err, session.ErrNoNode) {
-		return nil, nil
+		return nil, errTaken
 	}
 	if err != nil {
 		return nil, err
 	}
-	if q.dir.isOdd(ctx, entry, stat) {
+	if q.dir.isOdd(ctx, n.entry, stat) {
 		return nil, errOdd
 	}
-	n := &node{
-		queue: q,
-		inc:   inc,
-		entry: entry,
-		path:  session.Join(q.taken, name),
-		id:    seqnode.NewGUID(),
-	}
-	made, err := n.create(ctx, stat)
-	if err != nil || !made {
+	if err := n.create(ctx, stat); err != nil {
 		return nil, err
 	}
-	h, err := hold(ctx, n, append([]byte{}, data...), stat)
+	h, err := newHeld(ctx, n, append([]byte{}, data...), stat)
 	if h == nil {
-		n.abandon(ctx)
+		n.own.Abandon(ctx)
 		if err == nil {
 			err = errAgain // trust has ended, or somebody removed it
 		}

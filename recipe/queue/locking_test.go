@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/queue"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -25,7 +26,7 @@ const (
 func TestEmptyLockingQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		q := w.locking(w.session("a"))
+		q := w.locking(w.Session("a"))
 		w.wantLen(q, 0)
 		if _, err := q.TryGet(t.Context()); !errors.Is(err, queue.ErrEmpty) {
 			t.Error(err)
@@ -37,7 +38,7 @@ func TestEmptyLockingQueue(t *testing.T) {
 func TestLockingQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		s := w.session("a")
+		s := w.Session("a")
 		q := w.locking(s)
 		w.put(q, "one")
 		if _, err := q.PutAll(t.Context(), [][]byte{[]byte("two"), []byte("three")}, 100); err != nil {
@@ -56,7 +57,7 @@ func TestLockingQueue(t *testing.T) {
 			w.consume(h) // a second time: the same outcome
 		}
 		w.wantLen(q, 0)
-		if n := len(w.srv.Children(path + "/taken")); n != 0 {
+		if n := len(w.Srv.Children(path + "/taken")); n != 0 {
 			t.Errorf("%d are taken", n)
 		}
 	})
@@ -65,15 +66,15 @@ func TestLockingQueue(t *testing.T) {
 func TestConsume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		s := w.session("a")
+		s := w.Session("a")
 		q, h := w.holding(s)
-		id, stat, _ := w.srv.Get(taken)
-		if !regexp.MustCompile(`^[0-9a-f]{32}$`).Match(id) || stat.EphemeralOwner != w.id(s) || h.Token() != stat.Czxid || h.Node() != taken || h.Path() != entry {
+		id, stat, _ := w.Srv.Get(taken)
+		if !regexp.MustCompile(`^[0-9a-f]{32}$`).Match(id) || stat.EphemeralOwner != w.ID(s) || h.Token() != stat.Czxid || h.Node() != taken || h.Path() != entry {
 			t.Errorf("%s: %q, %+v; %s", h.Node(), id, stat, h.Path())
 		}
 		w.release(h)
 		again := w.take(q, "one")
-		if other, _, _ := w.srv.Get(taken); string(other) == string(id) || again.Token() <= h.Token() {
+		if other, _, _ := w.Srv.Get(taken); string(other) == string(id) || again.Token() <= h.Token() {
 			t.Errorf("id %q after %q, token %d after %d", other, id, again.Token(), h.Token())
 		}
 		w.consume(again)
@@ -86,7 +87,7 @@ func TestConsume(t *testing.T) {
 func TestRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		q, h := w.holding(w.session("a"))
+		q, h := w.holding(w.Session("a"))
 		w.wantHolds(h, true)
 		w.release(h)
 		w.wantHolds(h, false)
@@ -103,10 +104,10 @@ func TestRelease(t *testing.T) {
 func TestHoldsLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		s := w.session("a")
+		s := w.Session("a")
 		_, h := w.holding(s)
 		w.wantHolds(h, true)
-		w.srv.KillSession(w.id(s))
+		w.Srv.KillSession(w.ID(s))
 		w.ended(h, session.ErrSessionExpired)
 		w.wantHolds(h, false)
 	})
@@ -115,7 +116,7 @@ func TestHoldsLock(t *testing.T) {
 func TestLockingPriority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		q := w.locking(w.session("a"))
+		q := w.locking(w.Session("a"))
 		putFour(w, q)
 		for _, want := range []string{"one", "two", "three", "four"} {
 			w.consume(w.take(q, want))
@@ -128,7 +129,7 @@ func TestConcurrentExecution(t *testing.T) {
 		w := newWorld(t)
 		results := make(chan error, 3)
 		for _, name := range []string{"a", "b", "c"} {
-			q := w.locking(w.session(name))
+			q := w.locking(w.Session(name))
 			go func() {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
@@ -140,7 +141,7 @@ func TestConcurrentExecution(t *testing.T) {
 				results <- err
 			}()
 		}
-		w.put(w.locking(w.session("d")), "one")
+		w.put(w.locking(w.Session("d")), "one")
 		count := 0
 		for range 3 {
 			err := <-results
@@ -148,7 +149,7 @@ func TestConcurrentExecution(t *testing.T) {
 				count++
 				continue
 			}
-			blocked, ok := errors.AsType[*queue.BlockedError](err)
+			blocked, ok := errors.AsType[*recipe.BlockedError](err)
 			if !ok || blocked.Blocker != taken || blocked.Taken != 1 || !errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)
 			}
@@ -163,7 +164,7 @@ func TestConcurrentExecution(t *testing.T) {
 func TestTheNextFreeOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		a, b := w.locking(w.session("a")), w.locking(w.session("b"))
+		a, b := w.locking(w.Session("a")), w.locking(w.Session("b"))
 		w.put(a, "one", "two")
 		first, second := w.take(a, "one"), w.take(b, "two")
 		if _, err := b.TryGet(t.Context()); !errors.Is(err, queue.ErrEmpty) {
@@ -183,10 +184,10 @@ func TestTheNextFreeOne(t *testing.T) {
 func TestTakenJustBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		q := w.locking(w.session("a"))
+		q := w.locking(w.Session("a"))
 		w.put(q, "one", "two")
 		w.once(isMulti, func(r *zktest.Request) zktest.Action {
-			if err := w.srv.Create(r.Ops[1].Path, nil); err != nil {
+			if err := w.Srv.Create(r.Ops[1].Path, nil); err != nil {
 				t.Error(err)
 			}
 			return zktest.Action{}
@@ -210,16 +211,16 @@ func TestLostReplies(t *testing.T) {
 		for _, lost := range []zktest.Action{{LoseReply: true}, {Cut: true}} {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				q := w.locking(w.session("a"))
+				q := w.locking(w.Session("a"))
 				w.put(q, "one")
 				w.once(match, func(*zktest.Request) zktest.Action { return lost })
 				w.release(w.take(q, "one"))
-				if left := w.srv.Children(path + "/taken"); len(left) != 0 {
+				if left := w.Srv.Children(path + "/taken"); len(left) != 0 {
 					t.Errorf("%s: left: %q", what, left)
 				}
 				w.consume(w.take(q, "one"))
 				w.wantLen(q, 0)
-				if left := w.srv.Children(path + "/taken"); len(left) != 0 {
+				if left := w.Srv.Children(path + "/taken"); len(left) != 0 {
 					t.Errorf("%s: left: %q", what, left)
 				}
 			})
@@ -232,10 +233,10 @@ func TestLostReplies(t *testing.T) {
 func TestHoldRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		a, b := w.locking(w.session("a")), w.locking(w.session("b"))
+		a, b := w.locking(w.Session("a")), w.locking(w.Session("b"))
 		w.put(a, "one")
 		h := w.take(a, "one")
-		if err := w.srv.Delete(taken); err != nil {
+		if err := w.Srv.Delete(taken); err != nil {
 			t.Fatal(err)
 		}
 		w.ended(h, queue.ErrLost)
@@ -253,14 +254,14 @@ func TestHoldRemoved(t *testing.T) {
 func TestEntryRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		_, h := w.holding(w.session("a"))
-		if err := w.srv.Delete(entry); err != nil {
+		_, h := w.holding(w.Session("a"))
+		if err := w.Srv.Delete(entry); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.Consume(t.Context()); !errors.Is(err, queue.ErrLost) || !errors.Is(err, session.ErrNoNode) {
 			t.Error(err)
 		}
-		if left := w.srv.Children(path + "/taken"); len(left) != 0 {
+		if left := w.Srv.Children(path + "/taken"); len(left) != 0 {
 			t.Errorf("left: %q", left)
 		}
 	})
@@ -272,18 +273,18 @@ func TestSessionKilledWhileHolding(t *testing.T) {
 	for _, underWay := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			s := w.session("a")
+			s := w.Session("a")
 			q, h := w.holding(s)
-			id := w.id(s)
+			id := w.ID(s)
 			want := queue.ErrLost
 			if underWay {
 				want = session.ErrUncertain
 				w.once(isMulti, func(*zktest.Request) zktest.Action {
-					w.srv.KillSession(id)
+					w.Srv.KillSession(id)
 					return zktest.Action{Cut: true}
 				})
 			} else {
-				w.srv.KillSession(id)
+				w.Srv.KillSession(id)
 				w.ended(h, session.ErrSessionExpired)
 			}
 			if err := h.Consume(t.Context()); !errors.Is(err, want) {
@@ -299,12 +300,12 @@ func TestSessionKilledWhileHolding(t *testing.T) {
 func TestEndOfTrustGivesNothingAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		a, b := w.locking(w.session("a")), w.locking(w.session("b"))
+		a, b := w.locking(w.Session("a")), w.locking(w.Session("b"))
 		w.put(a, "one")
 		h := w.take(a, "one")
-		w.nw.Client("a").BlackHole(zktest.Both)
+		w.Net.Client("a").BlackHole(zktest.Both)
 		w.ended(h, session.ErrTrustLost)
-		w.nw.Client("a").Heal()
+		w.Net.Client("a").Heal()
 		time.Sleep(5 * time.Second)
 		if _, err := b.TryGet(t.Context()); !errors.Is(err, queue.ErrEmpty) {
 			t.Error(err)
@@ -319,14 +320,14 @@ func TestGivingUp(t *testing.T) {
 	for _, dir := range []zktest.Direction{zktest.ToServer, zktest.ToClient} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			q := w.locking(w.session("a"))
+			q := w.locking(w.Session("a"))
 			w.put(q, "one")
 			match := isMulti
 			if dir == zktest.ToServer {
 				match = is(zktest.OpGetData)
 			}
 			w.once(match, func(*zktest.Request) zktest.Action {
-				w.nw.Client("a").BlackHole(dir)
+				w.Net.Client("a").BlackHole(dir)
 				return zktest.Action{}
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -334,15 +335,15 @@ func TestGivingUp(t *testing.T) {
 			if _, err := q.Get(ctx); !errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)
 			}
-			w.nw.Client("a").Heal()
+			w.Net.Client("a").Heal()
 			time.Sleep(5 * time.Second)
-			if left := w.srv.Children(path + "/taken"); len(left) != 0 {
+			if left := w.Srv.Children(path + "/taken"); len(left) != 0 {
 				t.Errorf("left: %q", left)
 			}
 			// And of Consume.
 			h := w.take(q, "one")
 			w.once(isMulti, func(*zktest.Request) zktest.Action {
-				w.nw.Client("a").BlackHole(zktest.ToClient)
+				w.Net.Client("a").BlackHole(zktest.ToClient)
 				return zktest.Action{}
 			})
 			ctx, cancel = context.WithTimeout(t.Context(), time.Second)
@@ -350,7 +351,7 @@ func TestGivingUp(t *testing.T) {
 			if err := h.Consume(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, session.ErrUncertain) {
 				t.Error(err)
 			}
-			w.nw.Client("a").Heal()
+			w.Net.Client("a").Heal()
 			w.consume(h)
 			w.wantLen(q, 0)
 		})
@@ -361,7 +362,7 @@ func TestGivingUp(t *testing.T) {
 func TestAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		s := w.session("a")
+		s := w.Session("a")
 		q := w.locking(s)
 		w.put(q, "a", "b", "c", "d", "e")
 		var got []string
@@ -394,7 +395,7 @@ func TestAll(t *testing.T) {
 				panic("enough")
 			}
 		}()
-		if left := w.srv.Children(path + "/taken"); len(left) != 0 {
+		if left := w.Srv.Children(path + "/taken"); len(left) != 0 {
 			t.Errorf("left: %q", left)
 		}
 		// A hold that is lost meanwhile: the step is followed by one with the error.
@@ -407,7 +408,7 @@ func TestAll(t *testing.T) {
 				continue
 			}
 			if note(h) == "d" && len(errs) == 0 {
-				w.srv.KillSession(w.id(s))
+				w.Srv.KillSession(w.ID(s))
 				w.ended(h, session.ErrSessionExpired)
 			}
 		}
@@ -425,7 +426,7 @@ func TestAll(t *testing.T) {
 func TestSessionWaitsForTheHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		s := must[*session.Session](w)(session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.nw.Dial}))
+		s := must[*session.Session](w)(session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.Net.Dial}))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- s.Run(ctx) }()
@@ -439,7 +440,7 @@ func TestSessionWaitsForTheHolder(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if left := w.srv.Children(path + "/entries"); len(left) != 0 {
+		if left := w.Srv.Children(path + "/entries"); len(left) != 0 {
 			t.Errorf("left: %q", left)
 		}
 	})

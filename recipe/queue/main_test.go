@@ -22,29 +22,12 @@ func TestMain(m *testing.M) {
 
 const path = "/app/queue"
 
-// world is a server on a virtual network and the sessions of a test.
-type world struct {
-	*testing.T
-	srv *zktest.Server
-	nw  *zktest.Network
-}
+// world has what tests of this package do.
+type world struct{ *recipetest.World }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	srv, nw := zktest.StartVirtual(t, zktest.Options{})
-	return &world{T: t, srv: srv, nw: nw}
-}
-
-// session runs a session that connects as the named client, until the test ends.
-func (w *world) session(name string) *session.Session {
-	w.Helper()
-	return recipetest.Session(w, w.nw, name)
-}
-
-// id returns the ZooKeeper session id of a session.
-func (w *world) id(s *session.Session) int64 {
-	w.Helper()
-	return recipetest.ID(w, s)
+	return &world{recipetest.NewWorld(t)}
 }
 
 func is(op zktest.Op) func(zktest.Request) bool { return recipetest.Is(op) }
@@ -55,7 +38,7 @@ func isMulti(r zktest.Request) bool { return r.Op == zktest.OpMulti && len(r.Ops
 // once has the first request that matches shown to do.
 func (w *world) once(match func(zktest.Request) bool, do func(r *zktest.Request) zktest.Action) {
 	done := false
-	w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 		if done || !match(*r) {
 			return zktest.Action{}
 		}
@@ -116,7 +99,7 @@ func (w *world) take(q *queue.LockingQueue, want string) *queue.Held {
 	defer cancel()
 	h, err := q.Get(ctx)
 	if err != nil {
-		w.Fatalf("get: %v; znodes:\n%s", err, w.srv.Dump())
+		w.Fatalf("get: %v; znodes:\n%s", err, w.Srv.Dump())
 	}
 	if string(h.Value()) != want {
 		w.Errorf("got %q, want %q", h.Value(), want)

@@ -4,16 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
+	"github.com/kielgo/kiel/internal/hold"
 	"github.com/kielgo/kiel/internal/sabotage"
+	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
-)
-
-// The pause between two tries to remove a znode that can't be removed.
-const (
-	minPause = 100 * time.Millisecond
-	maxPause = time.Second
 )
 
 // node is the znode of one take. Its name is the entry's, so others make znodes of
@@ -25,39 +20,33 @@ type node struct {
 	path  string
 	id    string // new for each take: the data
 	czxid int64  // 0 until it is known
+	own   *hold.Own
 }
+
+// newNode returns the znode of a take that is to be made.
+func (q *LockingQueue) newNode(inc *session.Incarnation, name string) *node {
+	n := &node{
+		queue: q,
+		inc:   inc,
+		entry: session.Join(q.dir.entries, name),
+		path:  session.Join(q.taken, name),
+		id:    seqnode.NewGUID(),
+	}
+	n.own = hold.NewOwn(n.path, q.log, nil, n.remove)
+	return n
+}
+
+// errTaken says that there is nothing to take: another has taken the entry, or it is gone.
+var errTaken = errors.New("queue: taken by another, or gone")
 
 // create makes the znode, if the entry is there as it was seen and nobody else has taken it.
-// The request does not end with ctx, because one that was given up may still be carried
-// out: it goes on in the background, and what it has made is removed there.
-func (n *node) create(ctx context.Context, entry session.Stat) (bool, error) {
-	type result struct {
-		made bool
-		err  error
-	}
-	results := make(chan result)
-	life := context.WithoutCancel(ctx)
-	go func() {
-		made, err := n.make(life, ctx, entry)
-		select {
-		case results <- result{made, err}:
-		case <-ctx.Done():
-			if made {
-				n.removeAll(life)
-			}
-		}
-	}()
-	select {
-	case r := <-results:
-		return r.made, r.err
-	case <-ctx.Done():
-		return false, context.Cause(ctx)
-	}
+// The request does not end with ctx: see [hold.Own.Make].
+func (n *node) create(ctx context.Context, entry session.Stat) error {
+	return n.own.Make(ctx, func(life context.Context) error { return n.make(life, ctx, entry) })
 }
 
-// make asks with life and tries again only while ctx lasts. If it returns false, no
-// znode stands, or what may stand is being removed in the background.
-func (n *node) make(life, ctx context.Context, entry session.Stat) (bool, error) {
+// make asks with life and tries again only while ctx lasts. After an error no znode stands, unless it wraps hold.ErrUnsure.
+func (n *node) make(life, ctx context.Context, entry session.Stat) error {
 	for {
 		ops := []session.Op{session.CheckOp(n.entry, entry.Version), session.CreateOp(n.path, []byte(n.id), session.Ephemeral)}
 		if sabotage.Of(life).Off(sabotage.TakeChecksEntry) {
@@ -66,31 +55,29 @@ func (n *node) make(life, ctx context.Context, entry session.Stat) (bool, error)
 		_, err := n.inc.Multi(life, ops...)
 		refused, isRefused := errors.AsType[*session.MultiError](err)
 		switch {
-		case err == nil:
-			return true, nil
 		case errors.Is(err, session.ErrNodeExists):
-			return false, nil
+			return errTaken
 		case isRefused && refused.Index == 0 && errors.Is(err, session.ErrBadVersion):
-			return false, errAgain // somebody wrote it: it is read anew, before those behind it are looked at
+			return errAgain // somebody wrote it: it is read anew, before those behind it are looked at
 		case isRefused && refused.Index == 0 && errors.Is(err, session.ErrNoNode):
-			return false, nil
+			return errTaken
 		case errors.Is(err, session.ErrNoNode):
 			if err := n.inc.EnsurePath(life, n.queue.taken); err != nil && !errors.Is(err, session.ErrUncertain) {
-				return false, err
+				return err
 			}
 		case errors.Is(err, session.ErrUncertain):
 			stands, err := n.stands(life)
-			if err != nil && !over(err) {
-				n.abandon(life) // it can't be seen whether it stands
+			if err != nil && !hold.Over(err) {
+				err = fmt.Errorf("%w: %w", hold.ErrUnsure, err)
 			}
 			if stands || err != nil {
-				return stands, err
+				return err
 			}
 		default:
-			return false, err
+			return err
 		}
 		if ctx.Err() != nil {
-			return false, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -125,35 +112,30 @@ func (n *node) again(life context.Context) (bool, error) {
 	return n.stands(life)
 }
 
-// abandon begins to delete the znode in the background.
-func (n *node) abandon(ctx context.Context) {
-	go n.removeAll(context.WithoutCancel(ctx))
+// remove is one try to delete the znode: see [hold.NewOwn]. It looks first, as another's may stand there by now.
+func (n *node) remove(life context.Context) error {
+	for {
+		stands, err := n.again(life)
+		if err != nil || !stands {
+			return err
+		}
+		if err = n.inc.Delete(life, n.path, -1); !errors.Is(err, session.ErrUncertain) {
+			return err
+		}
+	}
 }
 
 // removeAll deletes the znode until it is gone or its session is over.
 func (n *node) removeAll(life context.Context) {
-	for pause := minPause; ; pause = min(2*pause, maxPause) {
-		stands, err := n.again(life)
-		if err == nil && stands {
-			err = n.inc.Delete(life, n.path, -1)
-			if errors.Is(err, session.ErrUncertain) {
-				continue // look again
-			}
-			stands = err != nil
-		}
-		if err == nil && !stands || errors.Is(err, session.ErrNoNode) || over(err) {
-			return
-		}
-		n.queue.log.WarnContext(life, "hold not removed yet", "path", n.path, "error", err)
-		<-time.After(pause)
-	}
+	n.own.Abandon(life)
+	_ = n.own.Wait(life)
 }
 
 // consume deletes the entry and the znode, until that is done or can't be. It looks first: no
 // delete can ask for the take that made a znode, and another's may stand there before our watch says so.
 func (n *node) consume(life context.Context, entry session.Stat) error {
 	switch stands, err := n.stands(life); {
-	case over(err):
+	case hold.Over(err):
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	case err != nil:
 		n.removeAll(life)
@@ -183,14 +165,14 @@ func (n *node) consume(life context.Context, entry session.Stat) error {
 				}
 			}
 			// If the session is over, another may have taken and consumed it since.
-			if !over(lookErr) {
+			if !hold.Over(lookErr) {
 				n.removeAll(life)
 			}
 			return err
 		case errors.Is(err, session.ErrNoNode):
 			n.removeAll(life) // if only the entry is gone
 			return fmt.Errorf("%w: %w", ErrLost, err)
-		case over(err):
+		case hold.Over(err):
 			return fmt.Errorf("%w: %w", ErrLost, err)
 		default:
 			n.removeAll(life)
@@ -209,11 +191,4 @@ func (n *node) deleteBoth(life context.Context) error {
 	}
 	_, err := n.inc.Multi(life, session.DeleteOp(n.entry, -1), session.DeleteOp(n.path, -1))
 	return err
-}
-
-// over reports whether err says that the session of an incarnation has ended, and its
-// ephemeral znodes with it.
-func over(err error) bool {
-	return errors.Is(err, session.ErrSessionExpired) || errors.Is(err, session.ErrClosed) ||
-		errors.Is(err, session.ErrAuthFailed)
 }

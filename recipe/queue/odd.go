@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"errors"
-	"maps"
 	"sync"
 	"time"
 
@@ -11,7 +10,7 @@ import (
 )
 
 const (
-	// oddPause is between two looks at an entry that can't be taken off the queue.
+	// oddPause is between two looks at the entries that can't be taken off the queue.
 	oddPause = 10 * time.Second
 
 	// maxOdd is how many such entries a handle remembers.
@@ -21,44 +20,40 @@ const (
 // errOdd says that an entry can't be taken off the queue.
 var errOdd = errors.New("queue: entry has children")
 
-// oddities remembers entries that can't be taken off the queue: until it is time to look at one again, it is neither
-// read nor warned about.
+// oddities are entries that can't be taken off the queue: they were warned about, and are skipped until it is time to look at
+// them again.
 type oddities struct {
 	mu    sync.Mutex
-	until map[string]time.Time // by path; under "" those for which there is no room
+	paths map[string]bool // "" says that there was no room for more
+	again time.Time       // when to look at them again
+}
+
+// pass is to be called before entries are passed: it forgets the odd ones if it is time to look at them again.
+func (o *oddities) pass() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if now := time.Now(); !now.Before(o.again) {
+		o.paths, o.again = make(map[string]bool), now.Add(oddPause)
+	}
 }
 
 // known reports whether an entry was found to be odd a short while ago.
 func (o *oddities) known(path string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return time.Now().Before(o.until[path])
+	return o.paths[path]
 }
 
-// add remembers an entry. It reports whether that is news; for those that it has no room for, it is once in a while.
+// add remembers an entry, if there is room. It reports whether that, or that there is none, is news.
 func (o *oddities) add(path string) (room, news bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	now := time.Now()
-	if len(o.until) >= maxOdd {
-		o.forget(now)
-	}
-	if room = len(o.until) < maxOdd; !room {
+	if room = len(o.paths) < maxOdd; !room {
 		path = ""
 	}
-	news = !now.Before(o.until[path])
-	if o.until == nil {
-		o.until = make(map[string]time.Time)
-	}
-	if news {
-		o.until[path] = now.Add(oddPause)
-	}
+	news = !o.paths[path]
+	o.paths[path] = true
 	return room, news
-}
-
-// forget drops what is to be looked at again. It needs mu.
-func (o *oddities) forget(now time.Time) {
-	maps.DeleteFunc(o.until, func(_ string, until time.Time) bool { return !now.Before(until) })
 }
 
 // later tells when to look again at so many odd entries that were just passed: no watch tells when their children go.
@@ -68,13 +63,7 @@ func (o *oddities) later(entries int) (<-chan time.Time, func()) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	now := time.Now()
-	o.forget(now)
-	pause := oddPause
-	for _, until := range o.until {
-		pause = min(pause, until.Sub(now))
-	}
-	timer := time.NewTimer(pause)
+	timer := time.NewTimer(time.Until(o.again))
 	return timer.C, func() { timer.Stop() }
 }
 

@@ -22,10 +22,10 @@ import (
 func TestEntrySetBeforeTheRemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		q := w.queue(w.session("a"))
+		q := w.queue(w.Session("a"))
 		w.put(q, "one", "two")
 		w.once(is(zktest.OpDelete), func(*zktest.Request) zktest.Action {
-			if err := w.srv.Set(path+"/entry-100-0000000000", []byte("set")); err != nil {
+			if err := w.Srv.Set(path+"/entry-100-0000000000", []byte("set")); err != nil {
 				t.Error(err)
 			}
 			return zktest.Action{}
@@ -42,8 +42,8 @@ func TestEntrySetBeforeTheRemoval(t *testing.T) {
 func TestNumberMadeByName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		q := w.queue(w.session("a"))
-		if err := w.srv.Create(path+"/entry-100-0000000001", []byte("restored")); err != nil {
+		q := w.queue(w.Session("a"))
+		if err := w.Srv.Create(path+"/entry-100-0000000001", []byte("restored")); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
@@ -63,11 +63,11 @@ func TestNumberMadeByName(t *testing.T) {
 func TestNumbersAtTheirEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		q := w.queue(w.session("a"))
-		if err := w.srv.Create(path, nil); err != nil {
+		q := w.queue(w.Session("a"))
+		if err := w.Srv.Create(path, nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.srv.SetCreates(path, 1<<31-1); err != nil {
+		if err := w.Srv.SetCreates(path, 1<<31-1); err != nil {
 			t.Fatal(err)
 		}
 		_, err := q.PutAll(t.Context(), [][]byte{{1}, {2}}, 100) // one name for both
@@ -82,12 +82,12 @@ func TestNumbersAtTheirEnd(t *testing.T) {
 func (w *world) withChild(entries string) (childless func()) {
 	w.Helper()
 	for _, p := range []string{"/entry-000-x", "/entry-000-x/child"} {
-		if err := w.srv.Create(entries+p, []byte("odd")); err != nil {
+		if err := w.Srv.Create(entries+p, []byte("odd")); err != nil {
 			w.Fatal(err)
 		}
 	}
 	return func() {
-		if err := w.srv.Delete(entries + "/entry-000-x/child"); err != nil {
+		if err := w.Srv.Delete(entries + "/entry-000-x/child"); err != nil {
 			w.Error(err)
 		}
 	}
@@ -99,7 +99,7 @@ func TestEntryWithChild(t *testing.T) {
 		w := newWorld(t)
 		var told bytes.Buffer
 		opts := queue.Options{Logger: slog.New(slog.NewTextHandler(&told, nil))}
-		q := must[*queue.Queue](w)(queue.New(w.session("a"), path, opts))
+		q := must[*queue.Queue](w)(queue.New(w.Session("a"), path, opts))
 		w.put(q, "one")
 		childless := w.withChild(path)
 		value, err := q.Get(t.Context())
@@ -134,7 +134,7 @@ func TestEntriesWithChildAreRemembered(t *testing.T) {
 				w := newWorld(t)
 				var told bytes.Buffer
 				opts := queue.Options{Logger: slog.New(slog.NewTextHandler(&told, nil))}
-				s, dir := w.session("a"), path
+				s, dir := w.Session("a"), path
 				var pass func() error
 				if locking {
 					dir += "/entries"
@@ -146,12 +146,12 @@ func TestEntriesWithChildAreRemembered(t *testing.T) {
 				}
 				for n := range tt.entries {
 					entry := fmt.Sprintf("%s/entry-000-%010d", dir, n)
-					if err := errors.Join(w.srv.Create(entry, nil), w.srv.Create(entry+"/child", nil)); err != nil {
+					if err := errors.Join(w.Srv.Create(entry, nil), w.Srv.Create(entry+"/child", nil)); err != nil {
 						t.Fatal(err)
 					}
 				}
 				var reads atomic.Int32
-				w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+				w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 					if r.Op == zktest.OpGetData {
 						reads.Add(1)
 					}
@@ -177,7 +177,7 @@ func TestEntriesWithChildAreRemembered(t *testing.T) {
 func TestEntryWithChildLocking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		q := w.locking(w.session("a"))
+		q := w.locking(w.Session("a"))
 		w.put(q, "one")
 		childless := w.withChild(path + "/entries")
 		h := w.take(q, "one")
@@ -194,9 +194,9 @@ func TestEntryWithChildLocking(t *testing.T) {
 func TestAllPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		q := w.locking(w.session("a"))
+		q := w.locking(w.Session("a"))
 		w.put(q, "one")
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if isMulti(*r) && r.Ops[0].Op == zktest.OpDelete {
 				return zktest.Action{Err: zktest.ErrNoAuth}
 			}

@@ -32,7 +32,7 @@ func New(s *session.Session, path string, opts Options) (*Queue, error) {
 func (q *Queue) Put(ctx context.Context, value []byte, priority int) (string, error) {
 	paths, err := q.dir.put(ctx, [][]byte{value}, priority)
 	if err != nil {
-		return "", q.dir.wrap("put", err)
+		return "", q.dir.wrap(ctx, "put", err)
 	}
 	return paths[0], nil
 }
@@ -42,7 +42,7 @@ func (q *Queue) Put(ctx context.Context, value []byte, priority int) (string, er
 func (q *Queue) PutAll(ctx context.Context, values [][]byte, priority int) ([]string, error) {
 	paths, err := q.dir.put(ctx, values, priority)
 	if err != nil {
-		return nil, q.dir.wrap("put", err)
+		return nil, q.dir.wrap(ctx, "put", err)
 	}
 	return paths, nil
 }
@@ -51,7 +51,7 @@ func (q *Queue) PutAll(ctx context.Context, values [][]byte, priority int) ([]st
 func (q *Queue) Len(ctx context.Context) (int, error) {
 	n, err := q.dir.length(ctx)
 	if err != nil {
-		return 0, q.dir.wrap("len", err)
+		return 0, q.dir.wrap(ctx, "len", err)
 	}
 	return n, nil
 }
@@ -76,10 +76,10 @@ func (q *Queue) get(ctx context.Context, op string, wait bool) ([]byte, error) {
 		case err == nil:
 			return value, nil
 		case value != nil:
-			return value, q.dir.wrap(op, err)
+			return value, q.dir.wrap(ctx, op, err)
 		case errors.Is(err, errAgain), errors.Is(err, session.ErrSessionExpired):
 			if ctx.Err() != nil {
-				return nil, q.dir.wrap(op, context.Cause(ctx))
+				return nil, q.dir.wrap(ctx, op, context.Cause(ctx))
 			}
 		case errors.Is(err, ErrEmpty) && !synced && ctx.Err() == nil:
 			synced = true
@@ -87,7 +87,7 @@ func (q *Queue) get(ctx context.Context, op string, wait bool) ([]byte, error) {
 				_ = inc.Sync(ctx, q.dir.path) // if it fails, so does the next look
 			}
 		default:
-			return nil, q.dir.wrap(op, err)
+			return nil, q.dir.wrap(ctx, op, err)
 		}
 	}
 }
@@ -107,6 +107,7 @@ func (q *Queue) once(ctx context.Context, wait bool) ([]byte, error) {
 	}
 	defer watch.Stop()
 	odd := 0
+	q.dir.odd.pass()
 	for _, name := range names {
 		path := session.Join(q.dir.entries, name)
 		if q.dir.odd.known(path) {

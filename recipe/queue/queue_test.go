@@ -22,7 +22,7 @@ import (
 func TestQueueValidation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		s := w.session("a")
+		s := w.Session("a")
 		for _, q := range []putter{w.queue(s), w.locking(s)} {
 			for _, priority := range []int{-100, -1, 1000, 100000} {
 				if _, err := q.Put(t.Context(), []byte("one"), priority); !errors.Is(err, queue.ErrPriority) {
@@ -43,7 +43,7 @@ func TestQueueValidation(t *testing.T) {
 			}
 			w.wantLen(q, 0)
 		}
-		if _, _, ok := w.srv.Get("/app"); ok {
+		if _, _, ok := w.Srv.Get("/app"); ok {
 			t.Error("something was created")
 		}
 		_, err := queue.New(nil, path, queue.Options{})
@@ -57,7 +57,7 @@ func TestQueueValidation(t *testing.T) {
 func TestEmptyQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		q := w.queue(w.session("a"))
+		q := w.queue(w.Session("a"))
 		w.wantLen(q, 0)
 		value, err := q.TryGet(t.Context())
 		w.wantValue(value, err, "", queue.ErrEmpty)
@@ -68,17 +68,17 @@ func TestEmptyQueue(t *testing.T) {
 func TestQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		q := w.queue(w.session("a"))
+		q := w.queue(w.Session("a"))
 		w.put(q, "one")
 		paths, err := q.PutAll(t.Context(), [][]byte{[]byte("two"), nil}, 100)
 		if err != nil || !slices.Equal(paths, []string{path + "/entry-100-0000000001", path + "/entry-100-0000000002"}) {
 			t.Errorf("%q, %v", paths, err)
 		}
-		data, stat, ok := w.srv.Get(path + "/entry-100-0000000000")
+		data, stat, ok := w.Srv.Get(path + "/entry-100-0000000000")
 		if string(data) != "one" || stat.EphemeralOwner != 0 || !ok {
 			t.Errorf("%q, %+v", data, stat)
 		}
-		if data, _, _ := w.srv.Get(paths[1]); data == nil || len(data) != 0 {
+		if data, _, _ := w.Srv.Get(paths[1]); data == nil || len(data) != 0 {
 			t.Errorf("%#v", data)
 		}
 		w.wantLen(q, 3)
@@ -96,7 +96,7 @@ func TestQueue(t *testing.T) {
 func TestPriority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		q := w.queue(w.session("a"))
+		q := w.queue(w.Session("a"))
 		putFour(w, q)
 		for _, want := range []string{"one", "two", "three", "four"} {
 			value, err := q.TryGet(t.Context())
@@ -121,7 +121,7 @@ func putFour(w *world, q putter) {
 func TestPriorityOfLaterEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		q := w.queue(w.session("a"))
+		q := w.queue(w.Session("a"))
 		w.put(q, "a", "b")
 		value, err := q.Get(t.Context())
 		w.wantValue(value, err, "a", nil)
@@ -137,8 +137,8 @@ func TestPriorityOfLaterEntries(t *testing.T) {
 func TestForeignChildren(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		q := w.queue(w.session("a"))
-		if err := w.srv.Create(path+"/a/b", []byte("foreign")); err != nil {
+		q := w.queue(w.Session("a"))
+		if err := w.Srv.Create(path+"/a/b", []byte("foreign")); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := q.TryGet(t.Context()); !errors.Is(err, queue.ErrEmpty) {
@@ -148,7 +148,7 @@ func TestForeignChildren(t *testing.T) {
 		w.wantLen(q, 2)
 		value, err := q.Get(t.Context())
 		w.wantValue(value, err, "one", nil)
-		if _, _, ok := w.srv.Get(path + "/a/b"); !ok {
+		if _, _, ok := w.Srv.Get(path + "/a/b"); !ok {
 			t.Error("it is gone")
 		}
 	})
@@ -159,17 +159,17 @@ func TestForeignChildren(t *testing.T) {
 func TestGetWaits(t *testing.T) {
 	for what, do := range map[string]func(w *world, s *session.Session){
 		"nothing": func(*world, *session.Session) {},
-		"cut":     func(w *world, _ *session.Session) { w.nw.Client("a").Cut() },
-		"killed":  func(w *world, s *session.Session) { w.srv.KillSession(w.id(s)) },
+		"cut":     func(w *world, _ *session.Session) { w.Net.Client("a").Cut() },
+		"killed":  func(w *world, s *session.Session) { w.Srv.KillSession(w.ID(s)) },
 		"deleted": func(w *world, _ *session.Session) {
-			if err := w.srv.Delete("/app"); err != nil {
+			if err := w.Srv.Delete("/app"); err != nil {
 				w.Error(err)
 			}
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			s := w.session("a")
+			s := w.Session("a")
 			got := make(chan string, 2)
 			go func() {
 				value, err := w.queue(s).Get(t.Context())
@@ -194,7 +194,7 @@ func TestGetWaits(t *testing.T) {
 			if len(got) > 0 {
 				t.Fatalf("%s: got %q", what, <-got)
 			}
-			other := w.session("b")
+			other := w.Session("b")
 			w.put(w.queue(other), "x")
 			w.put(must[*queue.LockingQueue](w)(queue.NewLocking(other, path+"/l", queue.Options{})), "x")
 			start := time.Now()
@@ -210,7 +210,7 @@ func TestLostPut(t *testing.T) {
 	for _, lost := range []zktest.Action{{LoseReply: true}, {Cut: true}} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			q := w.queue(w.session("a"))
+			q := w.queue(w.Session("a"))
 			w.put(q, "before")
 			isPut := func(r zktest.Request) bool {
 				return r.Op == zktest.OpMulti && len(r.Ops) > 0 && r.Ops[0].Op == zktest.OpCreate
@@ -251,13 +251,13 @@ func TestLostRemoval(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			q := w.queue(w.session("a"))
+			q := w.queue(w.Session("a"))
 			w.put(q, "x")
 			w.once(is(zktest.OpDelete), func(r *zktest.Request) zktest.Action {
 				if tt.reused {
 					entry := r.Path
 					w.once(is(zktest.OpSync), func(*zktest.Request) zktest.Action {
-						if err := w.srv.Create(entry, []byte("other")); err != nil {
+						if err := w.Srv.Create(entry, []byte("other")); err != nil {
 							t.Error(err)
 						}
 						return zktest.Action{}
@@ -282,8 +282,8 @@ func TestLostRemoval(t *testing.T) {
 func TestCallsEndWithTheirContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.nw.Refuse()
-		s := w.session("a")
+		w.Net.Refuse()
+		s := w.Session("a")
 		q, l := w.queue(s), w.locking(s)
 		recipetest.EndWithTheirContext(t, path, map[string]func(context.Context) error{
 			"Put":            func(ctx context.Context) error { _, err := q.Put(ctx, nil, 1); return err },
@@ -314,8 +314,8 @@ func TestSequenceExhausted(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			q := w.queue(w.session("a"))
-			if err := w.srv.Create(path+"/entry-100-2147483647", nil); err != nil {
+			q := w.queue(w.Session("a"))
+			if err := w.Srv.Create(path+"/entry-100-2147483647", nil); err != nil {
 				t.Fatal(err)
 			}
 			w.once(func(r zktest.Request) bool {
@@ -339,7 +339,7 @@ func TestSequenceExhausted(t *testing.T) {
 func TestValuesAreCopies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		q := w.locking(w.session("a"))
+		q := w.locking(w.Session("a"))
 		w.put(q, "abc")
 		h := w.take(q, "abc")
 		h.Value()[0] = 'x'

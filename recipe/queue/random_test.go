@@ -38,7 +38,7 @@ func chaos(w *world, seed uint64, work func(name string, s *session.Session, ran
 	names := []string{"a", "b", "c"}
 	var wg sync.WaitGroup
 	for i, name := range names {
-		s, random := w.session(name), rand.New(rand.NewPCG(seed, uint64(i+2)))
+		s, random := w.Session(name), rand.New(rand.NewPCG(seed, uint64(i+2)))
 		wg.Go(func() {
 			for faulty.Err() == nil {
 				work(name, s, random)
@@ -46,7 +46,7 @@ func chaos(w *world, seed uint64, work func(name string, s *session.Session, ran
 		})
 	}
 	trouble := recipetest.Trouble{
-		Server: w.srv, Network: w.nw, Clients: names, Seed: seed,
+		Server: w.Srv, Network: w.Net, Clients: names, Seed: seed,
 		Pause: 2 * time.Second, Delay: 300 * time.Millisecond,
 		Losses: 2, Lose: []func(zktest.Request) bool{
 			func(r zktest.Request) bool { return r.Op == zktest.OpDelete || isMulti(r) },
@@ -116,7 +116,7 @@ func TestRandomFaults(t *testing.T) {
 				}
 				time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
 			})
-			for q := w.queue(w.session("z")); ; {
+			for q := w.queue(w.Session("z")); ; {
 				value, err := q.TryGet(t.Context())
 				if err != nil {
 					break
@@ -164,7 +164,7 @@ func TestRandomFaultsLocking(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			for q := w.locking(w.session("z")); ; {
+			for q := w.locking(w.Session("z")); ; {
 				h, err := q.TryGet(t.Context())
 				if err != nil {
 					break
@@ -172,8 +172,8 @@ func TestRandomFaultsLocking(t *testing.T) {
 				w.consume(h)
 				l.got[string(h.Value())]++
 			}
-			w.wantLen(w.locking(w.session("y")), 0)
-			if left := w.srv.Children(path + "/taken"); len(left) != 0 {
+			w.wantLen(w.locking(w.Session("y")), 0)
+			if left := w.Srv.Children(path + "/taken"); len(left) != 0 {
 				t.Errorf("left: %q", left)
 			}
 			l.check(w, seed)

@@ -21,7 +21,7 @@ func TestLongWaitIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var log bytes.Buffer
-		q, err := queue.NewLocking(w.session("waiter"), path, queue.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		q, err := queue.NewLocking(w.Session("waiter"), path, queue.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +39,7 @@ func TestLongWaitIsSaid(t *testing.T) {
 			t.Errorf("said of an empty queue:\n%s", &log)
 		}
 		// It is put and taken in one request: nobody sees the one without the other.
-		s := w.session("holder")
+		s := w.Session("holder")
 		inc := must[*session.Incarnation](w)(s.Incarnation(t.Context()))
 		_, err = inc.Multi(t.Context(),
 			session.CreateOp(entry, nil, session.Persistent), session.CreateOp(taken, []byte(pythonID), session.Ephemeral))
@@ -66,7 +66,7 @@ func TestFlowIsNoLongWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var log bytes.Buffer
-		q, err := queue.NewLocking(w.session("waiter"), path, queue.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		q, err := queue.NewLocking(w.Session("waiter"), path, queue.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestFlowIsNoLongWait(t *testing.T) {
 			got <- err
 		}()
 		synctest.Wait()
-		inc := must[*session.Incarnation](w)(w.session("holder").Incarnation(t.Context()))
+		inc := must[*session.Incarnation](w)(w.Session("holder").Incarnation(t.Context()))
 		for i := range 15 {
 			name := fmt.Sprintf("entry-100-%010d", i)
 			ops := []session.Op{
@@ -108,12 +108,12 @@ func TestLongWaitIsSaidWhenItCanBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var log bytes.Buffer
-		q, err := queue.NewLocking(w.session("waiter"), path, queue.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		q, err := queue.NewLocking(w.Session("waiter"), path, queue.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
 		w.put(q, "one")
-		inc := must[*session.Incarnation](w)(w.session("holder").Incarnation(t.Context()))
+		inc := must[*session.Incarnation](w)(w.Session("holder").Incarnation(t.Context()))
 		must[string](w)(inc.Create(t.Context(), path+"/taken", nil, session.Persistent))
 		must[string](w)(inc.Create(t.Context(), taken, []byte(pythonID), session.Ephemeral))
 		w.once(func(r zktest.Request) bool { return r.Op == zktest.OpGetData && r.Path == taken }, func(*zktest.Request) zktest.Action {

@@ -13,6 +13,7 @@ import (
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/sabotage/attack"
 	"github.com/kielgo/kiel/internal/seqnode"
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/semaphore"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -48,7 +49,7 @@ type python struct {
 
 func (w *world) python(leases int) *python {
 	w.Helper()
-	inc, err := w.session("python").Incarnation(w.Context())
+	inc, err := w.Session("python").Incarnation(w.Context())
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -115,8 +116,8 @@ func TestReacquireBesideTheRelease(t *testing.T) {
 			a.Fatal(err)
 		}
 		var again *acquiring
-		client := w.nw.Client("ours")
-		recipetest.BesideItsRelease(a, w.srv, client, h, makesLease, func() { again = w.acquireLater(a.Context(), sem) })
+		client := w.Net.Client("ours")
+		recipetest.BesideItsRelease(a, w.Srv, client, h, makesLease, func() { again = w.acquireLater(a.Context(), sem) })
 		var holds []*semaphore.Held
 		for _, other := range others {
 			next, err := other.TryAcquire(w.Context())
@@ -147,19 +148,19 @@ func TestReacquireBesideTheRelease(t *testing.T) {
 func TestEndOfTrustGivesNothingAway(t *testing.T) {
 	attack.Run(t, tooMany, func(a *attack.Attack) {
 		w := attacked(a)
-		s := w.session("ours")
+		s := w.Session("ours")
 		sem := w.semaphoreIn(s, "ours", 2)
 		h, err := sem.Acquire(a.Context())
 		if err != nil {
 			a.Fatal(err)
 		}
-		id := w.id(s)
+		id := w.ID(s)
 		b := w.acquire(w.semaphore("b", 2))
 		c := w.acquireLater(a.Context(), w.semaphore("c", 2))
 		time.Sleep(time.Second)
 		w.loseTrust("ours", h.Incarnation())
 		w.ended(h, session.ErrTrustLost)
-		if w.id(s) != id {
+		if w.ID(s) != id {
 			a.Fatal("the session is another: nothing was tested")
 		}
 		time.Sleep(time.Minute)
@@ -194,7 +195,7 @@ func TestHandleGivesNoSecondLease(t *testing.T) {
 		if err == nil {
 			a.Harmed(twoAtWork, "the handle got another lease before the first was released")
 			w.release(second)
-		} else if blocked, ok := errors.AsType[*semaphore.BlockedError](err); !ok || blocked.Blocker != h.Node() {
+		} else if blocked, ok := errors.AsType[*recipe.BlockedError](err); !ok || blocked.Blocker != h.Node() {
 			a.Errorf("got %v", err)
 		}
 		w.release(h)
@@ -208,17 +209,17 @@ func TestWaiterKeepsItsPlaceWithoutTrust(t *testing.T) {
 	attack.Run(t, starved, func(a *attack.Attack) {
 		w := attacked(a)
 		h := w.acquire(w.semaphore("holder", 1))
-		s := w.session("ours")
+		s := w.Session("ours")
 		ours := w.acquireLater(a.Context(), w.semaphoreIn(s, "ours", 1))
 		time.Sleep(time.Second)
-		id, inc := w.id(s), s.Current()
+		id, inc := w.ID(s), s.Current()
 		later := w.acquireLater(w.Context(), w.semaphore("later", 1))
 		time.Sleep(time.Second)
 		w.loseTrust("ours", inc)
 		time.Sleep(time.Minute)
 		w.release(h)
 		time.Sleep(time.Second)
-		if w.id(s) != id {
+		if w.ID(s) != id {
 			a.Fatal("the session is another: nothing was tested")
 		}
 		first, second := ours, later
@@ -242,9 +243,9 @@ func TestWaiterKeepsItsPlaceWithoutTrust(t *testing.T) {
 func TestMakerDies(t *testing.T) {
 	attack.Run(t, tooMany, func(a *attack.Attack) {
 		w := attacked(a)
-		client := w.nw.Client("maker")
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
-			if _, _, made := w.srv.Get(path); made && r.Client == "maker" {
+		client := w.Net.Client("maker")
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if _, _, made := w.Srv.Get(path); made && r.Client == "maker" {
 				client.Refuse()
 				return zktest.Action{Cut: true}
 			}
@@ -263,11 +264,11 @@ func TestMakerDies(t *testing.T) {
 			a.Fatal(err)
 		}
 		if accepted && p.takes() && h.Context().Err() == nil {
-			data, _, _ := w.srv.Get(path)
+			data, _, _ := w.Srv.Get(path)
 			a.Harmed(tooMany, "ours and Python's, and the znode says %s", data)
 		}
 		w.release(h)
-		w.srv.SetHook(nil)
+		w.Srv.SetHook(nil)
 		client.Heal()
 	}, sabotage.NumberWithNode)
 }
@@ -300,7 +301,7 @@ func beside(a *attack.Attack, before func(r *zktest.Request) bool) {
 		a.Fatal("Python did not make the znode")
 	}
 	written := false
-	w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 		if r.Client == "ours" && before != nil && before(r) && !written {
 			written = true
 			p.writes()
@@ -343,12 +344,12 @@ func TestInnerLockLostBeforeTheLease(t *testing.T) {
 		}
 		p.writes()
 		overtaken, once := make(chan struct{}), false
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Client == "ours" && makesLease(*r) && !once {
 				once = true
 				defer close(overtaken)
-				for _, name := range w.srv.Children(lockDir) {
-					if err := w.srv.Delete(lockDir + "/" + name); err != nil || !strings.Contains(name, "__lock__") {
+				for _, name := range w.Srv.Children(lockDir) {
+					if err := w.Srv.Delete(lockDir + "/" + name); err != nil || !strings.Contains(name, "__lock__") {
 						a.Errorf("%s: %v", name, err)
 					}
 				}
@@ -379,7 +380,7 @@ func TestInnerLockLostBeforeTheLease(t *testing.T) {
 func TestIdentifierThatPythonCannotRead(t *testing.T) {
 	attack.Run(t, unreadable, func(a *attack.Attack) {
 		w := attacked(a)
-		s := w.session("ours")
+		s := w.Session("ours")
 		ours, err := semaphore.NewIn(a.Context(), s, path, semaphore.Options{Identifier: "z\xfcrich"})
 		if err != nil {
 			ours, err = semaphore.NewIn(a.Context(), s, path, semaphore.Options{Identifier: "z\u00fcrich"})
@@ -391,11 +392,11 @@ func TestIdentifierThatPythonCannotRead(t *testing.T) {
 		if err != nil {
 			a.Fatal(err)
 		}
-		leases := w.srv.Children(path)
+		leases := w.Srv.Children(path)
 		if len(leases) != 1 {
 			a.Fatalf("%q", leases)
 		}
-		data, _, ok := w.srv.Get(path + "/" + leases[0])
+		data, _, ok := w.Srv.Get(path + "/" + leases[0])
 		if !ok || !utf8.Valid(data) { // as strict as Python's decode("utf-8")
 			a.Harmed(unreadable, "%q of %s", data, leases[0])
 		}
@@ -408,7 +409,7 @@ func TestDirectoryDeletedInBetween(t *testing.T) {
 	for _, deleted := range []string{path, path + "-__lock__"} {
 		attack.Run(t, refused, func(a *attack.Attack) {
 			w := attacked(a)
-			if err := errors.Join(w.srv.Create(path, []byte("1")), w.srv.Create(path+"-__lock__", nil)); err != nil {
+			if err := errors.Join(w.Srv.Create(path, []byte("1")), w.Srv.Create(path+"-__lock__", nil)); err != nil {
 				a.Fatal(err)
 			}
 			sem := w.semaphore("ours", 1)
@@ -422,7 +423,7 @@ func TestDirectoryDeletedInBetween(t *testing.T) {
 					a.Fatal(err)
 				}
 				w.release(h)
-				if err := w.srv.Delete(deleted); err != nil {
+				if err := w.Srv.Delete(deleted); err != nil {
 					a.Error(err)
 				}
 			}
@@ -435,7 +436,7 @@ func TestDirectoryDeletedInBetween(t *testing.T) {
 func TestNilIsNoNumber(t *testing.T) {
 	attack.Run(t, unreadable, func(a *attack.Attack) {
 		w := attacked(a)
-		sem, err := semaphore.New(recipetest.Session(a, w.nw, "ours"), path, semaphore.Options{}) // the session's rules, too
+		sem, err := semaphore.New(recipetest.Session(a, w.Net, "ours"), path, semaphore.Options{}) // the session's rules, too
 		if err != nil {
 			a.Fatal(err)
 		}
@@ -447,5 +448,5 @@ func TestNilIsNoNumber(t *testing.T) {
 		if data == nil {
 			a.Harmed(unreadable, "None")
 		}
-	}, sabotage.NilIsEmpty)
+	})
 }

@@ -5,9 +5,9 @@
 //
 // [Semaphore.Acquire] waits until a lease is free, takes it, and returns a [Held]. Its
 // context is the lease: it ends, with a cause, when it can't be trusted to be ours any
-// more. It does not end with Acquire's context. Work with a context that ends with either,
-// as the example of Acquire does, and call [Held.Release] when the work has returned,
-// whatever ended it.
+// more. It does not end with Acquire's context. [Semaphore.Do] calls a function with a context that ends
+// with either, and releases the lease when the function has returned. A program that calls Acquire itself works with
+// such a context, too, and calls [Held.Release] when the work has returned, whatever ended it.
 //
 // # State
 //
@@ -56,14 +56,15 @@
 //     its lease went to another.
 //   - A Python process whose link broke while it waited may leave a contender of the inner
 //     lock behind, on which everybody waits until its session ends. Nothing removes it here;
-//     [BlockedError] names it.
+//     [recipe.BlockedError] names it.
 //
 // # Concurrency
 //
 // All methods may be called from any goroutine. A handle has one lease at a time: as in
 // kazoo, Acquire on a handle that has one returns the same [Held], and Release ends it for
 // all. After a lease was lost, Acquire waits until it is released, and TryAcquire fails until
-// then, as it does while another goroutine waits in Acquire. A lease has one goroutine that
-// watches its znode; it ends with the lease. A lease keeps the session open
+// then, as it does while another goroutine waits in Acquire. Do calls its function on
+// the goroutine that called it, one at a time on a handle. A lease has two goroutines that
+// watch its znode and the number of leases; they end with the lease. A lease keeps the session open
 // ([session.Session.Hold]) until Release is called.
 package semaphore

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/kielgo/kiel/recipe/semaphore"
 	"github.com/kielgo/kiel/session"
@@ -39,6 +42,29 @@ func ExampleSemaphore_LeaseHolders() {
 	// Output:
 	// true
 	// 2 <nil>
+}
+
+// Do works under a lease. The context of the work ends when the lease can't be trusted any more, and when the program is told to
+// end. Then Do releases the lease and returns nil.
+func ExampleSemaphore_Do() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s, closed := connect(ctx)
+	defer closed()
+
+	sem, err := semaphore.New(s, "/leasepath", semaphore.Options{Identifier: "my-identifier", MaxLeases: 3})
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = sem.Do(ctx, func(ctx context.Context) error {
+		// Hold(ctx).Valid() right before each effect; return when the work is done, or soon after ctx has ended.
+		fmt.Println("working, may go on:", ctx.Err() == nil && semaphore.Hold(ctx).Valid())
+		return nil
+	})
+	if err != nil && !errors.Is(err, context.Canceled) { // Canceled: the signal came while it waited
+		log.Fatal(err)
+	}
+	// Output: working, may go on: true
 }
 
 // connect starts a session with a ZooKeeper in memory. A program for real servers calls session.Start with their addresses

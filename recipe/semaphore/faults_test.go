@@ -19,15 +19,15 @@ func TestHandleSessionLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		h := w.acquire(w.semaphore("sem1", 1))
-		s := w.session("sem2")
+		s := w.Session("sem2")
 		sem := w.semaphoreIn(s, "sem2", 1)
 		a := w.acquireLater(t.Context(), sem)
 		time.Sleep(time.Second)
-		before := w.srv.Children(lockDir)
-		w.srv.KillSession(w.id(s))
+		before := w.Srv.Children(lockDir)
+		w.Srv.KillSession(w.ID(s))
 		time.Sleep(5 * time.Second)
 		w.wantZnodes(1, 1)
-		if after := w.srv.Children(lockDir); a.ended() || after[0] == before[0] {
+		if after := w.Srv.Children(lockDir); a.ended() || after[0] == before[0] {
 			t.Fatalf("did not queue up again: %q", after)
 		}
 		w.release(h)
@@ -43,10 +43,10 @@ func TestHandleSessionLoss(t *testing.T) {
 func TestSessionKilledWhileHolding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		s := w.session("a")
+		s := w.Session("a")
 		sem := w.semaphoreIn(s, "a", 1)
 		h := w.acquire(sem)
-		w.srv.KillSession(w.id(s))
+		w.Srv.KillSession(w.ID(s))
 		w.ended(h, session.ErrSessionExpired)
 		w.release(h)
 		again := w.acquire(sem)
@@ -65,14 +65,14 @@ func TestLeaseRemovedWhileHolding(t *testing.T) {
 		sem := w.semaphore("a", 1)
 		for _, what := range []func(*semaphore.Held) string{func(h *semaphore.Held) string { return h.Node() }, func(*semaphore.Held) string { return "/app" }} {
 			h := w.acquire(sem)
-			if err := w.srv.Set(h.Node(), []byte("x")); err != nil { // that is no loss
+			if err := w.Srv.Set(h.Node(), []byte("x")); err != nil { // that is no loss
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)
 			if h.Context().Err() != nil {
 				t.Fatal(context.Cause(h.Context()))
 			}
-			if err := w.srv.Delete(what(h)); err != nil {
+			if err := w.Srv.Delete(what(h)); err != nil {
 				t.Fatal(err)
 			}
 			start := time.Now()
@@ -89,7 +89,7 @@ func TestLeaseRemovedWhileHolding(t *testing.T) {
 // loseTrust ends trust for a moment, and lets what that begins come to rest.
 func (w *world) loseTrust(client string, inc *session.Incarnation) {
 	w.Helper()
-	recipetest.LoseTrust(w, w.nw.Client(client), inc)
+	recipetest.LoseTrust(w, w.Net.Client(client), inc)
 	time.Sleep(5 * time.Second)
 }
 
@@ -100,7 +100,7 @@ func TestReleasedWhileTheWaiterIsDisconnected(t *testing.T) {
 		h := w.acquire(w.semaphore("holder", 1))
 		a := w.acquireLater(t.Context(), w.semaphore("a", 1))
 		time.Sleep(time.Second)
-		client := w.nw.Client("a")
+		client := w.Net.Client("a")
 		client.Refuse()
 		client.Cut()
 		time.Sleep(time.Second)
@@ -128,12 +128,12 @@ func TestLostRequestsAndReplies(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t)
 					if what == "set" {
-						if err := w.srv.Create(path, nil); err != nil {
+						if err := w.Srv.Create(path, nil); err != nil {
 							t.Fatal(err)
 						}
 					}
 					left := losses
-					w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+					w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 						if left == 0 || !match(*r) {
 							return zktest.Action{}
 						}
@@ -142,7 +142,7 @@ func TestLostRequestsAndReplies(t *testing.T) {
 					})
 					h := w.acquire(w.semaphore("a", 2))
 					w.wantZnodes(1, 0)
-					if data, _, _ := w.srv.Get(path); string(data) != "2" {
+					if data, _, _ := w.Srv.Get(path); string(data) != "2" {
 						t.Errorf("%s: agreed on %q", what, data)
 					}
 					w.release(h)
@@ -162,17 +162,17 @@ func TestSessionEndsWhileAgreeing(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			if first != nil {
-				if err := w.srv.Create(path, first); err != nil {
+				if err := w.Srv.Create(path, first); err != nil {
 					t.Fatal(err)
 				}
 			}
 			killed := false
-			w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 				if killed || r.Op != op || r.Path != path {
 					return zktest.Action{}
 				}
 				killed = true
-				w.srv.KillSession(r.Session)
+				w.Srv.KillSession(r.Session)
 				return zktest.Action{Cut: true}
 			})
 			h, err := w.semaphore("a", 1).TryAcquire(t.Context())
@@ -192,8 +192,8 @@ func TestGivingUpLeavesNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				sem := w.semaphore("a", 1)
-				client := w.nw.Client("a")
-				w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+				client := w.Net.Client("a")
+				w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 					if dir == zktest.ToClient && makesLease(*r) {
 						client.BlackHole(dir)
 					}
@@ -209,7 +209,7 @@ func TestGivingUpLeavesNothing(t *testing.T) {
 				if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
 					t.Errorf("%s, %s: %v after %v", what, fate, err, time.Since(start))
 				}
-				w.srv.SetHook(nil)
+				w.Srv.SetHook(nil)
 				if fate == "cut" {
 					client.Cut()
 				}
@@ -230,7 +230,7 @@ func TestReleaseWithoutALink(t *testing.T) {
 		w := newWorld(t)
 		sem := w.semaphore("a", 2)
 		h := w.acquire(sem)
-		client := w.nw.Client("a")
+		client := w.Net.Client("a")
 		client.Refuse()
 		client.Cut()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -254,9 +254,9 @@ func TestInnerLockLostWhileWaiting(t *testing.T) {
 		time.Sleep(time.Second)
 		b := w.acquireLater(t.Context(), w.semaphore("b", 1))
 		time.Sleep(time.Second)
-		for _, name := range w.srv.Children(lockDir) {
-			if data, _, _ := w.srv.Get(lockDir + "/" + name); string(data) == "b'a'" {
-				if err := w.srv.Delete(lockDir + "/" + name); err != nil {
+		for _, name := range w.Srv.Children(lockDir) {
+			if data, _, _ := w.Srv.Get(lockDir + "/" + name); string(data) == "b'a'" {
+				if err := w.Srv.Delete(lockDir + "/" + name); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -282,12 +282,12 @@ func TestDirectoryDeleted(t *testing.T) {
 		h := w.acquire(w.semaphore("holder", 1))
 		a := w.acquireLater(t.Context(), w.semaphore("a", 1))
 		time.Sleep(time.Second)
-		if err := w.srv.Delete("/app"); err != nil {
+		if err := w.Srv.Delete("/app"); err != nil {
 			t.Fatal(err)
 		}
 		w.ended(h, semaphore.ErrLost)
 		w.got(a)
-		if data, _, _ := w.srv.Get(path); string(data) != "1" {
+		if data, _, _ := w.Srv.Get(path); string(data) != "1" {
 			t.Errorf("the znode holds %q", data)
 		}
 		w.release(h)
@@ -300,7 +300,7 @@ func TestDirectoryDeleted(t *testing.T) {
 func TestCallsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.nw.Refuse()
+		w.Net.Refuse()
 		sem := w.semaphore("a", 1)
 		recipetest.EndWithTheirContext(t, path, map[string]func(context.Context) error{
 			"Acquire":      func(ctx context.Context) error { _, err := sem.Acquire(ctx); return err },
@@ -314,14 +314,14 @@ func TestCallsEnd(t *testing.T) {
 func TestTrustEndsJustBeforeTheHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		s := w.session("a")
+		s := w.Session("a")
 		inc, err := s.Incarnation(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		client := w.nw.Client("a")
+		client := w.Net.Client("a")
 		looked := false
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Op == zktest.OpExists && strings.HasPrefix(r.Path, path+"/") && !looked {
 				looked = true
 				client.BlackHole(zktest.ToClient)

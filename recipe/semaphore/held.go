@@ -4,95 +4,68 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
+	"github.com/kielgo/kiel/internal/hold"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
 // Held is a lease that is ours, until its context ends.
 type Held struct {
-	lease   *lease
-	inc     *session.Incarnation
-	token   int64
-	ctx     context.Context //nolint:containedctx // a hold is a lifetime
-	end     context.CancelCauseFunc
-	letGo   func() // lets the session close
-	release sync.Once
+	hold  *hold.Hold
+	lease *lease
 }
 
 // hold makes a hold of a lease. It returns nil when inc is not trusted any more, and
 // errAgain when the znode is not there.
-func hold(ctx context.Context, s *Semaphore, l *lease, inc *session.Incarnation) (*Held, error) {
-	stat, w, err := l.look(ctx, inc)
-	if errors.Is(err, ErrLost) {
+func (s *Semaphore) hold(ctx context.Context, l *lease, inc *session.Incarnation) (*Held, error) {
+	number, err := l.watchNumber(ctx, inc)
+	if errors.Is(err, session.ErrNoNode) {
 		return nil, errAgain
 	}
 	if err != nil {
 		return nil, err
 	}
-	if !inc.Trusted() {
-		w.stop()
-		return nil, nil
+	base, err := hold.New(ctx, hold.Options{Session: s.session, Incarnation: inc, Path: l.path, Lost: ErrLost})
+	if base == nil || err != nil {
+		number.Stop()
+		if errors.Is(err, hold.ErrGone) {
+			err = errAgain
+		}
+		return nil, err
 	}
-	h := &Held{lease: l, inc: inc, token: stat.Czxid, letGo: s.session.Hold()}
-	h.ctx, h.end = context.WithCancelCause(inc.Context())
+	base.Guard(number, func(ctx context.Context) (*session.Watch, error) {
+		number, err := l.watchNumber(ctx, inc)
+		if err != nil && !errors.Is(err, ErrMaxLeases) {
+			err = base.Unseen(err)
+		}
+		return number, err
+	})
 	if l.off.Off(sabotage.KeepUntilReleased) {
-		context.AfterFunc(inc.Context(), func() { l.abandon(ctx) })
+		context.AfterFunc(inc.Context(), func() { l.own.Abandon(ctx) })
 	}
-	go h.guard(w)
-	return h, nil
-}
-
-// guard ends the hold when its znode disappears, or somebody changes the number of leases.
-func (h *Held) guard(w watches) {
-	for {
-		select {
-		case <-w.lease.C():
-		case <-w.number.C():
-		case <-h.ctx.Done():
-		}
-		w.stop()
-		if h.ctx.Err() != nil {
-			return
-		}
-		stat, next, err := h.lease.look(h.ctx, h.inc)
-		if err == nil && stat.Czxid != h.token {
-			next.stop()
-			err = fmt.Errorf("%w: %s is another's", ErrLost, h.lease.path)
-		}
-		switch {
-		case err == nil:
-			w = next
-		case errors.Is(err, ErrLost) || errors.Is(err, ErrMaxLeases):
-			h.end(err)
-			return
-		default: // also when the hold has ended
-			h.end(fmt.Errorf("%w: can't look after %s: %w", ErrLost, h.lease.path, err))
-			return
-		}
-	}
+	return &Held{hold: base, lease: l}, nil
 }
 
 // Context is the lease: it ends when it can't be trusted to be ours any more. Its cause is
 // ErrLost, ErrMaxLeases, ErrReleased, or that of the incarnation. It is not derived from Acquire's
 // context.
-func (h *Held) Context() context.Context { return h.ctx }
+func (h *Held) Context() context.Context { return h.hold.Context() }
 
 // Valid reports whether the lease may be relied on at this moment: its context has not ended,
 // and the session is trusted. It costs nanoseconds: call it right before each effect.
-func (h *Held) Valid() bool { return h.ctx.Err() == nil && h.inc.Trusted() }
+func (h *Held) Valid() bool { return h.hold.Valid() }
 
 // Node returns the path of our lease. A write that must not happen after the lease went to
 // another carries session.CheckOp(Node(), -1) in its Multi.
-func (h *Held) Node() string { return h.lease.path }
+func (h *Held) Node() string { return h.hold.Node() }
 
 // Token returns a number that is larger than that of every lease made before: the czxid of
 // ours.
-func (h *Held) Token() int64 { return h.token }
+func (h *Held) Token() int64 { return h.hold.Token() }
 
 // Incarnation returns the incarnation in which the lease is held.
-func (h *Held) Incarnation() *session.Incarnation { return h.inc }
+func (h *Held) Incarnation() *session.Incarnation { return h.hold.Incarnation() }
 
 // Release ends the lease and removes its znode. Call it once the work under [Held.Context]
 // has returned, also when the lease was lost. It returns nil when the znode is proved gone,
@@ -100,15 +73,9 @@ func (h *Held) Incarnation() *session.Incarnation { return h.inc }
 // within one session timeout. When ctx ends first, the error wraps the cause and the removal
 // goes on in the background. Calls after the first wait for the same.
 func (h *Held) Release(ctx context.Context) error {
-	h.release.Do(func() {
-		h.end(ErrReleased)
-		h.lease.abandon(ctx)
-		h.letGo()
-	})
-	select {
-	case <-h.lease.gone:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("semaphore: release %s: %w", h.lease.path, context.Cause(ctx))
+	h.hold.Release(ErrReleased, func() { h.lease.own.Abandon(ctx) })
+	if err := h.lease.own.Wait(hold.Outlive(ctx, ErrReleased)); err != nil {
+		return fmt.Errorf("semaphore: release %s: %w", h.lease.path, err)
 	}
+	return nil
 }

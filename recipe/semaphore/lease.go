@@ -4,17 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
 
+	"github.com/kielgo/kiel/internal/hold"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
-)
-
-// The pause between two tries to remove a lease that can't be removed.
-const (
-	minPause = 100 * time.Millisecond
-	maxPause = time.Second
 )
 
 // lease is one znode of ours.
@@ -23,17 +16,14 @@ type lease struct {
 	inc       *session.Incarnation // of the session that owns it; used for as long as that lives
 	path      string
 	off       sabotage.Rules
-
-	remove sync.Once
-	gone   chan struct{} // closed when it is proved that the znode does not exist
+	own       *hold.Own
 }
 
-// errUnsure says that a lease may have been made, or may yet be.
-var errUnsure = errors.New("semaphore: created or not")
+// errRefused says that a lease was not made: the number of leases was written, or its znode is gone.
+var errRefused = errors.New("semaphore: refused")
 
-// make creates the znode, and reports whether it stands. An error, or false, says that it
-// does not, unless the error wraps errUnsure.
-func (l *lease) make(life context.Context, contender string, version int32) (bool, error) {
+// make creates the znode. An error says that it does not stand, unless it wraps hold.ErrUnsure.
+func (l *lease) make(life context.Context, contender string, version int32) error {
 	s := l.semaphore
 	if l.off.Off(sabotage.NumberChecked) {
 		version = -1
@@ -46,23 +36,24 @@ func (l *lease) make(life context.Context, contender string, version int32) (boo
 		session.CheckOp(contender, -1),
 		session.CreateOp(l.path, s.data, session.Ephemeral))
 	switch {
-	case err == nil:
-		return true, nil
 	case errors.Is(err, session.ErrUncertain):
 		made, err := l.find(life)
-		if err != nil && !over(err) {
-			err = fmt.Errorf("%w: %w", errUnsure, err)
+		if err != nil && !hold.Over(err) {
+			err = fmt.Errorf("%w: %w", hold.ErrUnsure, err)
 		}
-		return made, err
+		if err == nil && !made {
+			err = errRefused
+		}
+		return err
 	case errors.Is(err, session.ErrBadVersion):
-		return false, nil
+		return errRefused
 	case errors.Is(err, session.ErrNoNode):
 		if refused, ok := errors.AsType[*session.MultiError](err); ok && refused.Index == 1 {
-			return false, errAgain
+			return errAgain
 		}
-		return false, nil
+		return errRefused
 	default:
-		return false, err
+		return err
 	}
 }
 
@@ -76,89 +67,19 @@ func (l *lease) find(life context.Context) (bool, error) {
 	return exists && stat.EphemeralOwner == l.inc.SessionID(), err
 }
 
-// watches tell when to look at a lease again.
-type watches struct {
-	lease, number *session.Watch
-}
-
-func (w watches) stop() {
-	w.lease.Stop()
-	w.number.Stop()
-}
-
-// look reads the znode, and the number of leases, and sets a watch on each. The error is ErrLost when the znode is not
-// there, and ErrMaxLeases when the number is another than ours.
-func (l *lease) look(ctx context.Context, inc *session.Incarnation) (session.Stat, watches, error) {
-	exists, stat, watch, err := inc.ExistsW(ctx, l.path)
-	if err != nil {
-		return session.Stat{}, watches{}, err
-	}
-	if !exists {
-		watch.Stop()
-		return session.Stat{}, watches{}, fmt.Errorf("%w: %s", ErrLost, l.path)
-	}
+// watchNumber looks whether the number of leases is ours, and sets a watch on it. The error is ErrMaxLeases when it is
+// another.
+func (l *lease) watchNumber(ctx context.Context, inc *session.Incarnation) (*session.Watch, error) {
 	data, _, number, err := inc.GetW(ctx, l.semaphore.path)
-	switch {
-	case errors.Is(err, session.ErrNoNode):
-		err = fmt.Errorf("%w: %s", ErrLost, l.semaphore.path)
-	case err == nil && l.semaphore.differs(data) && !l.off.Off(sabotage.NumberWatched):
+	if err == nil && l.semaphore.differs(data) && !l.off.Off(sabotage.NumberWatched) {
 		number.Stop()
-		err = l.semaphore.disagree(data)
+		return nil, l.semaphore.disagree(data)
 	}
-	if err != nil {
-		watch.Stop()
-		return session.Stat{}, watches{}, err
-	}
-	return stat, watches{watch, number}, nil
+	return number, err
 }
 
-// abandon begins to delete the znode in the background, also after ctx has ended.
-func (l *lease) abandon(ctx context.Context) {
-	l.remove.Do(func() {
-		go func() {
-			defer close(l.gone)
-			l.removeAll(context.WithoutCancel(ctx))
-		}()
-	})
-}
-
-// removeAll deletes the znode until it is gone or its session is over.
-func (l *lease) removeAll(life context.Context) {
-	for pause := minPause; ; pause = min(2*pause, maxPause) {
-		err := l.inc.Delete(life, l.path, -1)
-		if errors.Is(err, session.ErrUncertain) {
-			// No other znode ever has this name, so what stands after a Sync is ours.
-			var stands bool
-			if stands, err = l.find(life); err == nil && stands {
-				continue
-			}
-		}
-		if err == nil || errors.Is(err, session.ErrNoNode) || over(err) {
-			return
-		}
-		l.semaphore.log.WarnContext(life, "lease not removed yet", "node", l.path, "error", err)
-		<-time.After(pause)
-	}
-}
-
-// removeUnsure removes what make has perhaps made, as soon as the server lets us see it.
-func (l *lease) removeUnsure(life context.Context) {
-	for pause := minPause; ; pause = min(2*pause, maxPause) {
-		stands, err := l.find(life)
-		if err == nil && stands {
-			l.removeAll(life)
-		}
-		if err == nil || over(err) {
-			return
-		}
-		l.semaphore.log.WarnContext(life, "not known yet whether a lease was made", "node", l.path, "error", err)
-		<-time.After(pause)
-	}
-}
-
-// over reports whether err says that the session of an incarnation has ended, and its
-// ephemeral znodes with it.
-func over(err error) bool {
-	return errors.Is(err, session.ErrSessionExpired) || errors.Is(err, session.ErrClosed) ||
-		errors.Is(err, session.ErrAuthFailed)
+// remove is one try to delete the znode: see [hold.NewOwn]. No other znode ever has this name, so what stands after a Sync
+// is ours.
+func (l *lease) remove(life context.Context) error {
+	return hold.Delete(life, l.inc, l.path, l.find)
 }

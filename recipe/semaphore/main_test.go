@@ -25,29 +25,18 @@ const (
 	lockDir = "/app/sem-__lock__"
 )
 
-// world is a server on a virtual network and the sessions of a test.
-type world struct {
-	*testing.T
-	srv *zktest.Server
-	nw  *zktest.Network
-}
+// world has what tests of this package do.
+type world struct{ *recipetest.World }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	srv, nw := zktest.StartVirtual(t, zktest.Options{})
-	return &world{T: t, srv: srv, nw: nw}
-}
-
-// session runs a session that connects as the named client, until the test ends.
-func (w *world) session(name string) *session.Session {
-	w.Helper()
-	return recipetest.Session(w, w.nw, name)
+	return &world{recipetest.NewWorld(t)}
 }
 
 // semaphore returns a handle on the test's semaphore in a session of its own.
 func (w *world) semaphore(name string, leases int) *semaphore.Semaphore {
 	w.Helper()
-	return w.semaphoreIn(w.session(name), name, leases)
+	return w.semaphoreIn(w.Session(name), name, leases)
 }
 
 func (w *world) semaphoreIn(s *session.Session, identifier string, leases int) *semaphore.Semaphore {
@@ -120,10 +109,10 @@ func (w *world) release(h *semaphore.Held) {
 // wantZnodes checks how many leases and how many contenders of the inner lock there are.
 func (w *world) wantZnodes(leases, contenders int) {
 	w.Helper()
-	if list := w.srv.Children(path); len(list) != leases {
+	if list := w.Srv.Children(path); len(list) != leases {
 		w.Errorf("%d leases, want %d: %q", len(list), leases, list)
 	}
-	if list := w.srv.Children(lockDir); len(list) != contenders {
+	if list := w.Srv.Children(lockDir); len(list) != contenders {
 		w.Errorf("%d contenders, want %d: %q", len(list), contenders, list)
 	}
 }
@@ -140,12 +129,6 @@ func (w *world) holders(sem *semaphore.Semaphore) string {
 		names = append(names, h.Identifier)
 	}
 	return strings.Join(names, " ")
-}
-
-// id returns the ZooKeeper session id of a session.
-func (w *world) id(s *session.Session) int64 {
-	w.Helper()
-	return recipetest.ID(w, s)
 }
 
 // ended waits until a hold ends and checks its cause.

@@ -87,7 +87,7 @@ func randomFaults(w *world, seed uint64) int {
 		})
 	}
 	trouble := recipetest.Trouble{
-		Server: w.srv, Network: w.nw, Clients: names, Seed: seed,
+		Server: w.Srv, Network: w.Net, Clients: names, Seed: seed,
 		Pause: 2 * time.Second, Delay: 800 * time.Millisecond,
 		Losses: 3, Lose: []func(zktest.Request) bool{makesLease, is(zktest.OpCreate), is(zktest.OpDelete)},
 	}

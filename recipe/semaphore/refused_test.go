@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/semaphore"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
 
 // The reply to the transaction that makes a lease is lost, and the server refuses to say what
-// became of it. The lease is removed once it can be seen, and the next waits for that.
+// became of it, and to delete it. The lease is removed once it can be, and the next waits for that.
 func TestLookIsRefusedAfterALostReply(t *testing.T) {
 	for _, look := range []zktest.Op{zktest.OpSync, zktest.OpExists} {
 		for _, giveUp := range []bool{false, true} {
@@ -24,16 +25,19 @@ func TestLookIsRefusedAfterALostReply(t *testing.T) {
 				sem := w.semaphore("a", 1)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				lost, refuse := false, 3
-				w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+				lost, looks, deletes := false, 1, 3
+				w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 					switch {
 					case !lost && makesLease(*r):
 						if lost = true; giveUp {
 							cancel()
 						}
 						return zktest.Action{LoseReply: true}
-					case lost && refuse > 0 && r.Op == look:
-						refuse--
+					case lost && looks > 0 && r.Op == look && !strings.Contains(r.Path, "__lock__"):
+						looks--
+						return zktest.Action{Err: zktest.ErrNoAuth}
+					case lost && looks == 0 && deletes > 0 && r.Op == zktest.OpDelete && !strings.Contains(r.Path, "__lock__"):
+						deletes--
 						return zktest.Action{Err: zktest.ErrNoAuth}
 					}
 					return zktest.Action{}
@@ -42,6 +46,9 @@ func TestLookIsRefusedAfterALostReply(t *testing.T) {
 					t.Errorf("%v: acquired: %v", look, err)
 				}
 				h := w.acquire(sem)
+				if looks > 0 || deletes > 0 {
+					t.Errorf("%v: %d looks and %d deletes were not refused", look, looks, deletes)
+				}
 				w.wantZnodes(1, 0)
 				w.release(h)
 				w.wantZnodes(0, 0)
@@ -55,7 +62,7 @@ func TestUnreadableLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		h := w.acquire(w.semaphore("holder", 1))
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Op == zktest.OpGetData && r.Path == h.Node() {
 				return zktest.Action{Err: zktest.ErrNoAuth}
 			}
@@ -63,8 +70,8 @@ func TestUnreadableLease(t *testing.T) {
 		})
 		sem := w.semaphore("a", 1)
 		_, err := sem.TryAcquire(t.Context())
-		if blocked, ok := errors.AsType[*semaphore.BlockedError](err); !ok || !errors.Is(err, semaphore.ErrNotAcquired) ||
-			blocked.Blocker != h.Node() || blocked.Identifier != "" || blocked.Leases != 1 {
+		if blocked, ok := errors.AsType[*recipe.BlockedError](err); !ok || !errors.Is(err, semaphore.ErrNotAcquired) ||
+			blocked.Blocker != h.Node() || blocked.Identifier != "" || blocked.Taken != 1 {
 			t.Errorf("TryAcquire: %v", err)
 		}
 		list, err := sem.LeaseHolders(t.Context())
@@ -94,7 +101,7 @@ func TestTryBesideAcquire(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		_, err := sem.TryAcquire(ctx)
-		if blocked, ok := errors.AsType[*semaphore.BlockedError](err); !ok || !errors.Is(err, semaphore.ErrNotAcquired) ||
+		if blocked, ok := errors.AsType[*recipe.BlockedError](err); !ok || !errors.Is(err, semaphore.ErrNotAcquired) ||
 			blocked.Path != path || blocked.Blocker != "" || time.Since(start) > time.Second {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
@@ -102,7 +109,7 @@ func TestTryBesideAcquire(t *testing.T) {
 		short, cancel := context.WithTimeoutCause(t.Context(), time.Second, why)
 		defer cancel()
 		_, err = sem.Acquire(short)
-		if _, ok := errors.AsType[*semaphore.BlockedError](err); !ok || !errors.Is(err, why) ||
+		if _, ok := errors.AsType[*recipe.BlockedError](err); !ok || !errors.Is(err, why) ||
 			!strings.Contains(err.Error(), "this handle") {
 			t.Errorf("Acquire behind another: %v", err)
 		}
@@ -120,8 +127,8 @@ func TestTryWhileTheInnerLockIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		sem := w.semaphore("a", 1)
-		client, held := w.nw.Client("a"), false
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		client, held := w.Net.Client("a"), false
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Op == zktest.OpDelete && !held {
 				held = true
 				client.Delay(time.Second)
@@ -155,7 +162,7 @@ func TestTryWithALostLease(t *testing.T) {
 		defer cancel()
 		start := time.Now()
 		_, err := sem.TryAcquire(ctx)
-		if blocked, ok := errors.AsType[*semaphore.BlockedError](err); !ok || !errors.Is(err, semaphore.ErrNotAcquired) ||
+		if blocked, ok := errors.AsType[*recipe.BlockedError](err); !ok || !errors.Is(err, semaphore.ErrNotAcquired) ||
 			blocked.Blocker != h.Node() || time.Since(start) > time.Second {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
@@ -176,11 +183,11 @@ func TestContextEndsBesideALoss(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
 		removed := false
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			switch {
 			case !removed && makesLease(*r):
 				removed = true
-				if err := w.srv.Delete(lockDir + "/" + w.srv.Children(lockDir)[0]); err != nil {
+				if err := w.Srv.Delete(lockDir + "/" + w.Srv.Children(lockDir)[0]); err != nil {
 					t.Error(err)
 				}
 			case removed && r.Op == zktest.OpDelete:
@@ -226,7 +233,7 @@ func TestValidBeforeItsContextEnds(t *testing.T) {
 	for _, byHandle := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			recipetest.InvalidBeforeItsContextEnds(t, w.nw, func(s *session.Session) recipetest.Relied {
+			recipetest.InvalidBeforeItsContextEnds(t, w.Net, func(s *session.Session) recipetest.Relied {
 				sem := w.semaphoreIn(s, "a", 1)
 				if sem.Held() {
 					t.Error("held before it is acquired")

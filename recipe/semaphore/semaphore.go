@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/kielgo/kiel/internal/defaultlog"
+	"github.com/kielgo/kiel/internal/hold"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 )
@@ -30,7 +31,8 @@ type Semaphore struct {
 	inner   *lock.Lock
 	log     *slog.Logger
 
-	turn chan struct{} // holds an element while somebody acquires
+	turn  chan struct{} // holds an element while somebody acquires
+	doing chan struct{} // holds an element while a function runs under the lease
 
 	mu    sync.Mutex
 	held  *Held  // the newest, until it is released
@@ -67,8 +69,9 @@ func newSemaphore(s *session.Session, path string, opts Options, off sabotage.Ru
 		max:     cmp.Or(opts.MaxLeases, 1),
 		data:    []byte(opts.Identifier),
 		inner:   inner,
-		log:     opts.Logger.With("component", "semaphore", "path", path),
+		log:     opts.Logger.With("component", "semaphore"),
 		turn:    make(chan struct{}, 1),
+		doing:   make(chan struct{}, 1),
 	}, nil
 }
 
@@ -84,7 +87,7 @@ func (s *Semaphore) Held() bool {
 // Acquire waits until there is a lease for us. It outlives lost connections and expired
 // sessions; after an expiry it queues up again at the end. A handle that has a lease
 // already returns the same [Held]. When ctx ends, the error wraps its cause, and is a
-// [*BlockedError] if something was seen in the way. Whatever the error, no znode of ours
+// [*recipe.BlockedError] if something was seen in the way. Whatever the error, no znode of ours
 // is left, save for what is being removed in the background; the next Acquire on this
 // handle first waits for that.
 func (s *Semaphore) Acquire(ctx context.Context) (*Held, error) {
@@ -93,7 +96,7 @@ func (s *Semaphore) Acquire(ctx context.Context) (*Held, error) {
 
 // TryAcquire takes a lease if one is free and nobody else is about to take one, be it another
 // goroutine that acquires through this handle. Otherwise the error wraps ErrNotAcquired and is
-// a [*BlockedError]; so it is while an earlier lease of this handle is not proved gone, such as
+// a [*recipe.BlockedError]; so it is while an earlier lease of this handle is not proved gone, such as
 // one that was lost and not released. It blocks for a few round trips, while there is no
 // connection, and while a contender of ours for the inner lock is being removed.
 func (s *Semaphore) TryAcquire(ctx context.Context) (*Held, error) {
@@ -101,28 +104,28 @@ func (s *Semaphore) TryAcquire(ctx context.Context) (*Held, error) {
 }
 
 func (s *Semaphore) acquire(ctx context.Context, op string, first func(context.Context) (*lock.Held, error), wait bool) (*Held, error) {
-	if h := s.current(); h != nil && h.ctx.Err() == nil && !wait {
+	if h := s.current(); h != nil && h.hold.Context().Err() == nil && !wait {
 		return h, nil // though who took it may still have the turn
 	}
 	if err := s.takeTurn(ctx, wait); err != nil {
 		return nil, err
 	}
 	defer func() { <-s.turn }()
-	if h := s.current(); h != nil && h.ctx.Err() == nil {
+	if h := s.current(); h != nil && h.hold.Context().Err() == nil {
 		return h, nil
 	}
 	for {
 		if err := s.settle(ctx, wait); err != nil {
-			return nil, s.wrap(op, err)
+			return nil, s.wrap(ctx, op, err)
 		}
 		inner, err := first(ctx)
 		if err != nil {
-			return nil, s.wrap(op, err)
+			return nil, s.wrap(ctx, op, err)
 		}
 		h, err := s.take(ctx, inner, wait)
 		// At once when ctx has ended: then it goes on in the background.
 		if e := inner.Release(ctx); e != nil {
-			s.log.DebugContext(ctx, "inner lock is released in the background", "error", e)
+			s.log.DebugContext(ctx, "inner lock is released in the background", "path", s.path, "error", e)
 		}
 		if err == nil {
 			return h, nil
@@ -132,7 +135,7 @@ func (s *Semaphore) acquire(ctx context.Context, op string, first func(context.C
 			err, again = context.Cause(ctx), false
 		}
 		if !again {
-			return nil, s.wrap(op, err)
+			return nil, s.wrap(ctx, op, err)
 		}
 	}
 }
@@ -146,13 +149,13 @@ func (s *Semaphore) takeTurn(ctx context.Context, wait bool) error {
 	default:
 	}
 	if !wait {
-		return &BlockedError{Path: s.path, Err: ErrNotAcquired}
+		return s.blocked("", nil, 0, ErrNotAcquired)
 	}
 	select {
 	case s.turn <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return &BlockedError{Path: s.path, Err: context.Cause(ctx)}
+		return s.blocked("", nil, 0, context.Cause(ctx))
 	}
 }
 
@@ -173,19 +176,18 @@ func (s *Semaphore) settle(ctx context.Context, wait bool) error {
 	if last == nil || sabotage.Of(ctx).Off(sabotage.EarlierGone) {
 		return nil
 	}
-	blocked := &BlockedError{Path: s.path, Blocker: last.path, Identifier: text(s.data, 256), Leases: 1}
+	blocked := s.blocked(last.path, s.data, 1, ErrNotAcquired)
 	select {
-	case <-last.gone:
+	case <-last.own.Gone():
 		return nil
 	default:
 	}
 	if !wait {
-		blocked.Err = ErrNotAcquired
 		return blocked
 	}
 	var patience seqnode.Patience
-	err := patience.Wait(ctx, last.gone, func(waited time.Duration) {
-		s.log.WarnContext(ctx, "still waiting", "waited", waited, "blocker",
+	err := patience.Wait(ctx, last.own.Gone(), func(waited time.Duration) {
+		s.log.WarnContext(ctx, "still waiting", "path", s.path, "waited", waited, "blocker",
 			seqnode.Blocker{Path: last.path, Data: s.data, Stat: session.Stat{EphemeralOwner: last.inc.SessionID()}})
 	})
 	if err != nil {
@@ -195,28 +197,26 @@ func (s *Semaphore) settle(ctx context.Context, wait bool) error {
 	return nil
 }
 
-// wrap says what failed, and turns what the inner lock knows about the znode in the way
-// into ours.
-func (s *Semaphore) wrap(op string, err error) error {
-	if b, ok := errors.AsType[*lock.BlockedError](err); ok {
-		cause := b.Err
-		if errors.Is(cause, lock.ErrNotAcquired) {
-			cause = ErrNotAcquired
-		}
-		return &BlockedError{Path: s.path, Blocker: b.Blocker, Identifier: b.Identifier, Err: cause}
+// blocked says what is in the way; the blocker is "" for another call on the same handle.
+func (s *Semaphore) blocked(blocker string, data []byte, taken int, err error) *recipe.BlockedError {
+	return &recipe.BlockedError{
+		Recipe: "semaphore", Path: s.path, Blocker: blocker, Identifier: hold.Identifier(data), Taken: taken, Err: err,
 	}
-	if b, ok := errors.AsType[*BlockedError](err); ok {
-		return b
-	}
-	return fmt.Errorf("semaphore: %s %s: %w", op, s.path, err)
 }
 
-// text returns data as valid UTF-8 of at most limit bytes; 0 is no limit.
-func text(data []byte, limit int) string {
-	if limit > 0 && len(data) > limit {
-		data = data[:limit]
+// wrap says what failed, and turns what the inner lock knows about the znode in the way
+// into ours.
+func (s *Semaphore) wrap(ctx context.Context, op string, err error) error {
+	inner, ok := hold.Blocked(ctx, err)
+	if !ok {
+		return fmt.Errorf("semaphore: %s %s: %w", op, s.path, err)
 	}
-	return strings.ToValidUTF8(string(data), "")
+	b := *inner
+	b.Recipe, b.Path = "semaphore", s.path
+	if errors.Is(b.Err, lock.ErrNotAcquired) {
+		b.Err = ErrNotAcquired
+	}
+	return &b
 }
 
 // LeaseHolder is a process that holds a lease.
@@ -237,7 +237,7 @@ func (s *Semaphore) LeaseHolders(ctx context.Context) ([]LeaseHolder, error) {
 			return list, nil
 		}
 		if !errors.Is(err, session.ErrSessionExpired) || ctx.Err() != nil {
-			return nil, s.wrap("list", err)
+			return nil, s.wrap(ctx, "list", err)
 		}
 	}
 }
@@ -266,7 +266,7 @@ func (s *Semaphore) leaseHolders(ctx context.Context) ([]LeaseHolder, error) {
 		}
 		list = append(list, LeaseHolder{
 			Node:       path,
-			Identifier: text(data, 0),
+			Identifier: hold.Text(data, 0),
 			Token:      stat.Czxid,
 			Session:    stat.EphemeralOwner,
 			Since:      time.UnixMilli(stat.Ctime),

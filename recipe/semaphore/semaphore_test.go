@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/semaphore"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -55,26 +56,26 @@ func TestZnodes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			seen := ""
-			w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 				if makesLease(*r) {
-					for _, name := range w.srv.Children(lockDir) {
-						data, _, _ := w.srv.Get(lockDir + "/" + name)
+					for _, name := range w.Srv.Children(lockDir) {
+						data, _, _ := w.Srv.Get(lockDir + "/" + name)
 						seen = name + " " + string(data)
 					}
 				}
 				return zktest.Action{}
 			})
-			s := w.session("a")
+			s := w.Session("a")
 			h := w.acquire(w.semaphoreIn(s, identifier, 3))
 			name, data, _ := strings.Cut(seen, " ")
 			if !contender.MatchString(name) || data != want {
 				t.Errorf("contender %q with %q, want %q", name, data, want)
 			}
-			got, stat, _ := w.srv.Get(h.Node())
-			if !lease.MatchString(h.Node()) || got == nil || string(got) != identifier || stat.EphemeralOwner != w.id(s) || h.Token() != stat.Czxid {
+			got, stat, _ := w.Srv.Get(h.Node())
+			if !lease.MatchString(h.Node()) || got == nil || string(got) != identifier || stat.EphemeralOwner != w.ID(s) || h.Token() != stat.Czxid {
 				t.Errorf("lease %q: %#v, %+v, token %d", h.Node(), got, stat, h.Token())
 			}
-			if data, stat, _ := w.srv.Get(path); string(data) != "3" || stat.EphemeralOwner != 0 || stat.Version != 0 {
+			if data, stat, _ := w.Srv.Get(path); string(data) != "3" || stat.EphemeralOwner != 0 || stat.Version != 0 {
 				t.Errorf("semaphore: %q, %+v", data, stat)
 			}
 			w.wantZnodes(1, 0)
@@ -82,7 +83,7 @@ func TestZnodes(t *testing.T) {
 			w.release(h) // a second time
 			w.ended(h, semaphore.ErrReleased)
 			w.wantZnodes(0, 0)
-			if _, _, ok := w.srv.Get(lockDir); !ok {
+			if _, _, ok := w.Srv.Get(lockDir); !ok {
 				t.Error("the lock's directory was deleted")
 			}
 		})
@@ -122,8 +123,8 @@ func TestNonBlocking(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = three.TryAcquire(t.Context())
-		blocked, ok := errors.AsType[*semaphore.BlockedError](err)
-		if !errors.Is(err, semaphore.ErrNotAcquired) || !ok || blocked.Leases != 2 || blocked.Path != path ||
+		blocked, ok := errors.AsType[*recipe.BlockedError](err)
+		if !errors.Is(err, semaphore.ErrNotAcquired) || !ok || blocked.Taken != 2 || blocked.Path != path ||
 			blocked.Blocker != h.Node() && blocked.Blocker != h2.Node() || !strings.HasPrefix(blocked.Identifier, "sem") {
 			t.Errorf("got %v (%+v)", err, blocked)
 		}
@@ -150,12 +151,12 @@ func TestTryBehindAWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		contender := lockDir + "/514e5a831836450cb1a56c741e990fd8__lock__0000000000"
-		if err := w.srv.Create(contender, []byte("b'p'")); err != nil {
+		if err := w.Srv.Create(contender, []byte("b'p'")); err != nil {
 			t.Fatal(err)
 		}
 		_, err := w.semaphore("a", 2).TryAcquire(t.Context())
-		blocked, ok := errors.AsType[*semaphore.BlockedError](err)
-		if !errors.Is(err, semaphore.ErrNotAcquired) || !ok || blocked.Blocker != contender || blocked.Identifier != "b'p'" || blocked.Leases != 0 {
+		blocked, ok := errors.AsType[*recipe.BlockedError](err)
+		if !errors.Is(err, semaphore.ErrNotAcquired) || !ok || blocked.Blocker != contender || blocked.Identifier != "b'p'" || blocked.Taken != 0 {
 			t.Errorf("got %v (%+v)", err, blocked)
 		}
 		w.wantZnodes(0, 1)
@@ -166,7 +167,7 @@ func TestTryBehindAWaiter(t *testing.T) {
 func TestHolders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		s := w.session("a")
+		s := w.Session("a")
 		sem := w.semaphoreIn(s, "sem1", 1)
 		if got := sem.Identifier(); got != "sem1" {
 			t.Errorf("identifier %q", got)
@@ -174,13 +175,13 @@ func TestHolders(t *testing.T) {
 		if list := w.holders(sem); list != "" {
 			t.Errorf("holders %q", list)
 		}
-		if _, _, ok := w.srv.Get("/app"); ok {
+		if _, _, ok := w.Srv.Get("/app"); ok {
 			t.Error("looking created something")
 		}
 		h := w.acquire(sem)
 		list, err := sem.LeaseHolders(t.Context())
 		if err != nil || len(list) != 1 || list[0].Identifier != "sem1" || list[0].Node != h.Node() || list[0].Token != h.Token() ||
-			list[0].Session != w.id(s) || time.Since(list[0].Since) > time.Minute {
+			list[0].Session != w.ID(s) || time.Since(list[0].Since) > time.Minute {
 			t.Errorf("%+v, %v", list, err)
 		}
 	})
@@ -203,7 +204,7 @@ func TestSemaphoreCancel(t *testing.T) {
 		<-a.done
 		<-b.done
 		for _, err := range []error{a.err, b.err} {
-			if _, ok := errors.AsType[*semaphore.BlockedError](err); !ok || !errors.Is(err, why) {
+			if _, ok := errors.AsType[*recipe.BlockedError](err); !ok || !errors.Is(err, why) {
 				t.Errorf("got %v", err)
 			}
 		}
@@ -250,7 +251,7 @@ func TestInconsistentMaxLeases(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			if err := w.srv.Create(path, []byte(data)); err != nil {
+			if err := w.Srv.Create(path, []byte(data)); err != nil {
 				t.Fatal(err)
 			}
 			sem := w.semaphore("a", 1)
@@ -258,7 +259,7 @@ func TestInconsistentMaxLeases(t *testing.T) {
 			if !errors.Is(err, want) {
 				t.Errorf("%q: got %v, want %v", data, err, want)
 			}
-			after, stat, _ := w.srv.Get(path)
+			after, stat, _ := w.Srv.Get(path)
 			if data != "" && (string(after) != data || stat.Version != 0) || data == "" && string(after) != "1" {
 				t.Errorf("%q was made %q, version %d", data, after, stat.Version)
 			}
@@ -283,11 +284,11 @@ func TestTimeout(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), d)
 			start := time.Now()
 			_, err := w.semaphore("sem2", 1).Acquire(ctx)
-			blocked, ok := errors.AsType[*semaphore.BlockedError](err)
+			blocked, ok := errors.AsType[*recipe.BlockedError](err)
 			if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != d {
 				t.Errorf("%v after %v", err, time.Since(start))
 			}
-			if !ok || blocked.Blocker != h.Node() || blocked.Identifier != "sem1" || blocked.Leases != 1 || !strings.Contains(err.Error(), h.Node()) {
+			if !ok || blocked.Blocker != h.Node() || blocked.Identifier != "sem1" || blocked.Taken != 1 || !strings.Contains(err.Error(), h.Node()) {
 				t.Errorf("got %v (%+v)", err, blocked)
 			}
 			cancel()
@@ -301,7 +302,7 @@ func TestTimeout(t *testing.T) {
 func TestForeignChildrenCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		if err := w.srv.Create(path+"/foreign", nil); err != nil {
+		if err := w.Srv.Create(path+"/foreign", nil); err != nil {
 			t.Fatal(err)
 		}
 		h := w.acquire(w.semaphore("a", 2))
@@ -310,7 +311,7 @@ func TestForeignChildrenCount(t *testing.T) {
 		if b.ended() {
 			t.Fatalf("three leases of two: %v", b.err)
 		}
-		if err := w.srv.Delete(path + "/foreign"); err != nil {
+		if err := w.Srv.Delete(path + "/foreign"); err != nil {
 			t.Fatal(err)
 		}
 		w.got(b)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kielgo/kiel/internal/hold"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/recipe/lock"
@@ -84,7 +85,7 @@ func (s *Semaphore) await(
 	if err != nil {
 		return err
 	}
-	blocked := &BlockedError{Path: s.path, Blocker: path, Identifier: text(data, 256), Leases: len(children), Err: ErrNotAcquired}
+	blocked := s.blocked(path, data, len(children), ErrNotAcquired)
 	if !wait {
 		return blocked
 	}
@@ -97,7 +98,7 @@ func (s *Semaphore) await(
 	}
 	if waited, over := patience.Over(); over {
 		s.log.WarnContext(ctx, "still waiting",
-			"waited", waited, "leases", len(children), "blocker", seqnode.Blocker{Path: path, Data: data, Stat: stat})
+			"path", s.path, "waited", waited, "leases", len(children), "blocker", seqnode.Blocker{Path: path, Data: data, Stat: stat})
 	}
 	select {
 	case <-watch.C(): // also when the connection drops, and once per session timeout
@@ -148,7 +149,7 @@ func (s *Semaphore) differs(data []byte) bool {
 }
 
 func (s *Semaphore) disagree(data []byte) error {
-	return fmt.Errorf("%w: %s, Options.MaxLeases is %d", ErrMaxLeases, text(data, 64), s.max)
+	return fmt.Errorf("%w: %s, Options.MaxLeases is %d", ErrMaxLeases, hold.Text(data, 64), s.max)
 }
 
 // make creates the semaphore's znode with its number, in one request.
@@ -180,46 +181,21 @@ func (s *Semaphore) clear(ctx context.Context, inc *session.Incarnation, err err
 }
 
 // obtain makes a lease, if the number of leases and the contender of the inner lock are as
-// they were. It returns nil when they are not, or the znode is gone. The requests do not
-// end with ctx: what was given up may still be carried out, and is then removed.
+// they were. It returns nil when they are not, or the znode is gone. The requests do not end
+// with ctx: see [hold.Own.Make].
 func (s *Semaphore) obtain(ctx context.Context, inc *session.Incarnation, contender string, version int32) (*lease, error) {
 	l := newLease(s, inc, sabotage.Of(ctx))
-	life := context.WithoutCancel(ctx)
-	type result struct {
-		made bool
-		err  error
-	}
-	results := make(chan result)
-	go func() {
-		made, err := l.make(life, contender, version)
-		select {
-		case results <- result{made, err}:
-			if !errors.Is(err, errUnsure) {
-				return
-			}
-		case <-ctx.Done():
-			if made {
-				l.removeAll(life)
-			}
-		}
-		if errors.Is(err, errUnsure) {
-			l.removeUnsure(life)
-		}
-		close(l.gone)
-	}()
-	select {
-	case r := <-results:
-		if r.made || errors.Is(r.err, errUnsure) {
-			s.note(l)
-		}
-		if !r.made {
-			return nil, r.err
-		}
-		return l, nil
-	case <-ctx.Done():
+	err := l.own.Make(ctx, func(life context.Context) error { return l.make(life, contender, version) })
+	if err == nil || errors.Is(err, hold.ErrUnsure) || ctx.Err() != nil {
 		s.note(l)
-		return nil, context.Cause(ctx)
 	}
+	switch {
+	case errors.Is(err, errRefused):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return l, nil
 }
 
 // note keeps the newest lease, for the next Acquire to wait for.
@@ -236,10 +212,10 @@ func (s *Semaphore) hand(ctx context.Context, l *lease) (*Held, error) {
 		inc, err := s.incarnation(ctx, l.inc.SessionID())
 		var h *Held
 		if err == nil {
-			h, err = hold(ctx, s, l, inc)
+			h, err = s.hold(ctx, l, inc)
 		}
 		if err != nil {
-			l.abandon(ctx)
+			l.own.Abandon(ctx)
 			return nil, err
 		}
 		if h != nil {
@@ -257,11 +233,7 @@ func newLease(s *Semaphore, inc *session.Incarnation, off sabotage.Rules) *lease
 	if off.Off(sabotage.FreshGUID) {
 		guid = strings.Repeat("0", len(guid))
 	}
-	return &lease{
-		semaphore: s,
-		inc:       inc,
-		path:      session.Join(s.path, guid),
-		off:       off,
-		gone:      make(chan struct{}),
-	}
+	l := &lease{semaphore: s, inc: inc, path: session.Join(s.path, guid), off: off}
+	l.own = hold.NewOwn(l.path, s.log, nil, l.remove)
+	return l
 }

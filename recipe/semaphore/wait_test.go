@@ -20,7 +20,7 @@ func TestLongWaitIsSaid(t *testing.T) {
 		w := newWorld(t)
 		h := w.acquire(w.semaphore("holder", 1))
 		var log bytes.Buffer
-		s, err := semaphore.New(w.session("waiter"), path, semaphore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		s, err := semaphore.New(w.Session("waiter"), path, semaphore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,14 +40,14 @@ func TestLongWaitForOnesOwnIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var log bytes.Buffer
-		s, err := semaphore.New(w.session("a"), path, semaphore.Options{
+		s, err := semaphore.New(w.Session("a"), path, semaphore.Options{
 			Identifier: "ours", Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		h := w.acquire(s)
-		w.nw.Client("a").BlackHole(zktest.Both)
+		w.Net.Client("a").BlackHole(zktest.Both)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		go func() { _ = h.Release(ctx) }()
@@ -59,6 +59,6 @@ func TestLongWaitForOnesOwnIsSaid(t *testing.T) {
 			!strings.Contains(log.String(), "blocker.path="+h.Node()) || !strings.Contains(log.String(), "blocker.data=ours") {
 			t.Errorf("said %d times, want 4, and that %s is in the way:\n%s", said, h.Node(), &log)
 		}
-		w.nw.Client("a").Heal()
+		w.Net.Client("a").Heal()
 	})
 }

@@ -216,9 +216,11 @@ func (p *Partition) apply(e *entry, r *result, now time.Time) {
 	}
 	p.check = r.check
 	if r.diverges >= 0 {
-		p.fail(&TruncatedError{
+		cut := &TruncatedError{
 			Topic: p.topic, Partition: p.id, Position: p.position, Diverges: r.diverges, Epoch: p.epoch, Found: r.check.epoch,
-		})
+		}
+		p.failed(cut)
+		p.fail(cut)
 		return
 	}
 	if p.check == nil || r.accepted {
@@ -245,7 +247,19 @@ func (p *Partition) apply(e *entry, r *result, now time.Time) {
 	default:
 		p.alone, p.size = false, 0
 	}
+	p.works(moved)
+}
+
+// works notes that an answer was of use, and whether it had something.
+func (p *Partition) works(moved bool) {
 	p.failing, p.backoff = time.Time{}, 0
+	if !p.of.maySomethingFail() {
+		return
+	}
+	p.of.works(kindFetch, p.String())
+	if moved {
+		p.of.works(kindStall, p.String())
+	}
 }
 
 // push appends what was read to the queue.
@@ -268,6 +282,7 @@ func (p *Partition) refused(err error, now time.Time) {
 		p.retry(err)
 		return
 	}
+	p.failed(err)
 	p.outside = p.follower < 0 // a follower may lag behind: the leader is asked
 	p.follower = -1
 	p.lookAfter(now, p.backoff)

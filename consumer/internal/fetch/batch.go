@@ -86,12 +86,12 @@ func (b *Batch) setEpoch(from int64, epoch int32) {
 	}
 }
 
-// Age returns how old a message is by its timestamp, 0 if it has none.
-func Age(m *sarama.ConsumerMessage) time.Duration {
-	if m.Timestamp.UnixMilli() < 0 {
+// Age returns how old a message with this timestamp is, 0 if that is none.
+func Age(timestamp time.Time) time.Duration {
+	if timestamp.UnixMilli() < 0 {
 		return 0
 	}
-	return max(time.Since(m.Timestamp), 0)
+	return max(time.Since(timestamp), 0)
 }
 
 // messageOverhead is what a message takes in memory beside its key, value and headers, in bytes.

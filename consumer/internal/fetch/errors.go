@@ -28,8 +28,18 @@ var (
 
 	// errNoProgress says that nothing came though there is something.
 	errNoProgress = errors.New("fetch: the broker gives nothing out though there is something")
+	// errStall says why the watchdog has reset a partition.
+	errStall = errors.New("fetch: the partition stood still though there was something to read, fetching it anew")
 	// errIncomplete says that an answer lacks a partition that was asked for.
 	errIncomplete = errors.New("fetch: the broker's answer lacks the partition")
+)
+
+// The kinds of errors in the log.
+const (
+	kindBroker   = "broker"   // requests to a broker fail
+	kindFetch    = "fetch"    // a partition can't be read for 10 s or longer
+	kindStall    = "stall"    // the watchdog has reset a partition
+	kindThrottle = "throttle" // a broker wants to be left alone for too long
 )
 
 // RangeError says that Kafka does not have the position any more, or not yet. It

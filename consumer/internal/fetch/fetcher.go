@@ -24,8 +24,10 @@ type Fetcher struct {
 	mu      sync.Mutex // held for moments, never while something is waited for
 	open    map[key]*Partition
 	nodes   map[Node]*node
-	waste   int     // bytes of answers that batches keep alive beside their messages
-	looking [2]bool // a look at cached metadata, and at fresh, is under way
+	notes   []func() // for the log, see tell
+	telling bool     // a goroutine tells the log what was noted
+	waste   int      // bytes of answers that batches keep alive beside their messages
+	looking [2]bool  // a look at cached metadata, and at fresh, is under way
 	running bool
 	ended   bool
 	life    context.Context //nolint:containedctx // Run's, for the goroutines of brokers that it starts later
@@ -89,7 +91,7 @@ func (f *Fetcher) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-watch.C:
-			f.watch(ctx)
+			f.watch()
 		case <-f.changed:
 		case <-timer.C:
 		}
@@ -121,7 +123,7 @@ func (f *Fetcher) end(cancel context.CancelFunc) {
 	for _, n := range f.nodes {
 		n.stop()
 	}
-	f.mu.Unlock()
+	f.unlock()
 	f.all.Wait()
 }
 
@@ -200,7 +202,7 @@ func (f *Fetcher) look(ps []*Partition, kind int) {
 		if p.node == nil && p.err == nil && !p.closed {
 			p.assign(found)
 		}
-		f.mu.Unlock()
+		f.unlock()
 	}
 }
 
@@ -292,7 +294,8 @@ func (f *Fetcher) node(at Node) *node {
 }
 
 // watch resets partitions that stand still, and gives up brokers that lead none.
-func (f *Fetcher) watch(ctx context.Context) {
+func (f *Fetcher) watch() {
+	reachable := f.settings.Reachable()
 	f.mu.Lock()
 	now := time.Now()
 	var stuck []*Partition
@@ -308,11 +311,12 @@ func (f *Fetcher) watch(ctx context.Context) {
 		}
 		p.detach()
 		p.follower, p.due, p.refresh = -1, now, true
+		f.failed(kindStall, p.String(), errStall)
 		f.notify()
 	}
 	for at, n := range f.nodes {
 		switch {
-		case len(n.partitions) > 0:
+		case len(n.partitions) > 0, !reachable:
 			n.idleSince = time.Time{}
 		case n.idleSince.IsZero():
 			n.idleSince = now
@@ -321,9 +325,8 @@ func (f *Fetcher) watch(ctx context.Context) {
 			delete(f.nodes, at)
 		}
 	}
-	f.mu.Unlock()
+	f.unlock()
 	for _, p := range stuck {
-		f.settings.log.WarnContext(ctx, "partition stood still, fetching anew", "topic", p.topic, "partition", p.id)
 		if f.settings.OnReset != nil {
 			f.settings.OnReset(p.topic, p.id)
 		}

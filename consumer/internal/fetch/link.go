@@ -3,6 +3,7 @@ package fetch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"time"
@@ -134,16 +135,17 @@ func (l *link) deliver(ctx context.Context, req *request, resp *sarama.FetchResp
 		size = f.parse(req, resp, results, int(received))
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer f.unlock()
 	l.request = nil
 	if ctx.Err() != nil {
 		return
 	}
 	now := time.Now()
 	if err != nil {
-		l.node.warn(ctx, err, now)
+		f.failed(kindBroker, l.node.about, err)
 	} else {
-		l.node.throttle(ctx, resp.ThrottleTime, now)
+		f.works(kindBroker, l.node.about)
+		l.node.throttle(resp.ThrottleTime, now)
 	}
 	for i := range req.entries {
 		e := &req.entries[i]
@@ -154,6 +156,7 @@ func (l *link) deliver(ctx context.Context, req *request, resp *sarama.FetchResp
 		p.flying = nil
 		switch {
 		case isDecoding(err) && len(req.entries) > 1:
+			p.failed(err)
 			p.alone = true // to see which of them it is
 		case err != nil:
 			p.retry(err)
@@ -190,21 +193,14 @@ func (f *Fetcher) parse(req *request, resp *sarama.FetchResponse, results []resu
 }
 
 // throttle has the broker asked for nothing until d has passed, maxThrottle at most.
-func (n *node) throttle(ctx context.Context, d time.Duration, now time.Time) {
+func (n *node) throttle(d time.Duration, now time.Time) {
 	if d > maxThrottle {
-		n.of.settings.log.WarnContext(ctx, "throttle time cut short", "broker", n.at.ID, "asked", d, "kept", maxThrottle)
+		n.of.failed(kindThrottle, n.about, fmt.Errorf("fetch: the broker wants no request for %v, asking again after %v", d, maxThrottle))
 		d = maxThrottle
+	} else {
+		n.of.works(kindThrottle, n.about)
 	}
 	if until := now.Add(d); until.After(n.throttled) {
 		n.throttled = until
 	}
-}
-
-// warn logs that requests to the broker fail, now and then.
-func (n *node) warn(ctx context.Context, err error, now time.Time) {
-	if now.Sub(n.warned) < warnAtMost {
-		return
-	}
-	n.warned = now
-	n.of.settings.log.WarnContext(ctx, "fetch failed", "broker", n.at.ID, "error", err)
 }

@@ -2,30 +2,28 @@ package fetch
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"time"
 
 	"github.com/IBM/sarama"
 )
 
-// warnAtMost is the time between two warnings about one broker.
-const warnAtMost = 30 * time.Second
-
 // node is a broker that partitions are fetched from. Its fields are guarded by the
 // fetcher's mu.
 type node struct {
 	of         *Fetcher
 	at         Node
+	about      string   // its name in the log
 	links      [2]*link // the first carries long polls, the second short ones beside
 	cancel     context.CancelFunc
 	partitions map[*Partition]struct{}
 	throttled  time.Time // until when Kafka wants no request
 	idleSince  time.Time // zero while it has partitions
-	warned     time.Time // when a failure was logged last
 }
 
 func newNode(f *Fetcher, at Node) *node {
-	n := &node{of: f, at: at, partitions: map[*Partition]struct{}{}}
+	n := &node{of: f, at: at, about: fmt.Sprintf("%d at %s", at.ID, at.Addr), partitions: map[*Partition]struct{}{}}
 	for i := range n.links {
 		n.links[i] = newLink(n, i)
 	}
@@ -44,6 +42,7 @@ func (n *node) wake() {
 
 // stop ends the links' goroutines and connections.
 func (n *node) stop() {
+	n.of.gone(n.about)
 	n.cancel()
 	for _, l := range n.links {
 		l.stopped = true

@@ -1,7 +1,6 @@
 package fetch
 
 import (
-	"log/slog"
 	"math"
 	"net"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/internal/defaultlog"
+	"github.com/kielgo/kiel/internal/errlog"
 )
 
 const (
@@ -52,6 +52,12 @@ const (
 	defaultLease = 10 * time.Minute
 )
 
+// How far Config is honoured: Net.WriteTimeout is MaxWriteTimeout at most, and Consumer.Fetch.Default is MinFetch bytes at least.
+const (
+	MaxWriteTimeout = silence
+	MinFetch        = minFetch
+)
+
 // Dialer opens connections to brokers. It is called from several goroutines. What
 // Dial returns must end by itself when the program gives up: Run waits for it.
 type Dialer interface {
@@ -78,8 +84,16 @@ type Options struct {
 	// the goroutine of Run. It must not block. nil is allowed.
 	OnReset func(topic string, partition int32)
 
-	// Logger receives the log. nil passes warnings to slog.Default.
-	Logger *slog.Logger
+	// OnFailure is called with the reason of each failure to fetch a partition. Each partition of a request
+	// that fails has one. It must not block. nil is allowed.
+	OnFailure func(Reason)
+
+	// Reachable reports whether any broker answers. While none does a broker that fails is not given up, though no partition is
+	// fetched from it: who leads them is not known. It must not block. nil is always.
+	Reachable func() bool
+
+	// Errors receives what fails, for a while or for good; all of it is tried again. nil logs to slog.Default.
+	Errors *errlog.Log
 }
 
 // settings are Options with all defaults in.
@@ -89,7 +103,7 @@ type settings struct {
 	answer  int32
 	version int16
 	lease   time.Duration
-	log     *slog.Logger
+	errs    *errlog.Log
 }
 
 func newSettings(opts Options) (settings, error) {
@@ -107,9 +121,18 @@ func newSettings(opts Options) (settings, error) {
 	if opts.MaxBytes <= 0 {
 		opts.MaxBytes = defaultMaxBytes
 	}
+	if opts.OnFailure == nil {
+		opts.OnFailure = func(Reason) {}
+	}
+	if opts.Reachable == nil {
+		opts.Reachable = func() bool { return true }
+	}
 	s := settings{
-		Options: opts, fetch: max(int(c.Consumer.Fetch.Default), minFetch), answer: c.Consumer.Fetch.MaxBytes,
-		version: requestVersion(c.Version), lease: c.Metadata.RefreshFrequency, log: defaultlog.Or(opts.Logger),
+		Options: opts, fetch: max(int(c.Consumer.Fetch.Default), MinFetch), answer: c.Consumer.Fetch.MaxBytes,
+		version: requestVersion(c.Version), lease: c.Metadata.RefreshFrequency, errs: opts.Errors,
+	}
+	if s.errs == nil {
+		s.errs = errlog.New(defaultlog.Or(nil))
 	}
 	if s.lease <= 0 {
 		s.lease = defaultLease
@@ -133,7 +156,7 @@ func (s *settings) brokerConfig(d Dialer) *sarama.Config {
 	c := *s.Config
 	c.Net.Proxy.Enable = true
 	c.Net.Proxy.Dialer = d
-	c.Net.WriteTimeout = min(c.Net.WriteTimeout, silence)
+	c.Net.WriteTimeout = min(c.Net.WriteTimeout, MaxWriteTimeout)
 	return &c
 }
 

@@ -3,6 +3,7 @@ package fetch
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -48,7 +49,6 @@ type Partition struct {
 	failing time.Time // since when it fails; zero when it does not
 	failure error     // the newest
 	settled bool      // found is closed
-	warned  time.Time // when that was logged last
 
 	size      int     // bytes to ask for when a record batch is larger than the normal size; 0 for that
 	expansion float64 // bytes in memory for a byte on the wire
@@ -167,6 +167,9 @@ func (p *Partition) Resume() {
 	p.wakeNode()
 }
 
+// String returns the partition's name.
+func (p *Partition) String() string { return p.topic + ":" + strconv.Itoa(int(p.id)) }
+
 // HighWatermark returns the offset after the last message that all replicas in sync
 // have, as the last answer said. It is -1 before the first answer.
 func (p *Partition) HighWatermark() int64 { return p.read(func() int64 { return p.end }) }
@@ -194,10 +197,23 @@ func (p *Partition) Lag() (messages int64, behind time.Duration) {
 	messages = max(p.readable()-p.handed, 0)
 	for _, b := range p.queue {
 		if len(b.Messages) > 0 {
-			return messages, Age(&b.Messages[0])
+			return messages, Age(b.Messages[0].Timestamp)
 		}
 	}
 	return messages, 0
+}
+
+// End returns the offset after the last message that may be read, as the last answer said. It is -1 before the first answer.
+func (p *Partition) End() int64 { return p.read(p.readable) }
+
+// FailingSince returns since when the partition can't be fetched; zero when it can, or is not to be: it is paused, or what was fetched waits.
+func (p *Partition) FailingSince() time.Time {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	if p.paused || !p.hasRoom() {
+		return time.Time{}
+	}
+	return p.failing
 }
 
 // readable returns the offset after the last message that may be read now.
@@ -245,6 +261,7 @@ func (p *Partition) look() {
 
 // retry has the partition's leader looked for again, after a while.
 func (p *Partition) retry(err error) {
+	p.failed(err)
 	now := time.Now()
 	if p.failing.IsZero() {
 		p.failing = now
@@ -253,9 +270,8 @@ func (p *Partition) retry(err error) {
 		p.fail(err)
 		return
 	}
-	if now.Sub(p.failing) >= patience && now.Sub(p.warned) >= warnAtMost {
-		p.warned = now
-		p.of.settings.log.WarnContext(p.of.life, "partition can't be read", "topic", p.topic, "partition", p.id, "error", err)
+	if now.Sub(p.failing) >= patience {
+		p.of.failed(kindFetch, p.String(), err)
 	}
 	p.follower, p.refresh, p.failure = -1, true, err
 	p.lookAfter(now, max(p.backoff, minBackoff))
@@ -268,6 +284,9 @@ func (p *Partition) lookAfter(now time.Time, wait time.Duration) {
 	p.backoff = min(max(2*wait, minBackoff), maxBackoff)
 	p.of.notify()
 }
+
+// failed counts a failure.
+func (p *Partition) failed(err error) { p.of.settings.OnFailure(ReasonOf(err)) }
 
 // fail ends reading with what Next returns when the buffer is empty.
 func (p *Partition) fail(err error) {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/internal/errlog"
 )
 
 // end closes all connections and waits for what serves them.
@@ -32,7 +34,7 @@ func inBubble(t *testing.T, change func(*Options), f func(t *testing.T, c *fakeC
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
-		opts := Options{Config: testConfig(), Dialer: c, Logger: slog.New(slog.DiscardHandler)}
+		opts := Options{Config: testConfig(), Dialer: c, Errors: errlog.New(slog.New(slog.DiscardHandler))}
 		if change != nil {
 			change(&opts)
 		}

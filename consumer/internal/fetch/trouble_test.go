@@ -9,9 +9,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/internal/errlog"
 )
 
 // Leader moves cost no error and no message, and few requests.
@@ -181,7 +184,7 @@ func TestThrottleIsBounded(t *testing.T) {
 	for name, told := range map[string]time.Duration{"an hour": time.Hour, "the longest": math.MaxInt32 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
-			inBubble(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			inBubble(t, func(o *Options) { o.Errors = errlog.New(slog.New(slog.NewTextHandler(&log, nil))) }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 				k.add(0, batch{values: vals(1)})
 				k.throttle = told
 				p := open(t, x, 0, 0, -1)
@@ -194,7 +197,8 @@ func TestThrottleIsBounded(t *testing.T) {
 				if took := time.Since(began); err != nil || took < maxThrottle || took > maxThrottle+time.Second {
 					t.Errorf("the next message after %v: %v", took, err)
 				}
-				if n := strings.Count(log.String(), "throttle"); n != 1 {
+				synctest.Wait() // what happened may be logged after the message was handed out
+				if n := strings.Count(log.String(), "level=WARN"); n != 1 {
 					t.Errorf("%d warnings:\n%s", n, log.String())
 				}
 			})

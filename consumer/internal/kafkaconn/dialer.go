@@ -7,7 +7,9 @@ import (
 	"io"
 	"maps"
 	"net"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -21,6 +23,9 @@ type Dialer struct {
 	life context.Context //nolint:containedctx // the lifetime of every connection
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 	tls  bool // sarama puts TLS on the connections
+
+	// Reach is told what comes of the connections. It is set before the first Dial; nil is allowed.
+	Reach *Reach
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
@@ -54,7 +59,10 @@ func NewDialer(life context.Context, config *sarama.Config, userTimeout time.Dur
 		Timeout:   min(config.Net.DialTimeout, MaxControlWait),
 		KeepAlive: config.Net.KeepAlive,
 		LocalAddr: config.Net.LocalAddr,
-		Control: func(_, _ string, c syscall.RawConn) error {
+		Control: func(network, _ string, c syscall.RawConn) error {
+			if !isTCP(network) {
+				return nil
+			}
 			return setUserTimeout(c, userTimeout)
 		},
 	}
@@ -62,13 +70,23 @@ func NewDialer(life context.Context, config *sarama.Config, userTimeout time.Dur
 	return d
 }
 
-// Dial opens a connection that ends with the dialer's lifetime.
+// isTCP reports whether connections of a network are TCP's, as those to brokers are.
+func isTCP(network string) bool { return strings.HasPrefix(network, "tcp") }
+
+// Dial opens a connection that ends with the dialer's lifetime. One that is not TCP's is for a question to a name server: it is handed out as
+// it is, and ends by a deadline of package net.
 func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 	if d.Closed() {
 		return nil, net.ErrClosed
 	}
 	nc, err := d.dial(d.life, network, address)
+	if !isTCP(network) {
+		return nc, err
+	}
 	if err != nil {
+		if !d.Closed() {
+			d.Reach.failed(err)
+		}
 		return nil, err
 	}
 	c := &conn{Conn: nc, of: d, address: address}
@@ -153,21 +171,42 @@ func (c *conn) Read(b []byte) (int, error) {
 		return 0, c.wrong
 	}
 	n, err := c.Conn.Read(b)
-	if c.answered || n == 0 && err == nil {
-		return n, err
-	}
-	if n > 0 {
+	if n > 0 && !c.answered {
 		c.answered = true
 		if isTLS := b[0] >= 0x14 && b[0] <= 0x17; isTLS != c.of.tls { // the types of records; as a length it would be over 300 MB
 			c.wrong = c.explain("does not answer as a Kafka broker", errProtocol)
+			c.of.Reach.failed(c.wrong)
 			return 0, c.wrong
 		}
+	}
+	c.note(n, err)
+	if c.answered || err == nil {
 		return n, err
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
 		err = c.explain("closed the connection before it answered", err)
 	}
 	return 0, err
+}
+
+// note tells the dialer's Reach what came of reading. A connection that has worked may be closed by a broker that had nothing to do on
+// it, which says nothing yet: the next one does. One
+// that this program has closed says nothing either.
+func (c *conn) note(read int, err error) {
+	switch {
+	case read > 0:
+		c.of.Reach.answered()
+	case err == nil, c.isClosed():
+	case !c.answered, errors.Is(err, os.ErrDeadlineExceeded):
+		c.of.Reach.failed(err)
+	}
+}
+
+// isClosed returns whether Close was called.
+func (c *conn) isClosed() bool {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	return c.closed != nil
 }
 
 // explain says what is usually wrong with an address that did so.

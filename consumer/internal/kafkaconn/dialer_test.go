@@ -64,3 +64,22 @@ func TestDialerAbortsWithoutSendingTheRest(t *testing.T) {
 		t.Errorf("dialled after the end: %v", err)
 	}
 }
+
+// sarama resolves names through the dialer, when Net.ResolveCanonicalBootstrapServers is set. Package net takes a connection for one
+// that carries datagrams only if it is a net.PacketConn.
+func TestDialerPassesDatagramsOn(t *testing.T) {
+	l, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	d := NewDialer(t.Context(), conntest.Config(), time.Second)
+	c, err := d.Dial("udp", l.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, ok := c.(net.PacketConn); !ok {
+		t.Errorf("%T is no net.PacketConn", c)
+	}
+}

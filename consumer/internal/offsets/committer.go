@@ -3,6 +3,7 @@ package offsets
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -10,8 +11,10 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/pause"
 )
 
 // SettleTimeout bounds the last commit of a partition that is given up.
@@ -34,11 +37,15 @@ type Committer struct {
 	requests chan commitRequest
 	releases chan release
 	done     chan struct{} // closed when Run has returned
+	probes   chan struct{} // calls of Alive
+	storing  atomic.Bool   // Run waits for the store
 
 	// The fields below belong to Run. Stored offsets are read on other goroutines: one for repeats, one for releases.
 	reads     kafkaconn.Calls
 	repeats   chan question
 	repeating bool
+	unread    *Tracker  // one of those that could not be read when a repeat was due last; nil when that worked
+	rereadAt  time.Time // when a read for it is due
 	released  chan question
 	releasing bool
 	leftAlone map[string]bool // the topics of which it was logged that offsets are left alone
@@ -47,7 +54,8 @@ type Committer struct {
 	aborts   atomic.Int64 // how often that was begun
 
 	mu       sync.RWMutex
-	trackers map[allocfn.Partition]*Tracker
+	trackers map[kiel.Partition]*Tracker
+	storedAt time.Time // when an offset was stored last; zero before the first
 }
 
 // Options of a [Committer]. All but Auto and Window must be set.
@@ -65,16 +73,17 @@ type Options struct {
 	// false when it will not call observed, because there is nobody to notify.
 	Notify func(c Committed, observed func()) bool
 	// Report reports why an offset of a partition was not stored.
-	Report func(error, allocfn.Partition)
-	// Logger receives what is not an error.
+	Report func(error, kiel.Partition)
+	// Logger receives what is not an error, Errors what fails and is not reported.
 	Logger *slog.Logger
+	Errors *errlog.Log
 	// Count counts the result of one partition's part in a commit, and how long it took.
-	Count func(err error, took time.Duration)
+	Count func(p kiel.Partition, err error, took time.Duration)
 }
 
 // Committed says that an offset was stored.
 type Committed struct {
-	Partition allocfn.Partition
+	Partition kiel.Partition
 	Claim     Claim
 	Offset    int64
 	Since     time.Time // when it was last found, before the answer came, that the offset may be stored
@@ -99,29 +108,48 @@ func NewCommitter(opts Options) *Committer {
 		requests: make(chan commitRequest),
 		releases: make(chan release),
 		done:     make(chan struct{}),
+		probes:   make(chan struct{}),
 		repeats:  make(chan question), released: make(chan question), leftAlone: map[string]bool{},
-		trackers: map[allocfn.Partition]*Tracker{},
+		trackers: map[kiel.Partition]*Tracker{},
 	}
 }
 
 // Open returns the Tracker of a partition that starts at offset. What the partition
 // had before is closed: a late mark of an earlier handler finds nothing.
-func (c *Committer) Open(p allocfn.Partition, claim Claim, topicID sarama.Uuid, offset int64, text string) *Tracker {
+func (c *Committer) Open(p kiel.Partition, claim Claim, topicID sarama.Uuid, offset int64, text string) *Tracker {
+	t := c.newTracker(p, claim, topicID, offset, text)
+	c.register(t)
+	return t
+}
+
+// OpenStored is Open at an offset that is stored and left alone: it is not committed until something is marked.
+func (c *Committer) OpenStored(p kiel.Partition, claim Claim, topicID sarama.Uuid, offset int64, text string) *Tracker {
+	t := c.newTracker(p, claim, topicID, offset, text)
+	t.dirty = false
+	t.LeaveAlone()
+	c.register(t)
+	return t
+}
+
+func (c *Committer) newTracker(p kiel.Partition, claim Claim, topicID sarama.Uuid, offset int64, text string) *Tracker {
 	now := time.Now()
-	t := &Tracker{
+	return &Tracker{
 		partition: p, claim: claim, topicID: topicID, currentID: c.options.CurrentID,
-		next: offset, text: text, dirty: true, committed: position{offset: offset, text: text, epoch: -1},
+		next: offset, text: text, dirty: true, dirtyAt: now, committed: position{offset: offset, text: text, epoch: -1},
 		repeats:  []time.Time{now.Add(c.options.Timeout), now.Add(time.Minute), now.Add(10 * time.Minute)},
 		storedAt: now,
 		size:     int64(cmp.Or(c.options.Window, DefaultWindow)), tail: offset, delivered: offset,
 	}
+}
+
+// register makes t the Tracker of its partition.
+func (c *Committer) register(t *Tracker) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if old := c.trackers[p]; old != nil {
+	if old := c.trackers[t.partition]; old != nil {
 		old.end()
 	}
-	c.trackers[p] = t
-	return t
+	c.trackers[t.partition] = t
 }
 
 // Close takes no more marks for t and commits it no more. It waits for a commit that
@@ -177,31 +205,37 @@ func (c *Committer) wait(ctx context.Context, done <-chan struct{}) bool {
 func (c *Committer) Find(topic string, partition int32) *Tracker {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.trackers[allocfn.Partition{Topic: topic, ID: partition}]
+	return c.trackers[kiel.Partition{Topic: topic, ID: partition}]
 }
 
 // Commit stores the position of t, or of all marked partitions when t is nil, and
 // returns when it is stored or refused, or when ctx or Run ends. When t is stored it
 // waits for the observer too. All errors but those of ctx are reported.
 func (c *Committer) Commit(ctx context.Context, t *Tracker) error {
+	_, err := c.request(ctx, t)
+	return err
+}
+
+// request is Commit, and says whether Run has taken the request: if so Run counts what became of it.
+func (c *Committer) request(ctx context.Context, t *Tracker) (taken bool, err error) {
 	q := commitRequest{tracker: t, answer: make(chan commitAnswer, 1)}
 	select {
 	case c.requests <- q:
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return false, context.Cause(ctx)
 	case <-c.done:
-		return ErrEnded
+		return false, ErrEnded
 	}
 	select {
 	case a := <-q.answer:
 		if a.observed != nil {
 			c.wait(ctx, a.observed)
 		}
-		return a.err
+		return true, a.err
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return true, context.Cause(ctx)
 	case <-c.done:
-		return ErrEnded
+		return true, ErrEnded
 	}
 }
 
@@ -209,7 +243,8 @@ func (c *Committer) Commit(ctx context.Context, t *Tracker) error {
 // all within SettleTimeout. ctx is the claim's lifetime. Without auto commit, marks
 // that were not committed are dropped, as sarama does. Without a mark the committed
 // position is written again if the store has lost or lowered it; that may take a second,
-// and its failure is logged and is no error.
+// and its failure is logged and is no error. A mark that the claim's end forbids to commit
+// is counted, whether or not Run comes to refuse it.
 func (c *Committer) Settle(ctx context.Context, t *Tracker) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, SettleTimeout, ErrLate)
 	defer cancel()
@@ -218,9 +253,27 @@ func (c *Committer) Settle(ctx context.Context, t *Tracker) error {
 		return nil
 	}
 	defer c.Close(ctx, t)
-	wait := kafkaconn.NewBackoff(storeBackoff, maxStoreBackoff)
+	return c.store(ctx, t)
+}
+
+// Store is Settle without the end: t stays open, and nothing is restored.
+func (c *Committer) Store(ctx context.Context, t *Tracker) error {
+	if !c.options.Auto || !t.isDirty() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, SettleTimeout, ErrLate)
+	defer cancel()
+	return c.store(ctx, t)
+}
+
+// store commits what is marked in t until that is stored or refused, or ctx ends.
+func (c *Committer) store(ctx context.Context, t *Tracker) error {
+	wait := pause.Backoff{Growth: pause.Doubling(storeBackoff, maxStoreBackoff)}
 	for {
-		err := c.Commit(ctx, t)
+		taken, err := c.request(ctx, t)
+		if refusal := t.mayCommit(); !taken && refusal != nil {
+			c.options.Count(t.partition, refusal, 0)
+		}
 		if err == nil || ctx.Err() != nil || refused(err) {
 			return err
 		}
@@ -244,6 +297,7 @@ func (c *Committer) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-c.probes:
 		case <-tick.C:
 			c.flush(ctx, c.waiting())
 			c.askRepeats(ctx, time.Now())
@@ -263,6 +317,24 @@ func (c *Committer) Run(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// Alive returns nil when Run has answered, waits for the store, or has ended; otherwise an error when ctx ends.
+func (c *Committer) Alive(ctx context.Context) error {
+	tick := time.NewTicker(storeBackoff)
+	defer tick.Stop()
+	for !c.storing.Load() {
+		select {
+		case c.probes <- struct{}{}:
+			return nil
+		case <-c.done:
+			return nil
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("the committer does not answer: %w", context.Cause(ctx))
+		}
+	}
+	return nil
 }
 
 // wanted returns the Trackers of requests.
@@ -304,6 +376,32 @@ func (c *Committer) all() []*Tracker {
 	return trackers
 }
 
+// Backlog is what waits to be committed.
+type Backlog struct {
+	Oldest   time.Time // when the oldest mark was made that is not committed; zero when all are
+	StoredAt time.Time // when an offset was stored last; zero before the first
+}
+
+// Backlog returns what waits to be committed.
+func (c *Committer) Backlog() Backlog {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	b := Backlog{StoredAt: c.storedAt}
+	for _, t := range c.trackers {
+		if at := t.Progress().Oldest; !at.IsZero() && (b.Oldest.IsZero() || at.Before(b.Oldest)) {
+			b.Oldest = at
+		}
+	}
+	return b
+}
+
+// stored notes when an offset was stored.
+func (c *Committer) stored(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.storedAt = at
+}
+
 // flush commits trackers in one request and reports what was refused. It does not
 // wait for the observer: one that hangs on a partition holds up that one alone.
 func (c *Committer) flush(ctx context.Context, trackers map[*Tracker]content) map[*Tracker]commitAnswer {
@@ -318,16 +416,20 @@ func (c *Committer) flush(ctx context.Context, trackers map[*Tracker]content) ma
 		commits = append(commits, p.offsetCommit())
 	}
 	start := time.Now()
+	c.storing.Store(true)
 	results := c.options.Store.Commit(ctx, commits)
+	c.storing.Store(false)
 	now := time.Now()
 	answers := make(map[*Tracker]commitAnswer, len(trackers))
+	stored := false
 	for _, p := range pending {
 		t := p.tracker
 		err := results[t.partition]
 		answers[t] = commitAnswer{err: err, observed: p.observed}
-		c.options.Count(err, now.Sub(start))
+		c.options.Count(t.partition, err, now.Sub(start))
 		close(p.answered)
 		if err == nil {
+			stored = true
 			t.stored(p, now)
 			c.notify(p, true)
 			continue
@@ -336,6 +438,9 @@ func (c *Committer) flush(ctx context.Context, trackers map[*Tracker]content) ma
 		if ctx.Err() == nil && !Fenced(err) && p.content != restored { // the end of the claim is reported elsewhere
 			c.options.Report(err, t.partition)
 		}
+	}
+	if stored {
+		c.stored(now)
 	}
 	return answers
 }

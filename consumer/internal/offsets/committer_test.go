@@ -5,13 +5,15 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/errlog"
 )
 
 const sessionTimeout = 10 * time.Second
@@ -23,8 +25,8 @@ func committerOn(t *testing.T, store Store, auto bool) (*Committer, func()) {
 	t.Helper()
 	cm := NewCommitter(Options{
 		Store: store, Abort: func() {}, Auto: auto, Interval: time.Second, Timeout: sessionTimeout, CurrentID: unknownID,
-		Notify: func(Committed, func()) bool { return false }, Report: func(error, allocfn.Partition) {}, Count: func(error, time.Duration) {},
-		Logger: slog.New(slog.DiscardHandler),
+		Notify: func(Committed, func()) bool { return false }, Report: func(error, kiel.Partition) {}, Count: func(kiel.Partition, error, time.Duration) {},
+		Logger: slog.New(slog.DiscardHandler), Errors: errlog.New(slog.New(slog.DiscardHandler)),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	go cm.Run(ctx)
@@ -37,7 +39,7 @@ func committerOn(t *testing.T, store Store, auto bool) (*Committer, func()) {
 func TestMarkRaisesAndResetLowers(t *testing.T) {
 	b := &Tracker{next: 10}
 	steps := []struct {
-		do   func(int64, string)
+		do   func(int64, string) bool
 		at   int64
 		want int64
 	}{
@@ -83,7 +85,7 @@ func TestOneRequestAnIntervalForAllMarks(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		time.Sleep(3 * time.Second) // nothing is marked, nothing is sent
 		sent := store.Commits()[before:]
-		want := map[allocfn.Partition]int64{tp("t", 0): 2, tp("t", 2): 7}
+		want := map[kiel.Partition]int64{tp("t", 0): 2, tp("t", 2): 7}
 		if len(sent) != 1 || !maps.Equal(sent[0], want) {
 			t.Errorf("sent %v, want one request of %v", sent, want)
 		}
@@ -211,6 +213,47 @@ func TestNothingIsCommittedForALostClaim(t *testing.T) {
 		if got := store.Get(p).Offset; got != 5 {
 			t.Errorf("stored %d", got)
 		}
+	})
+}
+
+// A process that was stopped past the end of its trust closes its partitions while the committer refuses their marks. Which of
+// the two comes first must not decide what is counted.
+func TestMarksOfALostClaimAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const partitions = 50
+		store := &MemoryStore{}
+		cm, stop := committerOn(t, store, true)
+		defer stop()
+		var refused atomic.Int64
+		cm.options.Count = func(_ kiel.Partition, err error, _ time.Duration) {
+			if Fenced(err) {
+				refused.Add(1)
+			}
+		}
+		settle := func(id int32) {
+			h := newClaim(t)
+			b := cm.Open(tp("t", id), h, sarama.Uuid{}, 5, "")
+			h.lose()
+			if err := cm.Settle(h.Context(), b); !errors.Is(err, ErrLost) {
+				t.Errorf("settle: %v, want ErrLost", err)
+			}
+		}
+		for id := range int32(partitions) {
+			settle(id)
+		}
+		synctest.Wait()
+		if n := refused.Load(); n != partitions {
+			t.Errorf("%d of %d are counted", n, partitions)
+		}
+
+		store.Hold = make(chan struct{})
+		go func() { _ = cm.Commit(t.Context(), cm.Open(tp("t", partitions), newClaim(t), sarama.Uuid{}, 5, "")) }()
+		synctest.Wait() // the committer waits for the store
+		settle(partitions + 1)
+		if n := refused.Load(); n != partitions+1 {
+			t.Errorf("%d are counted, the last of them while the committer was at work, want %d", n, partitions+1)
+		}
+		close(store.Hold)
 	})
 }
 

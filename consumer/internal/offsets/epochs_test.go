@@ -8,7 +8,7 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 )
 
 // wantEpoch checks the leader epoch that is committed with the marked position.
@@ -101,7 +101,7 @@ func TestStoredLeaderEpoch(t *testing.T) {
 	if got := s.commits[0]; !reflect.DeepEqual(got, want) {
 		t.Errorf("sent %+v, want %+v", got, want)
 	}
-	got, err := store.Fetch(t.Context(), []allocfn.Partition{tp("t", 0)})
+	got, err := store.Fetch(t.Context(), []kiel.Partition{tp("t", 0)})
 	if f := got[tp("t", 0)]; err != nil || f.LeaderEpoch != 6 || !f.Ours {
 		t.Errorf("read %+v, %v", f, err)
 	}
@@ -123,7 +123,7 @@ func TestRepeatKeepsTheLeaderEpoch(t *testing.T) {
 		if s := store.Get(p); s.LeaderEpoch != 5 {
 			t.Errorf("stored %+v", s)
 		}
-		store.Set(map[allocfn.Partition]Stored{p: {Offset: 99, TopicID: sarama.Uuid{1}, Token: 6, Ours: true, LeaderEpoch: 4}})
+		store.Set(map[kiel.Partition]Stored{p: {Offset: 99, TopicID: sarama.Uuid{1}, Token: 6, Ours: true, LeaderEpoch: 4}})
 		time.Sleep(7 * time.Hour)
 		if s := store.Get(p); s.Offset != 99 || s.Token != 7 || s.LeaderEpoch != 4 {
 			t.Errorf("repeated %+v", s)

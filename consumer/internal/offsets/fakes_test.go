@@ -5,11 +5,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/session"
 )
 
-func tp(topic string, id int32) allocfn.Partition { return allocfn.Partition{Topic: topic, ID: id} }
+func tp(topic string, id int32) kiel.Partition { return kiel.Partition{Topic: topic, ID: id} }
 
 // fakeClaim is a claim that a test takes away.
 type fakeClaim struct {

@@ -4,10 +4,11 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
 )
@@ -52,7 +53,7 @@ func (s *script) store() *KafkaStore {
 	}}
 }
 
-func answer(codes map[allocfn.Partition]sarama.KError) func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error) {
+func answer(codes map[kiel.Partition]sarama.KError) func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error) {
 	return func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error) {
 		r := &sarama.OffsetCommitResponse{}
 		for p, code := range codes {
@@ -70,8 +71,8 @@ func commits(n int32) []OffsetCommit {
 	return es
 }
 
-func all(n int32, code sarama.KError) map[allocfn.Partition]sarama.KError {
-	out := map[allocfn.Partition]sarama.KError{}
+func all(n int32, code sarama.KError) map[kiel.Partition]sarama.KError {
+	out := map[kiel.Partition]sarama.KError{}
 	for i := range n {
 		out[tp("t", i)] = code
 	}
@@ -106,7 +107,7 @@ func TestCommitErrors(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		script   []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error)
-		want     map[allocfn.Partition]error // nil: stored
+		want     map[kiel.Partition]error // nil: stored
 		requests int
 		closed   int
 	}{
@@ -115,46 +116,49 @@ func TestCommitErrors(t *testing.T) {
 				answer(all(2, sarama.ErrNotCoordinatorForConsumer)), answer(all(2, sarama.ErrOffsetsLoadInProgress)),
 				answer(all(2, sarama.ErrConsumerCoordinatorNotAvailable)), answer(all(2, 0)),
 			},
-			want: map[allocfn.Partition]error{p0: nil, p1: nil}, requests: 4,
+			want: map[kiel.Partition]error{p0: nil, p1: nil}, requests: 4,
 		},
 		"only what failed is sent again": {
 			script: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){
-				answer(map[allocfn.Partition]sarama.KError{p0: 0, p1: sarama.ErrOffsetsLoadInProgress}),
-				answer(map[allocfn.Partition]sarama.KError{p1: 0}),
+				answer(map[kiel.Partition]sarama.KError{p0: 0, p1: sarama.ErrOffsetsLoadInProgress}),
+				answer(map[kiel.Partition]sarama.KError{p1: 0}),
 			},
-			want: map[allocfn.Partition]error{p0: nil, p1: nil}, requests: 2,
+			want: map[kiel.Partition]error{p0: nil, p1: nil}, requests: 2,
 		},
 		"connection lost": {
 			script: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){reset, answer(all(2, 0))},
-			want:   map[allocfn.Partition]error{p0: nil, p1: nil}, requests: 2, closed: 1,
+			want:   map[kiel.Partition]error{p0: nil, p1: nil}, requests: 2, closed: 1,
 		},
 		"group has members": {
 			script: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){answer(all(2, sarama.ErrUnknownMemberId))},
-			want:   map[allocfn.Partition]error{p0: ErrGroupInUse, p1: ErrGroupInUse}, requests: 1,
+			want:   map[kiel.Partition]error{p0: ErrGroupInUse, p1: ErrGroupInUse}, requests: 1,
 		},
 		"group has members, as others say it": {
 			script: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){answer(all(2, sarama.ErrIllegalGeneration))},
-			want:   map[allocfn.Partition]error{p0: ErrGroupInUse, p1: ErrGroupInUse}, requests: 1,
+			want:   map[kiel.Partition]error{p0: ErrGroupInUse, p1: ErrGroupInUse}, requests: 1,
 		},
 		"one refused": {
 			script: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){
-				answer(map[allocfn.Partition]sarama.KError{p0: 0, p1: sarama.ErrOffsetMetadataTooLarge}),
+				answer(map[kiel.Partition]sarama.KError{p0: 0, p1: sarama.ErrOffsetMetadataTooLarge}),
 			},
-			want: map[allocfn.Partition]error{p0: nil, p1: sarama.ErrOffsetMetadataTooLarge}, requests: 1,
+			want: map[kiel.Partition]error{p0: nil, p1: sarama.ErrOffsetMetadataTooLarge}, requests: 1,
 		},
 		"one forgotten": {
-			script: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){answer(map[allocfn.Partition]sarama.KError{p0: 0})},
-			want:   map[allocfn.Partition]error{p0: nil, p1: sarama.ErrIncompleteResponse}, requests: 1,
+			script: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){answer(map[kiel.Partition]sarama.KError{p0: 0})},
+			want:   map[kiel.Partition]error{p0: nil, p1: sarama.ErrIncompleteResponse}, requests: 1,
 		},
 		"never": {
 			script: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){answer(all(2, sarama.ErrNotCoordinatorForConsumer))},
-			want:   map[allocfn.Partition]error{p0: sarama.ErrNotCoordinatorForConsumer, p1: sarama.ErrNotCoordinatorForConsumer}, requests: storeAttempts,
+			want:   map[kiel.Partition]error{p0: sarama.ErrNotCoordinatorForConsumer, p1: sarama.ErrNotCoordinatorForConsumer}, requests: storeAttempts,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &script{commit: c.script}
+				s, began := &script{commit: c.script}, time.Now()
 				got := s.store().Commit(t.Context(), commits(2))
+				if took := time.Since(began); c.requests == storeAttempts && took != 1550*time.Millisecond {
+					t.Errorf("gave up after %v, and docs/sarama-config.md says 1.55s", took)
+				}
 				for p, want := range c.want {
 					if !errors.Is(got[p], want) {
 						t.Errorf("%s: %v, want %v", p, got[p], want)
@@ -218,7 +222,7 @@ func TestFetchedOffsets(t *testing.T) {
 			}),
 			respond(func(r *sarama.OffsetFetchResponse) { r.AddBlock("t", 2, block(7, 0)) }),
 		}}
-		got, err := s.store().Fetch(t.Context(), []allocfn.Partition{tp("t", 0), tp("t", 1), tp("t", 2), tp("t", 3)})
+		got, err := s.store().Fetch(t.Context(), []kiel.Partition{tp("t", 0), tp("t", 1), tp("t", 2), tp("t", 3)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,7 +241,7 @@ func TestFetchedOffsets(t *testing.T) {
 				r.Groups = []sarama.OffsetFetchResponseGroup{{GroupId: "g", Err: sarama.ErrGroupIDNotFound}}
 			}),
 		}}
-		got, err = unseen.store().Fetch(t.Context(), []allocfn.Partition{tp("t", 0)})
+		got, err = unseen.store().Fetch(t.Context(), []kiel.Partition{tp("t", 0)})
 		if f := got[tp("t", 0)]; err != nil || f.Offset != -1 || f.Err != nil {
 			t.Errorf("unseen group: %v, %v", f, err)
 		}
@@ -247,7 +251,7 @@ func TestFetchedOffsets(t *testing.T) {
 				r.Groups = []sarama.OffsetFetchResponseGroup{{GroupId: "g", Err: sarama.ErrNotCoordinatorForConsumer}}
 			}),
 		}}
-		if _, err = denied.store().Fetch(t.Context(), []allocfn.Partition{tp("t", 0)}); !errors.Is(err, sarama.ErrNotCoordinatorForConsumer) {
+		if _, err = denied.store().Fetch(t.Context(), []kiel.Partition{tp("t", 0)}); !errors.Is(err, sarama.ErrNotCoordinatorForConsumer) {
 			t.Errorf("no coordinator: %v", err)
 		}
 	})
@@ -277,7 +281,7 @@ func TestStableReads(t *testing.T) {
 	for version, want := range map[sarama.KafkaVersion]bool{sarama.V2_4_0_0: false, sarama.V2_5_0_0: true} {
 		store := (&script{}).store()
 		store.Config.Version = version
-		if got := store.fetchRequest([]allocfn.Partition{tp("t", 0)}).RequireStable; got != want {
+		if got := store.fetchRequest([]kiel.Partition{tp("t", 0)}).RequireStable; got != want {
 			t.Errorf("Kafka %s: %v", version, got)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 )
 
 // MemoryStore is a Store in memory, for tests. The zero value is empty. It notes what it is
@@ -23,13 +23,13 @@ type MemoryStore struct {
 	OnStored  func(OffsetCommit)       // called with what was stored
 
 	mu      sync.Mutex
-	offsets map[allocfn.Partition]Stored
-	commits []map[allocfn.Partition]int64
-	fetches [][]allocfn.Partition
+	offsets map[kiel.Partition]Stored
+	commits []map[kiel.Partition]int64
+	fetches [][]kiel.Partition
 }
 
 // Fetch returns what is stored for ps.
-func (s *MemoryStore) Fetch(ctx context.Context, ps []allocfn.Partition) (map[allocfn.Partition]Stored, error) {
+func (s *MemoryStore) Fetch(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]Stored, error) {
 	s.wait(ctx)
 	if s.HoldFetch != nil {
 		select {
@@ -46,7 +46,7 @@ func (s *MemoryStore) Fetch(ctx context.Context, ps []allocfn.Partition) (map[al
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fetches = append(s.fetches, slices.Clone(ps))
-	out := map[allocfn.Partition]Stored{}
+	out := map[kiel.Partition]Stored{}
 	for _, p := range ps {
 		out[p] = s.get(p)
 	}
@@ -54,12 +54,12 @@ func (s *MemoryStore) Fetch(ctx context.Context, ps []allocfn.Partition) (map[al
 }
 
 // Commit stores those of cs that are authorized and not refused.
-func (s *MemoryStore) Commit(ctx context.Context, cs []OffsetCommit) map[allocfn.Partition]error {
+func (s *MemoryStore) Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Partition]error {
 	s.wait(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := map[allocfn.Partition]error{}
-	sent := map[allocfn.Partition]int64{}
+	out := map[kiel.Partition]error{}
+	sent := map[kiel.Partition]int64{}
 	for _, c := range cs {
 		err := cmp.Or(c.Authorize(), ctx.Err())
 		if err == nil {
@@ -93,7 +93,7 @@ func (s *MemoryStore) wait(ctx context.Context) {
 
 func (s *MemoryStore) put(c OffsetCommit) {
 	if s.offsets == nil {
-		s.offsets = map[allocfn.Partition]Stored{}
+		s.offsets = map[kiel.Partition]Stored{}
 	}
 	s.offsets[c.Partition] = Stored{
 		Offset: c.Offset, TopicID: c.TopicID, Token: c.Token, Text: c.Text, Ours: true,
@@ -104,7 +104,7 @@ func (s *MemoryStore) put(c OffsetCommit) {
 	}
 }
 
-func (s *MemoryStore) get(p allocfn.Partition) Stored {
+func (s *MemoryStore) get(p kiel.Partition) Stored {
 	if f, ok := s.offsets[p]; ok {
 		return f
 	}
@@ -112,18 +112,18 @@ func (s *MemoryStore) get(p allocfn.Partition) Stored {
 }
 
 // Get returns what is stored for p.
-func (s *MemoryStore) Get(p allocfn.Partition) Stored {
+func (s *MemoryStore) Get(p kiel.Partition) Stored {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.get(p)
 }
 
 // Set stores what somebody else has committed.
-func (s *MemoryStore) Set(offsets map[allocfn.Partition]Stored) {
+func (s *MemoryStore) Set(offsets map[kiel.Partition]Stored) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.offsets == nil {
-		s.offsets = map[allocfn.Partition]Stored{}
+		s.offsets = map[kiel.Partition]Stored{}
 	}
 	maps.Copy(s.offsets, offsets)
 }
@@ -136,14 +136,14 @@ func (s *MemoryStore) Clear() {
 }
 
 // Commits returns the offsets that were sent, one map a request.
-func (s *MemoryStore) Commits() []map[allocfn.Partition]int64 {
+func (s *MemoryStore) Commits() []map[kiel.Partition]int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.commits)
 }
 
 // Fetches returns the partitions that were read, one slice a request.
-func (s *MemoryStore) Fetches() [][]allocfn.Partition {
+func (s *MemoryStore) Fetches() [][]kiel.Partition {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.fetches)

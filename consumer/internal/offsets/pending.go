@@ -12,6 +12,7 @@ type pendingCommit struct {
 	tracker   *Tracker
 	committer *Committer
 	before    <-chan struct{} // observed of the commit before; nil for none
+	prepared  time.Time       // when the position was looked at
 	answered  chan struct{}   // closed when the request is answered
 	observed  chan struct{}   // closed when the observer was notified of this and all before
 
@@ -87,7 +88,10 @@ func (p *pendingCommit) offsetCommit() OffsetCommit {
 func (t *Tracker) prepare(c *Committer, content content) *pendingCommit {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := &pendingCommit{position: t.committed, content: content, tracker: t, committer: c, answered: make(chan struct{}), observed: make(chan struct{})}
+	p := &pendingCommit{
+		position: t.committed, content: content, tracker: t, committer: c, prepared: time.Now(),
+		answered: make(chan struct{}), observed: make(chan struct{}),
+	}
 	if content == marked {
 		p.position = t.position()
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 )
 
 // When a commit was sent says whether it was still allowed: it may have waited for long before, and its answer may come after
@@ -125,13 +125,13 @@ func TestCommitOnTheWireIsThrownAway(t *testing.T) {
 type silentStore struct {
 	MemoryStore
 	aborts chan struct{}
-	wire   atomic.Pointer[map[allocfn.Partition]bool] // what was sent and not thrown away
+	wire   atomic.Pointer[map[kiel.Partition]bool] // what was sent and not thrown away
 }
 
-func (s *silentStore) Commit(ctx context.Context, cs []OffsetCommit) map[allocfn.Partition]error {
-	out := map[allocfn.Partition]error{}
+func (s *silentStore) Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Partition]error {
+	out := map[kiel.Partition]error{}
 	for ctx.Err() == nil {
-		wire := map[allocfn.Partition]bool{}
+		wire := map[kiel.Partition]bool{}
 		for _, e := range cs {
 			if out[e.Partition] = e.Authorize(); out[e.Partition] == nil {
 				wire[e.Partition] = true

@@ -7,7 +7,7 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 )
 
 // Reader reads committed offsets, those together that are asked for while a
@@ -19,12 +19,12 @@ type Reader struct {
 }
 
 type readRequest struct {
-	partitions []allocfn.Partition
+	partitions []kiel.Partition
 	answer     chan readAnswer // of 1
 }
 
 type readAnswer struct {
-	found map[allocfn.Partition]Stored
+	found map[kiel.Partition]Stored
 	err   error
 }
 
@@ -34,8 +34,8 @@ func NewReader(store Store) *Reader {
 }
 
 // Get returns what is committed for p.
-func (r *Reader) Get(ctx context.Context, p allocfn.Partition) (Stored, error) {
-	found, err := r.GetAll(ctx, []allocfn.Partition{p})
+func (r *Reader) Get(ctx context.Context, p kiel.Partition) (Stored, error) {
+	found, err := r.GetAll(ctx, []kiel.Partition{p})
 	if err != nil {
 		return Stored{Offset: -1}, err
 	}
@@ -44,7 +44,7 @@ func (r *Reader) Get(ctx context.Context, p allocfn.Partition) (Stored, error) {
 
 // GetAll returns what is committed for each of ps. The error is of the whole request. The map
 // must not be written to.
-func (r *Reader) GetAll(ctx context.Context, ps []allocfn.Partition) (map[allocfn.Partition]Stored, error) {
+func (r *Reader) GetAll(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]Stored, error) {
 	q := readRequest{partitions: ps, answer: make(chan readAnswer, 1)}
 	select {
 	case r.requests <- q:
@@ -66,7 +66,7 @@ func (r *Reader) GetAll(ctx context.Context, ps []allocfn.Partition) (map[allocf
 // FirstPartitions returns the smallest number of partitions that commits of ps have, whose topic has
 // the id topicID: how many there were when the group first started on the topic. It is 0 when no
 // commit has the number.
-func (r *Reader) FirstPartitions(ctx context.Context, ps []allocfn.Partition, topicID sarama.Uuid) (int32, error) {
+func (r *Reader) FirstPartitions(ctx context.Context, ps []kiel.Partition, topicID sarama.Uuid) (int32, error) {
 	found, err := r.GetAll(ctx, ps)
 	if err != nil {
 		return 0, err
@@ -99,7 +99,7 @@ func (r *Reader) Run(ctx context.Context) {
 
 // answer reads what requests ask for in one request, each partition once.
 func (r *Reader) answer(ctx context.Context, requests []readRequest) {
-	all := map[allocfn.Partition]struct{}{}
+	all := map[kiel.Partition]struct{}{}
 	for _, q := range requests {
 		for _, p := range q.partitions {
 			all[p] = struct{}{}

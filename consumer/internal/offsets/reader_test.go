@@ -9,12 +9,12 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 )
 
 func TestReadsThatWaitTravelTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &MemoryStore{Hold: make(chan struct{}), offsets: map[allocfn.Partition]Stored{tp("t", 3): {Offset: 33}}}
+		store := &MemoryStore{Hold: make(chan struct{}), offsets: map[kiel.Partition]Stored{tp("t", 3): {Offset: 33}}}
 		r := NewReader(store)
 		ctx, cancel := context.WithCancel(t.Context())
 		go r.Run(ctx)
@@ -52,7 +52,7 @@ func TestReadsThatWaitTravelTogether(t *testing.T) {
 // The smallest number counts that commits of the same topic have.
 func TestFirstPartitions(t *testing.T) {
 	id, other := sarama.Uuid{1}, sarama.Uuid{2}
-	ps := []allocfn.Partition{tp("t", 0), tp("t", 1), tp("t", 2)}
+	ps := []kiel.Partition{tp("t", 0), tp("t", 1), tp("t", 2)}
 	for name, c := range map[string]struct {
 		stored []Stored
 		want   int32
@@ -68,7 +68,7 @@ func TestFirstPartitions(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &MemoryStore{}
 				for i, s := range c.stored {
-					store.Set(map[allocfn.Partition]Stored{ps[i]: s})
+					store.Set(map[kiel.Partition]Stored{ps[i]: s})
 				}
 				r := NewReader(store)
 				go r.Run(t.Context())

@@ -3,12 +3,13 @@ package offsets
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 )
 
 const (
@@ -19,11 +20,16 @@ const (
 	idleRepeat = 6 * time.Hour
 	// retryRepeat is when a repeat is tried again that failed.
 	retryRepeat = time.Minute
+	// retryRead is when it is tried again if nothing could be read. The log says that this fails, so it is to say soon that it works again.
+	retryRead = 5 * time.Second
 	// maxAnswerAge is how old an answer to a repeat's question may be when it is acted on.
 	maxAnswerAge = time.Second
 	// releaseTimeout bounds the repeat for a partition that is released and has no mark.
 	releaseTimeout = time.Second
 )
+
+// kindOffsets is the kind of errors in the log: stored offsets can't be read.
+const kindOffsets = "offsets"
 
 // errReleased ends the repeat for a partition that is released.
 var errReleased = errors.New("consumer: no time left before the release")
@@ -33,7 +39,7 @@ var errReleased = errors.New("consumer: no time left before the release")
 type question struct {
 	trackers []*Tracker
 	releases []release // who waits for it; nil for the repeats that are due
-	found    map[allocfn.Partition]Stored
+	found    map[kiel.Partition]Stored
 	err      error
 	answered time.Time
 }
@@ -46,7 +52,7 @@ type release struct {
 
 // ask reads what is stored for q's Trackers and sends q to answers. It ends with ctx.
 func (c *Committer) ask(ctx context.Context, q question, within time.Duration, answers chan<- question) {
-	ps := make([]allocfn.Partition, len(q.trackers))
+	ps := make([]kiel.Partition, len(q.trackers))
 	for i, t := range q.trackers {
 		ps[i] = t.partition
 	}
@@ -68,12 +74,16 @@ func (c *Committer) due(now time.Time) []*Tracker {
 }
 
 // askRepeats reads what is stored for the Trackers of which a repeat is due, unless that is
-// under way. One with a mark that will be committed by itself needs no repeat.
+// under way. One with a mark that will be committed by itself needs no repeat. After a read that has failed another follows when none is
+// due any more: the partitions may have been committed or given up meanwhile, and no other may be due for hours.
 func (c *Committer) askRepeats(ctx context.Context, now time.Time) {
 	if c.repeating {
 		return
 	}
 	due := c.due(now)
+	if len(due) == 0 && c.unread != nil && !now.Before(c.rereadAt) {
+		due = []*Tracker{c.unread}
+	}
 	if len(due) > 0 {
 		c.repeating = true
 		c.ask(ctx, question{trackers: due}, SettleTimeout, c.repeats)
@@ -87,13 +97,21 @@ func (c *Committer) repeat(ctx context.Context, q question) {
 	if now.Sub(q.answered) > maxAnswerAge {
 		return
 	}
-	if q.err != nil && ctx.Err() == nil {
-		c.options.Logger.WarnContext(ctx, "stored offsets not read", "partitions", len(q.trackers), "error", q.err)
+	c.unread = nil
+	if q.err == nil {
+		c.options.Errors.OK(kindOffsets, "")
+	} else if ctx.Err() == nil {
+		c.options.Errors.FailedWarn(kindOffsets, "", q.err)
+		c.unread, c.rereadAt = q.trackers[0], now.Add(retryRead)
 	}
 	trackers := map[*Tracker]content{}
 	for _, t := range q.trackers {
 		if !t.isDue(now) {
 			continue // a commit came between
+		}
+		if q.err != nil {
+			t.repeatAt(now.Add(retryRead))
+			continue
 		}
 		s, err := q.of(t)
 		if err != nil {
@@ -126,11 +144,11 @@ func (q question) of(t *Tracker) (Stored, error) {
 // to keep it alive. What somebody else has stored is left alone from then on.
 func (c *Committer) needed(ctx context.Context, t *Tracker, s Stored, keepAlive bool) bool {
 	if s.Offset >= 0 && !s.Ours {
-		t.leaveAlone()
+		t.LeaveAlone()
 		if !c.leftAlone[t.partition.Topic] {
 			c.leftAlone[t.partition.Topic] = true
 			c.options.Logger.InfoContext(ctx, "offsets stored by another program are not kept alive",
-				"topic", t.partition.Topic, "partition", t.partition.ID, "offset", s.Offset)
+				"partition", t.partition.String(), "offset", s.Offset)
 		}
 		return false
 	}
@@ -155,8 +173,8 @@ func (t *Tracker) compare(s Stored, keepAlive bool) bool {
 	return keepAlive
 }
 
-// leaveAlone ends the repeats, until a mark is committed.
-func (t *Tracker) leaveAlone() {
+// LeaveAlone ends the repeats, until a mark is committed.
+func (t *Tracker) LeaveAlone() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.repeats, t.alone = nil, true
@@ -251,8 +269,7 @@ func (c *Committer) release(ctx context.Context, t *Tracker) {
 	if !t.isLeftAlone() && t.mayCommit() == nil {
 		err := c.waitForRestore(short, t)
 		if err != nil && ctx.Err() == nil && !Fenced(err) && !errors.Is(err, sarama.ErrUnknownTopicOrPartition) { // a deleted topic has no offsets
-			c.options.Logger.WarnContext(ctx, "position not confirmed before the release",
-				"topic", t.partition.Topic, "partition", t.partition.ID, "error", err)
+			c.options.Errors.FailedWarn(kindOffsets, t.partition.String(), fmt.Errorf("position not confirmed before the release: %w", err))
 		}
 	}
 	c.close(ctx, short, t)

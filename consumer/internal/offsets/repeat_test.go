@@ -13,11 +13,12 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/errlog"
 )
 
 // openAt returns a Tracker whose start position is stored.
-func openAt(t *testing.T, cm *Committer, p allocfn.Partition, offset int64) *Tracker {
+func openAt(t *testing.T, cm *Committer, p kiel.Partition, offset int64) *Tracker {
 	t.Helper()
 	tr := cm.Open(p, newClaim(t), sarama.Uuid{1}, offset, "")
 	if err := cm.Commit(t.Context(), tr); err != nil {
@@ -50,7 +51,7 @@ func TestRepeatOnlyRaises(t *testing.T) {
 				p := tp("t", 0)
 				openAt(t, cm, p, 42)
 				time.Sleep(2 * time.Second)
-				store.Set(map[allocfn.Partition]Stored{p: c.found})
+				store.Set(map[kiel.Partition]Stored{p: c.found})
 				time.Sleep(7 * time.Hour)
 				if got := store.Get(p); got.Offset != c.want.Offset || got.Token != c.want.Token && c.found.Ours && c.found.Offset < 42 {
 					t.Errorf("stored %+v, want %+v", got, c.want)
@@ -71,21 +72,21 @@ func TestOffsetsOfOthersAreLeftAlone(t *testing.T) {
 		p, q := tp("t", 0), tp("t", 1)
 		tr := openAt(t, cm, p, 0)
 		openAt(t, cm, q, 0)
-		store.Set(map[allocfn.Partition]Stored{p: {Offset: 50}, q: {Offset: 60}})
+		store.Set(map[kiel.Partition]Stored{p: {Offset: 50}, q: {Offset: 60}})
 		time.Sleep(2 * time.Hour)
-		store.Set(map[allocfn.Partition]Stored{p: {Offset: -1}}) // deleted meanwhile
+		store.Set(map[kiel.Partition]Stored{p: {Offset: -1}}) // deleted meanwhile
 		n := len(store.Fetches())
 		time.Sleep(24 * time.Hour)
 		if got := store.Get(p).Offset; got != -1 || len(store.Fetches()) != n {
 			t.Errorf("stored %d, read %d times", got, len(store.Fetches())-n)
 		}
 		synctest.Wait()
-		if n := strings.Count(log.String(), "level=INFO"); n != 1 || !strings.Contains(log.String(), "topic=t") {
+		if n := strings.Count(log.String(), "level=INFO"); n != 1 || !strings.Contains(log.String(), " partition=t:") {
 			t.Errorf("%d lines:\n%s", n, log.String())
 		}
 		tr.Mark(70, "")
 		time.Sleep(2 * time.Second)
-		store.Set(map[allocfn.Partition]Stored{p: {Offset: 20, TopicID: sarama.Uuid{1}, Token: 3, Ours: true}})
+		store.Set(map[kiel.Partition]Stored{p: {Offset: 20, TopicID: sarama.Uuid{1}, Token: 3, Ours: true}})
 		time.Sleep(7 * time.Hour)
 		if got := store.Get(p).Offset; got != 70 {
 			t.Errorf("stored %d after a mark was committed, want 70", got)
@@ -146,7 +147,7 @@ func TestReleaseRestoresAnUnmarkedPosition(t *testing.T) {
 					defer stop()
 					p := tp("t", 0)
 					tr := openAt(t, cm, p, 42)
-					store.Set(map[allocfn.Partition]Stored{p: c.found})
+					store.Set(map[kiel.Partition]Stored{p: c.found})
 					if err := cm.Settle(t.Context(), tr); err != nil {
 						t.Error(err)
 					}
@@ -205,7 +206,7 @@ func TestReleaseGoesOnWithoutTheStore(t *testing.T) {
 				defer stop()
 				aborts := 0
 				cm.options.Abort = func() { aborts++ }
-				cm.options.Logger = slog.New(slog.NewTextHandler(&log, nil))
+				cm.options.Errors = errlog.New(slog.New(slog.NewTextHandler(&log, nil)))
 				tr := openAt(t, cm, tp("t", 0), 42)
 				store.Clear()
 				change(store)
@@ -240,7 +241,7 @@ func TestReleaseWaitsForNoOtherCommit(t *testing.T) {
 		var log bytes.Buffer
 		cm, stop := committerOn(t, store, true)
 		defer stop()
-		cm.options.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		cm.options.Errors = errlog.New(slog.New(slog.NewTextHandler(&log, nil)))
 		tr, busy := openAt(t, cm, tp("t", 0), 42), openAt(t, cm, tp("t", 1), 0)
 		store.Slow = make(chan struct{})
 		defer close(store.Slow)
@@ -265,7 +266,7 @@ type hangingStore struct {
 	hangs atomic.Int64
 }
 
-func (s *hangingStore) Fetch(ctx context.Context, ps []allocfn.Partition) (map[allocfn.Partition]Stored, error) {
+func (s *hangingStore) Fetch(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]Stored, error) {
 	if s.hangs.Add(-1) >= 0 {
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
@@ -318,28 +319,75 @@ func TestNothingIsRestoredForALostClaim(t *testing.T) {
 	})
 }
 
-// A repeat that could not read what is stored is tried again, with one line in the log a try.
+// A repeat that could not read what is stored is tried again every few seconds, and the log tells soon when that works.
 func TestRepeatIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &MemoryStore{HoldFetch: make(chan struct{})}
 		var log bytes.Buffer
 		cm, stop := committerOn(t, store, true)
 		defer stop()
-		cm.options.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		cm.options.Errors = errlog.New(slog.New(slog.NewTextHandler(&log, nil)))
 		p := tp("t", 0)
 		openAt(t, cm, p, 42)
-		store.Set(map[allocfn.Partition]Stored{p: {Offset: 15, Token: 6, Ours: true}})
+		store.Set(map[kiel.Partition]Stored{p: {Offset: 15, Token: 6, Ours: true}})
 		time.Sleep(20 * time.Minute)
 		synctest.Wait()
-		if n := strings.Count(log.String(), "\n"); n < 15 || n > 20 {
-			t.Errorf("%d tries in 20 minutes", n)
+		if n, most := strings.Count(log.String(), "\n"), 6*20; n < most/2 || n > most {
+			t.Errorf("%d lines in 20 minutes", n)
 		}
 		close(store.HoldFetch)
-		time.Sleep(2 * time.Minute)
+		time.Sleep(retryRead + SettleTimeout + 2*time.Second)
+		synctest.Wait()
 		if got := store.Get(p).Offset; got != 42 {
 			t.Errorf("stored %d when the store answers again, want 42", got)
 		}
+		if n := strings.Count(log.String(), "msg=recovered kind=offsets"); n != 1 {
+			t.Errorf("%d lines tell that it works again: %s", n, log.String())
+		}
 	})
+}
+
+// A failed read of stored offsets is tried again soon, so that the log can tell when it works. That is so also when nothing is to be
+// repeated any more, because the partition was committed or given up meanwhile.
+func TestFailedReadIsTriedAgainWithoutARepeat(t *testing.T) {
+	for name, change := range map[string]func(*Committer, *Tracker){
+		"a mark is committed": func(_ *Committer, tr *Tracker) { tr.Mark(43, "") },
+		"the partition is given up": func(cm *Committer, tr *Tracker) {
+			tr.LeaveAlone() // so that the release need not ask
+			if err := cm.Settle(context.Background(), tr); err != nil {
+				panic(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &MemoryStore{HoldFetch: make(chan struct{})}
+				var log bytes.Buffer
+				cm, stop := committerOn(t, store, true)
+				defer stop()
+				cm.options.Errors = errlog.New(slog.New(slog.NewTextHandler(&log, nil)))
+				tr := openAt(t, cm, tp("t", 0), 42)
+				time.Sleep(11 * time.Minute) // no other repeat is due for hours
+				synctest.Wait()
+				if !cm.options.Errors.Failing() {
+					t.Fatal("nothing has failed")
+				}
+				change(cm, tr)
+				time.Sleep(time.Minute)
+				close(store.HoldFetch)
+				time.Sleep(retryRead + SettleTimeout + 2*time.Second)
+				synctest.Wait()
+				if n := strings.Count(log.String(), "msg=recovered kind=offsets"); n != 1 {
+					t.Errorf("%d lines tell that it works again: %s", n, log.String())
+				}
+				reads := len(store.Fetches())
+				time.Sleep(time.Minute)
+				if n := len(store.Fetches()); n != reads {
+					t.Errorf("%d reads when all is well", n-reads)
+				}
+			})
+		})
+	}
 }
 
 // A repeat drops an answer that waited behind a slow commit: another program may have stored an offset meanwhile.
@@ -349,7 +397,7 @@ func TestRepeatForgetsWhatWasReadLongAgo(t *testing.T) {
 		cm, stop := committerOn(t, store, true)
 		defer stop()
 		var slow atomic.Bool
-		cm.options.Count = func(error, time.Duration) {
+		cm.options.Count = func(kiel.Partition, error, time.Duration) {
 			if slow.Load() {
 				time.Sleep(10 * time.Second)
 			}
@@ -364,7 +412,7 @@ func TestRepeatForgetsWhatWasReadLongAgo(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- cm.Commit(t.Context(), busy) }()
 		time.Sleep(5 * time.Second)
-		store.Set(map[allocfn.Partition]Stored{p: {Offset: 99}})
+		store.Set(map[kiel.Partition]Stored{p: {Offset: 99}})
 		slow.Store(false)
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -386,7 +434,7 @@ func TestRepeatWritesByAFreshAnswerOnly(t *testing.T) {
 			p := tp("t", 0)
 			tr := cm.Open(p, newClaim(t), sarama.Uuid{1}, 42, "")
 			time.Sleep(sessionTimeout)
-			q := question{trackers: []*Tracker{tr}, found: map[allocfn.Partition]Stored{p: store.Get(p)}, answered: time.Now()}
+			q := question{trackers: []*Tracker{tr}, found: map[kiel.Partition]Stored{p: store.Get(p)}, answered: time.Now()}
 			time.Sleep(age)
 			cm.repeat(t.Context(), q)
 			if got := store.Get(p).Offset; got != want {

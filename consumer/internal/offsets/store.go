@@ -5,7 +5,7 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -14,14 +14,14 @@ type Store interface {
 	// Fetch returns what is stored for each of ps. It does not answer for a partition while
 	// a transaction is about to store an offset of it: what is read is written again. The error is of
 	// the whole request.
-	Fetch(ctx context.Context, ps []allocfn.Partition) (map[allocfn.Partition]Stored, error)
+	Fetch(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]Stored, error)
 	// Commit stores cs and returns the result for each partition, nil when it is stored.
-	Commit(ctx context.Context, cs []OffsetCommit) map[allocfn.Partition]error
+	Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Partition]error
 }
 
 // OffsetCommit is one offset to store, and the claim under which it is stored.
 type OffsetCommit struct {
-	Partition allocfn.Partition
+	Partition kiel.Partition
 	Offset    int64       // of the next message to read
 	TopicID   sarama.Uuid // zero when it is not known
 	Text      string      // the user's, given with the mark

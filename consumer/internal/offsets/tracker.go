@@ -8,7 +8,7 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -33,7 +33,7 @@ type position struct {
 // Tracker is the position of one open partition. Its methods may be called from any
 // goroutine; none blocks.
 type Tracker struct {
-	partition allocfn.Partition
+	partition kiel.Partition
 	claim     Claim
 	topicID   sarama.Uuid                    // when the partition was opened
 	currentID func(topic string) sarama.Uuid // the topic's id as known now
@@ -46,6 +46,7 @@ type Tracker struct {
 	next      int64          // marked: the offset of the next message to read
 	text      string         // the user's, given with the mark
 	dirty     bool           // next is to be committed, and never was
+	dirtyAt   time.Time      // of the oldest mark since the last that was committed; means nothing while dirty is false
 	used      bool           // something was marked or reset since the partition was opened
 	committed position
 	storedAt  time.Time      // when it was opened, or something was stored last
@@ -98,37 +99,38 @@ func (t *Tracker) position() position {
 
 // Mark raises the position, as sarama's MarkOffset does: all messages below offset are
 // done. When these are all that were delivered, the position is the one after the last
-// batch, behind gaps of the log and control records.
-func (t *Tracker) Mark(offset int64, text string) {
+// batch, behind gaps of the log and control records. It returns false, and does nothing,
+// when the Tracker was closed.
+func (t *Tracker) Mark(offset int64, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if offset >= t.tail && offset < t.delivered {
 		offset = t.delivered
 	}
 	t.used = true
-	if t.closed || offset <= t.next {
-		return
+	if !t.closed && offset > t.next {
+		t.set(offset, text)
+		t.window.markTo(offset)
+		t.room()
 	}
-	t.set(offset, text)
-	t.window.markTo(offset)
-	t.room()
+	return !t.closed
 }
 
 // Done marks the message at offset alone. The position is that of the oldest message that
 // is not marked, or the one after the last batch when all are. From the first call on
 // Room bounds how far hand-out may be ahead of the position. A message that was not
-// delivered is ignored.
-func (t *Tracker) Done(offset int64) {
+// delivered is ignored. Done returns false, and does nothing, when the Tracker was closed.
+func (t *Tracker) Done(offset int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		return
+		return false
 	}
 	t.used = true
 	t.window.markDone(offset)
 	t.windowed.Store(true)
 	if t.next < t.window.blind {
-		return
+		return true
 	}
 	next, ok := t.window.oldest()
 	if !ok {
@@ -138,6 +140,7 @@ func (t *Tracker) Done(offset int64) {
 		t.set(next, "")
 		t.room()
 	}
+	return true
 }
 
 // Delivered takes note of a batch whose messages are about to be handed out, in order of
@@ -163,7 +166,10 @@ func (t *Tracker) Delivered(messages []sarama.ConsumerMessage, next int64) {
 	}
 	t.delivered = max(t.delivered, t.tail, next)
 	if marked && t.delivered > t.next {
-		t.next, t.dirty = t.delivered, t.dirty || t.used
+		t.next = t.delivered
+		if t.used {
+			t.makeDirty()
+		}
 	}
 }
 
@@ -220,24 +226,37 @@ func (t *Tracker) HeldBack() (oldest int64, since time.Time, held bool) {
 }
 
 // set makes next the marked position.
-func (t *Tracker) set(next int64, text string) { t.next, t.text, t.dirty = next, text, true }
+func (t *Tracker) set(next int64, text string) {
+	t.next, t.text = next, text
+	t.makeDirty()
+}
+
+// makeDirty notes that there is something to commit. It looks at the clock only when there was nothing before.
+func (t *Tracker) makeDirty() {
+	if !t.dirty {
+		t.dirty, t.dirtyAt = true, time.Now()
+	}
+}
 
 // Reset lowers the position, as sarama's ResetOffset does. What was marked alone stays
-// marked: the next Mark or Done raises the position again.
-func (t *Tracker) Reset(offset int64, text string) {
+// marked: the next Mark or Done raises the position again. It returns false, and does
+// nothing, when the Tracker was closed.
+func (t *Tracker) Reset(offset int64, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.used = true
 	if !t.closed && offset <= t.next {
 		t.set(offset, text)
 	}
+	return !t.closed
 }
 
-// Move sets the position that a policy chose. Nothing was delivered yet.
+// Move sets the position that a policy chose. Nothing was delivered yet. If the position is left alone, only a Commit of this
+// Tracker commits it.
 func (t *Tracker) Move(offset int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.set(offset, "")
+	t.next, t.text, t.dirty, t.dirtyAt = offset, "", !t.alone, time.Now()
 	t.tail, t.delivered, t.window, t.epochs = offset, offset, window{}, nil
 }
 
@@ -304,7 +323,7 @@ func (t *Tracker) stored(p *pendingCommit, now time.Time) {
 		t.dirty = false
 	}
 	if p.content == marked {
-		t.alone = false
+		t.alone, t.dirtyAt = false, p.prepared
 	}
 	t.storedAt = now
 	t.dropRepeats(now)
@@ -322,4 +341,24 @@ func (t *Tracker) Marked() (offset int64, text string, dirty bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.next, t.text, t.dirty
+}
+
+// Progress is how far a partition has come.
+type Progress struct {
+	Marked    int64     // the position that is marked
+	Committed int64     // the offset that was stored last, or found when the partition was opened
+	Oldest    time.Time // when the oldest mark was made that is not committed; zero when there is none
+	Used      bool      // something was marked or reset since the partition was opened
+	Alone     bool      // messages are marked alone, by Done
+}
+
+// Progress returns how far the partition has come.
+func (t *Tracker) Progress() Progress {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := Progress{Marked: t.next, Committed: t.committed.offset, Used: t.used, Alone: t.windowed.Load()}
+	if t.dirty {
+		p.Oldest = t.dirtyAt
+	}
+	return p
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 )
 
 // trackerAt returns an open Tracker whose position is offset.
@@ -72,7 +72,7 @@ func TestUnmarkedPositionIsNotCommitted(t *testing.T) {
 		tr := openAt(t, cm, p, 50)
 		tr.Delivered(nil, 51)
 		tr.Delivered(messages(51, 52), 53)
-		store.Set(map[allocfn.Partition]Stored{p: {Offset: 53}}) // in a transaction
+		store.Set(map[kiel.Partition]Stored{p: {Offset: 53}}) // in a transaction
 		time.Sleep(2 * time.Second)
 		if got := store.Get(p); got.Offset != 53 || got.Ours {
 			t.Errorf("stored %+v", got)

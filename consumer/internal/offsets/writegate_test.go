@@ -11,7 +11,7 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
 )
@@ -79,7 +79,7 @@ func TestNoCommitIsWrittenWithoutTrust(t *testing.T) {
 				return nil
 			}
 			ctx, cancel := context.WithCancel(t.Context())
-			result := make(chan map[allocfn.Partition]error, 1)
+			result := make(chan map[kiel.Partition]error, 1)
 			go func() { result <- store.Commit(ctx, es) }()
 			<-dialling
 			lost.Store(c.lose)

@@ -1,0 +1,277 @@
+package allocator
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/party"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/status"
+)
+
+// Move is how a partition came to the member to which the mapping gives it, as far as this member saw it.
+type Move struct {
+	// Version and At are those of the snapshot that gave the partition to the member.
+	Version uint64
+	At      time.Time
+	// From is the member to which the mapping before gave it; "" if that is not known, or there was none.
+	From string
+	// Reason is why.
+	Reason status.Reason
+	// Settle is the time from the first change that this member noticed to the snapshot.
+	Settle time.Duration
+}
+
+// Move returns how p came to the member to which the mapping gives it: with this snapshot or with an earlier one, whether it was read
+// or not. It returns false when p has no owner in the mapping.
+func (s *Snapshot) Move(p kiel.Partition) (Move, bool) {
+	i, ok := s.mapping.index(p)
+	if !ok || len(s.mapping.moves) == 0 {
+		return Move{}, false
+	}
+	m := s.mapping.moves[i]
+	return Move{m.change.version, m.change.at, m.from, m.reason, m.change.settle}, true
+}
+
+// move is how a partition came to its owner. Partitions that have moved alike share one.
+type move struct {
+	change *change
+	from   string
+	reason status.Reason
+}
+
+// change is how a mapping differs from the one before. Moves keep it, so it has no long lists.
+type change struct {
+	version uint64 // of the first snapshot with the mapping; set when that is published, as are at and settle
+	at      time.Time
+	settle  time.Duration // from the first change noticed
+
+	reason              status.Reason
+	joined, gone        someNames
+	members, partitions int
+	moved               int // partitions that have another owner than before, or had, or have, none
+	gained, lost        int // by this member
+}
+
+// occasion is what a mapping was computed on, besides the inputs of the function.
+type occasion struct {
+	self   string // this member
+	joined bool
+	inc    *session.Incarnation
+	zones  uint64 // the version of the zones
+	manual bool   // Rebalance was called
+}
+
+// someNames are the first names of a kind, cut to the limits of a reason, and how many there are.
+type someNames struct {
+	names []string
+	count int
+}
+
+func (n *someNames) add(name string) {
+	if n.count++; n.count <= status.MaxNames {
+		n.names = append(n.names, status.Cut(name))
+	}
+}
+
+// LogValue gives the names, and how many more there are.
+func (n *someNames) LogValue() slog.Value {
+	text := strings.Join(n.names, ", ")
+	if more := n.count - len(n.names); more > 0 {
+		text = fmt.Sprintf("%s and %d more", text, more)
+	}
+	return slog.StringValue(text)
+}
+
+func (n *someNames) reason(code status.Code) status.Reason {
+	return status.Reason{Code: code, Names: n.names, More: n.count - len(n.names)}
+}
+
+// comparison is what two mappings, one after the other, do not have in common.
+type comparison struct {
+	before, now *mapping
+
+	joined, gone                    someNames
+	topics, weights, zones, changed someNames // members that joined again in one step, by what their records say
+
+	nowOf   []int32 // for each member before, its index now, -1 if it is gone
+	arrived []bool  // for each member now, whether it has joined
+
+	added, grew, removed []string // topics of the set, sorted
+
+	change    *change
+	alike     []*move            // by the index of the member before, plus one: first those of partitions that had none
+	toArrived map[[2]int32]*move // by the members before and now: those to members that have joined
+	newcomer  *move              // of the topic that was seen last, of those that are new or have grown
+	ofTopic   string
+}
+
+// follow finds how m, that was computed on this occasion, differs from the mapping before.
+func (m *mapping) follow(before *mapping, on occasion) {
+	m.occasion = on
+	m.change = &change{members: len(m.members), partitions: len(m.in.Partitions)}
+	c := &comparison{
+		before: before, now: m, change: m.change,
+		alike: make([]*move, len(before.members)+1), toArrived: make(map[[2]int32]*move),
+	}
+	if before.change != nil {
+		c.compareMembers()
+		c.compareSets()
+		m.change.joined, m.change.gone = c.joined, c.gone
+	}
+	m.change.reason = c.reason()
+	c.findMoves()
+}
+
+// compareMembers finds the members that came, went, or joined again. Both lists are sorted.
+func (c *comparison) compareMembers() {
+	was, is := c.before.inputs, c.now.inputs
+	c.nowOf, c.arrived = make([]int32, len(was.members)), make([]bool, len(is.members))
+	i, k := 0, 0
+	for i < len(was.members) || k < len(is.members) {
+		switch order := compareNames(was.members[i:], is.members[k:]); {
+		case order < 0:
+			c.gone.add(was.members[i].Name)
+			c.nowOf[i] = -1
+			i++
+		case order > 0:
+			c.joined.add(is.members[k].Name)
+			c.arrived[k] = true
+			k++
+		default:
+			c.nowOf[i] = int32(k)
+			if !sameZnode(was.members[i], is.members[k]) {
+				c.compareRecords(was.read[i], is.read[k])
+			}
+			i, k = i+1, k+1
+		}
+	}
+}
+
+// compareNames compares the first of two sorted lists of members, of which one is not empty. What an empty list lacks comes last.
+func compareNames(a, b []party.Member) int {
+	switch {
+	case len(a) == 0:
+		return 1
+	case len(b) == 0:
+		return -1
+	default:
+		return strings.Compare(a[0].Name, b[0].Name)
+	}
+}
+
+// sameZnode reports whether a member is as it was before.
+func sameZnode(a, b party.Member) bool {
+	return a.Czxid == b.Czxid && a.Session == b.Session && bytes.Equal(a.Data, b.Data)
+}
+
+// compareRecords finds what a member says now that has joined again.
+func (c *comparison) compareRecords(was, is member) {
+	switch {
+	case !slices.Equal(was.asksFor(), is.asksFor()):
+		c.topics.add(is.Name)
+	case max(was.Weight, 1) != max(is.Weight, 1):
+		c.weights.add(is.Name)
+	case was.Zone != is.Zone:
+		c.zones.add(is.Name)
+	default:
+		c.changed.add(is.Name)
+	}
+}
+
+// asksFor returns the topics that stand in a member's record.
+func (m *member) asksFor() []string {
+	if m.asks != nil {
+		return m.asks.Entries
+	}
+	return m.Topics
+}
+
+// compareSets finds the topics that came into the set, got partitions, or lost some.
+func (c *comparison) compareSets() {
+	was, is := c.before.inputs.items, c.now.inputs.items
+	if sameSlice(was, is) {
+		return
+	}
+	for _, topic := range topicsOfItems(missing(is, was)) {
+		if hasTopic(was, topic) {
+			c.grew = append(c.grew, topic)
+		} else {
+			c.added = append(c.added, topic)
+		}
+	}
+	c.removed = topicsOfItems(missing(was, is))
+}
+
+// sameSlice reports whether two slices, which nobody changes, are one. Views with equal contents share them.
+func sameSlice[E any](a, b []E) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+
+// topicsOfItems returns the topics of items of a set, each once, sorted.
+func topicsOfItems(items []string) (topics []string) {
+	for _, item := range items {
+		if p, err := kiel.ParsePartition(item); err == nil && (len(topics) == 0 || topics[len(topics)-1] != p.Topic) {
+			topics = append(topics, p.Topic)
+		}
+	}
+	slices.Sort(topics)
+	return slices.Compact(topics)
+}
+
+// hasTopic reports whether one of the items, which are sorted, is of a topic.
+func hasTopic(items []string, topic string) bool {
+	prefix := topic + ":"
+	i, _ := slices.BinarySearch(items, prefix)
+	return i < len(items) && strings.HasPrefix(items[i], prefix)
+}
+
+// reason returns why there is a new mapping. If there are several reasons it is the first in the order of the code.
+func (c *comparison) reason() status.Reason {
+	was, is := c.before, c.now
+	if was.change == nil {
+		return status.NewReason(status.Started)
+	}
+	if was.occasion.inc != is.occasion.inc {
+		return status.NewReason(status.SessionLost)
+	}
+	if was.fn != is.fn {
+		return status.NewReason(status.FunctionChanged, was.fn, is.fn)
+	}
+	if c.gone.count == 1 && c.gone.names[0] == status.Cut(is.occasion.self) {
+		return status.NewReason(status.Stopped) // the others see a member that is gone
+	}
+	for _, members := range []struct {
+		someNames
+		code status.Code
+	}{
+		{c.gone, status.MemberGone},
+		{c.joined, status.MemberJoined},
+		{c.topics, status.TopicsChanged},
+		{c.weights, status.WeightsChanged},
+		{c.zones, status.ZonesChanged},
+		{c.changed, status.MemberChanged},
+	} {
+		if members.count > 0 {
+			return members.reason(members.code)
+		}
+	}
+	switch {
+	case len(c.added) > 0:
+		return status.NewReason(status.TopicAdded, c.added...)
+	case len(c.grew) > 0:
+		return status.NewReason(status.TopicGrew, c.grew...)
+	case len(c.removed) > 0:
+		return status.NewReason(status.TopicRemoved, c.removed...)
+	case was.occasion.zones != is.occasion.zones && !maps.Equal(was.in.Zones, is.in.Zones):
+		return status.NewReason(status.ZonesChanged)
+	case is.occasion.manual:
+		return status.NewReason(status.Manual)
+	default:
+		return status.NewReason(status.Unchanged)
+	}
+}

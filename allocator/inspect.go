@@ -1,0 +1,98 @@
+package allocator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/zones"
+	"github.com/kielgo/kiel/party"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/sharedset"
+	"github.com/kielgo/kiel/status"
+)
+
+// Inspect describes a group by what stands in ZooKeeper, for a program that is no member of it: the members with their records, the
+// partitions of the set with their zones, and what the members disagree about. All partitions are Free, because it does not look at
+// claims; package ownership's Inspect does. PythonFunc is taken to be "roundrobin/1", as in the zero [Options].
+//
+// It reads after a Sync, creates nothing and watches nothing. It needs the session to run, and blocks until everything is read or ctx ends;
+// 16 members are read at a time. What changes meanwhile may be in the description or not. Errors are [ErrNoGroup], [kiel.ErrInvalidName],
+// the cause of ctx's end, and the session's. A znode of a member, of the set or of the zones that can't be read, or not be understood, is no
+// error but a disagreement.
+func Inspect(ctx context.Context, s *session.Session, group string) (*status.Group, error) {
+	g, err := inspect(ctx, s, group)
+	if err != nil {
+		return nil, fmt.Errorf("allocator: inspect group %.120q: %w", group, err)
+	}
+	return g, nil
+}
+
+func inspect(ctx context.Context, s *session.Session, group string) (*status.Group, error) {
+	if err := kiel.CheckGroup(group); err != nil {
+		return nil, err
+	}
+	if s == nil {
+		return nil, errors.New("no session")
+	}
+	for {
+		inc, err := s.Incarnation(ctx)
+		if err != nil {
+			return nil, err
+		}
+		g, err := inspectIn(ctx, inc, group)
+		if !session.Retryable(err) || ctx.Err() != nil {
+			return g, err
+		}
+	}
+}
+
+// inspectIn is inspect in one incarnation.
+func inspectIn(ctx context.Context, inc *session.Incarnation, group string) (*status.Group, error) {
+	paths := pathsOf(group)
+	members, err := party.Read(ctx, inc, paths.members)
+	if errors.Is(err, session.ErrNoNode) {
+		err = checkExists(ctx, inc, paths.group)
+	}
+	if err != nil {
+		return nil, err
+	}
+	items, setErr := sharedset.Read(ctx, inc, paths.set)
+	if setErr != nil && !aboutZnode(ctx, setErr) {
+		return nil, setErr
+	}
+	zoned, zonesErr := zones.Read(ctx, inc, paths.zones)
+	if zonesErr != nil && !aboutZnode(ctx, zonesErr) {
+		return nil, zonesErr
+	}
+	g := status.New(group, status.SourceZooKeeper, time.Now().UTC())
+	in := readInputs(members, items, defaultPythonFunc, &inputs{})
+	m := newMapping(allocfn.Input{Zones: zoned}, "", nil)
+	g.Members = describeMembers(in, m)
+	g.Partitions = describePartitions(in, m, "", "")
+	g.Disagreements = disagreements(in)
+	if setErr != nil && !errors.Is(setErr, session.ErrNoNode) {
+		g.Disagreements = append(g.Disagreements, unreadableSet(setErr))
+	}
+	if zonesErr != nil {
+		g.Disagreements = append(g.Disagreements, unreadableZones(zonesErr))
+	}
+	return g, nil
+}
+
+// checkExists returns ErrNoGroup unless the group's znode stands.
+func checkExists(ctx context.Context, inc *session.Incarnation, path string) error {
+	exists, _, err := inc.Exists(ctx, path)
+	if err == nil && !exists {
+		return fmt.Errorf("%w: there is no znode %s", ErrNoGroup, path)
+	}
+	return err
+}
+
+// aboutZnode reports whether an error is about the znode that was read, and not about the connection or ctx.
+func aboutZnode(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && session.Classify(err) == session.ClassFatal && !errors.Is(err, session.ErrClosed)
+}

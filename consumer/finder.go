@@ -1,0 +1,59 @@
+package consumer
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+)
+
+// finder asks Kafka for the names of all topics. It has a client of its own, which knows all of them; the others keep to the topics
+// that are consumed.
+type finder struct {
+	connect func() (sarama.Client, error)
+
+	mu     sync.Mutex
+	client sarama.Client // nil before it was asked
+}
+
+// newFinder returns a finder, which connects when it is asked.
+func newFinder(brokers []string, config sarama.Config, d *kafkaconn.Dialer) *finder {
+	return &finder{connect: func() (sarama.Client, error) {
+		all := kafkaconn.ControlConfig(config, d)
+		all.Metadata.Full = true
+		all.Metadata.RefreshFrequency = 0 // only when asked
+		return sarama.NewClient(brokers, all)
+	}}
+}
+
+// topics returns the names of the topics that Kafka has and lets us see. It blocks.
+func (f *finder) topics() ([]string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.client == nil {
+		client, err := f.connect()
+		if err != nil {
+			return nil, err
+		}
+		f.client = client
+	} else if err := f.client.RefreshMetadata(); err != nil && !ofSomeTopics(err) {
+		return nil, err
+	}
+	return f.client.Topics()
+}
+
+// ofSomeTopics returns whether err says that some topics have no leader or must not be seen, which does not concern the rest.
+func ofSomeTopics(err error) bool {
+	return errors.Is(err, sarama.ErrLeaderNotAvailable) || errors.Is(err, sarama.ErrReplicaNotAvailable) || errors.Is(err, sarama.ErrTopicAuthorizationFailed)
+}
+
+// close closes the connections. It must not be asked any more.
+func (f *finder) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.client != nil {
+		_ = f.client.Close()
+	}
+}

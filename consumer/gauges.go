@@ -1,0 +1,167 @@
+package consumer
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kielgo/kiel"
+)
+
+// gauges shows the state of a Group as it is when a scrape asks for it. A partition has series while it is open, a topic from its first
+// partition on that was open.
+type gauges struct {
+	group atomic.Pointer[Group] // nil until there is one
+
+	lag, behind, paused, stalled, lastCommit, oldestMark, unreadable, reachable *prometheus.Desc
+
+	mu     sync.Mutex
+	topics map[string]bool // as labels name them
+}
+
+func newGauges(constant prometheus.Labels) *gauges {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, constant)
+	}
+	return &gauges{
+		topics: map[string]bool{},
+		lag: desc("kiel_consumer_lag_messages",
+			"Offsets between the next message that the handler gets and the end of what may be read, of each open partition; what stands in the "+
+				"channel of sarama's API counts. While it is paused, or can't be fetched, the end is that of when it was fetched last.", "topic", "partition"),
+		behind: desc("kiel_consumer_lag_seconds",
+			"Age of the next message that the handler gets, in seconds, of each open partition; 0 when none waits.", "topic", "partition"),
+		paused: desc("kiel_consumer_paused_partitions",
+			"Open partitions that the program has paused.", "topic"),
+		stalled: desc("kiel_consumer_handler_stalled_seconds",
+			"Longest time, in seconds, for which a handler of an open partition has taken no further message and marked none, though it has one "+
+				"in hand or one waits for it. With sarama's interfaces, and with Done, it has one in hand when it has marked others, and not the "+
+				"last. The time counts from the first scrape that found it so.", "topic"),
+		lastCommit: desc("kiel_consumer_last_commit_age_seconds",
+			"Time since an offset was stored last, in seconds, but no longer than something has waited to be stored; 0 while nothing waits."),
+		oldestMark: desc("kiel_consumer_oldest_mark_age_seconds",
+			"Age of the oldest mark that is not committed, in seconds; 0 while all marks are committed."),
+		unreadable: desc("kiel_consumer_oldest_unreadable_partition_seconds",
+			"Longest time, in seconds, for which a partition that this member owns was not open, or could not be fetched; 0 while all are read. "+
+				"The move of a leader makes it seconds. Partitions that the program has paused don't count."),
+		reachable: desc("kiel_consumer_kafka_reachable",
+			"1 while Kafka's brokers answer, or nothing was asked yet; 0 when a connection has failed and no broker has answered for 10 s since. "+
+				"A member without open partitions asks once a minute, and every 5 s while Kafka does not answer."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{g.lag, g.behind, g.paused, g.stalled, g.lastCommit, g.oldestMark, g.unreadable, g.reachable} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g *gauges) Collect(ch chan<- prometheus.Metric) {
+	group := g.group.Load()
+	if group == nil {
+		return
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	now := time.Now()
+	reachable := 0.0
+	if ok, _ := group.reach.State(); ok {
+		reachable = 1
+	}
+	gauge(g.reachable, reachable)
+	lastCommit, oldest := group.commitAges(now)
+	gauge(g.lastCommit, lastCommit.Seconds())
+	gauge(g.oldestMark, oldest.Seconds())
+	gauge(g.unreadable, group.unreadable(now).Seconds())
+
+	paused, stalled := map[string]int{}, map[string]time.Duration{}
+	for at, p := range labelled(group.open()) {
+		lag, behind := p.Lag()
+		gauge(g.lag, float64(lag), at.topic, at.partition)
+		gauge(g.behind, behind.Seconds(), at.topic, at.partition)
+		if p.pauses.has(p.id) {
+			paused[at.topic]++
+		}
+		stalled[at.topic] = max(stalled[at.topic], p.stalled(now))
+	}
+	for _, topic := range g.seen(maps.Keys(stalled)) {
+		gauge(g.paused, float64(paused[topic]), topic)
+		gauge(g.stalled, stalled[topic].Seconds(), topic)
+	}
+}
+
+// seen returns the topics that had an open partition at a scrape, these included.
+func (g *gauges) seen(now func(yield func(string) bool)) []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for topic := range now {
+		g.topics[topic] = true
+	}
+	return slices.Collect(maps.Keys(g.topics))
+}
+
+// forget lets go of a topic that is gone.
+func (g *gauges) forget(label string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.topics, label)
+}
+
+// labels name a partition.
+type labels struct{ topic, partition string }
+
+// labelled returns partitions by their labels. Of two that only differ in what is no UTF-8 it returns one.
+func labelled(open map[kiel.Partition]*Partition) map[labels]*Partition {
+	out := make(map[labels]*Partition, len(open))
+	for id, p := range open {
+		out[labels{labelOf(id.Topic), strconv.Itoa(int(id.ID))}] = p
+	}
+	return out
+}
+
+// labelOf returns the value that the label topic has for a topic. Prometheus takes UTF-8 alone.
+func labelOf(topic string) string { return strings.ToValidUTF8(topic, "?") }
+
+// commitAges returns for how long no offset was stored though something waited for that, and how old the oldest mark is that is not
+// committed.
+func (g *Group) commitAges(now time.Time) (lastCommit, oldest time.Duration) {
+	m := g.member()
+	if m == nil {
+		return 0, 0
+	}
+	b := m.committer.Backlog()
+	if b.Oldest.IsZero() {
+		return 0, 0
+	}
+	oldest = max(now.Sub(b.Oldest), 0)
+	return min(oldest, max(now.Sub(b.StoredAt), 0)), oldest
+}
+
+// unreadable returns the longest time for which a partition of this member was not open, or could not be fetched.
+func (g *Group) unreadable(now time.Time) time.Duration {
+	m := g.member()
+	if m == nil {
+		return 0
+	}
+	var longest time.Duration
+	since := func(at time.Time) {
+		if !at.IsZero() {
+			longest = max(longest, now.Sub(at))
+		}
+	}
+	for _, o := range m.openings.list() {
+		since(o.notOpenSince())
+	}
+	for _, p := range g.open() {
+		since(p.source.FailingSince())
+	}
+	return longest
+}

@@ -1,0 +1,276 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/internal/defaultlog/logtest"
+	"github.com/kielgo/kiel/ownership"
+)
+
+// A ConsumeClaim that returns while its messages are open ends the session. What it marked is committed, the claim stands, and its
+// error is reported as it is.
+func TestHandlerThatReturns(t *testing.T) {
+	boom := errors.New("boom")
+	for name, c := range map[string]struct {
+		handler func() error
+		want    error
+	}{
+		"nil":   {func() error { return nil }, nil},
+		"error": {func() error { return boom }, boom},
+		"panic": {func() error { panic("boom") }, ownership.ErrCallback},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, h, said := tp("t", 0), newHolder(t, tp("t", 0)), &logtest.Log{}
+				r := newRig(t, marks(c.handler), nil)
+				r.logTo(slog.NewTextHandler(said, nil))
+				done := r.owned(h)
+				(<-r.fetch.streams).send(0)
+				synctest.Wait()
+				if cause := context.Cause(r.session.Context()); !errors.Is(cause, sarama.ErrSessionConsumeClaimExited) {
+					t.Errorf("the session's context: %v", cause)
+				}
+				if got := r.store.Get(p).Offset; got != 1 || len(done) != 0 {
+					t.Errorf("stored %d, want what was marked; the claim is released: %v", got, len(done) != 0)
+				}
+				if failed := r.session.session.failed(); failed != nil {
+					t.Errorf("the call returns %v", failed)
+				}
+				level := "level=ERROR"
+				if name == "nil" {
+					level = "level=INFO"
+				}
+				if n := said.Count(level, "msg=failed", "kind=handler", "about=t:0"); n != 1 {
+					t.Errorf("logged %d times that the handler has returned:\n%s", n, said)
+				}
+				errs := r.errors()
+				if len(errs) > 1 || len(errs) > 0 != (c.want != nil) || !errors.Is(errors.Join(errs...), c.want) {
+					t.Fatalf("reported %v", errs)
+				}
+				for _, err := range errs {
+					if ce, ok := errors.AsType[*sarama.ConsumerError](err); !ok || ce.Topic != "t" || errors.Is(err, ErrHandler) || name == "error" && ce.Err != boom { //nolint:errorlint // as it is
+						t.Errorf("reported %#v", err)
+					}
+				}
+				h.revoke()
+				if err := <-done; err != nil {
+					t.Errorf("own: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// With ReopenPartition it costs its partition alone a pause.
+func TestHandlerThatReturnsIsCalledAgain(t *testing.T) {
+	boom := errors.New("boom")
+	for name, c := range map[string]struct {
+		handler func() error
+		want    error
+	}{
+		"nil":   {func() error { return nil }, ErrHandler},
+		"error": {func() error { return boom }, boom},
+		"panic": {func() error { panic("boom") }, ownership.ErrCallback},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, h := tp("t", 0), newHolder(t, tp("t", 0))
+				r := newRig(t, marks(c.handler), func(o *Options) { o.ReopenPartition = true })
+				done := r.owned(h)
+				(<-r.fetch.streams).send(0)
+				if err := <-done; !errors.Is(err, errReported) {
+					t.Errorf("own: %v: ownership would not know that it was reported", err)
+				}
+				if got := r.store.Get(p).Offset; got != 1 {
+					t.Errorf("stored %d, want what was marked", got)
+				}
+				errs := r.errors()
+				if len(errs) != 1 || !errors.Is(errs[0], ErrHandler) || !errors.Is(errs[0], c.want) {
+					t.Fatalf("reported %v", errs)
+				}
+				if ce, ok := errors.AsType[*sarama.ConsumerError](errs[0]); !ok || ce.Topic != "t" {
+					t.Errorf("reported %T", errs[0])
+				}
+				if r.session.Context().Err() != nil {
+					t.Error("the session has ended")
+				}
+			})
+		})
+	}
+}
+
+// marks returns a handler that marks a message and ends as end does.
+func marks(end func() error) handlerFunc {
+	return func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
+		s.MarkMessage(<-c.Messages(), "")
+		return end()
+	}
+}
+
+// A handler that watches the session's context, as sarama's examples do, may return before its partition is revoked. That the
+// call ends is no error of the handler; what else it returns is reported.
+func TestHandlerThatEndsWithItsSession(t *testing.T) {
+	boom := errors.New("boom")
+	for name, c := range map[string]struct{ result, want error }{
+		"nil": {nil, nil}, "the context's error": {context.Canceled, nil}, "its own": {boom, boom},
+	} {
+		for _, reopen := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, reopen: %v", name, reopen), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					p, h := tp("t", 0), newHolder(t, tp("t", 0))
+					r := newRig(t, func(s sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+						s.MarkMessage(<-claim.Messages(), "")
+						<-s.Context().Done()
+						return c.result
+					}, func(o *Options) { o.ReopenPartition = reopen })
+					ctx, cancel := context.WithCancel(t.Context())
+					r.begin(ctx)
+					done := make(chan error, 1)
+					go func() { done <- r.own(h.work, h) }()
+					(<-r.fetch.streams).send(0)
+					synctest.Wait()
+					cancel()
+					synctest.Wait()
+					if at := r.store.Get(p).Offset; at != 1 || len(done) != 0 {
+						t.Errorf("stored %d; own has returned before the partition was revoked: %v", at, len(done) != 0)
+					}
+					h.revoke()
+					if err := <-done; err != nil || r.session.session.failed() != nil {
+						t.Errorf("own: %v, the session failed: %v", err, r.session.session.failed())
+					}
+					if errs := r.errors(); len(errs) > 1 || len(errs) > 0 != (c.want != nil) || !errors.Is(errors.Join(errs...), c.want) {
+						t.Errorf("reported %v", errs)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A handler that knows of the end of its partition, or of its session, before the news has reached the partition's own context has
+// not returned by itself.
+func TestHandlerThatIsFasterThanTheNews(t *testing.T) {
+	boom := errors.New("boom")
+	for name, end := range map[string]func(h *fakeHolder, leave func()){
+		"revoked":                        func(h *fakeHolder, _ func()) { h.revoke() },
+		"lost":                           func(h *fakeHolder, _ func()) { h.lose() },
+		"untrusted":                      func(h *fakeHolder, _ func()) { h.distrust.Store(true) },
+		"the caller's context has ended": func(_ *fakeHolder, leave func()) { leave() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHolder(t, tp("t", 0))
+				caller, leave := context.WithCancel(t.Context())
+				r := newRig(t, func(sarama.ConsumerGroupSession, sarama.ConsumerGroupClaim) error {
+					end(h, leave)
+					return boom
+				}, nil)
+				r.session.session.caller = caller // its end does not reach the session's context,
+				owned, stop := context.WithCancel(t.Context())
+				if name != "revoked" {
+					h.work = owned // nor the claim's end the partition's
+				}
+				done := r.owned(h)
+				synctest.Wait()
+				if r.session.Context().Err() != nil || r.session.session.closing.Err() != nil {
+					t.Errorf("the session has ended: %v", context.Cause(r.session.Context()))
+				}
+				if errs := r.errors(); len(errs) != 1 || !errors.Is(errs[0], boom) || errors.Is(errs[0], ErrHandler) {
+					t.Errorf("reported %v", errs)
+				}
+				stop()
+				if err := <-done; err != nil {
+					t.Errorf("own: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// When two handlers return at once both errors are reported; of Run's functions one is returned. A handler that returns because
+// another has ended the session is no error.
+func TestTwoHandlersThatReturn(t *testing.T) {
+	boom := errors.New("boom")
+	fails := func(context.Context) error { return boom }
+	for name, c := range map[string]struct {
+		second func(ctx context.Context) error
+		want   int // errors
+	}{
+		"both fail":           {fails, 2},
+		"the session ends":    {func(ctx context.Context) error { <-ctx.Done(); return nil }, 1},
+		"the session's error": {func(ctx context.Context) error { <-ctx.Done(); return fmt.Errorf("handle: %w", ctx.Err()) }, 1},
+		"the session's cause": {func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, 1},
+		"an error of its own": {func(ctx context.Context) error { <-ctx.Done(); return boom }, 2},
+	} {
+		results := []func(context.Context) error{fails, c.second}
+		consume := func(t *testing.T, both *sync.WaitGroup) *rig {
+			return newRig(t, func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
+				s.MarkMessage(<-c.Messages(), "")
+				both.Done()
+				both.Wait()
+				return results[c.Partition()](s.Context())
+			}, nil)
+		}
+		run := func(t *testing.T, both *sync.WaitGroup) *rig {
+			return newRunRig(t, func(ctx context.Context, p *Partition) error {
+				for m := range p.Messages() {
+					p.Mark(m)
+					break
+				}
+				both.Done()
+				both.Wait()
+				return results[p.ID()](ctx)
+			}, nil)
+		}
+		for api, start := range map[string]func(*testing.T, *sync.WaitGroup) *rig{"Consume": consume, "Run": run} {
+			t.Run(api+", "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var both sync.WaitGroup
+					both.Add(2)
+					returnTwice(t, start(t, &both), c.want, boom)
+				})
+			})
+		}
+	}
+}
+
+func returnTwice(t *testing.T, r *rig, want int, boom error) {
+	holders := []*fakeHolder{newHolder(t, tp("t", 0)), newHolder(t, tp("t", 1))}
+	done := []<-chan error{r.owned(holders[0]), r.owned(holders[1])}
+	for range holders {
+		(<-r.fetch.streams).send(0)
+	}
+	synctest.Wait()
+	if cause := context.Cause(r.session.Context()); !errors.Is(cause, sarama.ErrSessionConsumeClaimExited) {
+		t.Errorf("the session's context: %v", cause)
+	}
+	errs := r.errors()
+	if err := r.session.session.failed(); err != nil {
+		errs = append(errs, err)
+	}
+	if len(errs) != want {
+		t.Errorf("%d errors: %v", len(errs), errs)
+	}
+	for _, err := range errs {
+		if _, ok := errors.AsType[*sarama.ConsumerError](err); !ok || !errors.Is(err, boom) {
+			t.Errorf("reported %v", err)
+		}
+	}
+	for i, h := range holders {
+		if at := r.store.Get(h.p).Offset; at != 1 || len(done[i]) != 0 {
+			t.Errorf("%s: stored %d, released: %v", h.p, at, len(done[i]) != 0)
+		}
+		h.revoke()
+		if err := <-done[i]; err != nil {
+			t.Errorf("own: %v", err)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package fetch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// A partition without a leader fails from the first failure on until it is read. A paused one does not count, nor does a leader's move for long.
+func TestFailingSince(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.add(0, batch{values: vals(1)})
+		p := open(t, x, 0, 0, -1)
+		same(t, offsets(t, p, 1), []int64{0})
+		check := func(when string, least, most time.Duration) {
+			t.Helper()
+			age := time.Duration(0)
+			if at := p.FailingSince(); !at.IsZero() {
+				age = time.Since(at)
+			}
+			if age < least || age > most {
+				t.Errorf("%s: fails for %v, want %v to %v", when, age, least, most)
+			}
+		}
+		check("all is well", 0, 0)
+		k.change(func() { k.log(0).leader, k.log(0).epoch = 2, 1 })
+		for range 10 {
+			time.Sleep(time.Second)
+			check("the leader has moved", 0, time.Second)
+		}
+		k.change(func() { k.leaderErr, k.down[2] = sarama.ErrLeaderNotAvailable, true })
+		for _, c := range k.conns {
+			_ = c.Close()
+		}
+		time.Sleep(5 * time.Minute)
+		check("there is no leader", 5*time.Minute-10*time.Second, 5*time.Minute)
+		p.Pause()
+		check("it is paused", 0, 0)
+		p.Resume()
+		check("it is not any more", 5*time.Minute-10*time.Second, 5*time.Minute)
+		k.change(func() { k.leaderErr, k.down[2] = nil, false })
+		time.Sleep(5 * time.Second)
+		check("all is well again", 0, 0)
+	})
+}

@@ -1,0 +1,190 @@
+package consumer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/promreg"
+	"github.com/kielgo/kiel/ownership"
+	"github.com/kielgo/kiel/session"
+)
+
+// NewGroup returns a member of a group that consumes from the Kafka behind brokers, coordinated through a ZooKeeper session of its own,
+// which Close ends. zookeeper are the addresses of the servers, as session.New takes them; Options.Session has what else the session needs.
+//
+// It is the one constructor of this package that starts something, and that waits, as sarama.NewConsumerGroup does. It connects to
+// Kafka and asks for metadata: of all topics if Config.Metadata.Full is true. When no broker answers it returns an error that is
+// sarama.ErrOutOfBrokers, after the time and the number of tries that Config.Net and Config.Metadata allow; Net's timeouts count for 10 s at
+// most. The connection is closed again. Then it starts the session, and does not wait for ZooKeeper: Consume does, and it returns what
+// makes the session end by itself, such as refused credentials (session.ErrAuthFailed). When NewGroup returns an error nothing runs.
+func NewGroup(zookeeper, brokers []string, group string, opts Options) (g *Group, err error) {
+	opts.Session.Logger = cmp.Or(opts.Session.Logger, opts.Logger)
+	if opts.Registerer != nil {
+		opts.Session.Registerer = nil // the group's metrics have those of its session
+	}
+	shown := promreg.NewKeeper(opts.Session.Registerer, "") // refuses what another session shows now, not when the session runs
+	opts.Session.Registerer = shown
+	defer func() {
+		if err != nil {
+			shown.Close()
+		}
+	}()
+	zk, refused := session.New(zookeeper, opts.Session)
+	if refused != nil {
+		refused = fmt.Errorf("consumer: %w", refused)
+	}
+	set, err := newSettings(brokers, group, opts)
+	if err := errors.Join(refused, err); err != nil {
+		return nil, err
+	}
+	life := context.Background() //nolint:forbidigo // like sarama's constructor it takes no context; Close ends what it starts
+	if err := checkKafka(life, brokers, set.config); err != nil {
+		return nil, err
+	}
+	if g, err = newGroup(zk, brokers, group, set); err != nil {
+		return nil, err
+	}
+	end := startSession(life, zk)
+	g.endSession = func(limit time.Duration) error {
+		defer shown.Close()
+		return end(limit)
+	}
+	return g, nil
+}
+
+// New returns a member of a group that consumes from the Kafka behind brokers,
+// coordinated through s, which session.Start has started or whose Run somebody else
+// calls. It checks its arguments, does no I/O and starts nothing. Several members, of
+// different groups, may share a session; Close leaves it alone. Options.Session means nothing here.
+func New(s *session.Session, brokers []string, group string, opts Options) (*Group, error) {
+	set, err := newSettings(brokers, group, opts)
+	if err != nil {
+		return nil, err
+	}
+	return newGroup(s, brokers, group, set)
+}
+
+// NewFromClient is New for programs that have a sarama.Client: its configuration is that of the Group, so Options.Config must be nil, and
+// the brokers that it knows are those that the Group connects to first. The Group makes connections of its own, because it has to throw
+// connections away at times. It never closes client, and does not use it after NewFromClient has returned. For a client that is
+// closed the error is sarama.ErrClosedClient. A client that has asked Kafka for nothing yet is made to connect to one of its brokers, which
+// is not waited for.
+func NewFromClient(s *session.Session, client sarama.Client, group string, opts Options) (*Group, error) {
+	switch {
+	case client == nil:
+		return nil, errors.New("consumer: the client is nil")
+	case client.Closed():
+		return nil, fmt.Errorf("consumer: %w", sarama.ErrClosedClient)
+	case opts.Config != nil:
+		return nil, errors.New("consumer: option Config: the configuration is the client's, so this must be nil")
+	}
+	if opts.Config = client.Config(); opts.Config == nil {
+		return nil, errors.New("consumer: the client has no configuration")
+	}
+	return New(s, addressesOf(client), group, opts)
+}
+
+// addressesOf returns the addresses of the brokers that a client knows.
+func addressesOf(client sarama.Client) []string {
+	brokers := client.Brokers()
+	if len(brokers) == 0 { // of those that it was given it tells one
+		if b := client.LeastLoadedBroker(); b != nil {
+			brokers = append(brokers, b)
+		}
+	}
+	addresses := make([]string, len(brokers))
+	for i, b := range brokers {
+		addresses[i] = b.Addr()
+	}
+	return addresses
+}
+
+func newGroup(s *session.Session, brokers []string, group string, set settings) (*Group, error) {
+	if s == nil {
+		return nil, errors.New("consumer: the session is nil")
+	}
+	keeper := promreg.NewKeeper(set.Registerer, group)
+	m, shown := promreg.New(keeper, group, newMetrics)
+	g := &Group{
+		zk: s, brokers: slices.Clone(brokers), name: group, settings: set, metrics: m, registerer: keeper,
+		errs: newErrorQueue(set.config.ChannelBufferSize, m.dropped.Inc), log: errlog.New(set.log),
+	}
+	m.observed = set.Registerer != nil
+	m.gauges.group.Store(g)
+	if err := errors.Join(shown.Complete(), g.showParts()); err != nil {
+		keeper.Close()
+		return nil, fmt.Errorf("consumer: %w", err)
+	}
+	warnConfig(set.log, set.config, set.From)
+	return g, nil
+}
+
+// showParts makes the parts that each membership makes anew, so that their metrics are there before the first one.
+func (g *Group) showParts() error {
+	a, err := allocator.New(g.zk, g.name, g.settings.Name, allocator.Options{Registerer: g.registerer, Logger: g.settings.Logger})
+	if err != nil {
+		return err
+	}
+	nobody := func(context.Context, *ownership.Claim) error { return nil }
+	g.idle, err = ownership.New(a, nobody, ownership.Options{Registerer: g.registerer, Logger: g.settings.Logger})
+	return err
+}
+
+// startSession runs zk until the function that it returns is called, which waits for the holders of zk for limit at most and returns what
+// Close of zk does.
+func startSession(life context.Context, zk *session.Session) (end func(limit time.Duration) error) {
+	ran := make(chan struct{})
+	go func() {
+		defer close(ran)
+		_ = zk.Run(life) // Close returns its error
+	}()
+	return func(limit time.Duration) error {
+		ctx, cancel := context.WithTimeout(life, limit)
+		defer cancel()
+		err := zk.Close(ctx)
+		<-ran
+		return err
+	}
+}
+
+// offsetsTopic is the topic that nearly every Kafka has.
+const offsetsTopic = "__consumer_offsets"
+
+// checkKafka returns an error when no broker answers, within what config allows. What a broker says about topics is no reason.
+func checkKafka(life context.Context, brokers []string, config *sarama.Config) error {
+	dialer := kafkaconn.NewDialer(life, config, 0)
+	control := kafkaconn.ControlConfig(*config, dialer)
+	control.Metadata.RefreshFrequency = 0 // the client asks for nothing but what is asked here
+	client, err := sarama.NewClient(brokers, control)
+	if err != nil {
+		return fmt.Errorf("consumer: connect to Kafka: %w", err)
+	}
+	var topics []string // all
+	if !config.Metadata.Full {
+		topics = []string{offsetsTopic}
+	}
+	err = client.RefreshMetadata(topics...)
+	dialer.Abort()
+	_ = client.Close()
+	for _, answer := range []error{
+		sarama.ErrLeaderNotAvailable, sarama.ErrReplicaNotAvailable, sarama.ErrUnknownTopicOrPartition,
+		sarama.ErrTopicAuthorizationFailed, sarama.ErrClusterAuthorizationFailed,
+	} {
+		if errors.Is(err, answer) {
+			return nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("consumer: connect to Kafka: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package consumer
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/pause"
+	"github.com/kielgo/kiel/internal/usercall"
+)
+
+// openings are the partitions that this member owns and opens, or has open.
+type openings struct {
+	mu  sync.Mutex
+	all map[kiel.Partition]*opening
+}
+
+// list returns the openings; the slice is the caller's.
+func (o *openings) list() []*opening {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	out := make([]*opening, 0, len(o.all))
+	for _, one := range o.all {
+		out = append(out, one)
+	}
+	return out
+}
+
+// begins notes that a partition is owned, until ended is called.
+func (m *membership) begins(o *opening) (ended func()) {
+	set := &m.openings
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	if set.all == nil {
+		set.all = map[kiel.Partition]*opening{}
+	}
+	set.all[o.tp] = o
+	return func() {
+		set.mu.Lock()
+		delete(set.all, o.tp)
+		set.mu.Unlock()
+		if !o.again {
+			m.gaveUp(o.tp)
+		}
+	}
+}
+
+// gaveUp ends what failed about a partition that is not this member's any more.
+func (m *membership) gaveUp(p kiel.Partition) {
+	m.stumbled.forget(p)
+	m.openLog.forget(p)
+	if m.group.log.Failing() {
+		m.group.log.Gone(p.String())
+	}
+}
+
+// logOpened logs that the partition is open, where it starts, and why and from whom it came, as the line "claimed" has it.
+func (o *opening) logOpened(start int64) {
+	args := []any{"offset", start, "from", string(o.origin), "reason", o.claim.Reason()}
+	if previous := o.claim.Previous(); previous != "" {
+		args = append(args, "previous", previous)
+	}
+	o.member.openLog.opened(o.tp, o.claim, o.member.unopened, args...)
+}
+
+// unopened returns how many partitions of the newest plan are not open yet.
+func (m *membership) unopened() int {
+	planned := 0
+	if s := m.snapshot(); s != nil {
+		planned = len(slices.DeleteFunc(s.Mine(), func(p kiel.Partition) bool { return m.accept(p) != nil }))
+	}
+	open := 0
+	for _, o := range m.openings.list() {
+		if o.at() == atHandler {
+			open++
+		}
+	}
+	return planned - open + 1 // the one that asks is open
+}
+
+// recoveryInterval is how often it is looked for handlers that have recovered.
+const recoveryInterval = 5 * time.Second
+
+// watchStumbled notes which handlers have recovered, until ctx ends.
+func (m *membership) watchStumbled(ctx context.Context) {
+	for pause.Sleep(ctx, recoveryInterval) == nil {
+		for _, p := range m.stumbled.passed(m.group.open) {
+			m.works(p, kindHandler, usercall.Trouble(callHandler))
+		}
+	}
+}
+
+// stumbled are the partitions whose handlers have returned by themselves, and where they were. One that gets further has recovered.
+type stumbled struct {
+	mu    sync.Mutex
+	where map[kiel.Partition]reached // at the return
+}
+
+// reached is how far a handler has come. Messages that wait in a channel count as handed out, so marks tell more, where there are some.
+type reached struct{ handed, marked int64 }
+
+func (p *Partition) reached() reached {
+	return reached{handed: p.position(), marked: p.tracker.Progress().Marked}
+}
+
+// at notes where a handler has returned by itself.
+func (s *stumbled) at(p *Partition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.where == nil {
+		s.where = map[kiel.Partition]reached{}
+	}
+	s.where[p.id] = p.reached()
+}
+
+func (s *stumbled) forget(p kiel.Partition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.where, p)
+}
+
+// passed returns the partitions that have got further than where they stumbled, and forgets them. It calls opens, which returns the open
+// ones, if there is any to look for.
+func (s *stumbled) passed(opens func() map[kiel.Partition]*Partition) (ps []kiel.Partition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.where) == 0 {
+		return nil
+	}
+	open := opens()
+	for p, at := range s.where {
+		if o := open[p]; o == nil {
+			continue
+		} else if now := o.reached(); now.handed > at.handed || now.marked > at.marked {
+			ps = append(ps, p)
+			delete(s.where, p)
+		}
+	}
+	return ps
+}

@@ -1,0 +1,152 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+)
+
+// finding is how a topic became known that is asked for by patterns alone.
+type finding struct {
+	isNew bool // patterns did not find it when Kafka was asked first
+	owned bool // this member has had a partition of it, so it is or was in the group's set
+}
+
+// question is what Kafka is asked.
+type question struct {
+	at      time.Time
+	topics  []string
+	changes int // catalog.changes
+}
+
+func (c *catalog) question() question {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return question{at: time.Now(), topics: slices.Concat(c.topics, slices.Sorted(maps.Keys(c.found))), changes: c.changes}
+}
+
+// look asks Kafka which topics the patterns find, if there are patterns, and then about all topics, as refresh does. When the
+// first question fails, it asks the second nevertheless, unless the first was never answered.
+func (c *catalog) look(ctx context.Context) error {
+	var failed error
+	if c.find != nil {
+		topics, err := kafkaconn.Run(ctx, c.do, c.find, nil)
+		c.noteFind(err)
+		if err == nil {
+			c.add(topics)
+		} else if failed = fmt.Errorf("consumer: find topics: %w", err); !c.hasLooked() {
+			return failed
+		}
+	}
+	return errors.Join(failed, c.refresh(ctx, 0))
+}
+
+// noteFind notes whether Kafka answered find.
+func (c *catalog) noteFind(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unfound = err != nil
+}
+
+// add takes in the topics that patterns find.
+func (c *catalog) add(topics []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, topic := range topics {
+		c.addOne(topic, false)
+	}
+	c.looked = true
+}
+
+// hasLooked returns whether Kafka has said once which topics the patterns find.
+func (c *catalog) hasLooked() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.looked
+}
+
+// own takes in a topic of which this member has a partition: another member may have found it first, or Kafka may not have it.
+func (c *catalog) own(topic string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.find != nil {
+		c.addOne(topic, true)
+	}
+}
+
+// addOne takes in a topic unless it is asked for by name. c.mu is held.
+func (c *catalog) addOne(topic string, owned bool) {
+	f, known := c.found[topic]
+	if slices.Contains(c.topics, topic) || known && (f.owned || !owned) {
+		return
+	}
+	if !known {
+		f.isNew = c.looked
+	}
+	f.owned = owned
+	c.found[topic] = f
+	if _, described := c.infos[topic]; !described { // what was asked before says nothing of it
+		c.changes++
+		c.asked = time.Time{}
+	}
+}
+
+// isNew returns whether a topic was found by patterns, and not when Kafka was asked first.
+func (c *catalog) isNew(topic string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.found[topic].isNew
+}
+
+// forget forgets a topic that is missing, if it is asked for by patterns alone. It returns whether it did.
+func (c *catalog) forget(topic string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.found[topic]; !ok || !c.missing[topic] {
+		return false
+	}
+	c.infos, c.missing = maps.Clone(c.infos), maps.Clone(c.missing)
+	delete(c.infos, topic)
+	delete(c.missing, topic)
+	delete(c.found, topic)
+	return true
+}
+
+// firstLook asks Kafka for the topics, before the member joins.
+func (m *membership) firstLook(ctx context.Context) error {
+	if m.topics.HasPatterns() {
+		m.catalog.find = func() ([]string, error) {
+			topics, err := m.kafka.finder.topics()
+			return slices.DeleteFunc(topics, func(topic string) bool { return !m.topics.Finds(topic) }), err
+		}
+	}
+	if err := m.catalog.look(ctx); err != nil {
+		return err
+	}
+	if len(m.catalog.partitions()) == 0 {
+		m.log.WarnContext(ctx, "no topic matches the patterns, waiting for one", "topics", m.topics.Entries)
+	}
+	return nil
+}
+
+// forgetRemoved forgets the topics that patterns have found, that Kafka does not have any more, and that somebody has removed from
+// the set.
+func (m *membership) forgetRemoved() {
+	s := m.allocator.Snapshot()
+	if s == nil {
+		return
+	}
+	for topic := range m.catalog.missingTopics() {
+		inSet := slices.ContainsFunc(s.Partitions, func(p kiel.Partition) bool { return p.Topic == topic }) || slices.Contains(s.Unwanted, topic)
+		if !inSet && m.catalog.forget(topic) {
+			m.metrics.forget(topic)
+			m.log.Info("missing topic was removed from the set", "topic", topic)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package consumer
+
+import (
+	"sync"
+	"time"
+
+	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/status"
+)
+
+// position returns the offset of the next message to hand out, as far as it is known. What stands in the channel of sarama's API was.
+func (p *Partition) position() int64 {
+	c := p.cursor.Load()
+	if c == nil {
+		return p.start
+	}
+	if done := c.done.Load(); done < int64(len(c.messages)) {
+		return c.messages[done].Offset
+	}
+	return c.next
+}
+
+// standing returns where the partition stands at this moment.
+func (p *Partition) standing(now time.Time) status.Offsets {
+	progress := p.tracker.Progress()
+	lag, behind := p.Lag()
+	_, since, held := p.tracker.HeldBack()
+	out := status.Offsets{
+		Position: p.handlerPosition(), Committed: progress.Committed, Marked: progress.Marked, End: p.source.End(),
+		Lag: lag, LagSeconds: behind.Seconds(), Stalled: p.stalled(now).Seconds(),
+		Paused: p.pauses.has(p.id), HeldBack: held && now.Sub(since) >= heldBackLimit,
+	}
+	if !progress.Oldest.IsZero() {
+		out.OldestUncommitted = max(now.Sub(progress.Oldest), 0).Seconds()
+	}
+	return out
+}
+
+// firstMessage returns when the first message was handed out, zero when none was.
+func (p *Partition) firstMessage() time.Time {
+	if at := p.firstAt.Load(); at != nil {
+		return *at
+	}
+	return time.Time{}
+}
+
+// received returns how many messages the handler has received of those that c and the batches before have, and how many it has not though
+// they were handed out: they stand in the channel, or wait for room there. While it is counted, messages may go on: then received is too
+// low for a moment, never too high.
+func (p *Partition) received(c *cursor) (received, queued int64) {
+	handed := c.before + c.done.Load()
+	if to := p.channel.Load(); to != nil {
+		queued = int64(len(to.out))
+		if queued == int64(cap(to.out)) && !p.waits.Load() {
+			queued++ // the next one waits for room
+		}
+		queued = min(queued, handed)
+	}
+	return handed - queued, queued
+}
+
+// upcoming returns the offset of the next message that the handler gets, and its timestamp, if c or a batch before has it. Of a message
+// that stands in the channel and is of a batch before, both may be those of a message a little before it.
+func (p *Partition) upcoming(c *cursor) (offset int64, at time.Time, waits bool) {
+	number, _ := p.received(c)
+	i := number - c.before
+	if i >= int64(len(c.messages)) {
+		return c.next, time.Time{}, false
+	}
+	if to := p.channel.Load(); i < 0 && to != nil {
+		if offset, at, ok := to.find(number); ok {
+			return offset, at, true
+		}
+	}
+	if len(c.messages) == 0 {
+		return c.next, time.Time{}, false
+	}
+	m := &c.messages[max(i, 0)]
+	return m.Offset, m.Timestamp, true
+}
+
+// handlerPosition returns the offset of the next message that the handler gets, as far as it is known.
+func (p *Partition) handlerPosition() int64 {
+	c := p.cursor.Load()
+	if c == nil {
+		return p.start
+	}
+	offset, _, _ := p.upcoming(c)
+	return offset
+}
+
+// stalling is what stalled remembers.
+type stalling struct {
+	mu       sync.Mutex
+	received int64     // messages that the handler has received
+	marked   int64     // the position that it has marked
+	since    time.Time // when it was first seen so; zero when the handler was at no message
+}
+
+// stalled returns for how long the handler has taken no further message and marked none, though it has one or one waits for it; 0 when it
+// waits for the next, or has taken one since the last call. What came before the first call that found it so is not counted.
+func (p *Partition) stalled(now time.Time) time.Duration {
+	var received, queued int64
+	if c := p.cursor.Load(); c != nil {
+		received, queued = p.received(c)
+	}
+	progress := p.tracker.Progress()
+	s := &p.stalling
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case queued == 0 && p.isIdle(progress):
+		s.since = time.Time{}
+		return 0
+	case s.since.IsZero() || received > s.received || progress.Marked != s.marked:
+		s.received, s.marked, s.since = received, progress.Marked, now
+	}
+	return now.Sub(s.since)
+}
+
+// isIdle returns whether the handler has nothing in hand as far as that shows, and nothing waits for it outside of the channel.
+func (p *Partition) isIdle(progress offsets.Progress) bool {
+	if p.waits.Load() {
+		return !p.hasUnmarked(progress)
+	}
+	lag, _ := p.Lag()
+	return p.firstAt.Load() == nil && lag == 0
+}
+
+// hasUnmarked returns whether the handler marks what it has done, and has left out what it received last. That counts when it shows in no
+// other way what it has in hand: a loop over Messages or Batches asks for the next one.
+func (p *Partition) hasUnmarked(progress offsets.Progress) bool {
+	if p.channel.Load() == nil && !progress.Alone {
+		return false
+	}
+	return progress.Used && progress.Marked < p.position()
+}

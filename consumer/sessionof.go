@@ -1,0 +1,63 @@
+package consumer
+
+import "github.com/IBM/sarama"
+
+// Session is what Setup, ConsumeClaim and Cleanup are given, beside
+// sarama.ConsumerGroupSession. [SessionOf] returns it, also when a wrapper stands in between.
+//
+// MemberID returns "" and GenerationID returns -1 (sarama.GroupGenerationUndefined): Kafka
+// knows no members of this group. With these two it stores the offsets of any producer's
+// transaction, a former owner's too; [Options].Fence is against that.
+type Session interface {
+	sarama.ConsumerGroupSession
+
+	// Member returns the name of this member in the group, [Options].Name.
+	Member() string
+
+	// Version returns the version of the newest mapping that this member has seen. It grows
+	// with every change of the mapping, and means something to this member alone. It is 0
+	// before the first mapping.
+	Version() uint64
+
+	// Token returns the fencing token of a partition that is open in this session: the one
+	// of [Claim]. It returns 0 for any other partition, and for every one in Setup, in
+	// Cleanup and after the session's end. A partition that is closed and opened
+	// again in the same session may have another token. Ask for it when ConsumeClaim begins,
+	// and keep it for what that ConsumeClaim does.
+	Token(topic string, partition int32) int64
+
+	// Trusted reports whether a partition is open in this session and surely this member's at
+	// this moment. Token says when a partition counts as open. Trusted takes no lock and
+	// allocates nothing, so it can be asked before each effect on the outside.
+	Trusted(topic string, partition int32) bool
+}
+
+// sessionKey is the key of the value in a session's context that is the Session itself.
+type sessionKey struct{}
+
+// SessionOf returns the Session behind what a handler was given. s may be the Session itself
+// or a wrapper around it whose Context descends from the Session's. The wrapper may show a MemberID
+// of its own, but no GenerationID. It returns false for a session of sarama's own group.
+//
+//	if own, ok := consumer.SessionOf(session); ok {
+//		token := own.Token(claim.Topic(), claim.Partition())
+//	}
+//
+// A handler in a wrapper that makes claims of its own can't assert for [Claim]. It finds token and trust here.
+func SessionOf(s sarama.ConsumerGroupSession) (Session, bool) {
+	if own, ok := s.(Session); ok {
+		return own, true
+	}
+	if s == nil {
+		return nil, false
+	}
+	if s.MemberID() != "" && s.GenerationID() != sarama.GroupGenerationUndefined { // of Kafka's member, although its context may descend from one of ours
+		return nil, false
+	}
+	ctx := s.Context()
+	if ctx == nil { // of a session that a test of the user's has made
+		return nil, false
+	}
+	own, ok := ctx.Value(sessionKey{}).(Session)
+	return own, ok
+}

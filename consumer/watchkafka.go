@@ -1,0 +1,54 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kielgo/kiel/internal/errlog"
+)
+
+// errAway says that Kafka is out of reach.
+var errAway = errors.New("consumer: no broker of Kafka answers")
+
+// watchKafka tells the log when Kafka gets out of reach, and when it is back, until ctx ends. While Kafka answers it sleeps.
+func (m *membership) watchKafka(ctx context.Context) {
+	changed := m.group.reach.Changed()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-timer.C:
+		}
+		if wait := m.group.tellReach(); wait > 0 {
+			timer.Reset(wait)
+		} else {
+			timer.Stop()
+		}
+	}
+}
+
+// tellReach tells the log whether Kafka is in reach, and returns after how long to do so again; 0 when that takes a change.
+func (g *Group) tellReach() (again time.Duration) {
+	since, wait, why := g.reach.Failure()
+	switch {
+	case why == nil:
+		g.log.OK(kindKafka, "")
+		return 0
+	case wait > 0: // it may answer yet
+		return wait
+	}
+	g.log.Failed(kindKafka, "", fmt.Errorf("%w: %w", errAway, why), "since", since)
+	g.log.Began(kindKafka, since)
+	return errlog.Interval
+}
+
+// isReachable returns whether Kafka is in reach.
+func (g *Group) isReachable() bool {
+	reachable, _ := g.reach.State()
+	return reachable
+}

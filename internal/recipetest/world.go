@@ -1,0 +1,66 @@
+package recipetest
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// World is a test, with a server on a virtual network. Packages embed it in a world of their own, which has the methods for
+// what they test. It belongs in a bubble.
+type World struct {
+	*testing.T
+
+	Srv *zktest.Server
+	Net *zktest.Network
+}
+
+// NewWorld starts a server, which runs as long as the test does.
+func NewWorld(t *testing.T) *World {
+	t.Helper()
+	srv, nw := zktest.StartVirtual(t, zktest.Options{})
+	return &World{T: t, Srv: srv, Net: nw}
+}
+
+// InWorld runs a test in a bubble, with a world of its own.
+func InWorld(t *testing.T, test func(w *World)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(NewWorld(t)) })
+}
+
+// Session runs a session that connects as the named client, until the test ends.
+func (w *World) Session(name string) *session.Session {
+	w.Helper()
+	return Session(w, w.Net, name)
+}
+
+// ID returns the ZooKeeper session id of a session.
+func (w *World) ID(s *session.Session) int64 {
+	w.Helper()
+	return ID(w, s)
+}
+
+// Write writes a znode as an operator would: it is made first, if it is not there, so that its version is 1 at least.
+func (w *World) Write(path, data string) {
+	w.Helper()
+	if _, _, ok := w.Srv.Get(path); !ok {
+		if err := w.Srv.Create(path, nil); err != nil {
+			w.Fatal(err)
+		}
+	}
+	if err := w.Srv.Set(path, []byte(data)); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// Data returns what a znode holds. It must be there.
+func (w *World) Data(path string) string {
+	w.Helper()
+	data, _, ok := w.Srv.Get(path)
+	if !ok {
+		w.Fatalf("there is no %s", path)
+	}
+	return string(data)
+}

@@ -1,0 +1,54 @@
+package ownership
+
+import (
+	"cmp"
+
+	"github.com/kielgo/kiel/status"
+)
+
+// origin is how a partition comes to this member.
+type origin struct {
+	previous string // the owner before, as status.Shown has it, "" when it is not known
+	reason   status.Reason
+}
+
+// origin returns how a partition that is about to be claimed or opened comes to this member. What the loop saw itself
+// comes before what the plan says: the end of an earlier claim of ours, and the holder of a claim that was in the way. After the end of a
+// claim of ours the owner before is this member, unless another may have come and gone since: then nobody is known.
+func (l *loop) origin(p *part) origin {
+	self := l.o.source.Name()
+	if p.again != "" {
+		previous := p.holder
+		if previous == "" && !p.between {
+			previous = self
+		}
+		return origin{previous, status.NewReason(p.again)}
+	}
+	move, ok := l.plan.move(p.id)
+	if !ok {
+		return origin{p.holder, status.NewReason(status.Unknown)}
+	}
+	from, reason := status.Shown(move.From), move.Reason
+	switch {
+	case p.holder == "":
+	case reason.Code == status.MemberGone && p.holder == from && !l.plan.member(move.From):
+		reason = status.NewReason(status.MemberLeft, move.From) // one that expires takes its claims with it
+	case reason.Code == status.Started && p.holder != self:
+		reason = status.NewReason(status.MemberJoined, self) // as the others have it
+	}
+	return origin{cmp.Or(p.holder, from), reason}
+}
+
+// destination returns where a partition that is not kept goes, as status.Shown has it and "" when that is not known, and why.
+func (l *loop) destination(p *part) (next string, reason status.Reason) {
+	if owner, ok := l.plan.owner(p.id); ok && owner != l.o.source.Name() {
+		next = status.Shown(owner)
+	}
+	if l.phase != working {
+		return next, status.NewReason(status.Stopped)
+	}
+	if move, ok := l.plan.move(p.id); ok {
+		return next, move.Reason
+	}
+	return next, l.plan.reason // it is in no mapping any more
+}

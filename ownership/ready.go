@@ -1,0 +1,99 @@
+package ownership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// settle notes that the first claims of this incarnation are settled, once they are.
+func (l *loop) settle() {
+	l.o.awaited.Store(int64(l.awaited))
+	if l.awaited > 0 || !l.planned() || l.used != l.plan || !l.plan.joined || l.o.settled.Load() == l.inc {
+		return
+	}
+	l.o.settled.Store(l.inc)
+	if !l.lostAt.IsZero() {
+		l.o.log.Info("resumed", "after", time.Since(l.lostAt), "partitions", len(l.o.Owned()), "stuck", l.behindStuck)
+		l.lostAt = time.Time{}
+	}
+}
+
+// Waiting returns why this member is not ready, "" when it is: it has joined, its session is trusted, and the first claims since then
+// are settled. Settled are those partitions of the mapping that are owned, and those that can't be claimed for a reason that
+// OnError is told: refused by Accept, without room in the session, with a stuck handler, or claimed by another, which may be draining, for
+// longer than RebalanceTimeout. A member to which the mapping gives nothing is ready too. Later claims change nothing, until the
+// session's trust ends or the member leaves. Waiting does not block.
+func (o *Owner) Waiting() string {
+	inc := o.session.Current()
+	switch {
+	case !o.started.Load():
+		return "Run was not called"
+	case o.leaving.Load():
+		return "leaving"
+	case inc == nil:
+		return "the ZooKeeper session is not trusted"
+	}
+	if s := o.source.waiting(); s != "" {
+		return s
+	}
+	if o.settled.Load() == inc {
+		return ""
+	}
+	if n := o.awaited.Load(); n > 0 {
+		return fmt.Sprintf("the first claims: %d more", n)
+	}
+	return "the first claims"
+}
+
+// Alive returns nil when the loops of the owner and the allocator have answered, before Run, and when Run has ended in order. Otherwise it
+// returns the error with which Run has ended, or, when ctx ends, one that says which loop does not answer. It depends on neither ZooKeeper nor
+// handlers and callbacks.
+func (o *Owner) Alive(ctx context.Context) error {
+	if l := o.running(); l != nil {
+		err := l.ask(ctx, func() {})
+		if err == nil {
+			return o.source.alive(ctx)
+		}
+		if !errors.Is(err, ErrStopped) {
+			return fmt.Errorf("ownership: the loop does not answer: %w", err)
+		}
+	}
+	select {
+	case <-o.done:
+		return o.err
+	default:
+		return nil
+	}
+}
+
+// running returns the loop while Run goes on.
+func (o *Owner) running() *loop {
+	select {
+	case <-o.done:
+		return nil
+	default:
+		return o.loop.Load()
+	}
+}
+
+// ask has the loop call f, and returns when it has. When ctx or the loop ends first, f may be called later, or never.
+func (l *loop) ask(ctx context.Context, f func()) error {
+	answered := make(chan struct{})
+	select {
+	case l.inbox <- func() { defer close(answered); f() }:
+	case <-l.done:
+		return ErrStopped
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case <-answered:
+		return nil
+	case <-l.done:
+		return ErrStopped
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

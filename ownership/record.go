@@ -1,0 +1,56 @@
+package ownership
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/kielgo/kiel/status"
+)
+
+// maxRecord is how many bytes a record may have that is read. Those of members have less than half.
+const maxRecord = 8 << 10
+
+// record is the data of a claim's owner znode, and of its epoch znode, where it
+// says who claimed last.
+type record struct {
+	Owner    string        `json:"owner"`              // member's name
+	Version  uint64        `json:"version"`            // of the snapshot that it acts on
+	ID       string        `json:"id"`                 // of the Owner value: two in one session are told apart
+	Previous string        `json:"previous,omitempty"` // the owner before, as the member knew it, cut to status.MaxName bytes
+	Reason   status.Reason `json:"reason,omitzero"`    // why the partition came to the member
+}
+
+func (r record) encode() []byte {
+	data, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // strings and numbers can always be written
+	}
+	return data
+}
+
+var errNoOwner = errors.New("it names no owner")
+
+// decode reads the data of a claim's znode. A reason that is missing or not valid is
+// status.Unknown: members of earlier versions write none.
+func decode(data []byte) (record, error) {
+	if len(data) > maxRecord {
+		return record{}, fmt.Errorf("it has %d bytes, at most %d", len(data), maxRecord)
+	}
+	var read struct {
+		record
+		Reason json.RawMessage `json:"reason"` // hides record's
+	}
+	if err := json.Unmarshal(data, &read); err != nil {
+		return record{}, err
+	}
+	if read.Owner == "" {
+		return record{}, errNoOwner
+	}
+	r := read.record
+	r.Previous = status.Cut(r.Previous)
+	if json.Unmarshal(read.Reason, &r.Reason) != nil || r.Reason.IsZero() || r.Reason.Check() != nil {
+		r.Reason = status.NewReason(status.Unknown)
+	}
+	return r, nil
+}

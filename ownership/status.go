@@ -1,0 +1,190 @@
+package ownership
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/status"
+)
+
+// statusLimit is how long Status waits for the loop.
+const statusLimit = time.Second
+
+// Status describes the group as this member sees it: what the allocator's Status tells, and of the partitions of this member who owned
+// them before, why they came, how far they are, and what they wait for. It asks the loop, for at most a second, and neither ZooKeeper nor
+// the handlers; nothing is kept for it in between. When the loop does not answer, Self.Waiting says so, and of the partitions only
+// what [Owner.Owned] has is told. It may be called from anywhere, at any time. The result is the caller's.
+func (o *Owner) Status() *status.Group {
+	g := o.source.status()
+	if g.Self == nil {
+		g.Self = &status.Self{Name: o.source.Name()}
+	}
+	g.Self.Waiting = o.Waiting()
+	own, stuck := o.ownStatus(g.Self)
+	g.Self.Ready, g.Self.StuckHandlers = g.Self.Waiting == "", stuck
+	mergeOwn(g, own)
+	g.Troubles = errlog.Merge(g.Troubles, o.troubles.Troubles())
+	return g
+}
+
+// ownStatus describes what is this member's, and names the partitions whose handlers are stuck.
+func (o *Owner) ownStatus(self *status.Self) (own []status.Partition, stuck []string) {
+	l := o.running()
+	if l == nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(l.base, statusLimit)
+	defer cancel()
+	type answer struct {
+		own   []status.Partition
+		stuck []string
+	}
+	answers := make(chan answer, 1) // the loop may answer when nobody waits any more
+	err := l.ask(ctx, func() {
+		var a answer
+		a.own, a.stuck = l.status()
+		answers <- a
+	})
+	if err == nil {
+		a := <-answers
+		return a.own, a.stuck
+	}
+	if o.running() != nil {
+		self.Waiting = "the loop of the owner does not answer"
+	}
+	for _, info := range o.Owned() {
+		own = append(own, info.status(self.Name))
+	}
+	return own, nil
+}
+
+// status describes an open claim.
+func (i Info) status(owner string) status.Partition {
+	since, reason := i.Since.UTC(), i.Reason.Clone()
+	p := status.Partition{
+		Topic: status.Shown(i.Topic), Partition: i.Partition, State: status.Owned, Owner: owner, Since: &since, Token: i.Token,
+		Previous: status.Shown(i.Previous), Reason: &reason,
+	}
+	if i.Revoking {
+		p.State = status.Revoking
+	}
+	return p
+}
+
+// mergeOwn puts what is known of the own partitions in the place of what the allocator says of them.
+func mergeOwn(g *status.Group, own []status.Partition) {
+	type key struct {
+		topic string
+		id    int32
+	}
+	at := make(map[key]int, len(g.Partitions))
+	for i, p := range g.Partitions {
+		at[key{p.Topic, p.Partition}] = i
+	}
+	owned := 0
+	for _, p := range own {
+		if p.Owner != "" {
+			owned++
+		}
+		i, ok := at[key{p.Topic, p.Partition}]
+		if !ok {
+			g.Partitions = append(g.Partitions, p)
+			continue
+		}
+		merge(&p, g.Partitions[i])
+		g.Partitions[i] = p
+	}
+	slices.SortFunc(g.Partitions, func(a, b status.Partition) int {
+		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	for i := range g.Members {
+		if g.Members[i].Name == g.Self.Name {
+			g.Members[i].Owned = owned
+		}
+	}
+}
+
+// merge adds to an own partition what only the allocator knows.
+func merge(p *status.Partition, planned status.Partition) {
+	p.Planned, p.Zone = planned.Planned, planned.Zone
+	if p.Owner == "" { // what the plan says is all that is known of why it is to come
+		p.Previous, p.Reason = planned.Previous, planned.Reason
+	}
+	if planned.Times != nil {
+		times := *planned.Times
+		if p.Times != nil {
+			times.Claim = p.Times.Claim
+		}
+		p.Times = &times
+	}
+}
+
+// status describes the partitions of this member.
+func (l *loop) status() (own []status.Partition, stuck []string) {
+	for id, p := range l.parts {
+		if p.stuck {
+			stuck = append(stuck, id.String())
+		}
+		if l.keep(p) || p.claim != nil || p.held != heldNot { // else a handler runs for what is no more ours
+			own = append(own, l.statusOf(p))
+		}
+	}
+	for id, err := range l.refused {
+		if l.parts[id] == nil {
+			own = append(own, status.Partition{
+				Topic: status.Shown(id.Topic), Partition: id.ID, State: status.Blocked, WaitsFor: status.ShownText(err.Error()),
+			})
+		}
+	}
+	slices.Sort(stuck)
+	return own, stuck
+}
+
+// statusOf describes a partition.
+func (l *loop) statusOf(p *part) status.Partition {
+	s := status.Partition{Topic: status.Shown(p.id.Topic), Partition: p.id.ID}
+	s.State, s.WaitsFor = l.stateOf(p)
+	if c := p.claim; c != nil && p.opened {
+		since, reason := p.openedAt.UTC(), c.origin.reason.Clone()
+		if p.revoked {
+			reason = p.goes.Clone()
+		}
+		s.Owner, s.Since, s.Token, s.Previous, s.Reason = l.o.source.Name(), &since, c.token, status.Shown(c.origin.previous), &reason
+		s.Times = &status.Times{Claim: p.wait.Seconds()}
+	}
+	return s
+}
+
+// stateOf returns where a partition stands, and what it waits for if its handler is not at work.
+func (l *loop) stateOf(p *part) (state status.State, waitsFor string) {
+	switch {
+	case p.revoked:
+		return status.Revoking, "its handler"
+	case p.opened && p.resting:
+		return status.Resting, "a pause after its handler returned"
+	case p.opened:
+		return status.Owned, ""
+	case !l.keep(p):
+		return status.Revoking, "the release of its claim"
+	case p.running:
+		return status.Blocked, "its handler for an earlier claim, which has not returned"
+	case l.inc == nil:
+		return status.Claiming, "trust in the ZooKeeper session"
+	case p.blocked:
+		return status.Blocked, "a znode that no session owns, in the place of its claim: it has to be deleted by hand"
+	case p.busy == waiting && p.holder != "":
+		return status.Waiting, "the claim of " + status.Shown(p.holder)
+	case p.busy == waiting:
+		return status.Waiting, "the claim of another"
+	case p.noRoom:
+		return status.Blocked, "room for its claim in the ZooKeeper session"
+	case p.paused:
+		return status.Claiming, "a pause after an error: " + status.ShownText(p.trouble.Error())
+	default:
+		return status.Claiming, ""
+	}
+}

@@ -1,0 +1,67 @@
+package ownership
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/kielgo/kiel"
+)
+
+// The kinds of troubles, as logs and Status name them.
+const (
+	troubleClaim      = "claim"            // a claim was refused
+	troubleRelease    = "release"          // a release was refused
+	troubleUnsure     = "verify"           // a request without an answer: the claim is possibly ours
+	troubleSweep      = "sweep"            // the claims could not be listed
+	troubleVanished   = "vanished"         // a third party changed a claim's znodes
+	troubleHeld       = "held"             // another's claim stands for long
+	troublePersistent = "persistent-claim" // a persistent znode stands in a claim's place
+	troubleRoom       = "room"             // the session has no room for claims
+	troubleUnclaimed  = "unclaimed"        // refused by Accept, or by the name
+	troubleHandler    = "handler"          // a handler failed
+	troubleStuck      = "stuck"            // a handler does not return
+	troubleCallback   = "callback"         // a callback does not return
+)
+
+// failed reports an error: in the log, unless it had many of the kind lately, and to OnError.
+func (l *loop) failed(kind, about string, err error) {
+	l.o.troubles.Failed(kind, about, err)
+	l.report(err)
+}
+
+// failedPart is failed for an error of one partition.
+func (l *loop) failedPart(kind string, id kiel.Partition, err error) {
+	l.failed(kind, id.String(), &PartitionError{Partition: id, Err: err})
+}
+
+// warn logs what is put right without the user.
+func (l *loop) warn(kind, about string, err error) { l.o.troubles.FailedWarn(kind, about, err) }
+
+// recovered ends the trouble of that kind, if there is any.
+func (l *loop) recovered(kind, about string) { l.o.troubles.OK(kind, about) }
+
+// maxLines is how many partitions that move at once have lines of their own at level Info; the allocator's line has the counts of more.
+const maxLines = 16
+
+// setLevel sets the level of the lines about partitions that move at once.
+func (l *loop) setLevel(parts []*part) {
+	level := slog.LevelInfo
+	if len(parts) > maxLines {
+		level = slog.LevelDebug
+	}
+	for _, p := range parts {
+		p.level = level
+	}
+}
+
+// limitVanished is setLevel for a claim that has vanished, with the others of the last seconds.
+func (l *loop) limitVanished(p *part) {
+	if time.Since(l.vanishedAt) > 10*time.Second {
+		l.vanishedAt, l.vanished = time.Now(), 0
+	}
+	l.vanished++
+	p.level = slog.LevelInfo
+	if l.vanished > maxLines {
+		p.level = slog.LevelDebug
+	}
+}

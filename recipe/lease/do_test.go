@@ -1,0 +1,78 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/recipe/lease"
+	"github.com/kielgo/kiel/session"
+)
+
+// A function runs under the hold.
+func TestDo(t *testing.T) {
+	inWorld(t, func(w *world) {
+		recipetest.Done{
+			New: func(s *session.Session) recipetest.Doer {
+				return w.leaseIn(s, lease.Options{Identifier: "a", Duration: time.Hour})
+			},
+			Hold: recipetest.Found(lease.Hold),
+			Lost: lease.ErrLost,
+		}.Run(w, w.Srv, w.Net)
+	})
+}
+
+// A handle has one hold, so it runs one function at a time. Who waits for that ends with its context, and a function may leave the
+// lease to run out.
+func TestDoOneAtATime(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.lease("a")
+		var running sync.WaitGroup
+		first, goOn := make(chan struct{}), make(chan struct{})
+		running.Go(func() {
+			if err := l.Do(w.Context(), func(context.Context) error { close(first); <-goOn; return nil }); err != nil {
+				w.Error(err)
+			}
+		})
+		<-first
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		if err := l.Do(ctx, func(context.Context) error { w.Error("beside the first"); return nil }); !errors.Is(err, context.DeadlineExceeded) {
+			w.Errorf("got %v", err)
+		}
+		close(goOn)
+		running.Wait()
+		w.wantHolder("")
+		if err := l.Do(w.Context(), func(ctx context.Context) error { lease.Hold(ctx).Detach(); return nil }); err != nil {
+			w.Error(err)
+		}
+		w.wantHolder("a")
+		err := w.lease("b").Do(w.Context(), func(context.Context) error { w.Error("called"); return nil })
+		if !errors.Is(err, lease.ErrNotObtained) {
+			w.Errorf("got %v", err)
+		}
+	})
+}
+
+// Values are those of Do's context, not those with which the hold was obtained before.
+func TestDoHasItsOwnValues(t *testing.T) {
+	inWorld(t, func(w *world) {
+		type key struct{}
+		l := w.lease("a")
+		if _, err := l.Obtain(context.WithValue(w.Context(), key{}, "earlier")); err != nil {
+			w.Fatal(err)
+		}
+		err := l.Do(context.WithValue(w.Context(), key{}, "own"), func(ctx context.Context) error {
+			if got := ctx.Value(key{}); got != "own" {
+				w.Errorf("got %v", got)
+			}
+			return nil
+		})
+		if err != nil {
+			w.Error(err)
+		}
+	})
+}

@@ -1,0 +1,131 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/recipe/queue"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// A function runs under the hold.
+func TestDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		recipetest.Done{
+			New: func(s *session.Session) recipetest.Doer {
+				q := w.locking(s)
+				w.put(q, "one")
+				return q
+			},
+			Hold: recipetest.Found(queue.Hold),
+			Lost: queue.ErrLost,
+		}.Run(t, w.Srv, w.Net)
+	})
+}
+
+// What is done is consumed, also when the program is told to end; what is not done is given back. A function may decide itself.
+func TestDoConsumes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		q := w.locking(w.Session("a"))
+		for what, tt := range map[string]struct {
+			fn   func(ctx context.Context, h *queue.Held) error
+			left int
+			err  error
+		}{
+			"done":                            {fn: func(context.Context, *queue.Held) error { return nil }},
+			"not done, and the context ended": {fn: func(ctx context.Context, _ *queue.Held) error { return ctx.Err() }, left: 1},
+			"failed":                          {fn: func(context.Context, *queue.Held) error { return errors.ErrUnsupported }, left: 1, err: errors.ErrUnsupported},
+			"consumed, then failed": {
+				fn: func(ctx context.Context, h *queue.Held) error {
+					return errors.Join(h.Consume(context.WithoutCancel(ctx)), errors.ErrUnsupported)
+				},
+				err: errors.ErrUnsupported,
+			},
+			"given back": {fn: func(ctx context.Context, h *queue.Held) error { return h.Release(context.WithoutCancel(ctx)) }, left: 1},
+		} {
+			for _, told := range []bool{false, true} {
+				if !told && what == "not done, and the context ended" {
+					continue
+				}
+				w.put(q, what)
+				ctx, cancel := context.WithCancel(t.Context())
+				err := q.Do(ctx, func(ctx context.Context) error {
+					h := queue.Hold(ctx)
+					if string(h.Value()) != what {
+						t.Errorf("%s: got %q", what, h.Value())
+					}
+					if told {
+						cancel()
+						<-ctx.Done()
+					}
+					return tt.fn(ctx, h)
+				})
+				cancel()
+				if !errors.Is(err, tt.err) {
+					t.Errorf("%s, told to end: %v: %v", what, told, err)
+				}
+				w.wantLen(q, tt.left)
+				if tt.left > 0 {
+					w.consume(w.take(q, what))
+				}
+			}
+		}
+	})
+}
+
+// What is done counts as done though trust has ended meanwhile, if it can still be consumed. If no server can be reached, Do waits for
+// one session timeout from when it was told to end.
+func TestDoConsumesAfterTrust(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.Session("a")
+		q := w.locking(s)
+		w.put(q, "one", "two")
+		err := q.Do(t.Context(), func(ctx context.Context) error {
+			recipetest.LoseTrust(t, w.Net.Client("a"), queue.Hold(ctx).Incarnation())
+			<-ctx.Done()
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		w.wantLen(q, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var told time.Time
+		err = q.Do(ctx, func(context.Context) error {
+			w.Net.Client("a").BlackHole(zktest.Both)
+			told = time.Now()
+			cancel()
+			return nil
+		})
+		if took := time.Since(told); !errors.Is(err, session.ErrUncertain) && !errors.Is(err, queue.ErrLost) || took > s.Timeout() {
+			t.Errorf("%v after %v", err, took)
+		}
+		w.Net.Client("a").Heal()
+	})
+}
+
+// A function gives its hold back with its own context, which ends by that, and learns what became of it.
+func TestDoWithItsOwnContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		q := w.locking(w.Session("a"))
+		w.put(q, "one")
+		if err := q.Do(t.Context(), func(ctx context.Context) error { return queue.Hold(ctx).Release(ctx) }); err != nil {
+			t.Error(err)
+		}
+		w.wantLen(q, 1)
+		if err := q.Do(t.Context(), func(ctx context.Context) error { return queue.Hold(ctx).Consume(ctx) }); err != nil {
+			t.Error(err)
+		}
+		w.wantLen(q, 0)
+	})
+}

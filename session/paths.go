@@ -1,0 +1,68 @@
+package session
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// CheckPath returns an error wrapping ErrInvalidPath unless path is absolute and normal: it begins with "/", does not
+// end with one (but for the root), has no empty, "." or ".." component, is valid UTF-8, and has no character that
+// ZooKeeper refuses (controls, private use, the specials U+FFF0 to U+FFFF).
+func CheckPath(path string) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w %s: %s", ErrInvalidPath, quote(path), fmt.Sprintf(format, args...))
+	}
+	switch {
+	case path == "":
+		return bad("must not be empty")
+	case path[0] != '/':
+		return bad("must begin with /")
+	case path == "/":
+		return nil
+	case !utf8.ValidString(path):
+		return bad("is not UTF-8")
+	}
+	for part := range strings.SplitSeq(path[1:], "/") {
+		switch part {
+		case "":
+			return bad("has an empty component")
+		case ".", "..":
+			return bad("has a component %s", part)
+		}
+	}
+	for i, r := range path {
+		switch {
+		case r <= 0x1f, r >= 0x7f && r <= 0x9f, r >= 0xf000 && r <= 0xf8ff, r >= 0xfff0 && r <= 0xffff:
+			return bad("%q at byte %d is not allowed in ZooKeeper", r, i)
+		}
+	}
+	return nil
+}
+
+// Join joins path elements with single slashes, with a leading slash and without empty elements. It neither resolves nor
+// refuses ".."; CheckPath, and every call that takes a path, refuses it.
+func Join(elem ...string) string {
+	var b strings.Builder
+	for _, e := range elem {
+		for part := range strings.SplitSeq(e, "/") {
+			if part != "" {
+				b.WriteByte('/')
+				b.WriteString(part)
+			}
+		}
+	}
+	if b.Len() == 0 {
+		return "/"
+	}
+	return b.String()
+}
+
+// quote escapes a value for an error text and shortens it to 64 bytes.
+func quote(s string) string {
+	const limit = 64
+	if len(s) > limit {
+		return fmt.Sprintf("%q…", s[:limit])
+	}
+	return fmt.Sprintf("%q", s)
+}
