@@ -17,8 +17,9 @@ func TestDirectRequirements(t *testing.T) {
 		"github.com/IBM/sarama",
 		"github.com/go-zookeeper/zk",
 		"github.com/prometheus/client_golang",
-		"go.uber.org/goleak", // tests
-		"pgregory.net/rapid", // tests
+		"github.com/rcrowley/go-metrics", // tests, to switch sarama's off
+		"go.uber.org/goleak",             // tests
+		"pgregory.net/rapid",             // tests
 	}
 	mod, err := os.ReadFile("go.mod")
 	if err != nil {

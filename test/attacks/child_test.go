@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/eventlog"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/test/members"
 	"github.com/kielgo/kiel/test/servers"
@@ -28,7 +27,6 @@ type child struct {
 	Group, Name, Events string
 	Servers             []string
 	Timeout             time.Duration
-	Off                 []sabotage.Rule
 
 	process *servers.Process
 }
@@ -88,7 +86,7 @@ func beChild(config string) error {
 	}
 	j := newJournal(c.Name, members.Monotonic)
 	j.out = json.NewEncoder(out)
-	o := options{servers: c.Servers, off: c.Off, session: session.Options{Timeout: c.Timeout}}.seeded()
+	o := options{servers: c.Servers, session: session.Options{Timeout: c.Timeout}}.seeded()
 	o.ownership.StopTimeout = 5 * time.Second
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	m, err := start(c.Group, j, log, o)

@@ -21,50 +21,48 @@ import (
 // that a client asks is the frozen one: it accepts and says nothing. The harm is what the servers hold: the session is gone,
 // with the member and its claim, and another owns what was its, though there was a server to come back to all the time.
 func TestFrozenServerAtTheHandshake(t *testing.T) {
-	attack(t, sessionLost, func(t *testing.T, off ...sabotage.Rule) *outcome {
-		return bubble(t, zktest.Options{}, func(w *world) *outcome {
-			const frozen = "frozen:2181"
-			opts := options{off: off, session: session.Options{Timeout: 6 * time.Second}, servers: []string{zktest.VirtualAddress, frozen}}
-			a := w.member("a", opts)
-			a.owns(5*time.Second, "0")
-			b := w.member("b", options{session: opts.session})
-			time.Sleep(20 * time.Second)
-			l, err := w.net.Listen(frozen) // nobody accepts
-			if err != nil {
-				w.t.Fatal(err)
+	withstood(t, bubble(t, zktest.Options{}, func(w *world) *outcome {
+		const frozen = "frozen:2181"
+		opts := options{session: session.Options{Timeout: 6 * time.Second}, servers: []string{zktest.VirtualAddress, frozen}}
+		a := w.member("a", opts)
+		a.owns(5*time.Second, "0")
+		b := w.member("b", options{session: opts.session})
+		time.Sleep(20 * time.Second)
+		l, err := w.net.Listen(frozen) // nobody accepts
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		ses, began := a.sessionID(), time.Now()
+		var gone, inherited time.Duration // 0: never
+		w.net.Client("a").Cut()           // who was connected last is asked last
+		back, came := poll(time.Minute, func() bool {
+			since := time.Since(began)
+			if gone == 0 && (w.owner("members", "a") != ses || w.owner("owners", "t:0") != ses) {
+				gone = since
 			}
-			ses, began := a.sessionID(), time.Now()
-			var gone, inherited time.Duration // 0: never
-			w.net.Client("a").Cut()           // who was connected last is asked last
-			back, came := poll(time.Minute, func() bool {
-				since := time.Since(began)
-				if gone == 0 && (w.owner("members", "a") != ses || w.owner("owners", "t:0") != ses) {
-					gone = since
-				}
-				if inherited == 0 && b.owned() == "0" {
-					inherited = since
-				}
-				return since > time.Millisecond && a.session.Stats().State == "connected"
-			})
-			same := a.sessionID() == ses
-			if err := l.Close(); err != nil {
-				w.t.Error(err)
+			if inherited == 0 && b.owned() == "0" {
+				inherited = since
 			}
-			o := w.close()
-			o.figure("without-connection", back)
-			switch {
-			case gone > 0 && inherited > 0 && !same:
-				o.figure("ephemerals-gone-after", gone)
-				o.figure("inherited-after", inherited)
-				o.harmed(sessionLost, "its ephemerals were gone after %v, another owned its partition after %v, it was back after %v", gone, inherited, back)
-			case gone > 0 || inherited > 0 || !same || !came:
-				o.harmed(otherHarm, "ephemerals gone after %v, inherited after %v, same session %t, back %t", gone, inherited, same, came)
-			case a.journal.count(eventlog.Untrusted) > 0:
-				o.harmed(otherHarm, "trust ended %d times", a.journal.count(eventlog.Untrusted))
-			}
-			return o
+			return since > time.Millisecond && a.session.Stats().State == "connected"
 		})
-	}, sabotage.HandshakeCap)
+		same := a.sessionID() == ses
+		if err := l.Close(); err != nil {
+			w.t.Error(err)
+		}
+		o := w.close()
+		o.figure("without-connection", back)
+		switch {
+		case gone > 0 && inherited > 0 && !same:
+			o.figure("ephemerals-gone-after", gone)
+			o.figure("inherited-after", inherited)
+			o.harmed(sessionLost, "its ephemerals were gone after %v, another owned its partition after %v, it was back after %v", gone, inherited, back)
+		case gone > 0 || inherited > 0 || !same || !came:
+			o.harmed(otherHarm, "ephemerals gone after %v, inherited after %v, same session %t, back %t", gone, inherited, same, came)
+		case a.journal.count(eventlog.Untrusted) > 0:
+			o.harmed(otherHarm, "trust ended %d times", a.journal.count(eventlog.Untrusted))
+		}
+		return o
+	}))
 }
 
 // Negative control "no claims": the handler of the old owner takes two seconds to finish.

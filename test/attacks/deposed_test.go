@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -22,14 +21,14 @@ func (i isolation) String() string {
 
 // run has a on the server that is cut off, and b on another. The moment of the cut falls between two proofs and two ticks
 // in several ways.
-func (i isolation) run(t *testing.T, off ...sabotage.Rule) *outcome {
+func (i isolation) run(t *testing.T) *outcome {
 	var o *outcome
 	const steps = 4
 	for step := range steps {
 		o = o.worse(bubble(t, zktest.Options{TickTime: i.tick}, func(w *world) *outcome {
 			const cut = "cut:2181"
 			w.listen(cut)
-			opts := options{off: off, session: session.Options{Timeout: i.timeout}}
+			opts := options{session: session.Options{Timeout: i.timeout}}
 			here := opts
 			here.servers = []string{cut}
 			a := w.member("a", here)
@@ -61,7 +60,7 @@ func TestDeposedLeaderAnswersSync(t *testing.T) {
 	}{{time.Second, 5, 6 * time.Second}, {2 * time.Second, 5, 6 * time.Second}, {2 * time.Second, 5, 10 * time.Second}, {2 * time.Second, 10, 10 * time.Second}} {
 		t.Run(fmt.Sprintf("tick %v syncLimit %d T %v", c.tick, c.syncLimit, c.timeout), func(t *testing.T) {
 			i := isolation{tick: c.tick, timeout: c.timeout, until: time.Duration(c.syncLimit+1) * c.tick}
-			attack(t, overlap, i.run, sabotage.ProofBeyondSync)
+			withstood(t, i.run(t))
 		})
 	}
 }
@@ -70,5 +69,5 @@ func TestDeposedLeaderAnswersSync(t *testing.T) {
 // notices, after syncLimit ticks.
 func TestCutFollowerAnswersReads(t *testing.T) {
 	i := isolation{tick: time.Second, timeout: 4 * time.Second, until: 10 * time.Second}
-	attack(t, overlap, i.run, sabotage.ProofByQuorum)
+	withstood(t, i.run(t))
 }

@@ -14,16 +14,17 @@ import (
 
 // journal is what one member's observer and handlers tell, as an event log.
 type journal struct {
-	name string
-	now  func() int64
-	mu   sync.Mutex
-	seen []eventlog.Event
-	acts map[int32]int64
-	out  *json.Encoder // when not nil, it is written there too
+	name  string
+	now   func() int64
+	clock eventlog.Clock // of now
+	mu    sync.Mutex
+	seen  []eventlog.Event
+	acts  map[int32]int64
+	out   *json.Encoder // when not nil, it is written there too
 }
 
 func newJournal(name string, now func() int64) *journal {
-	return &journal{name: name, now: now, acts: map[int32]int64{}}
+	return &journal{name: name, now: now, clock: eventlog.NewClock(now), acts: map[int32]int64{}}
 }
 
 // add adds an event. It needs the lock.
@@ -49,7 +50,7 @@ func (j *journal) observe(e ownership.Event) {
 		out.Partition = &e.Partition
 	}
 	if !e.Since.IsZero() {
-		out.Since = out.T - time.Since(e.Since).Nanoseconds()
+		out.Since = j.clock.Of(e.Since)
 	}
 	j.add(out)
 }

@@ -50,7 +50,7 @@ func (u *used) note(off []sabotage.Rule) {
 }
 
 func (u *used) check() (code int) {
-	for r := range sabotage.ByCzxid + 1 {
+	for r := range sabotage.StuckLosesClaim + 1 {
 		if !u.off[r] {
 			fmt.Fprintf(os.Stderr, "rule %d of internal/sabotage was never switched off\n", r)
 			code = 1

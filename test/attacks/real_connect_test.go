@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/eventlog"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/test/proxy"
 	"github.com/kielgo/kiel/test/servers"
@@ -31,55 +30,43 @@ func TestLostConnectReplyOnRealServers(t *testing.T) {
 			return map[string]string{"maxSessionTimeout": fmt.Sprint(least.Milliseconds())}
 		},
 	})
-	run := func(t *testing.T, off ...sabotage.Rule) *outcome {
-		s := newSite(t, groupOf(t), zk.Addrs()[:1])
-		opts := options{off: off, session: session.Options{Timeout: timeout, MinSessionTimeout: least}}
-		mine := s.on("a", opts)
-		generous, strict := s.links["a"], proxy.To(t, zk.Addrs()[1:])
-		mine.servers = append(mine.servers, strict.Addrs()...)
-		connected := make(chan struct{}, 1)
-		mine.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := new(net.Dialer).DialContext(ctx, network, address)
-			if err == nil && address == strict.Addrs()[0] {
-				select {
-				case connected <- struct{}{}:
-				default:
-				}
+	s := newSite(t, groupOf(t), zk.Addrs()[:1])
+	opts := options{session: session.Options{Timeout: timeout, MinSessionTimeout: least}}
+	mine := s.on("a", opts)
+	generous, strict := s.links["a"], proxy.To(t, zk.Addrs()[1:])
+	mine.servers = append(mine.servers, strict.Addrs()...)
+	connected := make(chan struct{}, 1)
+	mine.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err == nil && address == strict.Addrs()[0] {
+			select {
+			case connected <- struct{}{}:
+			default:
 			}
-			return conn, err
 		}
-		strict.Refuse()
-		a := s.join("a", mine)
-		a.owns(expiry, "0")
-		b := s.member("b", opts)
-		s.within(expiry, "b has joined", func() bool { return b.journal.count(eventlog.Joined) == 1 })
-		if got := a.session.Timeout(); got != timeout {
-			t.Fatalf("granted %v", got)
-		}
-		proofs := s.proofs(generous)
-		for range 3 {
-			<-proofs
-		}
-		wait.Pass(t, 20*time.Millisecond) // for the answer
-		generous.Refuse()
-		wait.Pass(t, 2*realTick) // for the first server to report what it has heard: the session lives for the longer time then
-		strict.Heal()
-		strict.BlackHole(proxy.ToClient) // the server's answer does not come
-		<-connected
-		wait.Pass(t, 200*time.Millisecond) // for the request; less than a handshake may take, so there is no other
-		strict.Refuse()
-		b.owns(least+expiry, "0")
-		s.within(timeout+expiry, "a has stopped", func() bool { return a.journal.count(eventlog.Untrusted) > 0 })
-		return s.close()
+		return conn, err
 	}
-	for mode, off := range map[string][]sabotage.Rule{"on": nil, "off": {sabotage.ConnectMargin}} {
-		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
-			if o := run(t, off...); mode == "on" {
-				withstood(t, o)
-			} else {
-				broken(t, overlap, o)
-			}
-		})
+	strict.Refuse()
+	a := s.join("a", mine)
+	a.owns(expiry, "0")
+	b := s.member("b", opts)
+	s.within(expiry, "b has joined", func() bool { return b.journal.count(eventlog.Joined) == 1 })
+	if got := a.session.Timeout(); got != timeout {
+		t.Fatalf("granted %v", got)
 	}
+	proofs := s.proofs(generous)
+	for range 3 {
+		<-proofs
+	}
+	wait.Pass(t, 20*time.Millisecond) // for the answer
+	generous.Refuse()
+	wait.Pass(t, 2*realTick) // for the first server to report what it has heard: the session lives for the longer time then
+	strict.Heal()
+	strict.BlackHole(proxy.ToClient) // the server's answer does not come
+	<-connected
+	wait.Pass(t, 200*time.Millisecond) // for the request; less than a handshake may take, so there is no other
+	strict.Refuse()
+	b.owns(least+expiry, "0")
+	s.within(timeout+expiry, "a has stopped", func() bool { return a.journal.count(eventlog.Untrusted) > 0 })
+	withstood(t, s.close())
 }

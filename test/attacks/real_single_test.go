@@ -29,8 +29,7 @@ func TestOnARealServer(t *testing.T) {
 		run  func(t *testing.T, s *site, off ...sabotage.Rule) *outcome
 		off  []sabotage.Rule
 	}{
-		"release outlives its session": {claimLost, realRelease, []sabotage.Rule{sabotage.ClientPerSession, sabotage.GuardedRelease}},
-		"caller gave up":               {unowned, realGaveUp, []sabotage.Rule{sabotage.PossiblyMine}},
+		"caller gave up": {unowned, realGaveUp, []sabotage.Rule{sabotage.PossiblyMine}},
 		"epoch changed": {stalled, func(t *testing.T, s *site, off ...sabotage.Rule) *outcome {
 			return foreignEpoch(t, s.group, s, off...)
 		}, []sabotage.Rule{sabotage.EpochWatch}},
@@ -45,6 +44,12 @@ func TestOnARealServer(t *testing.T) {
 				t.Parallel()
 				broken(t, c.want, c.run(t, newSite(t, groupOf(t), addrs), c.off...))
 			})
+		})
+	}
+	for name, off := range map[string][]sabotage.Rule{"on": nil, "client per session alone": {sabotage.GuardedRelease}} {
+		t.Run("release outlives its session/"+name, func(t *testing.T) {
+			t.Parallel()
+			withstood(t, realRelease(t, newSite(t, groupOf(t), addrs), off...))
 		})
 	}
 	t.Run("version is no identity", func(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -50,53 +49,49 @@ func sameMapping(o *outcome, a, b *member) {
 
 // attacks.md §7: a member comes back under its name with another weight before the others have read that it was gone.
 func TestSameNameNewRecord(t *testing.T) {
-	attack(t, diverged, func(t *testing.T, off ...sabotage.Rule) *outcome {
-		return bubble(t, zktest.Options{}, func(w *world) *outcome {
-			opts := options{off: off, allocator: allocator.Options{Func: byWeight(), Seed: seed(10)}}
-			m1, m2 := w.member("m1", opts), w.member("m2", opts)
-			m1.owns(10*time.Second, "0 1 2 3 4")
-			m2.owns(time.Second, "5 6 7 8 9")
-			time.Sleep(10 * time.Second)
-			w.net.Client("m1").Delay(200 * time.Millisecond)
-			m2.stop()
-			opts.allocator.Weight = 5
-			again := w.member("m2", opts)
-			time.Sleep(time.Second)
-			w.heal()
-			time.Sleep(time.Minute)
-			now := &outcome{harms: map[harm]string{}}
-			sameMapping(now, m1, again)
-			owned := len(m1.owner.Owned()) + len(again.owner.Owned())
-			o := w.close()
-			for h, s := range now.harms {
-				o.harmed(h, "%s; a minute later %d of 10 partitions have an owner", s, owned)
-			}
-			return o
-		})
-	}, sabotage.ByCzxid)
+	withstood(t, bubble(t, zktest.Options{}, func(w *world) *outcome {
+		opts := options{allocator: allocator.Options{Func: byWeight(), Seed: seed(10)}}
+		m1, m2 := w.member("m1", opts), w.member("m2", opts)
+		m1.owns(10*time.Second, "0 1 2 3 4")
+		m2.owns(time.Second, "5 6 7 8 9")
+		time.Sleep(10 * time.Second)
+		w.net.Client("m1").Delay(200 * time.Millisecond)
+		m2.stop()
+		opts.allocator.Weight = 5
+		again := w.member("m2", opts)
+		time.Sleep(time.Second)
+		w.heal()
+		time.Sleep(time.Minute)
+		now := &outcome{harms: map[harm]string{}}
+		sameMapping(now, m1, again)
+		owned := len(m1.owner.Owned()) + len(again.owner.Owned())
+		o := w.close()
+		for h, s := range now.harms {
+			o.harmed(h, "%s; a minute later %d of 10 partitions have an owner", s, owned)
+		}
+		return o
+	}))
 }
 
 // Negative control "members with different functions and the check off": each prefers another function that both have.
 func TestDifferentFunctions(t *testing.T) {
-	attack(t, diverged, func(t *testing.T, off ...sabotage.Rule) *outcome {
-		return bubble(t, zktest.Options{}, func(w *world) *outcome {
-			member := func(name string, fn, also allocfn.Func) *member {
-				return w.member(name, options{off: off, allocator: allocator.Options{Func: fn, AlsoFuncs: []allocfn.Func{also}, Seed: seed(8)}})
-			}
-			a := member("a", allocfn.RoundRobin(), allocfn.Range())
-			b := member("b", allocfn.Range(), allocfn.RoundRobin())
-			time.Sleep(time.Minute)
-			now := &outcome{harms: map[harm]string{}}
-			sameMapping(now, a, b)
-			owned := len(a.owner.Owned()) + len(b.owner.Owned())
-			o := w.close()
-			for h, s := range now.harms {
-				o.harmed(h, "%s; a minute later %d of 8 partitions have an owner", s, owned)
-			}
-			if owned < 8 && len(now.harms) == 0 {
-				o.harmed(unowned, "%d of 8 partitions have an owner", owned)
-			}
-			return o
-		})
-	}, sabotage.SameFunction)
+	withstood(t, bubble(t, zktest.Options{}, func(w *world) *outcome {
+		member := func(name string, fn, also allocfn.Func) *member {
+			return w.member(name, options{allocator: allocator.Options{Func: fn, AlsoFuncs: []allocfn.Func{also}, Seed: seed(8)}})
+		}
+		a := member("a", allocfn.RoundRobin(), allocfn.Range())
+		b := member("b", allocfn.Range(), allocfn.RoundRobin())
+		time.Sleep(time.Minute)
+		now := &outcome{harms: map[harm]string{}}
+		sameMapping(now, a, b)
+		owned := len(a.owner.Owned()) + len(b.owner.Owned())
+		o := w.close()
+		for h, s := range now.harms {
+			o.harmed(h, "%s; a minute later %d of 8 partitions have an owner", s, owned)
+		}
+		if owned < 8 && len(now.harms) == 0 {
+			o.harmed(unowned, "%d of 8 partitions have an owner", owned)
+		}
+		return o
+	}))
 }

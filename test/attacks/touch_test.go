@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -40,50 +39,48 @@ func TestProofThroughAFollower(t *testing.T) {
 		tick    = 500 * time.Millisecond
 		still   = 2900 * time.Millisecond // longer, and it would first look for another server
 	)
-	attack(t, overlap, func(t *testing.T, off ...sabotage.Rule) *outcome {
-		var o *outcome
-		const steps = 5
-		for step := range steps {
-			o = o.worse(bubble(t, zktest.Options{TickTime: tick}, func(w *world) *outcome {
-				var mu sync.Mutex
-				armed, proofs := false, 0
-				cut := make(chan struct{})
-				w.srv.SetHook(func(r *zktest.Request) zktest.Action {
-					mu.Lock()
-					defer mu.Unlock()
-					if r.Client != "a" || !armed {
-						return zktest.Action{}
-					}
-					act := zktest.Action{NoTouch: proofs > 0} // a process that stands still does not send it
-					if r.Op != zktest.OpMulti || len(r.Ops) != 1 {
-						return act
-					}
-					switch proofs++; proofs {
-					case 2:
-						act.Err = zktest.ErrNoAuth // something to be logged
-					case 3:
-						close(cut)
-					}
-					return act
-				})
-				f := freezer{slog.DiscardHandler, "no proof of life", still - timeout/6, new(sync.Once)}
-				time.Sleep(time.Duration(step) * tick / steps) // to let proofs and ticks fall differently
-				a := w.member("a", options{off: off, session: session.Options{Timeout: timeout, Logger: slog.New(f)}})
-				a.owns(5*time.Second, "0")
-				b := w.member("b", options{session: session.Options{Timeout: timeout}})
-				time.Sleep(20 * time.Second)
+	var o *outcome
+	const steps = 5
+	for step := range steps {
+		o = o.worse(bubble(t, zktest.Options{TickTime: tick}, func(w *world) *outcome {
+			var mu sync.Mutex
+			armed, proofs := false, 0
+			cut := make(chan struct{})
+			w.srv.SetHook(func(r *zktest.Request) zktest.Action {
 				mu.Lock()
-				armed = true
-				mu.Unlock()
-				<-cut
-				time.Sleep(time.Millisecond) // the answer arrives
-				w.net.Client("a").BlackHole(zktest.Both)
-				b.owns(timeout+tick, "0")
-				time.Sleep(timeout)
-				w.srv.SetHook(nil)
-				return w.close()
-			}))
-		}
-		return o
-	}, sabotage.TouchMargin)
+				defer mu.Unlock()
+				if r.Client != "a" || !armed {
+					return zktest.Action{}
+				}
+				act := zktest.Action{NoTouch: proofs > 0} // a process that stands still does not send it
+				if r.Op != zktest.OpMulti || len(r.Ops) != 1 {
+					return act
+				}
+				switch proofs++; proofs {
+				case 2:
+					act.Err = zktest.ErrNoAuth // something to be logged
+				case 3:
+					close(cut)
+				}
+				return act
+			})
+			f := freezer{slog.DiscardHandler, "proof of life refused", still - timeout/6, new(sync.Once)}
+			time.Sleep(time.Duration(step) * tick / steps) // to let proofs and ticks fall differently
+			a := w.member("a", options{session: session.Options{Timeout: timeout, Logger: slog.New(f)}})
+			a.owns(5*time.Second, "0")
+			b := w.member("b", options{session: session.Options{Timeout: timeout}})
+			time.Sleep(20 * time.Second)
+			mu.Lock()
+			armed = true
+			mu.Unlock()
+			<-cut
+			time.Sleep(time.Millisecond) // the answer arrives
+			w.net.Client("a").BlackHole(zktest.Both)
+			b.owns(timeout+tick, "0")
+			time.Sleep(timeout)
+			w.srv.SetHook(nil)
+			return w.close()
+		}))
+	}
+	withstood(t, o)
 }

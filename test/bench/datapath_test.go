@@ -3,7 +3,6 @@ package bench_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -110,13 +109,7 @@ func newDataPathRig(t *testing.T) *dataPathRig {
 // measure fills the cell's topics, has all clients read them in turn, and returns the figures.
 func (r *dataPathRig) measure(t *testing.T, cell datapath.Cell, perPartition, times int) []datapath.Figure {
 	t.Helper()
-	small, large := cell.String()+"-start", cell.String()
-	for topic, n := range map[string]int{small: 1, large: perPartition} {
-		r.kafka.CreateTopic(topic, int32(cell.Partitions))
-		if err := datapath.Fill(t.Context(), r.kafka.Brokers(), topic, cell, n); err != nil {
-			t.Fatal(err)
-		}
-	}
+	small, large := r.fill(t, cell, perPartition)
 	participants := matching(t, *clients, datapath.Clients())
 	samples := make(map[datapath.Client][]datapath.Round)
 	for round := range times {
@@ -137,43 +130,71 @@ func (r *dataPathRig) measure(t *testing.T, cell datapath.Cell, perPartition, ti
 		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.0f\t%.3f\t%.0f\t%.0f\t%.0f\t\n",
 			c.Title(), f.CPU, f.LeastCPU, f.MostCPU, f.Allocs, f.Bytes, f.Rate, float64(f.Memory)/1e6)
 	}
-	if err := errors.Join(w.Flush(), r.admin.DeleteTopic(small), r.admin.DeleteTopic(large)); err != nil {
+	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("for a message, medians of %d rounds of %d messages\n%s", times, perPartition*cell.Partitions, &table)
 	return figures
 }
 
-// read has a client read a topic, and returns what it used.
-func (r *dataPathRig) read(t *testing.T, client datapath.Client, cell datapath.Cell, topic string, perPartition int) datapath.Sample {
+// fill makes a topic with one message in each partition, and one with more.
+func (r *dataPathRig) fill(t *testing.T, cell datapath.Cell, perPartition int) (small, large string) {
 	t.Helper()
-	r.groups++
-	group, result := fmt.Sprintf("bench-%d", r.groups), filepath.Join(t.TempDir(), "sample.json")
-	args := []string{
-		"-client", string(client), "-brokers", strings.Join(r.kafka.Brokers(), ","), "-zookeeper", r.zk.Addr(), "-topic", topic, "-group", group,
-		"-partitions", fmt.Sprint(cell.Partitions), "-messages", fmt.Sprint(perPartition), "-size", fmt.Sprint(cell.Size), "-result", result,
+	small, large = cell.String()+"-start", cell.String()
+	for topic, n := range map[string]int{small: 1, large: perPartition} {
+		r.kafka.CreateTopic(topic, int32(cell.Partitions))
+		if err := datapath.Fill(t.Context(), r.kafka.Brokers(), topic, cell, n); err != nil {
+			t.Fatal(err)
+		}
 	}
+	t.Cleanup(func() {
+		for _, topic := range []string{small, large} {
+			if err := r.admin.DeleteTopic(topic); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return small, large
+}
+
+// read has a client read a topic, and returns what it used. The program gets more arguments.
+func (r *dataPathRig) read(t *testing.T, client datapath.Client, cell datapath.Cell, topic string, perPartition int, more ...string) datapath.Sample {
+	t.Helper()
+	args := append([]string{
+		"-client", string(client), "-topic", topic,
+		"-partitions", fmt.Sprint(cell.Partitions), "-messages", fmt.Sprint(perPartition), "-size", fmt.Sprint(cell.Size),
+	}, more...)
 	if *profile != "" && perPartition > 1 {
 		args = append(args, "-cpuprofile", filepath.Join(*profile, fmt.Sprintf("%v-%s.pprof", cell, client)))
 	}
+	sample, group := r.run(t, "reader-"+string(client), args)
+	if client.Commits() {
+		r.checkCommitted(t, client, group, topic, cell.Partitions, int64(perPartition))
+	}
+	return sample
+}
+
+// run runs the program on the rig's servers, in a group of its own, and returns what it used and the group.
+func (r *dataPathRig) run(t *testing.T, name string, args []string) (sample datapath.Sample, group string) {
+	t.Helper()
+	r.groups++
+	group = fmt.Sprintf("bench-%d", r.groups)
+	result := filepath.Join(t.TempDir(), "sample.json")
+	args = append(args, "-brokers", strings.Join(r.kafka.Brokers(), ","), "-zookeeper", r.zk.Addr(), "-group", group, "-result", result)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), dataPathTimeout)
 	defer cancel()
-	process := servers.Start(t, "reader-"+string(client), exec.CommandContext(ctx, r.reader, args...))
+	process := servers.Start(t, name, exec.CommandContext(ctx, r.reader, args...))
 	if err := process.Wait(); err != nil {
-		t.Fatalf("%s: %v\n%s", client, err, process.Log())
+		t.Fatalf("%s: %v\n%s", name, err, process.Log())
 	}
 	data, err := os.ReadFile(result)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var sample datapath.Sample
 	if err := json.Unmarshal(data, &sample); err != nil {
 		t.Fatal(err)
 	}
-	if client.Commits() {
-		r.checkCommitted(t, client, group, topic, cell.Partitions, int64(perPartition))
-	}
-	return sample
+	return sample, group
 }
 
 // checkCommitted fails unless the group's offsets are the ends of the partitions.

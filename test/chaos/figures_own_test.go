@@ -113,7 +113,7 @@ func TestComplaints(t *testing.T) {
 	for _, line := range []string{
 		"time=" + stamp + ` level=WARN msg="connection lost" server=127.0.0.1:1`,
 		"time=" + stamp + ` level=INFO msg=claimed partition=t:0`,
-		"time=" + stamp + ` level=WARN msg=degraded about=set`,
+		"time=" + stamp + ` level=WARN msg=failed component=allocator group=g member=a kind=set`,
 		`demo-consumer: connection lost`,
 	} {
 		_, _ = m.hand.Write([]byte(line + "\n"))

@@ -26,6 +26,7 @@ type options struct {
 	kafka      *servers.Kafka // nil is the shared broker
 	partitions int            // 0 is 12
 	timeout    time.Duration  // of sessions; 0 is the package's
+	granted    time.Duration  // the longest timeout of sessions that servers grant, as members are told; 0 is timeout
 	beat       time.Duration  // each partition gets a message this often; 0 is 50 ms
 	flags      []string       // more flags of all members
 }
@@ -65,6 +66,9 @@ func newFleet(t *testing.T, scenario int, opts options) *fleet {
 	}
 	if opts.timeout == 0 {
 		opts.timeout = timeout
+	}
+	if opts.granted == 0 {
+		opts.granted = opts.timeout
 	}
 	if opts.beat == 0 {
 		opts.beat = 50 * time.Millisecond
@@ -209,11 +213,7 @@ func (f *fleet) partition(id int32) string { return fmt.Sprintf("%s:%d", f.topic
 func (f *fleet) alive() {
 	f.t.Helper()
 	for _, m := range f.working() {
-		select {
-		case <-m.Done():
-			f.t.Fatalf("%s has ended: %v\n%s", m.Name, m.Wait(), m.Log())
-		default:
-		}
+		m.alive()
 	}
 }
 

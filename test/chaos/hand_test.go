@@ -138,7 +138,7 @@ func line(member string, e consumer.Event, right bool) eventlog.Event {
 		l.Offset = &e.Offset
 	}
 	if !e.Since.IsZero() && (right || e.Kind == consumer.Committed) {
-		l.Since = members.Monotonic() - time.Since(e.Since).Nanoseconds()
+		l.Since = members.MonotonicOf(e.Since)
 	}
 	return l
 }

@@ -27,6 +27,16 @@ func (x *mix) doubled(m *member) bool {
 	return slices.ContainsFunc(x.doubles, func(d double) bool { return d.first == m || d.second == m })
 }
 
+// alive says that nobody has ended but who may, since another has his name.
+func (x *mix) alive() {
+	x.t.Helper()
+	for _, m := range x.working() {
+		if !x.doubled(m) {
+			m.alive()
+		}
+	}
+}
+
 // resolve looks who has given up; the other one must go on.
 func (x *mix) resolve() {
 	x.t.Helper()

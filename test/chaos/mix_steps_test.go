@@ -212,11 +212,15 @@ func holds(do func(proxy.Links)) breaks {
 }
 
 // drops breaks links so that connections end.
-func drops(do func(proxy.Links)) breaks {
+func (x *mix) drops(do func(proxy.Links)) breaks {
 	return func(m *member, links proxy.Links) func() bool {
 		at := members.Monotonic()
 		do(links)
-		return m.dropped(links, at)
+		soon := time.Second
+		if x.insists {
+			soon = settleLimit // nothing else can be why
+		}
+		return m.dropped(links, at, at+int64(soon))
 	}
 }
 
@@ -238,11 +242,11 @@ func (x *mix) blackHole() (string, func() bool, bool) {
 }
 
 func (x *mix) refuse() (string, func() bool, bool) {
-	return x.network("refusal", drops(proxy.Links.Refuse))
+	return x.network("refusal", x.drops(proxy.Links.Refuse))
 }
 
 func (x *mix) silence() (string, func() bool, bool) {
-	return x.network("silence", drops(func(ls proxy.Links) { ls.Silence(); ls.Cut() }))
+	return x.network("silence", x.drops(func(ls proxy.Links) { ls.Silence(); ls.Cut() }))
 }
 
 func (x *mix) slow() (string, func() bool, bool) {
@@ -253,7 +257,7 @@ func (x *mix) slow() (string, func() bool, bool) {
 }
 
 func (x *mix) cut() (string, func() bool, bool) {
-	what, _, ok := x.network("cut", drops(proxy.Links.Cut))
+	what, _, ok := x.network("cut", x.drops(proxy.Links.Cut))
 	return what, nil, ok
 }
 

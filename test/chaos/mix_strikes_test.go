@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/kielgo/kiel/test/proxy"
 	"github.com/kielgo/kiel/test/wait"
@@ -57,6 +56,7 @@ func (x *mix) heal(m *member) {
 // insist strikes once more where all strikes have missed, while everything works: these must hit.
 func (x *mix) insist() {
 	x.t.Helper()
+	x.insists = true
 	before := len(x.incidents)
 	for _, must := range mustHit {
 		if x.hits[must.kind] > 0 {
@@ -99,11 +99,10 @@ func held(links proxy.Links) (hit func() bool) {
 	return asked.Load
 }
 
-// dropped says whether a member said that it lost a connection by its links soon after these broke it at a time.
-func (m *member) dropped(links proxy.Links, at int64) (hit func() bool) {
-	const soon = time.Second
+// dropped says whether a member said between two times that it lost a connection by its links, which these broke at the first.
+func (m *member) dropped(links proxy.Links, from, to int64) (hit func() bool) {
 	return func() bool {
-		return slices.ContainsFunc(m.said(at, at+int64(soon), "connection lost"), func(line string) bool {
+		return slices.ContainsFunc(m.said(from, to, "connection lost"), func(line string) bool {
 			return slices.ContainsFunc(links.Addrs(), func(addr string) bool { return strings.Contains(line, "server="+addr+" ") })
 		})
 	}

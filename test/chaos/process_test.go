@@ -58,7 +58,7 @@ func (f *fleet) start(name string, hows ...how) *member {
 	s := f.how(hows)
 	args := append([]string{
 		"--zookeeper", s.zookeeper, "--kafka", strings.Join(f.kafka.Brokers(), ","), "--group", f.topic, "--topic", f.topic,
-		"--session-timeout", f.opts.timeout.String(), "--max-session-timeout", f.opts.timeout.String(),
+		"--session-timeout", f.opts.timeout.String(), "--max-session-timeout", f.opts.granted.String(),
 	}, f.opts.flags...)
 	return f.enlist(members.Start(f.t, demo, name, f.log(name), append(args, s.flags...)...), nil)
 }
@@ -134,6 +134,16 @@ func (m *member) Resume() int64 {
 
 // works says whether a process is expected to own something.
 func (m *member) works() bool { return !m.down && !m.paused }
+
+// alive says that it has not ended.
+func (m *member) alive() {
+	m.f.t.Helper()
+	select {
+	case <-m.Done():
+		m.f.t.Fatalf("%s has ended: %v\n%s", m.Name, m.Wait(), m.Log())
+	default:
+	}
+}
 
 // sessions is how many ZooKeeper sessions it has had.
 func (m *member) sessions() int { return len(m.seen) }

@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -106,8 +107,9 @@ func TestNoPermission(t *testing.T) {
 	}
 	create(o.path("owners"), readOnly)
 	f.fault("no permission")
-	m := f.start("m1")
-	tried := func() int { return strings.Count(m.Log(), "demo-consumer: ownership: claim") }
+	m := f.start("m1", with("--verbose")) // which shows each error, and not some with a count
+	attempt := regexp.MustCompile(`(?m)^.* msg="error of the group" .*ownership: claim`)
+	tried := func() int { return len(attempt.FindAllString(m.Log(), -1)) }
 	patient(t, "each-claim", rate(t, tried)/float64(f.opts.partitions))
 	f.healed()
 	if _, err := o.SetACL(o.path("owners"), everything, -1); err != nil {

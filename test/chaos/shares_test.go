@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"slices"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 )
 
@@ -17,7 +18,7 @@ func (f *fleet) shares(names ...string) map[int32]string {
 	for _, id := range f.ids() {
 		items = append(items, f.partition(id))
 	}
-	in.Partitions, in.Places, _ = allocfn.ParseAll(items)
+	in.Partitions, in.Places, _ = kiel.ParsePartitions(items)
 	owners, err := allocfn.Call(allocfn.Balanced(), in)
 	if err != nil {
 		f.t.Fatal(err)

@@ -87,7 +87,8 @@ func TestStopWhileStarting(t *testing.T) {
 
 func TestStopInARebalance(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, 22, options{flags: []string{"--work", "100ms"}})
+	// Handing over takes as long as what a handler has in hand, which it nearly always has: many times the time between two looks.
+	f := newFleet(t, 22, options{beat: 400 * time.Millisecond, flags: []string{"--work", "400ms"}})
 	f.startAll(3)
 	most, within := time.Duration(0), 0
 	for i := range 4 {

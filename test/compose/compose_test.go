@@ -1,11 +1,12 @@
 // Package compose_test checks docker-compose.yml without Docker: Compose itself reads it, and the commands and environments
-// of its services run as plain processes against real servers.
+// of its services run as plain processes against real servers. With -full, on Linux and as root, it runs on a Docker Engine.
 package compose_test
 
 import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -30,6 +31,8 @@ import (
 	"github.com/kielgo/kiel/test/servers/software"
 )
 
+var full = flag.Bool("full", false, "on Linux: docker-compose.yml on a Docker Engine, which needs root, for some minutes")
+
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
 		// sarama's metrics start it once per process and have no way to end it.
@@ -42,6 +45,7 @@ type service struct {
 	Command     []string
 	Environment map[string]string
 	Healthcheck struct{ Test []string }
+	Deploy      struct{ Replicas int }
 }
 
 // services returns what Docker Compose makes of docker-compose.yml.
@@ -66,6 +70,21 @@ func services(t *testing.T) map[string]service {
 	return config.Services
 }
 
+// shape is what versions of Docker Compose print differently, as docker-compose.yml has it.
+type shape struct {
+	ContainerName  string `yaml:"container_name"`
+	Volumes, Ports []string
+}
+
+func written(t *testing.T) map[string]shape {
+	t.Helper()
+	var config struct{ Services map[string]shape }
+	if err := yaml.Unmarshal(read(t, "docker-compose.yml"), &config); err != nil {
+		t.Fatal(err)
+	}
+	return config.Services
+}
+
 // top is the top folder of the tree.
 func top() string {
 	_, here, _, _ := runtime.Caller(0)
@@ -81,11 +100,11 @@ func read(t *testing.T, path string) []byte {
 	return text
 }
 
-var pinned = regexp.MustCompile(`^[a-z/]+:v?\d+\.\d+|^debian:[a-z]+-\d{8}`)
+var pinned = regexp.MustCompile(`^[a-z/-]+:v?\d+\.\d+|^debian:[a-z]+-\d{8}`)
 
 func TestServices(t *testing.T) {
 	all := services(t)
-	want := []string{"consumer-1", "consumer-2", "consumer-3", "kafka", "producer", "prometheus", "zookeeper"}
+	want := []string{"consumer", "grafana", "kafka", "producer", "prometheus", "zookeeper"}
 	if got := slices.Sorted(maps.Keys(all)); !slices.Equal(got, want) {
 		t.Errorf("services are %v, want %v", got, want)
 	}
@@ -99,25 +118,75 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// Prometheus has to scrape where the consumers serve their metrics.
-func TestPrometheusScrapesAllConsumers(t *testing.T) {
+// Any number of containers of the service consumer can run, and Prometheus finds them all.
+func TestConsumersCanBeScaled(t *testing.T) {
+	consumer, own := services(t)["consumer"], written(t)["consumer"]
+	if consumer.Deploy.Replicas != 3 || own.ContainerName != "" || len(own.Ports) > 0 || consumer.Environment["KIEL_NAME"] != "" {
+		t.Errorf("the consumers can't be scaled: %+v", own)
+	}
+	type names struct {
+		Names []string
+		Type  string
+		Port  int
+	}
 	var config struct {
+		Rules  []string `yaml:"rule_files"`
 		Scrape []struct {
-			Static []struct{ Targets []string } `yaml:"static_configs"`
+			DNS []names `yaml:"dns_sd_configs"`
 		} `yaml:"scrape_configs"`
 	}
-	if err := yaml.Unmarshal(read(t, "deploy/prometheus.yml"), &config); err != nil {
+	if err := yaml.Unmarshal(read(t, "deploy/prometheus/prometheus.yml"), &config); err != nil {
 		t.Fatal(err)
 	}
-	var want []string
-	for name, s := range services(t) {
-		if address := s.Environment["KIEL_METRICS"]; address != "" {
-			want = append(want, name+address)
+	if !slices.Equal(config.Rules, []string{"rules.yml"}) || len(config.Scrape) != 1 || len(config.Scrape[0].DNS) != 1 {
+		t.Fatalf("Prometheus is configured by %+v", config)
+	}
+	got := config.Scrape[0].DNS[0]
+	if !slices.Equal(got.Names, []string{"consumer"}) || got.Type != "A" || fmt.Sprintf(":%d", got.Port) != consumer.Environment["KIEL_METRICS"] {
+		t.Errorf("Prometheus scrapes %+v, but the consumers serve metrics at %s", got, consumer.Environment["KIEL_METRICS"])
+	}
+}
+
+// Grafana gets its data source and its board from files that are there, and its data source is the service prometheus.
+func TestGrafanaIsProvisioned(t *testing.T) {
+	all := services(t)
+	mounted := map[string]string{} // folders of the repository, by where the container has them
+	for _, name := range []string{"prometheus", "grafana"} {
+		for _, volume := range written(t)[name].Volumes {
+			from, to, _ := strings.Cut(strings.TrimSuffix(volume, ":ro"), ":")
+			from = filepath.Join(top(), from)
+			if _, err := os.Stat(from); err != nil || !strings.HasSuffix(volume, ":ro") {
+				t.Errorf("%s: the volume %s: %v", name, volume, err)
+			}
+			mounted[to] = from
 		}
 	}
-	slices.Sort(want)
-	if got := config.Scrape[0].Static[0].Targets; !slices.Equal(got, want) || len(got) == 0 {
-		t.Errorf("Prometheus scrapes %v, but the consumers serve metrics at %v", got, want)
+	in := func(path string) string { // the repository's file behind a container's path
+		return filepath.Join(mounted[filepath.Dir(path)], filepath.Base(path))
+	}
+	if _, err := os.Stat(in("/etc/prometheus/prometheus.yml")); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(in(all["grafana"].Environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])); err != nil {
+		t.Error(err)
+	}
+	var boards struct {
+		Providers []struct{ Options struct{ Path string } }
+	}
+	if err := yaml.Unmarshal(read(t, "deploy/grafana/provisioning/dashboards/kiel.yml"), &boards); err != nil {
+		t.Fatal(err)
+	}
+	if mounted[boards.Providers[0].Options.Path] == "" {
+		t.Errorf("boards are read from %s, where nothing is mounted", boards.Providers[0].Options.Path)
+	}
+	var sources struct {
+		Datasources []struct{ Type, URL string }
+	}
+	if err := yaml.Unmarshal(read(t, "deploy/grafana/provisioning/datasources/prometheus.yml"), &sources); err != nil {
+		t.Fatal(err)
+	}
+	if s := sources.Datasources[0]; s.Type != "prometheus" || s.URL != "http://prometheus:9090" {
+		t.Errorf("the data source is %+v", s)
 	}
 }
 
@@ -136,7 +205,7 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-// The producer and the three consumers, started as docker-compose.yml says, share the topic's partitions and read.
+// The producer and as many consumers as docker-compose.yml says, started as it says, share the topic's partitions and read.
 func TestServicesAsProcesses(t *testing.T) {
 	all := services(t)
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{})
@@ -145,9 +214,8 @@ func TestServicesAsProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics := make(map[string]string)
-	start := func(name string) *servers.Process {
-		s := all[name]
+	start := func(service, metrics string) *servers.Process {
+		s := all[service]
 		env := maps.Clone(s.Environment)
 		for key, value := range env {
 			switch value {
@@ -155,38 +223,59 @@ func TestServicesAsProcesses(t *testing.T) {
 				env[key] = zk.Addr()
 			case "kafka:19092":
 				env[key] = kafka.Brokers()[0]
+			case ":9400": // of each container
+				env[key] = metrics
 			}
-		}
-		if env["KIEL_METRICS"] != "" { // in containers all may have the same
-			metrics[name] = fmt.Sprintf("127.0.0.1:%d", servers.FreePorts(t, 1)[0])
-			env["KIEL_METRICS"] = metrics[name]
 		}
 		cmd := exec.Command(bin, s.Command...)
 		cmd.Env = append(os.Environ(), environ(env)...)
-		return servers.Start(t, name, cmd)
+		return servers.Start(t, service, cmd)
 	}
 	// In the order of depends_on: nothing waits for the topic, so the consumers have to.
-	producer := start("producer")
+	producer := start("producer", "")
 	const partitions = 12 // what the producer creates
 	consumers := map[string]*servers.Process{}
-	for _, name := range []string{"consumer-1", "consumer-2", "consumer-3"} {
-		consumers[name] = start(name)
+	for _, port := range servers.FreePorts(t, all["consumer"].Deploy.Replicas) {
+		metrics := fmt.Sprintf("127.0.0.1:%d", port)
+		consumers[metrics] = start("consumer", metrics)
 	}
-	for name, p := range consumers {
-		eventually(t, p, "it owns a third of the partitions", func() bool {
-			return scrape(t, metrics[name], "kiel_owned_partitions") == partitions/3
+	for metrics, p := range consumers {
+		eventually(t, p, "it owns its share of the partitions", func() bool {
+			return scrape(t, metrics, "kiel_owned_partitions") == float64(partitions/len(consumers))
 		})
 		eventually(t, p, "it has read messages", func() bool {
-			return scrape(t, metrics[name], "kiel_consumer_messages_total") > 0
+			return scrape(t, metrics, "kiel_consumer_messages_total") > 0
 		})
+		eventually(t, p, "its health check passes", func() bool { return healthy(t, all["consumer"], metrics) })
 	}
-	for name, p := range consumers {
+	zk.Kill()
+	for metrics, p := range consumers {
+		eventually(t, p, "its health check fails without ZooKeeper", func() bool { return !healthy(t, all["consumer"], metrics) })
+	}
+	zk.Start()
+	for metrics, p := range consumers {
+		eventually(t, p, "its health check passes again", func() bool { return healthy(t, all["consumer"], metrics) })
+	}
+	for _, p := range consumers {
 		p.Stop()
 		if err := p.Wait(); err != nil {
-			t.Errorf("%s ended with %v\n%s", name, err, p.Log())
+			t.Errorf("a consumer ended with %v\n%s", err, p.Log())
 		}
 	}
 	producer.Stop()
+}
+
+// healthy runs the health check of a consumer that serves at address.
+func healthy(t *testing.T, s service, address string) bool {
+	t.Helper()
+	const in = "127.0.0.1/9400" // of the container
+	command := slices.Clone(s.Healthcheck.Test)
+	script := &command[len(command)-1]
+	if command[0] != "CMD" || !strings.Contains(*script, in) {
+		t.Fatalf("the health check is %q", command)
+	}
+	*script = strings.ReplaceAll(*script, in, strings.ReplaceAll(address, ":", "/"))
+	return exec.CommandContext(t.Context(), command[1], command[2:]...).Run() == nil
 }
 
 // brokerConfig turns the environment of Kafka's image into the lines of server.properties that it stands for, but for those

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -205,7 +206,7 @@ func TestHandoverIsFewCommits(t *testing.T) {
 	})
 }
 
-func TestHandlerErrorClosesItsPartitionAlone(t *testing.T) {
+func TestReopenPartition(t *testing.T) {
 	for name, fail := range map[string]func() error{
 		"error": func() error { return errors.New("boom") },
 		"panic": func() error { panic("boom") },
@@ -213,7 +214,7 @@ func TestHandlerErrorClosesItsPartitionAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				r := newRig(t, 2)
-				a := r.member("a", nil)
+				a := r.member("a", func(o *consumer.Options) { o.ReopenPartition = true })
 				failed := false
 				a.h.each = func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) error {
 					if c.Partition() == 1 && m.Offset == 3 && !failed {
@@ -250,6 +251,33 @@ func TestHandlerErrorClosesItsPartitionAlone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An error that a handler returns by itself is reported although its partition is revoked before the last commit is made.
+func TestReopenPartitionThatIsRevoked(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		a := r.member("a", func(o *consumer.Options) { o.ReopenPartition, o.CommitInterval = true, time.Hour })
+		a.h.each = func(s sarama.ConsumerGroupSession, _ sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) error {
+			s.MarkMessage(m, "")
+			return errWork
+		}
+		a.start()
+		until(t, "a has both", func() bool { return len(a.owns()) == 2 })
+		slow := r.kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.CoordinatorLoadInProgress, Count: -1})
+		r.produce(1, 0, 1)
+		until(t, "both have returned", func() bool { return len(a.owns()) == 0 })
+		b := r.member("b", nil).start()
+		time.Sleep(3 * time.Second)
+		slow.Remove()
+		until(t, "each has one", func() bool { return len(a.owns()) == 1 && len(b.owns()) == 1 })
+		errs := slices.DeleteFunc(a.errors(), func(err error) bool { return !errors.Is(err, errWork) || !errors.Is(err, consumer.ErrHandler) })
+		if len(errs) != 2 {
+			t.Errorf("reported %v", a.errors())
+		}
+		a.leave()
+		b.leave()
+	})
 }
 
 func TestSetupErrorEndsConsume(t *testing.T) {

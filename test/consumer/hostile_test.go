@@ -39,7 +39,7 @@ func TestGoexitInCallbacks(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			r := newRig(t, 2)
 			r.produce(5, 0, 1)
-			a := r.member("a", nil)
+			a := r.member("a", func(o *consumer.Options) { o.ReopenPartition = true })
 			left := 3
 			a.h.each = func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) error {
 				if c.Partition() == 0 && left > 0 {

@@ -404,35 +404,3 @@ func (f failing) Setup(s sarama.ConsumerGroupSession) error {
 	}
 	return f.recorder.Setup(s)
 }
-
-// Calls one after the other register no metric twice.
-func TestMetricsOfSeveralConsumes(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
-		r.produce(5, 0, 1)
-		reg := prometheus.NewPedanticRegistry()
-		a := r.member("a", func(o *consumer.Options) { o.Registerer = reg })
-		a.failSetup()
-		a.failSetup()
-		time.Sleep(2 * sessionTimeout)
-		a.start()
-		until(t, "all is read", func() bool { return total(a) == 10 })
-		families, err := reg.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		found := false
-		for _, f := range families {
-			if f.GetName() == "kiel_consumer_messages_total" {
-				found = true
-				if n := f.GetMetric()[0].GetCounter().GetValue(); n != 10 {
-					t.Errorf("%v messages counted, want 10", n)
-				}
-			}
-		}
-		if !found {
-			t.Error("messages are not counted")
-		}
-		a.leave()
-	})
-}

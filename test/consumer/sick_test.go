@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 	"github.com/kielgo/kiel/ownership"
 )
 
@@ -33,9 +35,10 @@ func TestCallbacksPanic(t *testing.T) {
 	t.Run("Observer", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			r := newRig(t, 4)
-			kinds := map[consumer.EventKind]bool{}
+			kinds, said := map[consumer.EventKind]bool{}, &logtest.Log{}
 			var a *member
 			a = r.member("a", func(o *consumer.Options) {
+				o.Logger = slog.New(slog.NewTextHandler(said, nil))
 				o.Observer = func(e consumer.Event) {
 					a.mu.Lock()
 					kinds[e.Kind] = true
@@ -58,6 +61,10 @@ func TestCallbacksPanic(t *testing.T) {
 				if err := errors.Join(a.errors()...); !errors.Is(err, ownership.ErrCallback) || !strings.Contains(err.Error(), "ouch at "+string(kind)) {
 					t.Errorf("Errors does not say that Observer panicked at %s", kind)
 				}
+			}
+			// The owner's events come from the owner, the consumer's own from the consumer; each has a stack.
+			if lines, stacks := said.Count(`kind="panic in Observer"`), said.Count("stack="); lines == 0 || lines > 6 || stacks != 2 {
+				t.Errorf("%d lines and %d stacks of an Observer that always panics:\n%s", lines, stacks, said)
 			}
 			if got := total(a, b); got != 20 {
 				t.Errorf("%d messages of 20", got)

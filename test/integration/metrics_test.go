@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -20,53 +21,77 @@ import (
 	await "github.com/kielgo/kiel/test/wait"
 )
 
-// metrics are those that a consuming process must show, with their types and the
-// series that must and that may be there, without the label group that all have.
-var metrics = map[string]struct {
-	kind      string
-	must, may []string
-}{
-	"kiel_rebalances_total":                 {"COUNTER", each("trigger", "members", "partitions", "session", "manual", "initial", "zones"), nil},
-	"kiel_rebalances_failed_total":          {"COUNTER", each("stage", "compute", "callback"), each("stage", "revoke", "claim")},
-	"kiel_rebalance_events_coalesced_total": {"COUNTER", each(""), nil},
-	// The consumer has no OnRebalance, which is what the callback stage measures.
-	"kiel_rebalance_duration_seconds":       {"HISTOGRAM", each("stage", "total", "settle", "revoke", "claim"), each("stage", "callback")},
-	"kiel_rebalance_in_progress":            {"GAUGE", each(""), nil},
-	"kiel_last_rebalance_timestamp_seconds": {"GAUGE", each(""), nil},
-	"kiel_members":                          {"GAUGE", each(""), nil},
-	"kiel_partitions":                       {"GAUGE", each(""), nil},
-	"kiel_zoned_partitions":                 {"GAUGE", each(""), nil},
-	"kiel_unwanted_partitions":              {"GAUGE", each(""), nil},
-	"kiel_assigned_partitions":              {"GAUGE", each("topic", topic), nil},
-	"kiel_owned_partitions":                 {"GAUGE", each("topic", topic), nil},
-	"kiel_partitions_moved_total":           {"COUNTER", each("direction", "assigned", "revoked", "lost"), nil},
-	"kiel_claim_wait_seconds":               {"HISTOGRAM", each(""), nil},
-	"kiel_claims_total":                     {"COUNTER", each("result", "ok", "conflict", "timeout", "error"), nil},
-	"kiel_assignment_compute_seconds":       {"HISTOGRAM", each(""), nil},
-	"kiel_assignment_divergence_total":      {"COUNTER", each(""), nil},
-	"kiel_zk_session_state":                 {"GAUGE", each("state", "connecting", "connected", "suspended", "lost", "closed"), nil},
-	"kiel_zk_session_expirations_total":     {"COUNTER", each(""), nil},
-	"kiel_zk_reconnects_total":              {"COUNTER", each(""), nil},
-	"kiel_view_age_seconds":                 {"GAUGE", each(""), nil},
-	"kiel_sharedset_updates_total": {"COUNTER", slices.Concat(
-		each("op=add,result", "ok", "noop", "conflict", "error"),
-		each("op=remove,result", "ok", "noop", "conflict", "error"),
-	), nil},
-	"kiel_consumer_commits_total":           {"COUNTER", each("result", "ok", "fenced", "error"), nil},
-	"kiel_consumer_commit_duration_seconds": {"HISTOGRAM", each("result", "ok"), each("result", "error")},
-	"kiel_consumer_drain_timeouts_total":    {"COUNTER", each(""), nil},
+// documented is what docs/metrics.md says about a metric.
+type documented struct {
+	kind   string
+	labels map[string][]string // with all values, or none if it has any; but for group
+	from   string              // when it is there
 }
 
-// each is the series of a label's values; without a label it is the one without labels.
-func each(label string, values ...string) []string {
-	if label == "" {
-		return []string{""}
+// readMetricsPage reads docs/metrics.md.
+func readMetricsPage(t *testing.T) map[string]documented {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
 	}
-	var list []string
-	for _, value := range values {
-		list = append(list, label+"="+value)
+	all := make(map[string]documented)
+	for line := range strings.Lines(string(page)) {
+		cells := strings.Split(line, " | ")
+		if !strings.HasPrefix(line, "| `kiel_") || len(cells) != 5 {
+			continue
+		}
+		m := documented{kind: strings.ToUpper(cells[1]), labels: make(map[string][]string), from: strings.TrimSuffix(cells[4], " |\n")}
+		for label := range strings.SplitSeq(cells[2], "; ") {
+			if name, values, _ := strings.Cut(strings.ReplaceAll(label, "`", ""), ": "); name != "" {
+				m.labels[name] = slices.DeleteFunc(strings.Split(values, ", "), func(v string) bool { return v == "" })
+			}
+		}
+		all[strings.Trim(cells[0], "|` ")] = m
 	}
-	return list
+	if len(all) < 50 {
+		t.Fatalf("read %d metrics of the page", len(all))
+	}
+	return all
+}
+
+// series returns those that must be there from the beginning, as label=value,…; "" for a metric without labels.
+func (m documented) series() []string {
+	all := []string{""}
+	for _, label := range slices.Sorted(maps.Keys(m.labels)) {
+		var more []string
+		for _, before := range all {
+			for _, value := range m.labels[label] {
+				more = append(more, strings.TrimPrefix(before+","+label+"="+value, ","))
+			}
+		}
+		all = more
+	}
+	return all
+}
+
+// fits reports whether a series has the labels and values of the page.
+func (m documented) fits(series string) bool {
+	n := 0
+	for pair := range strings.SplitSeq(series, ",") {
+		label, value, found := strings.Cut(pair, "=")
+		values, known := m.labels[label]
+		if found && (!known || len(values) > 0 && !slices.Contains(values, value)) {
+			return false
+		}
+		if found {
+			n++
+		}
+	}
+	return n == len(m.labels)
+}
+
+// timed are histograms that must have observed something.
+var timed = []string{
+	"kiel_rebalance_duration_seconds{stage=total}", "kiel_rebalance_duration_seconds{stage=settle}",
+	"kiel_rebalance_duration_seconds{stage=revoke}", "kiel_rebalance_duration_seconds{stage=claim}",
+	"kiel_claim_wait_seconds{}", "kiel_assignment_compute_seconds{}", "kiel_zk_proof_duration_seconds{}",
+	"kiel_consumer_commit_duration_seconds{result=ok}", "kiel_consumer_delay_seconds{topic=" + topic + "}",
 }
 
 // TestScrape asks a real process for its metrics, before and after another one
@@ -122,6 +147,7 @@ func TestScrape(t *testing.T) {
 		"kiel_zk_session_state{state=connected}":          1,
 		"kiel_consumer_commits_total{result=fenced}":      0,
 		"kiel_consumer_drain_timeouts_total{}":            0,
+		"kiel_consumer_kafka_reachable{}":                 1,
 	})
 	joins := alone.values["kiel_rebalances_total{trigger=members}"]
 
@@ -218,33 +244,38 @@ func (p page) series(name string) []string {
 	return list
 }
 
-// check compares types, labels and their values with what is documented.
+// check compares types, labels and their values with what is documented. All is there: the process has read its topic.
 func (p page) check(t *testing.T) {
 	t.Helper()
 	if len(p.groupless) > 0 {
 		t.Errorf("series without the group: %v", p.groupless)
 	}
-	for name, want := range metrics {
-		if p.kinds[name] != want.kind {
-			t.Errorf("%s is %q, want %s", name, p.kinds[name], want.kind)
+	all := readMetricsPage(t)
+	for name, kind := range p.kinds {
+		m, known := all[name]
+		if !known || m.kind != kind {
+			t.Errorf("%s is a %s, documented: %v, as %s", name, kind, known, m.kind)
 		}
+		for _, series := range p.series(name) {
+			if !m.fits(series) {
+				t.Errorf("%s{%s} is not as documented", name, series)
+			}
+		}
+	}
+	for name, m := range all {
 		got := p.series(name)
-		for _, series := range want.must {
-			if !slices.Contains(got, series) {
+		if len(got) == 0 && (strings.Contains(m.from, "opening") || strings.Contains(m.from, "mapping") || m.from == "the beginning") {
+			t.Errorf("no %s", name)
+		}
+		for _, series := range m.series() {
+			if m.from == "the beginning" && !slices.Contains(got, series) {
 				t.Errorf("no %s{%s}", name, series)
 			}
 		}
-		for _, series := range got {
-			if !slices.Contains(want.must, series) && !slices.Contains(want.may, series) {
-				t.Errorf("unexpected %s{%s}", name, series)
-			}
-		}
-		if want.kind == "HISTOGRAM" {
-			for _, series := range want.must {
-				if p.values[name+"{"+series+"}"] == 0 {
-					t.Errorf("%s{%s} never observed anything", name, series)
-				}
-			}
+	}
+	for _, series := range timed {
+		if p.values[series] == 0 {
+			t.Errorf("%s never observed anything", series)
 		}
 	}
 	var states float64

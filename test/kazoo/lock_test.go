@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/test/wait"
@@ -284,7 +285,7 @@ func TestLock_Timeout(t *testing.T) {
 		if d := time.Since(start); d < patience {
 			w.Errorf("it gave up after %v", d)
 		}
-		blocked, ok := errors.AsType[*lock.BlockedError](err)
+		blocked, ok := errors.AsType[*recipe.BlockedError](err)
 		if !ok || blocked.Blocker != h.Node() || blocked.Identifier != "one" {
 			w.Errorf("got %v, want it to name %s", err, h.Node())
 		}
@@ -413,7 +414,7 @@ func TestSequence_GetPredecessorGo(t *testing.T) {
 		cancel()
 		waiter.fails(w, context.Canceled)
 		_, err := l.TryAcquire(w.Context())
-		if blocked, ok := errors.AsType[*lock.BlockedError](err); !ok || blocked.Blocker != session.Join(w.path, goNode) {
+		if blocked, ok := errors.AsType[*recipe.BlockedError](err); !ok || blocked.Blocker != session.Join(w.path, goNode) {
 			w.Errorf("got %v, want it to be behind %s", err, goNode)
 		}
 	})

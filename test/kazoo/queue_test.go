@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/queue"
 	"github.com/kielgo/kiel/session"
 )
@@ -245,7 +246,7 @@ func TestLockingQueue_ConcurrentExecution(t *testing.T) {
 				continue
 			}
 			w.want(c.err, context.Canceled)
-			if blocked, ok := errors.AsType[*queue.BlockedError](c.err); ok && blocked.Taken != 1 {
+			if blocked, ok := errors.AsType[*recipe.BlockedError](c.err); ok && blocked.Taken != 1 {
 				w.Errorf("%d are taken", blocked.Taken)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/semaphore"
 )
 
@@ -216,7 +217,7 @@ func TestSemaphore_Timeout(t *testing.T) {
 		if d := time.Since(start); d < patience {
 			w.Errorf("it gave up after %v", d)
 		}
-		blocked, ok := errors.AsType[*semaphore.BlockedError](err)
+		blocked, ok := errors.AsType[*recipe.BlockedError](err)
 		if !ok || blocked.Blocker != h.Node() || blocked.Identifier != "one" {
 			w.Errorf("got %v, want it to name %s", err, h.Node())
 		}

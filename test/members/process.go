@@ -33,6 +33,11 @@ func Monotonic() int64 {
 	return ts.Nano()
 }
 
+// MonotonicOf returns a moment as Monotonic would have.
+func MonotonicOf(t time.Time) int64 { return clock().Of(t) }
+
+var clock = sync.OnceValue(func() eventlog.Clock { return eventlog.NewClock(Monotonic) })
+
 // Build builds demo-consumer into dir and returns the binary's path.
 func Build(ctx context.Context, dir string) (string, error) {
 	return build(ctx, dir, "github.com/kielgo/kiel/cmd/demo-consumer")

@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"maps"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -79,11 +81,16 @@ func (p *process) waitFor(t *testing.T, line string) {
 	t.Fatalf("the program never printed %q; it ended with %v\n%s", line, p.cmd.Wait(), &p.stderr)
 }
 
-// open is what a session warns of that has neither credentials nor an ACL, as in programs of the documentation.
-const open = "znodes will be open to everybody"
+const (
+	// open is what a session warns of that has neither credentials nor an ACL, as in programs of the documentation.
+	open = "znodes will be open to everybody"
+	// byPolicy is what a consumer warns of that is the first of its group.
+	byPolicy = "partitions start where a policy says"
+)
 
-// terminate sends SIGTERM to the program, which has to end soon, with success, and with nothing in its log but [open].
-func (p *process) terminate(t *testing.T) {
+// terminate sends SIGTERM to the program, which has to end soon, with success, and with nothing in its log but [open], [byPolicy] and
+// what else is expected.
+func (p *process) terminate(t *testing.T, expected ...string) {
 	t.Helper()
 	told := time.Now()
 	late := time.AfterFunc(4*soon, func() { _ = p.cmd.Process.Kill() })
@@ -100,7 +107,7 @@ func (p *process) terminate(t *testing.T) {
 		t.Errorf("after SIGTERM the program took %v and ended with %v", took, err)
 	}
 	for line := range strings.Lines(p.stderr.String()) {
-		if !strings.Contains(line, open) {
+		if !slices.ContainsFunc(append(expected, open, byPolicy), func(text string) bool { return strings.Contains(line, text) }) {
 			t.Errorf("the program logged %s", line)
 		}
 	}
@@ -140,6 +147,60 @@ func testConsumerProgram(t *testing.T, example string) {
 	}
 }
 
+// The example with patterns consumes the topics that match, and no others.
+func TestPatternsProgram(t *testing.T) {
+	_, zookeeper := zktest.Start(t, zktest.Options{})
+	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders-eu", "orders-test-1", "orders", "audit"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kafka.Close()
+	for _, topic := range []string{"orders-eu", "orders-test-1", "orders", "audit"} {
+		produceTo(t, kafka.ListenAddrs(), topic, "one")
+	}
+	p := start(t, "consumer/ExampleGroup_Run_patterns", map[string][]string{zookeeperServers: {zookeeper}, kafkaServers: kafka.ListenAddrs()})
+	var printed []string // in any order
+	for len(printed) < 2 && p.lines.Scan() {
+		printed = append(printed, p.lines.Text())
+	}
+	slices.Sort(printed)
+	if !slices.Equal(printed, []string{"audit one", "orders-eu one"}) {
+		t.Errorf("printed %q: %s", printed, &p.stderr)
+	}
+	p.terminate(t)
+	if topics := slices.Sorted(maps.Keys(kafka.GroupInfo("billing").Commits)); !slices.Equal(topics, []string{"audit", "orders-eu"}) {
+		t.Errorf("topics %q were consumed", topics)
+	}
+}
+
+// The example with transactions writes the result of each message once.
+func TestTransactionsProgram(t *testing.T) {
+	_, zookeeper := zktest.Start(t, zktest.Options{})
+	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders", "invoices"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kafka.Close()
+	produce(t, kafka.ListenAddrs(), "one", "two", "three")
+
+	p := start(t, "consumer/ExampleGroup_Consume_transactions", map[string][]string{
+		zookeeperServers: {zookeeper}, kafkaServers: kafka.ListenAddrs(),
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err = kafka.WaitGroupInfo(ctx, "billing", func(info *kfake.GroupInfo) bool {
+		return info != nil && info.Commits["orders"][0].Offset == 3
+	})
+	if err != nil {
+		t.Fatalf("the orders are not processed: %v\n%s", err, &p.stderr)
+	}
+	p.terminate(t)
+	produceTo(t, kafka.ListenAddrs(), "invoices", "last")
+	if got, want := readCommitted(t, kafka.ListenAddrs(), "invoices", "last"), []string{"for one", "for two", "for three"}; !slices.Equal(got, want) {
+		t.Errorf("invoices %q, want %q", got, want)
+	}
+}
+
 // The program of recipe/README.md, which holds a lock, gives it back and ends when it is told to.
 func TestLockProgram(t *testing.T) {
 	zk, zookeeper := zktest.Start(t, zktest.Options{})
@@ -149,6 +210,15 @@ func TestLockProgram(t *testing.T) {
 	if left := zk.Children("/app/lock"); len(left) > 0 {
 		t.Errorf("the contender is left: %v", left)
 	}
+}
+
+// The program of recipe/README.md ends at once, and with success, though no server can be reached: the contender goes with the session.
+func TestLockProgramWithoutServers(t *testing.T) {
+	zk, zookeeper := zktest.Start(t, zktest.Options{})
+	p := start(t, readmeOfRecipes, map[string][]string{zookeeperServers: {zookeeper}})
+	p.waitFor(t, "working")
+	zk.Down()
+	p.terminate(t, "connection lost", "connection failed")
 }
 
 // The program of recipe/README.md ends in the same way while it waits for the lock.
@@ -172,10 +242,11 @@ func TestRecipesPrograms(t *testing.T) {
 	all := programs(t)
 	for _, name := range []string{
 		"recipe/lock/ExampleLock_Acquire",
-		"recipe/semaphore/ExampleSemaphore_Acquire",
-		"recipe/lease/ExampleNonBlockingLease_Obtain",
+		"recipe/lock/ExampleLock_Do",
+		"recipe/semaphore/ExampleSemaphore_Do",
+		"recipe/lease/ExampleNonBlockingLease_Do",
 		"recipe/election/ExampleElection_Run",
-		"recipe/queue/ExampleLockingQueue_Get",
+		"recipe/queue/ExampleLockingQueue_Do",
 	} {
 		t.Run(path.Base(name), func(t *testing.T) {
 			if n := len(effect.FindAllString(all[name], -1)); n != 1 {

@@ -40,6 +40,7 @@ type Kafka struct {
 	opts  KafkaOptions
 	id    string // of the cluster
 	nodes []*KafkaNode
+	tools int // runs of tools
 }
 
 // StartKafka starts a Kafka cluster and returns when each broker knows all the others. Topics are not created by being
@@ -181,6 +182,19 @@ func (k *Kafka) WaitTopic(name string, partitions int32) {
 			k.tb.Fatalf("wait for %d partitions of topic %s: %v", partitions, name, err)
 		}
 	}
+}
+
+// ConsumerGroups runs Kafka's own kafka-consumer-groups.sh with these arguments and returns what it prints.
+func (k *Kafka) ConsumerGroups(args ...string) string {
+	k.tb.Helper()
+	k.tools++
+	n := k.nodes[0]
+	args = append([]string{"org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server", n.Addr()}, args...)
+	p := n.java(fmt.Sprintf("kafka-consumer-groups.%d", k.tools), "128m", args...)
+	if err := p.Wait(); err != nil {
+		k.tb.Fatalf("kafka-consumer-groups.sh %v: %v\n%s", args[1:], err, p.Log())
+	}
+	return p.Log()
 }
 
 func (k *Kafka) replicas() int { return min(3, k.opts.Brokers) }

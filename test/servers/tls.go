@@ -50,7 +50,7 @@ func (a *TLS) Client(name string) *tls.Config {
 	pool.AddCert(a.cert)
 	config := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	if name != "" {
-		path := a.issue(name)
+		path := a.ClientFile(name)
 		pair, err := tls.LoadX509KeyPair(path, path)
 		if err != nil {
 			a.tb.Fatal(err)
@@ -58,6 +58,12 @@ func (a *TLS) Client(name string) *tls.Config {
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return config
+}
+
+// ClientFile returns a file with the key and the certificate, PEM, of a client of the given name.
+func (a *TLS) ClientFile(name string) string {
+	a.tb.Helper()
+	return a.issue(name)
 }
 
 // issue writes a file with a new key and its certificate.

@@ -31,7 +31,7 @@ func (w *world) serverData() serverData {
 		d.sessions[info.ID] = true
 	}
 	for part, c := range w.claims() {
-		d.claims[claimID{part, c.token}] = true
+		d.claims[claimID{part, c.token, c.session}] = true
 	}
 	return d
 }

@@ -8,8 +8,14 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
-	"github.com/kielgo/kiel/allocfn"
+)
+
+// Errors of ownership have these texts when the outcome of a request is unknown.
+const (
+	noAnswer      = "claim without an answer"
+	noClearAnswer = "release without a clear answer"
 )
 
 // coverage counts what was reached.
@@ -67,13 +73,13 @@ func required() []string {
 		"session: expirations", "session: reconnects", "session: trust losses", "session: client replaced",
 		"kept: claimed again with the same token",
 		"uncertain claim: it was ours", "uncertain claim: it was not, or was given up",
-		"log: claim without an answer", "log: release without a clear answer", "log: session given up",
+		"log: " + noAnswer, "log: " + noClearAnswer, "log: session given up",
 		"lost: a third party removed the claim", "lost: the handler was stuck", "error: stuck", "log: stuck handler returned",
 		"error: callback panicked", "error: handler returned", "event untrusted", "event lost", "event left",
 		"overlap after a third party's deed", "overlap for longer, in trouble", "operator deleted a znode", "duplicate name refused",
 		"log: name is held by another session, waiting for it to go", "log: own znode was deleted, joining again",
 		"log: own record was changed, joining again", "set changed",
-		"garbage in the set was repaired", "log: set not read, last good items stay",
+		"garbage in the set was repaired", "log: failed set",
 		"metric: kiel_claims_total result=conflict", "metric: kiel_claims_total result=timeout",
 		"metric: kiel_rebalance_events_coalesced_total", "metric: kiel_assignment_divergence_total",
 		"metric: kiel_consumer_drain_timeouts_total", "metric: kiel_rebalances_total trigger=manual",
@@ -95,30 +101,48 @@ func required() []string {
 	return all
 }
 
-// counting is a log that counts its records by their text, and keeps them for the monitor.
+// counting is a log that counts its records by their text, and keeps them for the monitor. Of those below INFO it takes snapshots alone.
 type counting struct {
 	p     *process
 	attrs string
 }
 
-func (c counting) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+func (c counting) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelDebug }
 
 func (c counting) Handle(_ context.Context, r slog.Record) error {
-	c.p.w.cov.hit("log: " + r.Message)
+	if r.Message == "snapshot" && c.p.group != nil { // Groups don't show them
+		r.Attrs(func(a slog.Attr) bool {
+			if s, ok := a.Value.Any().(*allocator.Snapshot); ok {
+				c.p.w.mon.groupSnapshot(s)
+			}
+			return true
+		})
+	}
+	if r.Level < slog.LevelInfo {
+		return nil
+	}
 	var b strings.Builder
-	part := ""
+	part, failure, what := "", "", "log: "+r.Message
 	r.Attrs(func(a slog.Attr) bool {
 		fmt.Fprintf(&b, " %s=%v", a.Key, a.Value)
-		if a.Key == "partition" {
+		switch {
+		case a.Key == "about":
 			part = a.Value.String()
-		}
-		if s, ok := a.Value.Any().(*allocator.Snapshot); ok && c.p.group != nil { // Groups don't show them
-			c.p.w.mon.groupSnapshot(s)
+		case a.Key == "kind" && r.Message == "failed":
+			what += " " + a.Value.String()
+		case a.Key == "error":
+			failure = a.Value.String()
 		}
 		return true
 	})
+	c.p.w.cov.hit(what)
+	for _, text := range []string{noAnswer, noClearAnswer} {
+		if strings.Contains(failure, text) {
+			c.p.w.cov.hit("log: " + text)
+		}
+	}
 	c.p.w.mon.Note("%s log: %s%s%s", c.p.id, r.Message, c.attrs, b.String())
-	if r.Message == "claim without an answer" {
+	if strings.Contains(failure, noAnswer) {
 		c.p.w.mon.unanswered(c.p, part)
 	}
 	return nil
@@ -137,7 +161,7 @@ func (c counting) WithGroup(string) slog.Handler { return c }
 
 // unanswered notes a claim that was sent and not answered.
 func (m *monitor) unanswered(p *process, item string) {
-	part, err := allocfn.Parse(item)
+	part, err := kiel.ParsePartition(item)
 	if err != nil {
 		return
 	}

@@ -9,7 +9,8 @@
 // Run and work on several messages at a time. Time is virtual: a day takes seconds. What is done to the
 // group, the plan, is made of a seed before the run begins: phases, each some calm and then a burst of faults, or one
 // fault alone (a drill) with a bound of its own. After each phase the group must become well by itself. A third of the
-// groups have several topics, and members that ask for some of them and come back with other lists.
+// groups have several topics, and members that ask for some of them and come back with other lists. In half of
+// these some members ask by patterns.
 //
 //	go test ./test/sim                        # 20 group-days, as in make test
 //	make sim DAYS=1000 FIRST=5000             # as many as you like, from another seed

@@ -46,8 +46,13 @@ func (x *excuses) ailment(whose string) *ailment {
 	return a
 }
 
-// ails says whether a process has been in trouble since then: it, its server, or everybody.
+// ails says whether a process has been in trouble since then: it, its server, or everybody. A process whose connection broke in
+// trouble stays in trouble until it has another: nothing tells it anything. A server that never answered its handshake may hold it
+// up for T/4 after the servers answer again; drills judge how long that takes.
 func (x *excuses) ails(p *process, since time.Time) bool {
+	if p.ses.Stats().State == "suspended" {
+		x.ailment(p.id).until = time.Now()
+	}
 	for _, whose := range []string{everybody, p.id, p.connected()} {
 		if a := x.troubles[whose]; a != nil && (a.under > 0 || a.until.After(since)) {
 			return true
@@ -59,12 +64,12 @@ func (x *excuses) ails(p *process, since time.Time) bool {
 // covers says whether the owner of a claim may still trust it, though it has gone.
 func (x *excuses) covers(t *term) bool {
 	session, known := x.sessions[t.session]
-	return known && x.holds(t.p, session) || x.coversClaim(t.p, claimID{t.part, t.token})
+	return known && x.holds(t.p, session) || x.coversClaim(t.p, claimID{t.part, t.token, t.session})
 }
 
 // taken is when a third party took a claim, or the session that it was made in.
 func (x *excuses) taken(t *term) time.Time {
-	at, claim := x.sessions[t.session].at, x.claims[claimID{t.part, t.token}].at
+	at, claim := x.sessions[t.session].at, x.claims[claimID{t.part, t.token, t.session}].at
 	if claim.After(at) {
 		return claim
 	}

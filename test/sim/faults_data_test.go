@@ -19,7 +19,7 @@ func (w *world) delete(path string) bool {
 func (w *world) deleteClaims(path string) bool {
 	for part := range w.plan.Partitions {
 		if _, stat, ok := w.srv.Get(w.plan.ownerPath(part)); ok {
-			w.mon.claimGoes(part, stat.Czxid)
+			w.mon.claimGoes(part, stat.Czxid, stat.EphemeralOwner)
 		}
 	}
 	return w.delete(path)
@@ -44,7 +44,7 @@ func deleteClaim(w *world, s step) (func(), bool) {
 	if !ok {
 		return nil, false
 	}
-	w.mon.claimGoes(s.Part, stat.Czxid)
+	w.mon.claimGoes(s.Part, stat.Czxid, stat.EphemeralOwner)
 	return nil, w.delete(w.plan.ownerPath(s.Part))
 }
 

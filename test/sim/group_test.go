@@ -230,7 +230,7 @@ func (w *world) startGroup(p *process, log *slog.Logger) {
 	p.group, err = consumer.New(p.ses, w.brokers.cluster.ListenAddrs(), groupName, consumer.Options{
 		Name: p.name, Config: w.brokers.config(p), Func: p.function(),
 		RebalanceTimeout: rebalanceTimeout, StopTimeout: stopTimeout, CommitInterval: commitEvery, Window: doneWindow,
-		Observer: p.observeGroup, Logger: log, Registerer: p.reg,
+		Observer: p.observeGroup, Logger: log, Registerer: p.reg, ReopenPartition: p.reopens(),
 	})
 	if err != nil {
 		panic(err)
@@ -247,10 +247,17 @@ func (p *process) consume(ctx context.Context) error {
 	var err error
 	for ctx.Err() == nil {
 		err = p.consumeOnce(ctx)
-		if err == nil || !errors.Is(err, sarama.ErrOutOfBrokers) && !errors.Is(err, errNoWay) {
-			break
+		switch {
+		case ctx.Err() != nil:
+		case err == nil, errors.Is(err, consumer.ErrHandler): // a handler has returned
+			p.w.cov.hit("group: a handler ended its session")
+			err = nil
+			continue
+		case errors.Is(err, sarama.ErrOutOfBrokers), errors.Is(err, errNoWay): // there is no Kafka, which Consume tells at once
+			sleep(ctx, time.Second)
+			continue
 		}
-		sleep(ctx, time.Second) // there is no Kafka, which Consume tells at once
+		break
 	}
 	_ = p.group.Close()
 	return err

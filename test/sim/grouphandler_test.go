@@ -27,6 +27,9 @@ func (a api) String() string {
 // api returns what the process's Group uses. The seed and the slot decide: three members of a group use all three.
 func (p *process) api() api { return api((p.w.plan.Seed/3 + uint64(p.slot)) % 3) }
 
+// reopens returns the process's Options.ReopenPartition. Half of the members of a group have it.
+func (p *process) reopens() bool { return (p.w.plan.Seed/7+uint64(p.slot))%2 == 1 }
+
 const (
 	doneWorkers = 4 // messages of one partition that a handler works on at a time
 	doneWindow  = 6 // Options.Window: smaller than a batch may be, so that it fills

@@ -48,7 +48,7 @@ func (m *monitor) observeGroup(p *process, e consumer.Event) {
 	i := m.plan.index(e.Topic, e.Partition)
 	t := m.parts[i].terms[p]
 	if t == nil || t.token != e.Token {
-		t = state.ended[claimID{i, e.Token}]
+		t = state.ended[claimID{part: i, token: e.Token}]
 	}
 	switch {
 	case t == nil:
@@ -151,7 +151,7 @@ func (m *monitor) groupCommitted(t *term, e consumer.Event) {
 // groupEnd notes the end of a term, and judges by it what was told before.
 func (m *monitor) groupEnd(t *term, how ownership.EventKind, at time.Time) {
 	t.how, t.ended = how, at
-	state, id := m.member(t.p), claimID{t.part, t.token}
+	state, id := m.member(t.p), claimID{part: t.part, token: t.token}
 	t.before = state.ended[id]
 	state.ended[id] = t
 	if t.sent.After(at) {

@@ -12,7 +12,7 @@ import (
 func (m *monitor) claimed(p *process, i int, e ownership.Event) {
 	part := m.parts[i]
 	again := e.Token == part.token && part.holder == p && part.session == e.Session
-	id := claimID{i, e.Token}
+	id := claimID{i, e.Token, e.Session}
 	old := m.bygone[e.Session] || m.forgot[id] // made before the servers lost their data, and told after
 	switch {
 	case again:
@@ -54,7 +54,7 @@ func (m *monitor) claimed(p *process, i int, e ownership.Event) {
 
 // lost looks at why a claim was lost.
 func (m *monitor) lost(t *term, e ownership.Event) {
-	_, operator := m.excuses.claims[claimID{t.part, t.token}]
+	_, operator := m.excuses.claims[claimID{t.part, t.token, t.session}]
 	switch {
 	case operator:
 		m.cov.hit("lost: a third party removed the claim")

@@ -88,10 +88,12 @@ type claim interface {
 
 func (t *term) String() string { return fmt.Sprintf("token %#x, session %#x", t.token, t.session) }
 
-// claimID names a claim. Those that were made in one request have the same token.
+// claimID names a claim. Those that were made in one request have the same token, and servers that lost their data give tokens
+// again, but to other sessions.
 type claimID struct {
-	part  int
-	token int64
+	part    int
+	token   int64
+	session int64
 }
 
 // memberState is what is known of a member.
@@ -100,7 +102,7 @@ type memberState struct {
 	snapshots int
 	left      bool
 	running   map[int]int       // handlers, by partition
-	ended     map[claimID]*term // the newest of each claim, for Groups
+	ended     map[claimID]*term // the newest of each claim, for Groups, whose events don't name the session
 	setup     bool              // a Group's Setup was called, and Cleanup was not
 }
 
@@ -309,10 +311,10 @@ func (m *monitor) sessionEnds(id int64) {
 }
 
 // claimGoes notes that a third party removes a claim.
-func (m *monitor) claimGoes(part int, token int64) {
+func (m *monitor) claimGoes(part int, token, session int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.excuses.claims[claimID{part, token}] = taking{at: time.Now()}
+	m.excuses.claims[claimID{part, token, session}] = taking{at: time.Now()}
 }
 
 // dataGoes has the servers lose data, sessions and claims: tokens start again. The servers turn away clients that have seen

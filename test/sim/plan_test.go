@@ -17,6 +17,7 @@ type plan struct {
 	Members    int           // members at the start
 	Partitions int
 	Topics     int   // to which the partitions belong in turn; 0 = one
+	Patterns   bool  // members of odd slots ask by patterns
 	Lists      []int // by slot: the topics that its first process asks for, see plan.list
 	Func       string
 	Hours      float64 // that it should last, and at least does
@@ -99,7 +100,7 @@ func (p *plan) until(last int) string {
 	fmt.Fprintf(&b, "seed %d: T %v, tick %v, %d of %d members, %d partitions, %s\n",
 		p.Seed, p.Timeout, p.Tick, p.Members, p.Slots, p.Partitions, p.Func)
 	if p.differ() {
-		fmt.Fprintf(&b, "%d topics, lists %v\n", p.Topics, p.Lists)
+		fmt.Fprintf(&b, "%d topics, lists %v, patterns %t\n", p.Topics, p.Lists, p.Patterns)
 	}
 	for i, ph := range p.Phases[:min(last+1, len(p.Phases))] {
 		fmt.Fprintf(&b, "phase %d after %v, drill %v\n", i, ph.Idle, ph.Drill)

@@ -36,7 +36,7 @@ type process struct {
 	alloc  *allocator.PartitionAllocator // nil when it is a Group
 	owner  *ownership.Owner
 	group  *consumer.Group
-	reg    *prometheus.Registry
+	reg    lasting
 
 	quit func()        // makes Run of the owner leave
 	end  func()        // ends the session
@@ -109,7 +109,7 @@ func (w *world) start(slot int, double bool) *process {
 	p := &process{
 		w: w, slot: slot, name: name, id: fmt.Sprintf("%s#%d", name, w.started), double: double,
 		done: make(chan struct{}), gone: make(chan struct{}), dead: make(chan struct{}),
-		clock: newMemberClock(), reg: prometheus.NewRegistry(),
+		clock: newMemberClock(), reg: lasting{prometheus.NewRegistry()},
 	}
 	p.topics = w.plan.list(w.lists[slot])
 	w.mon.Asks(p)
@@ -170,7 +170,7 @@ func (w *world) function() allocfn.Func {
 func (w *world) startOwner(p *process, log *slog.Logger) {
 	var err error
 	p.alloc, err = allocator.New(p.ses, groupName, p.name, allocator.Options{
-		Seed: w.seed(p.topics), Topics: p.topics, Func: p.function(), Logger: log, Registerer: p.reg, OnError: p.onError, StopTimeout: stopTimeout,
+		Seed: w.seed(p.topics), Topics: p.asked(), Func: p.function(), Logger: log, Registerer: p.reg, OnError: p.onError, StopTimeout: stopTimeout,
 	})
 	if err != nil {
 		panic(err)
@@ -357,6 +357,11 @@ func (p *process) mood() (panics, returns bool) {
 	}
 	return false, false
 }
+
+// lasting is a registry that loses nothing: what a process has counted is read when it has ended.
+type lasting struct{ *prometheus.Registry }
+
+func (lasting) Unregister(prometheus.Collector) bool { return true }
 
 // collect counts what the metrics and the session of an ended process say.
 func (p *process) collect() {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 )
 
 // versions tells the claims and snapshots of all members.
@@ -139,16 +139,16 @@ func (w *world) ownersUnwell(live []*process, names []string) string {
 		case !slices.Equal(snap.Partitions, all) || !slices.Equal(snap.Unwanted, unwanted):
 			return fmt.Sprintf("the set of %s is %v, without %v", p.id, snap.Partitions, snap.Unwanted)
 		}
-		var owned []allocfn.Partition
+		var owned []kiel.Partition
 		for _, info := range p.owner.Owned() {
-			owned = append(owned, allocfn.Partition{Topic: info.Topic, ID: info.Partition})
+			owned = append(owned, kiel.Partition{Topic: info.Topic, ID: info.Partition})
 			if info.Revoking {
 				return fmt.Sprintf("%s revokes %v", p.id, info)
 			}
 		}
 		mine := snap.Mine()
-		allocfn.Sort(mine)
-		allocfn.Sort(owned)
+		kiel.SortPartitions(mine)
+		kiel.SortPartitions(owned)
 		if !slices.Equal(mine, owned) {
 			return fmt.Sprintf("%s owns %v, not %v", p.id, owned, mine)
 		}

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -81,10 +81,10 @@ type world struct {
 	busy    sync.Map // what is in trouble
 	serving sync.WaitGroup
 	work    sync.WaitGroup
-	errands atomic.Int32        // of operators, under way
-	known   int                 // partitions that there are now: the last one comes after the first backup
-	sorted  []allocfn.Partition // see partitions
-	backups []*zktest.Backup    // see backUp
+	errands atomic.Int32     // of operators, under way
+	known   int              // partitions that there are now: the last one comes after the first backup
+	sorted  []kiel.Partition // see partitions
+	backups []*zktest.Backup // see backUp
 	woken   chan struct{}
 }
 
@@ -152,13 +152,13 @@ func (w *world) seed(topics []string) map[string][]int32 {
 }
 
 // partitions returns what the set should hold, sorted as members sort it.
-func (w *world) partitions() []allocfn.Partition {
+func (w *world) partitions() []kiel.Partition {
 	if len(w.sorted) != w.known {
 		w.sorted = nil
 		for i := range w.known {
 			w.sorted = append(w.sorted, w.plan.partition(i))
 		}
-		allocfn.Sort(w.sorted)
+		kiel.SortPartitions(w.sorted)
 	}
 	return w.sorted
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/party"
@@ -77,7 +78,7 @@ func TestBadNames(t *testing.T) {
 			field, _, _ := strings.Cut(what, ":")
 			for _, name := range badNames() {
 				err := take(name)
-				if !errors.Is(err, session.ErrInvalidName) || !strings.Contains(err.Error(), field+" name") {
+				if !errors.Is(err, kiel.ErrInvalidName) || !strings.Contains(err.Error(), field+" name") {
 					t.Errorf("%s %.40q: %v", what, name, err)
 					continue
 				}
@@ -94,7 +95,7 @@ func TestBadNames(t *testing.T) {
 		if after := w.srv.Stats().Requests; !maps.Equal(before, after) {
 			t.Errorf("requests %v, before %v", after, before)
 		}
-		if err := errors.Join(session.CheckGroup("zookeeper"), session.CheckTopic("zookeeper"), session.CheckMember("zookeeper")); err != nil {
+		if err := errors.Join(kiel.CheckGroup("zookeeper"), kiel.CheckTopic("zookeeper"), kiel.CheckMember("zookeeper")); err != nil {
 			t.Errorf("the name zookeeper is only bad as a path's first element: %v", err)
 		}
 	})

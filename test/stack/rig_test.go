@@ -74,7 +74,7 @@ type member struct {
 	zk     *session.Session
 	alloc  *allocator.PartitionAllocator
 	owner  *ownership.Owner
-	reg    *prometheus.Registry
+	reg    lasting
 	log    *logbook
 
 	quit  context.CancelFunc // ends the owner's Run
@@ -105,7 +105,7 @@ func (w *world) join(name string, s setup) *member {
 func (w *world) make(name string, s setup) *member {
 	w.t.Helper()
 	m := &member{
-		world: w, name: name, link: w.net.Client(fmt.Sprintf("%s#%d", name, len(w.members))), reg: prometheus.NewPedanticRegistry(), log: &logbook{},
+		world: w, name: name, link: w.net.Client(fmt.Sprintf("%s#%d", name, len(w.members))), reg: lasting{prometheus.NewPedanticRegistry()}, log: &logbook{},
 		ran: make(chan struct{}), ended: make(chan struct{}), opened: map[int32]int{},
 	}
 	m.dialer = &handshakes{dial: m.link.Dial}
@@ -316,6 +316,11 @@ func (m *member) errors() error {
 	defer m.mu.Unlock()
 	return errors.Join(m.errs...)
 }
+
+// lasting is a registry that loses nothing: what a member has counted is read when it has ended.
+type lasting struct{ *prometheus.Registry }
+
+func (lasting) Unregister(prometheus.Collector) bool { return true }
 
 // metric returns the sum of a metric's series that have the label, given as name=value; "" is any.
 func (m *member) metric(name, label string) (sum float64) {

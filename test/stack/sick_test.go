@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/ownership"
@@ -122,7 +123,7 @@ func sicknesses() map[string]sickness {
 		},
 		"handlers panic": {
 			setup: func(p *patient) setup { return setup{handler: p.handle(p.fall)} },
-			bound: changeBound, err: ownership.ErrCallback, log: "panicked", metric: "kiel_rebalances_failed_total", label: "stage=callback",
+			bound: changeBound, err: ownership.ErrCallback, log: "panicked", metric: "kiel_rebalances_failed_total", label: "stage=handler",
 		},
 		"handlers call Stop": {
 			setup: func(p *patient) setup { return setup{handler: p.handle(p.stop)} },
@@ -142,11 +143,11 @@ func sicknesses() map[string]sickness {
 		},
 		"OnError never returns": {
 			setup: func(p *patient) setup { return p.hear(p.stall) },
-			bound: changeBound, log: "has not returned", metric: "kiel_rebalances_failed_total", label: "stage=callback",
+			bound: changeBound, log: "has not returned", metric: "kiel_rebalances_failed_total", label: "stage=handler",
 		},
 		"OnError panics": {
 			setup: func(p *patient) setup { return p.hear(p.fall) },
-			bound: changeBound, log: "panicked", metric: "kiel_rebalances_failed_total", label: "stage=callback",
+			bound: changeBound, log: "panicked", metric: "kiel_rebalances_failed_total", label: "stage=handler",
 		},
 		"OnError calls Stop": {
 			setup: func(p *patient) setup { return p.hear(p.stop) },
@@ -155,11 +156,11 @@ func sicknesses() map[string]sickness {
 		"Observer never returns": {
 			setup: func(p *patient) setup { return p.observe(p.stall) },
 			bound: drain + time.Second + stop, leaves: true, err: ownership.ErrStuck, log: "Observer has not returned",
-			metric: "kiel_rebalances_failed_total", label: "stage=callback",
+			metric: "kiel_rebalances_failed_total", label: "stage=handler",
 		},
 		"Observer panics": {
 			setup: func(p *patient) setup { return p.observe(p.fall) },
-			bound: changeBound, err: ownership.ErrCallback, log: "panicked", metric: "kiel_rebalances_failed_total", label: "stage=callback",
+			bound: changeBound, err: ownership.ErrCallback, log: "panicked", metric: "kiel_rebalances_failed_total", label: "stage=handler",
 		},
 		"Observer calls Stop": {
 			setup: func(p *patient) setup { return p.observe(p.stop) },
@@ -167,16 +168,16 @@ func sicknesses() map[string]sickness {
 		},
 		"Accept panics": {
 			setup: func(p *patient) setup {
-				return setup{owner: ownership.Options{Accept: func(allocfn.Partition) error { p.fall(); return nil }}}
+				return setup{owner: ownership.Options{Accept: func(kiel.Partition) error { p.fall(); return nil }}}
 			},
 			bound: changeBound, err: ownership.ErrCallback, log: "panicked", metric: "kiel_unclaimed_partitions", label: "reason=refused",
 		},
 		"Accept never returns": {
 			setup: func(p *patient) setup {
-				return setup{owner: ownership.Options{Accept: func(allocfn.Partition) error { p.stall(); return nil }}}
+				return setup{owner: ownership.Options{Accept: func(kiel.Partition) error { p.stall(); return nil }}}
 			},
 			bound: drain + time.Second + changeBound, leaves: true, err: ownership.ErrStuck, log: "Accept has not returned",
-			metric: "kiel_rebalances_failed_total", label: "stage=callback",
+			metric: "kiel_rebalances_failed_total", label: "stage=handler",
 		},
 		"the function blocks for 10 s": {
 			setup: func(p *patient) setup {

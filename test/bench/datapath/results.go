@@ -51,28 +51,30 @@ type Round struct {
 // Summarize returns the medians of a client's rounds over a topic of so many messages. What the client uses to start,
 // join and read one message of each partition is not counted for messages.
 func Summarize(cell Cell, client Client, messages int, rounds []Round) Figure {
-	sorted := func(figure func(Round) float64) []float64 {
+	each := func(figure func(Round) float64) []float64 {
 		var all []float64
 		for _, r := range rounds {
 			all = append(all, figure(r))
 		}
-		slices.Sort(all)
 		return all
 	}
-	median := func(figure func(Round) float64) float64 {
-		all := sorted(figure)
-		return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
-	}
+	median := func(figure func(Round) float64) float64 { return Median(each(figure)) }
 	n := float64(messages - cell.Partitions)
 	cpu := func(r Round) float64 { return float64(r.Full.CPU-r.Start.CPU) / n }
 	return Figure{
 		Cell: cell, Client: client, Messages: messages, Rounds: len(rounds),
-		CPU: median(cpu), LeastCPU: slices.Min(sorted(cpu)), MostCPU: slices.Max(sorted(cpu)),
+		CPU: median(cpu), LeastCPU: slices.Min(each(cpu)), MostCPU: slices.Max(each(cpu)),
 		Allocs: median(func(r Round) float64 { return float64(r.Full.Allocs-r.Start.Allocs) / n }),
 		Bytes:  median(func(r Round) float64 { return float64(r.Full.Bytes-r.Start.Bytes) / n }),
 		Rate:   median(func(r Round) float64 { return float64(r.Full.Counted) / r.Full.Elapsed.Seconds() }),
 		Memory: int64(median(func(r Round) float64 { return float64(r.Full.Memory) })),
 	}
+}
+
+// Median returns the median of values, of which there is one at least.
+func Median(values []float64) float64 {
+	all := slices.Sorted(slices.Values(values))
+	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
 }
 
 // Of returns the figure of a client and a cell, if there is one.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 )
 
@@ -129,7 +130,7 @@ func listsToMaps(f allocfn.Func) func(Group) (Run, error) {
 					in.Members[i].Topics = g.asks[i]
 				}
 				in.Partitions = slices.Clone(partitions)
-				allocfn.Sort(in.Partitions)
+				kiel.SortPartitions(in.Partitions)
 				a, err := allocfn.Call(f, in)
 				if err == nil {
 					mapping = allocfn.Mapping(in, a)
@@ -144,7 +145,7 @@ func listsToMaps(f allocfn.Func) func(Group) (Run, error) {
 // read makes an input of texts, as the allocator does.
 func read(names, texts []string) allocfn.Input {
 	in := inputOf(names)
-	in.Partitions, in.Places, _ = allocfn.ParseAll(texts)
+	in.Partitions, in.Places, _ = kiel.ParsePartitions(texts)
 	return in
 }
 

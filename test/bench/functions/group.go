@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 )
 
@@ -14,7 +15,7 @@ type Group struct {
 	Members    []string // sorted
 	Topics     []string // sorted
 	Size       int      // of each topic, in partitions
-	partitions []allocfn.Partition
+	partitions []kiel.Partition
 	asks       [][]string // the topics that each member asks for; nil is all
 }
 
@@ -25,11 +26,11 @@ func newGroup(members []string, partitions, size int) Group {
 		topic := fmt.Sprintf("topic-%d", t)
 		g.Topics = append(g.Topics, topic)
 		for id := range size {
-			g.partitions = append(g.partitions, allocfn.Partition{Topic: topic, ID: int32(id)})
+			g.partitions = append(g.partitions, kiel.Partition{Topic: topic, ID: int32(id)})
 		}
 	}
 	slices.Sort(g.Topics)
-	allocfn.Sort(g.partitions)
+	kiel.SortPartitions(g.partitions)
 	return g
 }
 
@@ -92,12 +93,12 @@ func (g Group) Input() allocfn.Input {
 // Lists returns the members by their numbers, if they have numbers, and the
 // partitions topic by topic, those of a topic by their numbers: as programs make
 // such lists, and not in the order of an input.
-func (g Group) Lists() (members []string, partitions []allocfn.Partition) {
+func (g Group) Lists() (members []string, partitions []kiel.Partition) {
 	members = slices.Clone(g.Members)
 	slices.SortStableFunc(members, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
 	for _, topic := range g.Topics {
 		for id := range g.Size {
-			partitions = append(partitions, allocfn.Partition{Topic: topic, ID: int32(id)})
+			partitions = append(partitions, kiel.Partition{Topic: topic, ID: int32(id)})
 		}
 	}
 	return members, partitions

@@ -17,7 +17,6 @@ import (
 	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 	"github.com/kielgo/kiel/ownership"
-	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -74,12 +73,7 @@ func start(messages ...string) *servers {
 // join consumes with a group of opts until f returns.
 func join(s *servers, opts consumer.Options, h sarama.ConsumerGroupHandler, f func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	zk, err := session.Start(ctx, s.zookeeper, session.Options{})
-	if err != nil {
-		panic(err)
-	}
-	defer zk.Close(context.WithoutCancel(ctx))
-	group, err := consumer.New(zk, s.kafka, "billing", opts)
+	group, err := consumer.NewGroup(s.zookeeper, s.kafka, "billing", opts)
 	if err != nil {
 		panic(err)
 	}
@@ -90,7 +84,9 @@ func join(s *servers, opts consumer.Options, h sarama.ConsumerGroupHandler, f fu
 	if err := <-done; err != nil {
 		panic(err)
 	}
-	_ = group.Close()
+	if err := group.Close(); err != nil {
+		panic(err)
+	}
 }
 
 // printer prints each message, marks it, and says when it has seen n.
@@ -133,11 +129,11 @@ func ExampleOptions_observer() {
 		Name: "anna",
 		Observer: func(e consumer.Event) {
 			switch e.Kind {
-			case consumer.Claimed, consumer.Revoking, consumer.Released:
+			case consumer.Claimed, consumer.Released:
 				fmt.Printf("%s %s-%d\n", e.Kind, e.Topic, e.Partition)
 			case consumer.Opened, consumer.Committed:
 				fmt.Printf("%s %s-%d@%d\n", e.Kind, e.Topic, e.Partition, e.Offset)
-			default:
+			default: // Revoking, too, about when the last commit is made
 			}
 		},
 		CommitInterval: time.Hour, // only at the end here
@@ -149,7 +145,6 @@ func ExampleOptions_observer() {
 	// opened orders-0@0
 	// orders-0@0 one
 	// orders-0@1 two
-	// revoking orders-0
 	// committed orders-0@2
 	// released orders-0
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/test/servers"
 )
@@ -30,10 +30,10 @@ func TestRollingDeploys(t *testing.T) {
 	const n, members = 6, 3
 	r := newRig(t, servers.KafkaOptions{}, n)
 	r.kafka.CreateTopic(newTopic, n)
-	d := &deploy{rig: r, group: make([]*member, members), asks: make([][]string, members), stations: map[allocfn.Partition]*station{}}
+	d := &deploy{rig: r, group: make([]*member, members), asks: make([][]string, members), stations: map[kiel.Partition]*station{}}
 	for _, name := range []string{topic, newTopic} {
 		for id := range int32(n) {
-			d.stations[allocfn.Partition{Topic: name, ID: id}] = &station{since: time.Now()}
+			d.stations[kiel.Partition{Topic: name, ID: id}] = &station{since: time.Now()}
 		}
 	}
 	r.processed = d.process
@@ -65,7 +65,7 @@ type deploy struct {
 
 	mu       sync.Mutex
 	asks     [][]string // by member: the topics of the one that has joined, nil when none has
-	stations map[allocfn.Partition]*station
+	stations map[kiel.Partition]*station
 	unowned  []time.Duration // of partitions that somebody asked for
 	faults   []string
 }
@@ -109,7 +109,7 @@ func (d *deploy) observe(i int, topics []string, e consumer.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
-	st := d.stations[allocfn.Partition{Topic: e.Topic, ID: e.Partition}]
+	st := d.stations[kiel.Partition{Topic: e.Topic, ID: e.Partition}]
 	switch e.Kind {
 	case consumer.Joined:
 		for p, st := range d.stations {
@@ -143,7 +143,7 @@ func (d *deploy) fault(format string, args ...any) {
 }
 
 // wanted says whether a member that has joined asks for a partition's topic.
-func (d *deploy) wanted(p allocfn.Partition) bool {
+func (d *deploy) wanted(p kiel.Partition) bool {
 	return slices.ContainsFunc(d.asks, func(topics []string) bool { return slices.Contains(topics, p.Topic) })
 }
 
@@ -151,7 +151,7 @@ func (d *deploy) wanted(p allocfn.Partition) bool {
 func (d *deploy) process(m *sarama.ConsumerMessage) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	st := d.stations[allocfn.Partition{Topic: m.Topic, ID: m.Partition}]
+	st := d.stations[kiel.Partition{Topic: m.Topic, ID: m.Partition}]
 	if m.Offset != st.processed {
 		d.fault("%s:%d: offset %d is processed, expected %d", m.Topic, m.Partition, m.Offset, st.processed)
 	}
@@ -230,7 +230,7 @@ func (d *deploy) write(client *kgo.Client) {
 		return
 	}
 	for _, r := range records {
-		d.stations[allocfn.Partition{Topic: r.Topic, ID: r.Partition}].written++
+		d.stations[kiel.Partition{Topic: r.Topic, ID: r.Partition}].written++
 	}
 }
 

@@ -50,6 +50,8 @@ type rig struct {
 	topics   []string             // that members which are made consume; nil is topic
 
 	processed func(*sarama.ConsumerMessage) // by members that are made; nil for none
+
+	construct func(zk *session.Session, opts consumer.Options) (*consumer.Group, error) // of members that are made; nil is New
 }
 
 func newRig(t *testing.T, opts servers.KafkaOptions, partitions int32) *rig {
@@ -143,7 +145,13 @@ func (r *rig) memberIn(name, zone string) *member {
 	}
 	config := cmp.Or(r.config, memberConfig())
 	config.RackID = zone
-	g, err := consumer.New(zk, r.brokers, cmp.Or(r.group, "g"), consumer.Options{Name: name, Config: config, From: r.from, Observer: r.observer})
+	construct := r.construct
+	if construct == nil {
+		construct = func(zk *session.Session, opts consumer.Options) (*consumer.Group, error) {
+			return consumer.New(zk, r.brokers, cmp.Or(r.group, "g"), opts)
+		}
+	}
+	g, err := construct(zk, consumer.Options{Name: name, Config: config, From: r.from, Observer: r.observer})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -212,14 +220,18 @@ func ids(n int32) []int32 {
 	return out
 }
 
+// versions returns all versions of Kafka with -full, else the newest.
+func versions() []string {
+	if *full {
+		return []string{servers.Kafka4, servers.Kafka3}
+	}
+	return []string{servers.Kafka4}
+}
+
 // longer runs f on all versions with -full, else on the newest.
 func longer(t *testing.T, f func(t *testing.T, version string)) {
 	t.Helper()
-	versions := []string{servers.Kafka4}
-	if *full {
-		versions = append(versions, servers.Kafka3)
-	}
-	for _, version := range versions {
+	for _, version := range versions() {
 		t.Run("kafka "+version, func(t *testing.T) { f(t, version) })
 	}
 }
@@ -351,6 +363,9 @@ func TestKafkaRestarts(t *testing.T) {
 	total := func() int64 { return a.count.Load() + b.count.Load() }
 	until(t, "all messages", func() bool { return total() == 100*n && a.open.Load() == 2 && b.open.Load() == 2 })
 	r.kafka.Stop()
+	if _, err := consumer.NewGroup([]string{r.zk}, r.brokers, "g", consumer.Options{}); !errors.Is(err, sarama.ErrOutOfBrokers) {
+		t.Errorf("NewGroup without Kafka: %v", err)
+	}
 	r.kafka.Start()
 	r.produce(100, ids(n)...)
 	d := until(t, "the next messages", func() bool { return total() == 200*n })

@@ -98,17 +98,19 @@ func TestSecurity(t *testing.T) {
 			t.Run(name, func(t *testing.T) { r.testSecure(t, name, brokers, configure(password, ca)) })
 			if test.mechanism != "" {
 				t.Run(name+", wrong password", func(t *testing.T) {
-					err := r.refused(t, brokers, configure(mistyped, ca))
-					if !errors.Is(err, sarama.ErrSASLAuthenticationFailed) {
-						t.Errorf("%v: no ErrSASLAuthenticationFailed", err)
+					for _, err := range r.refused(t, brokers, configure(mistyped, ca)) {
+						if !errors.Is(err, sarama.ErrSASLAuthenticationFailed) {
+							t.Errorf("%v: no ErrSASLAuthenticationFailed", err)
+						}
 					}
 				})
 			}
 			if test.tls {
 				t.Run(name+", unknown authority", func(t *testing.T) {
-					err := r.refused(t, brokers, configure(password, stranger))
-					if _, ok := errors.AsType[x509.UnknownAuthorityError](err); !ok {
-						t.Errorf("%v: no x509.UnknownAuthorityError", err)
+					for _, err := range r.refused(t, brokers, configure(password, stranger)) {
+						if _, ok := errors.AsType[x509.UnknownAuthorityError](err); !ok {
+							t.Errorf("%v: no x509.UnknownAuthorityError", err)
+						}
 					}
 				})
 			}
@@ -116,7 +118,7 @@ func TestSecurity(t *testing.T) {
 	})
 }
 
-// testSecure has one member consume and commit, and the next go on there.
+// testSecure has one member consume and commit, and the next ones, which other constructors make, go on there.
 func (r *rig) testSecure(t *testing.T, name string, brokers []string, config *sarama.Config) {
 	logs := logtest.Capture(t)
 	secure := &rig{t: t, kafka: r.kafka, zk: r.zk, brokers: brokers, group: "secure " + name, config: config}
@@ -127,20 +129,40 @@ func (r *rig) testSecure(t *testing.T, name string, brokers []string, config *sa
 	a := secure.member("a")
 	until(t, "all messages", func() bool { return a.count.Load() == 2*int64(before+10) })
 	a.leave()
-	b := secure.member("b")
-	until(t, "b is open", func() bool { return b.open.Load() == 2 })
-	r.produce(1, 0, 1)
-	until(t, "b goes on at the end", func() bool { return b.count.Load() == 2 })
-	b.leave()
-	if errs := append(a.errors(), b.errors()...); len(errs) > 0 {
+	errs := a.errors()
+
+	client, err := sarama.NewClient(brokers, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for name, construct := range map[string]func(*session.Session, consumer.Options) (*consumer.Group, error){
+		"NewGroup": func(_ *session.Session, opts consumer.Options) (*consumer.Group, error) {
+			return consumer.NewGroup([]string{r.zk}, brokers, secure.group, opts)
+		},
+		"NewFromClient": func(zk *session.Session, opts consumer.Options) (*consumer.Group, error) {
+			opts.Config = nil
+			return consumer.NewFromClient(zk, client, secure.group, opts)
+		},
+	} {
+		secure.construct = construct
+		b := secure.member("b")
+		until(t, name+" is open", func() bool { return b.open.Load() == 2 })
+		r.produce(1, 0, 1)
+		until(t, name+" goes on at the end", func() bool { return b.count.Load() == 2 })
+		b.leave()
+		errs = append(errs, b.errors()...)
+	}
+	if len(errs) > 0 {
 		t.Errorf("errors: %v", errs)
 	}
 	checkSecrets(t, logs.String())
 }
 
-// refused returns why Consume ended, which it must at once.
-func (r *rig) refused(t *testing.T, brokers []string, config *sarama.Config) error {
+// refused returns why Consume ended, which it must at once, and why NewGroup failed.
+func (r *rig) refused(t *testing.T, brokers []string, config *sarama.Config) []error {
 	logs := logtest.Capture(t)
+	config.Metadata.Retry.Max = 1 // Kafka answers a wrong password after a pause
 	zk, err := session.New([]string{r.zk}, session.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -152,19 +174,22 @@ func (r *rig) refused(t *testing.T, brokers []string, config *sarama.Config) err
 	defer group.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	err = group.Consume(ctx, []string{topic}, &member{})
+	errs := []error{group.Consume(ctx, []string{topic}, &member{})}
 	if ctx.Err() != nil {
 		t.Fatal("Consume did not end by itself")
 	}
-	if !errors.Is(err, sarama.ErrOutOfBrokers) {
-		t.Errorf("%v: no ErrOutOfBrokers", err)
-	}
-	checkSecrets(t, logs.String())
-	if err != nil {
+	_, err = consumer.NewGroup([]string{r.zk}, brokers, "refused", consumer.Options{Config: config})
+	errs = append(errs, err)
+	for _, err := range errs {
+		if !errors.Is(err, sarama.ErrOutOfBrokers) {
+			t.Errorf("%v: no ErrOutOfBrokers", err)
+			continue
+		}
 		checkSecrets(t, err.Error())
 		t.Log(err)
 	}
-	return err
+	checkSecrets(t, logs.String())
+	return errs
 }
 
 func checkSecrets(t *testing.T, text string) {

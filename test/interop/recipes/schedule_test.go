@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/lease"
 	"github.com/kielgo/kiel/recipe/queue"
 	"github.com/kielgo/kiel/session"
@@ -351,7 +352,7 @@ func (s *schedule) drain(ses *session.Session) {
 		s.mu.Unlock()
 		err = h.Consume(ctx)
 	}
-	var blocked *queue.BlockedError
+	var blocked *recipe.BlockedError
 	if !errors.Is(err, queue.ErrEmpty) || errors.As(err, &blocked) {
 		s.bad("draining the queue: %v", err)
 	}

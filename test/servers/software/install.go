@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -17,7 +18,7 @@ import (
 // installed by apt when this is root on Debian; otherwise the error names them. It is quick when all is there, and
 // several at once wait for each other.
 func Install(ctx context.Context, out io.Writer) error {
-	if err := tools(ctx, out); err != nil {
+	if err := need(ctx, out, wanted()); err != nil {
 		return err
 	}
 	cache, err := Cache()
@@ -32,7 +33,7 @@ func Install(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer unlock()
-	for _, p := range append(servers(), pythons()...) {
+	for _, p := range all() {
 		if err := p.install(ctx, out, cache); err != nil {
 			return fmt.Errorf("install %s: %w", p.name, err)
 		}
@@ -40,13 +41,13 @@ func Install(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// Clean removes from the cache what Install has put there.
+// Clean removes from the cache what Install and Engine have put there.
 func Clean(_ context.Context, out io.Writer) error {
 	cache, err := Cache()
 	if err != nil {
 		return err
 	}
-	for _, p := range append(servers(), pythons()...) {
+	for _, p := range append(all(), engine()) {
 		if err := os.RemoveAll(filepath.Join(cache, p.name)); err != nil {
 			return fmt.Errorf("clean the cache: %w", err)
 		}
@@ -88,12 +89,7 @@ func (p part) install(ctx context.Context, out io.Writer, cache string) (err err
 	if err := os.WriteFile(p.recipeIn(tmp), recipe, 0o644); err != nil {
 		return err
 	}
-	if p.product == "" {
-		err = p.pip(ctx, tmp)
-	} else {
-		err = p.maven(ctx, tmp)
-	}
-	if err != nil {
+	if err := p.fill(ctx, p, tmp); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(dir); err != nil {
@@ -106,7 +102,7 @@ func (p part) install(ctx context.Context, out io.Writer, cache string) (err err
 	return nil
 }
 
-func (p part) maven(ctx context.Context, dir string) error {
+func maven(ctx context.Context, p part, dir string) error {
 	mvn, err := exec.LookPath("mvn")
 	if err != nil {
 		return fmt.Errorf("install Maven (Debian: apt-get install maven): %w", err)
@@ -115,7 +111,7 @@ func (p part) maven(ctx context.Context, dir string) error {
 		"dependency:copy-dependencies", "-DoutputDirectory="+dir)
 }
 
-func (p part) pip(ctx context.Context, dir string) error {
+func pip(ctx context.Context, p part, dir string) error {
 	python, err := findPython(ctx)
 	if err != nil {
 		return err
@@ -129,10 +125,42 @@ func (p part) pip(ctx context.Context, dir string) error {
 	return run(ctx, pythonIn(dir), "-c", "import "+p.imports)
 }
 
+// debian downloads the Debian packages that the recipe names and unpacks them into dir. It does not install them: nothing
+// outside of dir changes, and no service starts.
+func debian(ctx context.Context, p part, dir string) error {
+	names, err := os.ReadFile(p.recipeIn(dir))
+	if err != nil {
+		return err
+	}
+	download := append([]string{"download", "-q"}, strings.Fields(string(names))...)
+	err = runIn(ctx, dir, "apt-get", download...)
+	if err != nil && os.Geteuid() == 0 { // a new machine has no lists of packages
+		err = errors.Join(run(ctx, "apt-get", "update", "-q"), runIn(ctx, dir, "apt-get", download...))
+	}
+	if err != nil {
+		return err
+	}
+	packages, err := filepath.Glob(filepath.Join(dir, "*.deb"))
+	if err != nil {
+		return err
+	}
+	for _, file := range packages {
+		if err := errors.Join(run(ctx, "dpkg-deb", "-x", file, dir), os.Remove(file)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // run runs a command; its output is part of the error, and shown only then.
 func run(ctx context.Context, name string, args ...string) error {
+	return runIn(ctx, "", name, args...)
+}
+
+func runIn(ctx context.Context, dir, name string, args ...string) error {
 	var output bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", cmd, err, output.Bytes())

@@ -4,6 +4,7 @@ package software
 
 import (
 	"bytes"
+	"context"
 	"embed"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ const (
 // ErrMissing means that something has not been installed; `make setup` does it.
 var ErrMissing = errors.New("not installed: run `make setup` in the top folder")
 
-//go:embed maven requirements.txt kazoo-tests.txt
+//go:embed maven requirements.txt kazoo-tests.txt debian
 var files embed.FS
 
 // Cache is the folder that holds everything: $KIEL_CACHE, or kiel in the user's cache folder.
@@ -60,6 +61,23 @@ func Python() (string, error) { return findInterpreter(python()) }
 // KazooTests returns the interpreter of the environment that holds kazoo and what its own tests need.
 func KazooTests() (string, error) { return findInterpreter(kazooTests()) }
 
+// Prometheus returns the folder that holds the programs prometheus and promtool: the one of the machine's own, or the cache's.
+func Prometheus() (string, error) {
+	if dir, err := installedPrometheus(); err == nil {
+		return dir, nil
+	}
+	dir, err := find(prometheus())
+	return filepath.Join(dir, "usr", "bin"), err
+}
+
+func installedPrometheus() (string, error) {
+	if _, err := exec.LookPath("prometheus"); err != nil {
+		return "", err
+	}
+	promtool, err := exec.LookPath("promtool")
+	return filepath.Dir(promtool), err
+}
+
 func findInterpreter(p part) (string, error) {
 	dir, err := find(p)
 	if err != nil {
@@ -77,6 +95,7 @@ type part struct {
 	product string
 	version string
 	imports string // of Python
+	fill    func(ctx context.Context, p part, dir string) error
 }
 
 func jars(product, version string) part {
@@ -85,6 +104,7 @@ func jars(product, version string) part {
 		recipe:  "maven/" + product + ".xml",
 		product: product,
 		version: version,
+		fill:    maven,
 	}
 }
 
@@ -101,11 +121,25 @@ func servers() []part {
 func pythons() []part { return []part{python(), kazooTests()} }
 
 func python() part {
-	return part{name: "python", recipe: "requirements.txt", imports: "kazoo, kiel.zookeeper.allocator"}
+	return part{name: "python", recipe: "requirements.txt", imports: "kazoo, kiel.zookeeper.allocator", fill: pip}
 }
 
 func kazooTests() part {
-	return part{name: "python-kazoo-tests", recipe: "kazoo-tests.txt", imports: "kazoo.client, pytest, objgraph, gevent, eventlet"}
+	return part{name: "python-kazoo-tests", recipe: "kazoo-tests.txt", imports: "kazoo.client, pytest, objgraph, gevent, eventlet", fill: pip}
+}
+
+// prometheus holds Prometheus as Debian has it.
+func prometheus() part {
+	return part{name: "prometheus", recipe: "debian/prometheus.txt", fill: debian}
+}
+
+// all are the parts that this machine needs.
+func all() []part {
+	list := append(servers(), pythons()...)
+	if _, err := installedPrometheus(); err != nil {
+		list = append(list, prometheus())
+	}
+	return list
 }
 
 func find(p part) (string, error) {

@@ -20,10 +20,10 @@ type tool struct {
 	check    func(ctx context.Context) error
 }
 
-// tools installs what the system lacks, or says what to install.
-func tools(ctx context.Context, out io.Writer) error {
+// need installs those of the tools that the system lacks, or says what to install.
+func need(ctx context.Context, out io.Writer, wanted []tool) error {
 	var lacking []tool
-	for _, t := range wanted() {
+	for _, t := range wanted {
 		if t.check(ctx) != nil {
 			lacking = append(lacking, t)
 		}
@@ -71,8 +71,11 @@ func wanted() []tool {
 	if slices.ContainsFunc(pythons(), missing) {
 		list = append(list, tool{"Python 3.11 with its venv module", []string{"python3", "python3-venv"}, python311})
 	}
+	if _, err := Prometheus(); err != nil {
+		list = append(list, tool{"Prometheus, or apt-get to get it with", []string{"prometheus"}, apt})
+	}
 	if slices.ContainsFunc(servers(), missing) {
-		list = append(list, tool{"Maven", []string{"maven"}, maven})
+		list = append(list, tool{"Maven", []string{"maven"}, mavenThere})
 	}
 	return list
 }
@@ -105,7 +108,9 @@ func java(ctx context.Context) error {
 	return nil
 }
 
-func maven(ctx context.Context) error { return run(ctx, "mvn", "-version") }
+func mavenThere(ctx context.Context) error { return run(ctx, "mvn", "-version") }
+
+func apt(ctx context.Context) error { return run(ctx, "apt-get", "--version") }
 
 func arm64(ctx context.Context) error { return run(ctx, "qemu-aarch64-static", "--version") }
 

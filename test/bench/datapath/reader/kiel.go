@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/session"
@@ -35,9 +38,42 @@ func withGroup(ctx context.Context, j job, read func(*consumer.Group) error) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, zk.Close(context.WithoutCancel(ctx))) }()
-	group, err := consumer.New(zk, j.brokers, j.group, consumer.Options{Config: saramaConfig()})
+	opts := consumer.Options{Config: saramaConfig()}
+	if j.metrics {
+		reg := prometheus.NewRegistry()
+		defer scraped(reg)()
+		opts.Registerer = reg
+	}
+	group, err := consumer.New(zk, j.brokers, j.group, opts)
 	if err != nil {
 		return err
 	}
 	return read(group)
+}
+
+// scrapeEvery is how often metrics are asked for, as often as by a server of Prometheus that is in a hurry.
+const scrapeEvery = 5 * time.Second
+
+// scraped asks reg for all metrics again and again, until stop is called.
+func scraped(reg *prometheus.Registry) (stop func()) {
+	ended, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(scrapeEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if _, err := reg.Gather(); err != nil {
+					panic(err)
+				}
+			case <-ended:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(ended)
+		<-stopped
+	}
 }

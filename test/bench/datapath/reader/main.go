@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/kielgo/kiel/test/bench/datapath"
 )
@@ -22,6 +23,7 @@ type job struct {
 	zookeeper []string
 	topic     string
 	group     string
+	metrics   bool // of this project's clients are registered, and asked for
 	meter     *meter
 }
 
@@ -42,6 +44,9 @@ func run(args []string) error {
 	partitions := flags.Int("partitions", 1, "partitions of the topic")
 	messages := flags.Int64("messages", 0, "messages in each partition")
 	size := flags.Int("size", 0, "bytes of each value")
+	metrics := flags.Bool("metrics", false, "register the metrics of this project's clients, and ask for them")
+	idle := flags.Int("idle", 0, "instead of reading, let so many members of the group do nothing, each with one partition of an empty topic")
+	span := flags.Duration("for", 10*time.Second, "how long they do nothing")
 	result := flags.String("result", "", "file for the sample")
 	profile := flags.String("cpuprofile", "", "file for a profile of the CPU while messages are counted; FILE.allocs gets all allocations")
 	if err := flags.Parse(args); err != nil {
@@ -53,12 +58,15 @@ func run(args []string) error {
 	defer finish()
 	j := job{
 		client: datapath.Client(*client), brokers: strings.Split(*brokers, ","), zookeeper: strings.Split(*zookeeper, ","),
-		topic: *topic, group: *group, meter: newMeter(*partitions, *messages, *size, *profile, finish),
+		topic: *topic, group: *group, metrics: *metrics, meter: newMeter(*partitions, *messages, *size, *profile, finish),
 	}
-	if err := read(ctx, j); err != nil {
-		return err
+	var sample datapath.Sample
+	var err error
+	if *idle > 0 {
+		sample, err = j.rest(ctx, *idle, *span)
+	} else if err = read(ctx, j); err == nil {
+		sample, err = j.meter.result()
 	}
-	sample, err := j.meter.result()
 	if err != nil {
 		return err
 	}

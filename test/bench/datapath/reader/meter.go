@@ -102,18 +102,27 @@ func (m *meter) add(n int64) {
 // take takes the sample.
 func (m *meter) take() {
 	now := time.Now()
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+	cpu, err := used()
+	if err != nil {
 		m.fail(err)
 	}
 	var heap runtime.MemStats
 	runtime.ReadMemStats(&heap)
 	m.sample = datapath.Sample{
-		CPU:    time.Duration(used.Utime.Nano() + used.Stime.Nano()),
+		CPU:    cpu,
 		Allocs: int64(heap.Mallocs), Bytes: int64(heap.TotalAlloc), Memory: peak(),
 		Counted: m.all - m.warmed, Elapsed: now.Sub(m.warmAt),
 	}
 	m.stopProfile()
+}
+
+// used returns the CPU time of the process.
+func used() (time.Duration, error) {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0, err
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
 }
 
 // peak returns how much memory was resident at most. Rusage does not tell: its figure begins with that of the parent.

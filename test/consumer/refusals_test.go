@@ -1,0 +1,283 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/kielgo/kiel/consumer"
+)
+
+// The requests that Kafka refuses to a principal without an operation on a topic or a group.
+var (
+	describeTopic = []kmsg.Key{kmsg.Metadata, kmsg.ListOffsets, kmsg.OffsetFetch}
+	readTopic     = []kmsg.Key{kmsg.Fetch, kmsg.OffsetCommit}
+	describeGroup = []kmsg.Key{kmsg.FindCoordinator, kmsg.OffsetFetch}
+	readGroup     = []kmsg.Key{kmsg.OffsetCommit}
+)
+
+// refuseTopic makes Kafka refuse requests for the topic, of the given partitions or of all.
+func (r *rig) refuseTopic(keys []kmsg.Key, partitions ...int32) *kfake.FaultHandle {
+	return r.kafka.Fault(kfake.Fault{Keys: keys, Topic: topic, Partitions: partitions, Err: kerr.TopicAuthorizationFailed, Count: -1})
+}
+
+// refuseGroup makes Kafka refuse requests for the group.
+func (r *rig) refuseGroup(keys []kmsg.Key) *kfake.FaultHandle {
+	return r.kafka.Fault(kfake.Fault{Keys: keys, Group: group, Err: kerr.GroupAuthorizationFailed, Count: -1})
+}
+
+// refusal is what a principal may not do.
+type refusal struct {
+	refuse func(r *rig) *kfake.FaultHandle
+	want   error
+	advice string
+}
+
+// refusals returns the ways in which a principal lacks access. Whoever may READ may DESCRIBE, too.
+func refusals() map[string]refusal {
+	onTopic := func(keys ...kmsg.Key) refusal {
+		return refusal{func(r *rig) *kfake.FaultHandle { return r.refuseTopic(keys) }, sarama.ErrTopicAuthorizationFailed, `READ on topic "t"`}
+	}
+	onGroup := func(keys ...kmsg.Key) refusal {
+		return refusal{func(r *rig) *kfake.FaultHandle { return r.refuseGroup(keys) }, sarama.ErrGroupAuthorizationFailed, `READ on group "g"`}
+	}
+	return map[string]refusal{
+		"topic":                onTopic(append(readTopic, describeTopic...)...),
+		"topic, not described": onTopic(readTopic...),
+		"fetching":             onTopic(kmsg.Fetch),
+		"commits of the topic": onTopic(kmsg.OffsetCommit),
+		"group":                onGroup(append(readGroup, describeGroup...)...),
+		"commits of the group": onGroup(kmsg.OffsetCommit),
+	}
+}
+
+// check waits for what Consume returns and checks it.
+func (f refusal) check(t *testing.T, m *member) {
+	t.Helper()
+	var err error
+	select {
+	case err = <-m.done:
+	case <-time.After(2 * time.Minute):
+		t.Fatal("Consume does not return")
+	}
+	if !errors.Is(err, f.want) || !strings.Contains(err.Error(), f.advice) {
+		t.Errorf("Consume: %v, want %v with the advice %s", err, f.want, f.advice)
+	}
+}
+
+// A member that may not read a topic, or use the group, is told so at once, and does not stay in the group.
+func TestRefusedAtStart(t *testing.T) {
+	cases := refusals()
+	for name, keys := range map[string][]kmsg.Key{"ends of the topic": {kmsg.ListOffsets}, "offsets of the topic": {kmsg.OffsetFetch}} {
+		cases[name] = refusal{func(r *rig) *kfake.FaultHandle {
+			if keys[0] == kmsg.OffsetFetch {
+				r.commitAs("", 0, 0) // kfake has no offsets to refuse of a group that it does not know
+			}
+			return r.refuseTopic(keys)
+		}, sarama.ErrTopicAuthorizationFailed, `READ on topic "t"`}
+	}
+	for name, keys := range map[string][]kmsg.Key{"coordinator": {kmsg.FindCoordinator}, "offsets of the group": {kmsg.OffsetFetch}} {
+		cases[name] = refusal{func(r *rig) *kfake.FaultHandle { return r.refuseGroup(keys) }, sarama.ErrGroupAuthorizationFailed, `READ on group "g"`}
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, 4)
+				r.createTopic("other", 2)
+				fault := c.refuse(r)
+				a := r.member("a", nil)
+				began := time.Now()
+				a.start(topic, "other")
+				c.check(t, a)
+				if d := time.Since(began); d > 5*time.Second {
+					t.Errorf("Consume returned after %v", d)
+				}
+				began = time.Now() // in a loop it does not keep the group rebalancing
+				a.start(topic, "other")
+				c.check(t, a)
+				if d := time.Since(began); d < 5*time.Second || d > 10*time.Second {
+					t.Errorf("Consume returned after %v when it was called again", d)
+				}
+				a.start(topic, "other").leave() // nor does it wait for that when it is stopped
+				if d := time.Since(began); d > 10*time.Second {
+					t.Errorf("Consume was stopped after %v", d)
+				}
+				fault.Remove()
+				b := r.member("b", nil).start(topic, "other")
+				if d := until(t, "b has all", func() bool { return len(b.owns()) == 6 }); d > 5*time.Second {
+					t.Errorf("b had all after %v", d)
+				}
+				a.start(topic, "other") // the refused member, too, may try again
+				until(t, "both have some", func() bool { return len(a.owns()) == 3 && len(b.owns()) == 3 })
+				a.leave()
+				b.leave()
+			})
+		})
+	}
+}
+
+// Access that is withdrawn while members consume ends Consume of each after a minute, although other topics can be read.
+func TestRefusedAtRunTime(t *testing.T) {
+	for name, c := range refusals() {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, 4)
+				r.createTopic("other", 2)
+				a, b := r.member("a", nil).start(topic, "other"), r.member("b", nil).start(topic, "other")
+				until(t, "both have some", func() bool { return len(a.owns()) == 3 && len(b.owns()) == 3 })
+				time.Sleep(2 * time.Minute)
+				r.produce(1, 0, 1, 2, 3)
+				until(t, "4 messages", func() bool { return total(a, b) == 4 })
+				time.Sleep(2 * time.Second)
+
+				defer c.refuse(r).Remove()
+				withdrawn := time.Now()
+				stop := r.keepProducing()
+				for _, m := range []*member{a, b} {
+					c.check(t, m)
+					if d := time.Since(withdrawn); d < time.Minute || d > 80*time.Second {
+						t.Errorf("%s: Consume returned after %v", m.name, d)
+					}
+				}
+				stop()
+			})
+		})
+	}
+}
+
+// keepProducing appends a message to each of the topic's partitions once a second, until stop is called.
+func (r *rig) keepProducing() (stop func()) {
+	done, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(time.Second):
+			}
+			for p := range int32(4) {
+				if r.prod.ProduceSync(r.t.Context(), &kgo.Record{Topic: topic, Partition: p}).FirstErr() == nil { // it may be refused, too
+					r.mu.Lock()
+					r.sent[partition{Topic: topic, ID: p}]++
+					r.mu.Unlock()
+				}
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-stopped
+	}
+}
+
+// Access that is given back within the minute costs nothing: the members read on, and no message is lost. That it is withdrawn
+// often makes no minute of it.
+func TestAccessIsGivenBack(t *testing.T) {
+	for name, c := range refusals() {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, 4)
+				a, b := r.member("a", nil).start(), r.member("b", nil).start()
+				until(t, "both have two", func() bool { return len(a.owns()) == 2 && len(b.owns()) == 2 })
+				for range 5 {
+					fault := c.refuse(r)
+					stop := r.keepProducing()
+					time.Sleep(45 * time.Second)
+					fault.Remove()
+					stop()
+					time.Sleep(15 * time.Second)
+				}
+				r.produce(10, 0, 1, 2, 3)
+				time.Sleep(10 * time.Second)
+				a.leave()
+				b.leave()
+				for p := range int32(4) {
+					all := slices.Concat(a.h.offsets(topic, p), b.h.offsets(topic, p)) // what was not committed is read again
+					slices.Sort(all)
+					if n := int64(len(slices.Compact(all))); n != r.sent[partition{Topic: topic, ID: p}] {
+						t.Errorf("%d messages of %d of %d were read", n, r.sent[partition{Topic: topic, ID: p}], p)
+					}
+				}
+			})
+		})
+	}
+}
+
+// One partition that is refused ends nothing while another of the topic works.
+func TestOnePartitionIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		a := r.member("a", nil).start()
+		until(t, "a has all", func() bool { return len(a.owns()) == 2 })
+		defer r.refuseTopic(readTopic, 0).Remove()
+		time.Sleep(10 * time.Minute)
+		r.produce(5, 1)
+		until(t, "5 messages", func() bool { return total(a) == 5 })
+		if errs := a.errors(); len(errs) == 0 || !errors.Is(errs[0], sarama.ErrTopicAuthorizationFailed) {
+			t.Errorf("reported %v", errs)
+		}
+		a.leave()
+	})
+}
+
+// With Fence nothing is committed. A refusal in the first minute, when the group was read before, is one that may pass.
+func TestGroupIsRefusedWithFence(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		r.produce(5, 0, 1)
+		a := r.member("a", func(o *consumer.Options) {
+			o.Config.Consumer.Offsets.AutoCommit.Enable = false
+			o.Fence = func(context.Context, string, int32) error { return nil }
+		}).start()
+		until(t, "10 messages", func() bool { return a.h.count() == 10 })
+		fault := r.refuseGroup(describeGroup)
+		r.grow(3)
+		until(t, "a refusal", func() bool {
+			return slices.ContainsFunc(a.errors(), func(err error) bool { return errors.Is(err, sarama.ErrGroupAuthorizationFailed) })
+		})
+		time.Sleep(5 * time.Second)
+		fault.Remove()
+		until(t, "all are open", func() bool { return len(a.owns()) == 3 })
+
+		defer r.refuseGroup(describeGroup).Remove()
+		r.grow(4)
+		refusal{want: sarama.ErrGroupAuthorizationFailed, advice: `READ on group "g"`}.check(t, a)
+	})
+}
+
+// An operator may create a topic that a pattern finds, and give access a little later.
+func TestFoundTopicIsRefusedAtFirst(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		a := r.member("a", func(o *consumer.Options) { o.Config.Metadata.RefreshFrequency = 10 * time.Second }).start("^t.*")
+		until(t, "a has one", func() bool { return len(a.owns()) == 1 })
+		time.Sleep(10 * time.Second)
+		refuse := func(name string) *kfake.FaultHandle {
+			return r.kafka.Fault(kfake.Fault{Keys: append(readTopic, kmsg.ListOffsets), Topic: name, Err: kerr.TopicAuthorizationFailed, Count: -1})
+		}
+		fault := refuse("t2")
+		r.createTopic("t2", 1)
+		until(t, "a refusal", func() bool {
+			return slices.ContainsFunc(a.errors(), func(err error) bool { return errors.Is(err, sarama.ErrTopicAuthorizationFailed) })
+		})
+		b := r.member("b", nil).start("^t.*") // so for one that joins now
+		time.Sleep(10 * time.Second)
+		fault.Remove()
+		until(t, "all is open", func() bool { return len(a.owns())+len(b.owns()) == 2 })
+		b.leave()
+
+		defer refuse("t3").Remove()
+		r.createTopic("t3", 1)
+		refusal{want: sarama.ErrTopicAuthorizationFailed, advice: `READ on topic "t3"`}.check(t, a)
+	})
+}
