@@ -154,10 +154,12 @@ func (c *client) connectWriting() (now instant, hideLastZxid bool) {
 // than its own, as after a loss of its data; it also closes connections when it has no quorum, and the client can't tell which
 // it is. A client that tells zxid 0 is told whether its session is alive. Hiding the zxid is safe, because by now nobody relies
 // any more on what was read. A go-zookeeper client would be refused for ever (go-zookeeper/zk#37).
-func (c *client) hideZxid() {
+//
+// The caller read the client's state before. hideZxid does nothing when a connection was made since, or no server was reached.
+func (c *client) hideZxid(now instant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.hideLastZxid {
+	if refused := !c.isUp && now.mono-c.reachableSince.mono >= c.trust.timeout; refused && !c.hideLastZxid {
 		c.hideLastZxid = true
 		c.log.Warn("servers keep refusing the session; reconnecting without its last zxid", keySession, sessionID(c.id.Load()))
 	}

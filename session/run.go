@@ -272,7 +272,7 @@ func (r *runner) reconcile(cs *clientState) (time.Duration, error) {
 		r.s.log.Error("replacing hung ZooKeeper client", keySession, sessionID(c.id.Load()))
 		return 0, fmt.Errorf("%w: given up, no connection was attempted for %v", ErrSessionExpired, limit)
 	case now.mono-reachableSince.mono >= timeout:
-		c.hideZxid()
+		c.hideZxid(now)
 		return min(next, tried.mono+limit-now.mono), nil
 	default:
 		return min(next, tried.mono+limit-now.mono, reachableSince.mono+timeout-now.mono), nil
