@@ -9,11 +9,11 @@ import (
 	"github.com/kielgo/kiel/recipe"
 )
 
-// under is the context of a hold with the values of another one besides, and the hold.
+// under is the context of a hold, with the values of the caller's context before its own, and with the hold.
 type under[H recipe.Hold] struct {
 	context.Context //nolint:containedctx // it is one
 
-	values context.Context //nolint:containedctx // only its values
+	values context.Context //nolint:containedctx // the caller's, for its values
 	held   H
 }
 
@@ -21,7 +21,8 @@ type key[H recipe.Hold] struct{}
 
 type callerKey struct{}
 
-// Value looks into both contexts.
+// Value looks into both contexts, and into the caller's first. A value that is a context itself is the exception: package context finds
+// by one which context to end a child with, and that must be the hold's, or the child would end a moment after it.
 func (u under[H]) Value(k any) any {
 	switch k.(type) {
 	case key[H]:
@@ -29,10 +30,13 @@ func (u under[H]) Value(k any) any {
 	case callerKey:
 		return u.values
 	}
-	if v := u.Context.Value(k); v != nil {
-		return v
+	v := u.values.Value(k)
+	if _, isContext := v.(context.Context); v == nil || isContext {
+		if own := u.Context.Value(k); own != nil {
+			return own
+		}
 	}
-	return u.values.Value(k)
+	return v
 }
 
 // From returns the innermost hold of its type under which a function was called with ctx; its zero value when ctx has

@@ -219,18 +219,26 @@ type other struct{ *held }
 func TestUnder(t *testing.T) {
 	type key string
 	h, o := newHeld(t), other{newHeld(t)}
-	h.ctx = context.WithValue(h.ctx, key("hold"), 1)
-	ctx := context.WithValue(t.Context(), key("caller"), 2)
+	h.ctx = context.WithValue(context.WithValue(h.ctx, key("hold"), 1), key("both"), 1)
+	ctx := context.WithValue(context.WithValue(t.Context(), key("caller"), 2), key("both"), 2)
 	err, _ := hold.Under(ctx, h, func(ctx context.Context) error {
+		child, cancel := context.WithTimeout(ctx, time.Hour)
+		defer cancel()
 		err, _ := hold.Under(ctx, o, func(ctx context.Context) error {
 			if ctx.Value(key("hold")) != 1 || ctx.Value(key("caller")) != 2 {
 				t.Error("values are missing")
 			}
+			if ctx.Value(key("both")) != 2 {
+				t.Error("the hold's value comes before the caller's")
+			}
 			if hold.From[*held](ctx) != h || hold.From[other](ctx) != o {
 				t.Error("holds are missing")
 			}
-			h.end(errLost) // the outer hold ends the inner context, too
-			<-ctx.Done()
+			h.end(errLost)
+			if child.Err() == nil {
+				t.Error("a child of the outer context ends later than its hold")
+			}
+			<-ctx.Done() // the outer hold ends the inner context, too
 			return context.Cause(ctx)
 		})
 		return err
