@@ -22,8 +22,7 @@ const (
 	// StuckLosesClaim, of ownership: a handler that does not return loses its claim. Off: its member ends the session.
 	StuckLosesClaim
 
-	// SequenceEnd, of seqnode and queue: who got one of the last sequence numbers is refused, a contender at once, a handle
-	// on a queue from its next put on. Off: it goes on.
+	// SequenceEnd, of seqnode: who got one of the last sequence numbers is refused. Off: it goes on.
 	SequenceEnd
 	// EqualNumbers, of seqnode: of two contenders with one number the older is in front. Off: neither is.
 	EqualNumbers
@@ -112,25 +111,13 @@ const (
 	ReadyOnce
 	// ReadyAlone, of barrier: ready counts as left behind if nobody stands. Off: if fewer than the number do.
 	ReadyAlone
-	// TakeID, of queue: a take is known by its id. Off: by its session.
-	TakeID
-	// TakeLookedAt, of queue: a request is repeated if the take's znode still stands. Off: in any case.
-	TakeLookedAt
-	// TakeChecksEntry, of queue: an entry is taken if it still is there. Off: it is not looked at again.
-	TakeChecksEntry
-	// ConsumeIsOne, of queue: entry and hold are deleted in one transaction. Off: one after the other.
-	ConsumeIsOne
-	// GetOutlives, of queue: Get waits for the answer to its delete. Off: it ends with its context.
-	GetOutlives
-	// PutOnce, of queue: a put is never repeated. Off: it is, after a lost reply.
-	PutOnce
 	// SetIfUnchanged, of counter: a write is repeated if nobody wrote since. Off: one's own number there is taken for it.
 	SetIfUnchanged
 	// ResetSets, of counter: a reset writes the default. Off: it deletes the znode.
 	ResetSets
 	// IdentifierText, of lock, semaphore and lease: New wants an identifier that is UTF-8. Off: it takes any bytes.
 	IdentifierText
-	// EnsureAgain, of seqnode, barrier, counter, queue and semaphore: what is missing of the path is made again. Off:
+	// EnsureAgain, of seqnode, barrier, counter and semaphore: what is missing of the path is made again. Off:
 	// that is an error.
 	EnsureAgain
 	// QuietFirst, of partitioner: items are allocated when members have not changed for the boundary. Off: at once.

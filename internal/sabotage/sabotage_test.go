@@ -8,10 +8,10 @@ import (
 )
 
 func TestRulesAddUp(t *testing.T) {
-	ctx := sabotage.Off(sabotage.Off(t.Context(), sabotage.Claims), sabotage.GuardedRelease, sabotage.LaterGoes)
+	ctx := sabotage.Off(sabotage.Off(t.Context(), sabotage.Claims), sabotage.GuardedRelease, sabotage.StuckLosesClaim)
 	off := sabotage.Of(ctx)
-	for r := sabotage.GuardedRelease; r <= sabotage.LaterGoes; r++ {
-		want := r == sabotage.Claims || r == sabotage.GuardedRelease || r == sabotage.LaterGoes
+	for r := sabotage.GuardedRelease; r <= sabotage.StuckLosesClaim; r++ {
+		want := r == sabotage.Claims || r == sabotage.GuardedRelease || r == sabotage.StuckLosesClaim
 		if off.Off(r) != want {
 			t.Errorf("rule %d off: %v, want %v", r, !want, want)
 		}

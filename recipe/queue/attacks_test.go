@@ -6,17 +6,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/kielgo/kiel/internal/recipetest"
-	"github.com/kielgo/kiel/internal/sabotage"
-	"github.com/kielgo/kiel/internal/sabotage/attack"
 	"github.com/kielgo/kiel/recipe/queue"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The harms that executions here do.
+// The harms that executions here do without the rule that answers them (test/mutants).
 const (
 	twoConsumers = "two work on one entry"
 	lostEntry    = "an entry is gone and nobody has it"
@@ -29,15 +27,15 @@ const (
 // execution is a run of an execution: G is a process of ours, on the network as "g", the other is Python.
 type execution struct {
 	*world
-	a *attack.Attack
 	g *session.Session
 	p *session.Incarnation
 }
 
-func newExecution(a *attack.Attack) *execution {
-	x := &execution{world: newWorld(a.T), a: a}
-	x.g = recipetest.Session(a, x.Net, "g") // the session's rules, too
-	x.p = must[*session.Incarnation](x.world)(x.Session("python").Incarnation(a.T.Context()))
+func newExecution(t *testing.T) *execution {
+	t.Helper()
+	x := &execution{world: newWorld(t)}
+	x.g = x.Session("g")
+	x.p = must[*session.Incarnation](x.world)(x.Session("python").Incarnation(t.Context()))
 	return x
 }
 
@@ -67,7 +65,7 @@ func (x *execution) pythonStillHolds() {
 	x.Helper()
 	_, _, there := x.Srv.Get(entry)
 	if id, _, _ := x.Srv.Get(taken); string(id) != pythonID || !there {
-		x.a.Harmed(twoConsumers, "Python has lost it; znodes:\n%s", x.Srv.Dump())
+		x.Errorf(twoConsumers+": Python has lost it; znodes:\n%s", x.Srv.Dump())
 	}
 }
 
@@ -120,8 +118,8 @@ func atNext(do func()) func(r *zktest.Request) (bool, zktest.Action) {
 // recipe-attacks.md §1: the directory has seen 2^31-1 creates. In quick succession every other one gets -2147483648, which
 // is in front of all others. A handle that has seen the first of the last numbers puts nothing more.
 func TestNumbersEnd(t *testing.T) {
-	attack.Run(t, overtaken, func(a *attack.Attack) {
-		x := newExecution(a)
+	synctest.Test(t, func(t *testing.T) {
+		x := newExecution(t)
 		q := x.queue(x.g)
 		if err := x.Srv.Create(path, nil); err != nil {
 			x.Fatal(err)
@@ -134,10 +132,10 @@ func TestNumbersEnd(t *testing.T) {
 			}
 			return zktest.Action{}
 		})
-		if _, err := q.Put(a.Context(), []byte("first"), queue.DefaultPriority); err != nil {
+		if _, err := q.Put(t.Context(), []byte("first"), queue.DefaultPriority); err != nil {
 			x.Error(err)
 		}
-		if _, err := q.Put(a.Context(), []byte("second"), queue.DefaultPriority); err != nil && !errors.Is(err, queue.ErrSequenceExhausted) {
+		if _, err := q.Put(t.Context(), []byte("second"), queue.DefaultPriority); err != nil && !errors.Is(err, queue.ErrSequenceExhausted) {
 			x.Error(err)
 		}
 		// Python takes what sorts first.
@@ -145,37 +143,37 @@ func TestNumbersEnd(t *testing.T) {
 		if err != nil {
 			x.Error(err)
 		} else if string(value) != "first" {
-			a.Harmed(overtaken, "Python gets the %s; znodes:\n%s", value, x.Srv.Dump())
+			t.Errorf(overtaken+": Python gets the %s; znodes:\n%s", value, x.Srv.Dump())
 		}
-	}, sabotage.SequenceEnd)
+	})
 }
 
 // recipe-attacks.md §7 (a): G gives an entry back, the reply is lost, Python takes the entry under the same name, and G's
 // delete is sent again.
 func TestTakenByAnotherBeforeTheRetry(t *testing.T) {
-	attack.Run(t, twoConsumers, func(a *attack.Attack) {
-		x := newExecution(a)
+	synctest.Test(t, func(t *testing.T) {
+		x := newExecution(t)
 		q := x.locking(x.g)
 		x.put(q, "one")
-		h := must[*queue.Held](x.world)(q.Get(a.Context()))
+		h := must[*queue.Held](x.world)(q.Get(t.Context()))
 		x.steps(losesReply(is(zktest.OpDelete)), atNext(func() {
 			if !x.pythonTakes() {
 				x.Error("Python did not get it")
 			}
 		}))
-		if err := h.Release(a.Context()); err != nil {
+		if err := h.Release(t.Context()); err != nil {
 			x.Error(err)
 		}
 		time.Sleep(10 * time.Second)
 		x.pythonStillHolds()
-	}, sabotage.TakeLookedAt)
+	})
 }
 
 // recipe-attacks.md §7 (b): two handles in one session. The first one's request is lost, the second one takes the entry. What
 // the first one finds then is of its own session.
 func TestTwoHandlesInOneSession(t *testing.T) {
-	attack.Run(t, twoConsumers, func(a *attack.Attack) {
-		x := newExecution(a)
+	synctest.Test(t, func(t *testing.T) {
+		x := newExecution(t)
 		first, second := x.locking(x.g), x.locking(x.g)
 		x.put(first, "one")
 		x.steps(func(r *zktest.Request) (bool, zktest.Action) {
@@ -184,50 +182,50 @@ func TestTwoHandlesInOneSession(t *testing.T) {
 		})
 		got := make(chan *queue.Held)
 		go func() {
-			h, err := first.TryGet(a.Context())
+			h, err := first.TryGet(t.Context())
 			if err != nil && !errors.Is(err, queue.ErrEmpty) {
 				x.Error(err)
 			}
 			got <- h
 		}()
 		time.Sleep(time.Millisecond)
-		h := must[*queue.Held](x.world)(second.TryGet(a.Context()))
+		h := must[*queue.Held](x.world)(second.TryGet(t.Context()))
 		x.Net.Client("g").Cut()
 		if other := <-got; other != nil {
 			if other.Context().Err() == nil && h.Context().Err() == nil {
-				a.Harmed(twoConsumers, "both handles hold %s", h.Path())
+				t.Errorf(twoConsumers+": both handles hold %s", h.Path())
 			}
-			_ = other.Release(a.T.Context())
+			_ = other.Release(t.Context())
 		}
-		_ = h.Release(a.T.Context())
-	}, sabotage.TakeID)
+		_ = h.Release(t.Context())
+	})
 }
 
 // recipe-attacks.md §7 (c): G consumes an entry and the reply is lost. The queue is purged, and its names are given again.
 func TestNamesGivenAgainBeforeTheRetry(t *testing.T) {
-	attack.Run(t, twoConsumers, func(a *attack.Attack) {
-		x := newExecution(a)
+	synctest.Test(t, func(t *testing.T) {
+		x := newExecution(t)
 		q := x.locking(x.g)
 		x.put(q, "one")
-		h := must[*queue.Held](x.world)(q.Get(a.Context()))
+		h := must[*queue.Held](x.world)(q.Get(t.Context()))
 		x.steps(losesReply(isMulti), atNext(func() {
 			err := errors.Join(x.Srv.Delete(path), x.Srv.Create(entry, []byte("new")), x.Srv.Create(path+"/taken", nil))
 			if err != nil || !x.pythonTakes() {
 				x.Errorf("Python did not get it: %v", err)
 			}
 		}))
-		if err := h.Consume(a.Context()); err != nil {
+		if err := h.Consume(t.Context()); err != nil {
 			x.Error(err)
 		}
 		time.Sleep(10 * time.Second)
 		x.pythonStillHolds()
-	}, sabotage.TakeLookedAt)
+	})
 }
 
 // recipe-attacks.md §7, why a take checks the entry: between G's look and its take Python takes the entry and consumes it.
 func TestConsumedJustBefore(t *testing.T) {
-	attack.Run(t, twoConsumers, func(a *attack.Attack) {
-		x := newExecution(a)
+	synctest.Test(t, func(t *testing.T) {
+		x := newExecution(t)
 		q := x.locking(x.g)
 		x.put(q, "one")
 		x.steps(func(r *zktest.Request) (bool, zktest.Action) {
@@ -240,45 +238,45 @@ func TestConsumedJustBefore(t *testing.T) {
 			}
 			return takes, zktest.Action{}
 		})
-		h, err := q.TryGet(a.Context())
+		h, err := q.TryGet(t.Context())
 		if h != nil {
-			a.Harmed(twoConsumers, "G holds what Python has consumed")
-			_ = h.Release(a.T.Context())
+			t.Errorf(twoConsumers + ": G holds what Python has consumed")
+			_ = h.Release(t.Context())
 		} else if !errors.Is(err, queue.ErrEmpty) {
 			x.Error(err)
 		}
 		if left := x.Srv.Children(path + "/taken"); len(left) != 0 {
 			x.Errorf("left: %q", left)
 		}
-	}, sabotage.TakeChecksEntry)
+	})
 }
 
 // recipe-attacks.md §7, why a consume is one transaction: Python takes whatever is free at any moment.
 func TestTakenDuringTheConsume(t *testing.T) {
-	attack.Run(t, twoConsumers, func(a *attack.Attack) {
-		x := newExecution(a)
+	synctest.Test(t, func(t *testing.T) {
+		x := newExecution(t)
 		q := x.locking(x.g)
 		x.put(q, "one")
-		h := must[*queue.Held](x.world)(q.Get(a.Context()))
+		h := must[*queue.Held](x.world)(q.Get(t.Context()))
 		x.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Client == "g" && x.pythonTakes() {
-				a.Harmed(twoConsumers, "Python takes what G has worked on")
+				t.Errorf(twoConsumers + ": Python takes what G has worked on")
 			}
 			return zktest.Action{}
 		})
-		if err := h.Consume(a.Context()); err != nil {
+		if err := h.Consume(t.Context()); err != nil {
 			x.Error(err)
 		}
 		x.wantLen(q, 0)
-	}, sabotage.ConsumeIsOne)
+	})
 }
 
 // recipe-attacks.md §11 (a): the context of a Get ends after its delete was sent.
 func TestContextEndsDuringTheRemoval(t *testing.T) {
 	for what, answered := range map[string]bool{"answered": true, "not answered": false} {
 		t.Run(what, func(t *testing.T) {
-			attack.Run(t, lostEntry, func(a *attack.Attack) {
-				x := newExecution(a)
+			synctest.Test(t, func(t *testing.T) {
+				x := newExecution(t)
 				q := x.queue(x.g)
 				x.put(q, "x")
 				link := x.Net.Client("g")
@@ -288,14 +286,14 @@ func TestContextEndsDuringTheRemoval(t *testing.T) {
 					}
 					return r.Op == zktest.OpDelete, zktest.Action{}
 				})
-				ctx, cancel := context.WithTimeout(a.Context(), 100*time.Millisecond)
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				defer cancel()
 				if answered {
 					time.AfterFunc(time.Second, link.Heal)
 				}
 				value, err := q.Get(ctx)
 				if n := len(x.Srv.Children(path)); n == 0 && value == nil {
-					a.Harmed(lostEntry, "it is gone, and Get has returned %v", err)
+					t.Errorf(lostEntry+": it is gone, and Get has returned %v", err)
 				} else if answered {
 					x.wantValue(value, err, "x", nil)
 				} else {
@@ -303,7 +301,7 @@ func TestContextEndsDuringTheRemoval(t *testing.T) {
 					x.wantValue(value, err, "x", context.DeadlineExceeded)
 				}
 				link.Heal()
-			}, sabotage.GetOutlives)
+			})
 		})
 	}
 }
@@ -312,8 +310,8 @@ func TestContextEndsDuringTheRemoval(t *testing.T) {
 func TestReplyToPutLost(t *testing.T) {
 	for what, values := range map[string]string{"one": "1", "two together": "1 2"} {
 		t.Run(what, func(t *testing.T) {
-			attack.Run(t, twoEntries, func(a *attack.Attack) {
-				x := newExecution(a)
+			synctest.Test(t, func(t *testing.T) {
+				x := newExecution(t)
 				q := x.queue(x.g)
 				if err := x.Srv.Create(path, nil); err != nil {
 					x.Fatal(err)
@@ -325,13 +323,13 @@ func TestReplyToPutLost(t *testing.T) {
 				for v := range strings.FieldsSeq(values) {
 					list = append(list, []byte(v))
 				}
-				_, err := q.PutAll(a.Context(), list, queue.DefaultPriority)
+				_, err := q.PutAll(t.Context(), list, queue.DefaultPriority)
 				if n := len(x.Srv.Children(path)); n > len(list) {
-					a.Harmed(twoEntries, "%d entries of %d values: %v", n, len(list), err)
+					t.Errorf(twoEntries+": %d entries of %d values: %v", n, len(list), err)
 				} else if !errors.Is(err, session.ErrUncertain) || n != len(list) {
 					x.Errorf("%d entries, %v", n, err)
 				}
-			}, sabotage.PutOnce)
+			})
 		})
 	}
 }
@@ -342,8 +340,8 @@ func TestPutThatDoesNotFit(t *testing.T) {
 	const limit = 1<<20 - 1 // of a server
 	for what, values := range map[string][]int{"one": {limit}, "each fits, all don't": {limit / 2, limit / 2}} {
 		t.Run(what, func(t *testing.T) {
-			attack.Run(t, brokenLink, func(a *attack.Attack) {
-				x := newExecution(a)
+			synctest.Test(t, func(t *testing.T) {
+				x := newExecution(t)
 				q, other := x.queue(x.g), x.queue(x.g)
 				x.put(other, "before")
 				x.Net.Client("g").Delay(50 * time.Millisecond)
@@ -353,15 +351,15 @@ func TestPutThatDoesNotFit(t *testing.T) {
 					for _, size := range values {
 						list = append(list, make([]byte, size))
 					}
-					_, err := q.PutAll(a.Context(), list, queue.DefaultPriority)
+					_, err := q.PutAll(t.Context(), list, queue.DefaultPriority)
 					refused <- err
 				}()
 				time.Sleep(10 * time.Millisecond)
-				_, err := other.Put(a.Context(), []byte("small"), queue.DefaultPriority)
+				_, err := other.Put(t.Context(), []byte("small"), queue.DefaultPriority)
 				large := <-refused
 				switch {
 				case errors.Is(err, session.ErrUncertain):
-					a.Harmed(brokenLink, "put: %v; put of what does not fit: %v", err, large)
+					t.Errorf(brokenLink+": put: %v; put of what does not fit: %v", err, large)
 				case err != nil || !errors.Is(large, session.ErrTooLarge) || errors.Is(large, session.ErrUncertain):
 					x.Errorf("put: %v; put of what does not fit: %v", err, large)
 				}
@@ -376,14 +374,14 @@ func TestPutThatDoesNotFit(t *testing.T) {
 // recipe-attacks.md §13: somebody deletes the queue's directory. A Python process that has made it once does not make it again:
 // its put works because G, who waits for an entry, has.
 func TestDirectoryDeleted(t *testing.T) {
-	attack.Run(t, pythonFails, func(a *attack.Attack) {
-		x := newExecution(a)
+	synctest.Test(t, func(t *testing.T) {
+		x := newExecution(t)
 		if err := x.Srv.Create(path, nil); err != nil {
 			x.Fatal(err)
 		}
 		got := make(chan string, 1)
 		go func() {
-			value, err := x.queue(x.g).Get(a.Context())
+			value, err := x.queue(x.g).Get(t.Context())
 			if err != nil && !errors.Is(err, session.ErrNoNode) {
 				x.Error(err)
 			}
@@ -397,19 +395,19 @@ func TestDirectoryDeleted(t *testing.T) {
 		_, err := x.p.Create(x.Context(), path+"/entry-100-", []byte("x"), session.PersistentSequential)
 		switch value := <-got; {
 		case errors.Is(err, session.ErrNoNode):
-			a.Harmed(pythonFails, "%v", err)
+			t.Errorf(pythonFails+": %v", err)
 		case err != nil || value != "x":
 			x.Errorf("%v, got %q", err, value)
 		}
-	}, sabotage.EnsureAgain)
+	})
 }
 
 // recipe-attacks.md §13: a value is nil. As nil, Python's get would take the entry off the queue and return None: that
 // there is nothing.
 func TestNilIsAValue(t *testing.T) {
-	attack.Run(t, lostEntry, func(a *attack.Attack) {
-		x := newExecution(a)
-		path, err := x.queue(x.g).Put(a.Context(), nil, queue.DefaultPriority)
+	synctest.Test(t, func(t *testing.T) {
+		x := newExecution(t)
+		path, err := x.queue(x.g).Put(t.Context(), nil, queue.DefaultPriority)
 		if err != nil {
 			x.Fatal(err)
 		}
@@ -418,7 +416,7 @@ func TestNilIsAValue(t *testing.T) {
 			x.Fatal(err)
 		}
 		if value == nil {
-			a.Harmed(lostEntry, "Python takes %s and gets None", path)
+			t.Errorf(lostEntry+": Python takes %s and gets None", path)
 		}
 	})
 }

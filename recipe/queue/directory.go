@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 
 	"github.com/kielgo/kiel/internal/hold"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -88,10 +87,11 @@ func (d *directory) put(ctx context.Context, values [][]byte, priority int) ([]s
 			paths := make([]string, len(results))
 			for i, r := range results {
 				paths[i] = r.Path
-				d.watchNumber(ctx, r.Path)
+				if isLate(r.Path[strings.LastIndexByte(r.Path, '/')+1:]) {
+					d.exhausted.Store(true) // this entry is in order
+				}
 			}
 			return paths, nil
-		case errors.Is(err, session.ErrUncertain) && sabotage.Of(ctx).Off(sabotage.PutOnce):
 		case errors.Is(err, session.ErrUncertain):
 			return nil, err
 		case ctx.Err() != nil && (errors.Is(err, session.ErrNoNode) || errors.Is(err, session.ErrSessionExpired)):
@@ -109,13 +109,6 @@ func (d *directory) put(ctx context.Context, values [][]byte, priority int) ([]s
 		case !errors.Is(err, session.ErrSessionExpired):
 			return nil, err
 		}
-	}
-}
-
-// watchNumber notes when numbers come to their end. The entry that shows it is in order.
-func (d *directory) watchNumber(ctx context.Context, path string) {
-	if isLate(path[strings.LastIndexByte(path, '/')+1:]) && !sabotage.Of(ctx).Off(sabotage.SequenceEnd) {
-		d.exhausted.Store(true)
 	}
 }
 
@@ -140,9 +133,6 @@ func (d *directory) stuck(ctx context.Context, inc *session.Incarnation) (bool, 
 
 // ensure makes a directory. Nil says that it stands, or that its end is worth another try.
 func (d *directory) ensure(ctx context.Context, inc *session.Incarnation, path string) error {
-	if sabotage.Of(ctx).Off(sabotage.EnsureAgain) {
-		return session.ErrNoNode
-	}
 	err := inc.EnsurePath(ctx, path)
 	if errors.Is(err, session.ErrUncertain) {
 		return context.Cause(ctx) // if that has not ended, the next request shows it

@@ -33,7 +33,7 @@ func newHeld(ctx context.Context, n *node, data []byte, entry session.Stat) (*He
 	if err != nil {
 		return nil, err
 	}
-	if !n.made(ctx, id) {
+	if !n.made(id) {
 		watch.Stop()
 		return nil, nil
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/kielgo/kiel/internal/hold"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
@@ -48,11 +47,7 @@ func (n *node) create(ctx context.Context, entry session.Stat) error {
 // make asks with life and tries again only while ctx lasts. After an error no znode stands, unless it wraps hold.ErrUnsure.
 func (n *node) make(life, ctx context.Context, entry session.Stat) error {
 	for {
-		ops := []session.Op{session.CheckOp(n.entry, entry.Version), session.CreateOp(n.path, []byte(n.id), session.Ephemeral)}
-		if sabotage.Of(life).Off(sabotage.TakeChecksEntry) {
-			ops = ops[1:]
-		}
-		_, err := n.inc.Multi(life, ops...)
+		_, err := n.inc.Multi(life, session.CheckOp(n.entry, entry.Version), session.CreateOp(n.path, []byte(n.id), session.Ephemeral))
 		refused, isRefused := errors.AsType[*session.MultiError](err)
 		switch {
 		case errors.Is(err, session.ErrNodeExists):
@@ -95,27 +90,16 @@ func (n *node) stands(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return n.made(ctx, data) && stat.EphemeralOwner == n.inc.SessionID() && (n.czxid == 0 || stat.Czxid == n.czxid), nil
+	return n.made(data) && stat.EphemeralOwner == n.inc.SessionID() && (n.czxid == 0 || stat.Czxid == n.czxid), nil
 }
 
 // made reports whether data is that of this take. Another handle's may stand there, too, of the same session.
-func (n *node) made(ctx context.Context, data []byte) bool {
-	return string(data) == n.id || sabotage.Of(ctx).Off(sabotage.TakeID)
-}
-
-// again reports whether a delete that had no answer is to be repeated: the znode of this take stands. Another's may stand
-// there by now, under the same name.
-func (n *node) again(life context.Context) (bool, error) {
-	if sabotage.Of(life).Off(sabotage.TakeLookedAt) {
-		return true, nil
-	}
-	return n.stands(life)
-}
+func (n *node) made(data []byte) bool { return string(data) == n.id }
 
 // remove is one try to delete the znode: see [hold.NewOwn]. It looks first, as another's may stand there by now.
 func (n *node) remove(life context.Context) error {
 	for {
-		stands, err := n.again(life)
+		stands, err := n.stands(life)
 		if err != nil || !stands {
 			return err
 		}
@@ -144,12 +128,13 @@ func (n *node) consume(life context.Context, entry session.Stat) error {
 		return fmt.Errorf("%w: %s", ErrLost, n.path)
 	}
 	for {
-		err := n.deleteBoth(life)
+		// Together: nobody may take an entry that was worked on.
+		_, err := n.inc.Multi(life, session.DeleteOp(n.entry, -1), session.DeleteOp(n.path, -1))
 		switch {
 		case err == nil:
 			return nil
 		case errors.Is(err, session.ErrUncertain):
-			stands, lookErr := n.again(life)
+			stands, lookErr := n.stands(life)
 			if lookErr == nil && stands {
 				continue // it was not done
 			}
@@ -179,16 +164,4 @@ func (n *node) consume(life context.Context, entry session.Stat) error {
 			return err
 		}
 	}
-}
-
-// deleteBoth deletes the entry and the znode together: nobody may take an entry that was worked on.
-func (n *node) deleteBoth(life context.Context) error {
-	if sabotage.Of(life).Off(sabotage.ConsumeIsOne) {
-		if err := n.inc.Delete(life, n.path, -1); err != nil {
-			return err
-		}
-		return n.inc.Delete(life, n.entry, -1)
-	}
-	_, err := n.inc.Multi(life, session.DeleteOp(n.entry, -1), session.DeleteOp(n.path, -1))
-	return err
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/kielgo/kiel/internal/defaultlog"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -159,9 +158,6 @@ func (q *Queue) remove(ctx context.Context, inc *session.Incarnation, path strin
 	select {
 	case err = <-results:
 	case <-ctx.Done(): // a caller that gives up now may still have taken it
-		if sabotage.Of(ctx).Off(sabotage.GetOutlives) {
-			return false, context.Cause(ctx)
-		}
 		select {
 		case err = <-results:
 		case <-inc.Context().Done():

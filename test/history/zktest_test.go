@@ -136,7 +136,6 @@ func (w *world) heal() {
 
 const (
 	kinds   = 13 // of faults
-	slow    = 7  // the server is
 	expiry  = 9  // of a client's session, or nearly
 	special = 12 // what not all recipes withstand
 )
@@ -157,7 +156,7 @@ func (w *world) fault(ctx context.Context, rng *rand.Rand, client *zktest.Client
 		w.srv.LoseReply(1+rng.IntN(3), changes)
 	case 6:
 		w.srv.LoseReply(1, nil)
-	case slow:
+	case 7:
 		w.slow.Store(int64(w.upTo(rng, 300)))
 	case 8:
 		w.slow.Store(0)
