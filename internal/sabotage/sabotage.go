@@ -34,7 +34,7 @@ const (
 	SyncBeforeLook
 	// OneOfGUID, of seqnode: of two contenders of one attempt the second is removed. Off: it stays.
 	OneOfGUID
-	// FreshGUID, of seqnode, semaphore and barrier: each attempt has a GUID of its own. Off: all have the same.
+	// FreshGUID, of seqnode and semaphore: each attempt has a GUID of its own. Off: all have the same.
 	FreshGUID
 	// OwnSession, of seqnode: a znode of another session is not taken for ours. Off: its name is enough.
 	OwnSession
@@ -90,35 +90,13 @@ const (
 	// OutcomeByZxid, of lease: a write was done if record and contender have one zxid. Off: if there is a record.
 	OutcomeByZxid
 
-	// SetUpAgain, of barrier: a barrier that was removed and set up again has opened. Off: it has not.
-	SetUpAgain
-	// RemoveLookedAt, of barrier: a barrier is removed again if it is the one that was there before. Off: in any case.
-	RemoveLookedAt
-	// CameAndWent, of barrier: what came and went between two looks counts. Off: only what a look shows.
-	CameAndWent
-	// NumberSeen, of barrier: after a look that showed the number, what came and went was ready. Off: it is not known.
-	NumberSeen
-	// LastMakesReady, of barrier: while the last that came completes the number, ready has yet to come. Off: what came and
-	// went before was ready.
-	LastMakesReady
-	// LookBefore, of barrier: a look at which ready has yet to come does not replace the one before. Off: it does.
-	LookBefore
-	// WaitForReady, of barrier: who enters waits for ready. Off: that the number stands is enough.
-	WaitForReady
-	// ReadyFirst, of barrier: who leaves deletes ready first. Off: ready is left to the others.
-	ReadyFirst
-	// ReadyOnce, of barrier: who completes the number makes ready. Off: so does whoever sees the number without it.
-	ReadyOnce
-	// ReadyAlone, of barrier: ready counts as left behind if nobody stands. Off: if fewer than the number do.
-	ReadyAlone
 	// SetIfUnchanged, of counter: a write is repeated if nobody wrote since. Off: one's own number there is taken for it.
 	SetIfUnchanged
 	// ResetSets, of counter: a reset writes the default. Off: it deletes the znode.
 	ResetSets
 	// IdentifierText, of lock, semaphore and lease: New wants an identifier that is UTF-8. Off: it takes any bytes.
 	IdentifierText
-	// EnsureAgain, of seqnode, barrier, counter and semaphore: what is missing of the path is made again. Off:
-	// that is an error.
+	// EnsureAgain, of seqnode, counter and semaphore: what is missing of the path is made again. Off: that is an error.
 	EnsureAgain
 	// QuietFirst, of partitioner: items are allocated when members have not changed for the boundary. Off: at once.
 	QuietFirst

@@ -5,15 +5,14 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/kielgo/kiel/internal/sabotage"
-	"github.com/kielgo/kiel/internal/sabotage/attack"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The harms that executions here do.
+// The harms that executions here do without the rule that answers them (test/mutants).
 const (
 	hang    = "somebody waits for ever"
 	refused = "nobody gets in"
@@ -27,8 +26,8 @@ const (
 func TestReadyCameAndWent(t *testing.T) {
 	for _, away := range []bool{false, true} {
 		numbers(t, func(t *testing.T, n int) {
-			attack.Run(t, hang, func(a *attack.Attack) {
-				x := newExecution(a)
+			synctest.Test(t, func(t *testing.T) {
+				x := newExecution(t)
 				d := x.double(x.Session("g"), n, "")
 				g := x.enter(d)
 				x.until("our znode", x.stands(nameOf(d)))
@@ -57,7 +56,7 @@ func TestReadyCameAndWent(t *testing.T) {
 					x.ends("leave", x.leave(g.m), nil)
 				}
 				x.over("leave", crowd...)
-			}, sabotage.CameAndWent)
+			})
 		})
 	}
 }
@@ -66,8 +65,8 @@ func TestReadyCameAndWent(t *testing.T) {
 // that has completed it has not looked yet. That one sees too few then.
 func TestTheNumberIsNoSignal(t *testing.T) {
 	numbers(t, func(t *testing.T, n int) {
-		attack.Run(t, hang, func(a *attack.Attack) {
-			x := newExecution(a)
+		synctest.Test(t, func(t *testing.T) {
+			x := newExecution(t)
 			d := x.double(x.Session("g"), n, "")
 			g := x.enter(d)
 			x.until("our znode", x.stands(nameOf(d)))
@@ -89,7 +88,7 @@ func TestTheNumberIsNoSignal(t *testing.T) {
 			if x.ends("enter", g, nil) {
 				x.ends("leave", left, nil)
 			}
-		}, sabotage.WaitForReady)
+		})
 	})
 }
 
@@ -97,8 +96,8 @@ func TestTheNumberIsNoSignal(t *testing.T) {
 // when G's ready is made. The one with the lowest name takes that for the highest member, and waits for it.
 func TestReadyIsLeftToTheLast(t *testing.T) {
 	numbers(t, func(t *testing.T, n int) {
-		attack.Run(t, hang, func(a *attack.Attack) {
-			x := newExecution(a)
+		synctest.Test(t, func(t *testing.T) {
+			x := newExecution(t)
 			d := x.double(x.Session("g"), n, "")
 			if err := x.Srv.Create(path, nil); err != nil {
 				x.Fatal(err)
@@ -144,7 +143,7 @@ func TestReadyIsLeftToTheLast(t *testing.T) {
 			left := x.leave(g.m)
 			x.over("leave", crowd...)
 			x.ends("leave", left, nil)
-		}, sabotage.ReadyFirst)
+		})
 	})
 }
 
@@ -152,8 +151,8 @@ func TestReadyIsLeftToTheLast(t *testing.T) {
 // deleted by nobody, if G is killed.
 func TestReadyIsMadeAgain(t *testing.T) {
 	numbers(t, func(t *testing.T, n int) {
-		attack.Run(t, hang, func(a *attack.Attack) {
-			x := newExecution(a)
+		synctest.Test(t, func(t *testing.T) {
+			x := newExecution(t)
 			s := x.Session("g")
 			id, d := x.ID(s), x.double(s, n, "")
 			g := x.enter(d)
@@ -180,15 +179,15 @@ func TestReadyIsMadeAgain(t *testing.T) {
 			}
 			x.Srv.KillSession(id)
 			x.over("leave", crowd...)
-		}, sabotage.ReadyOnce)
+		})
 	})
 }
 
 // recipe-attacks.md §2 (c): a ready was left behind. If G removes it when a Python process has come, that one's only watch
 // is used up: three enter, and it never wakes. (It takes four: kazoo counts ready as a member.)
 func TestStaleReadyUsesUpTheOnlyWatch(t *testing.T) {
-	attack.Run(t, hang, func(a *attack.Attack) {
-		x := newExecution(a)
+	synctest.Test(t, func(t *testing.T) {
+		x := newExecution(t)
 		x.make("ready")
 		d := x.double(x.Session("g"), 4, "")
 		waits := x.gate()
@@ -219,14 +218,14 @@ func TestStaleReadyUsesUpTheOnlyWatch(t *testing.T) {
 		if x.ends("enter", g, nil) && g.m != nil {
 			x.ends("leave", x.leave(g.m), nil)
 		}
-	}, sabotage.ReadyAlone)
+	})
 }
 
 // Why each Enter has another GUID, though kazoo's objects have one: a Python process that leaves has seen our name in the
 // list. When it looks for our znode we are in the next round already. It must not wait for that one.
 func TestNameOfTheRoundBefore(t *testing.T) {
-	attack.Run(t, hang, func(a *attack.Attack) {
-		x := newExecution(a)
+	synctest.Test(t, func(t *testing.T) {
+		x := newExecution(t)
 		d := x.double(x.Session("g"), 2, "")
 		g := x.enter(d)
 		x.until("our znode", x.stands(nameOf(d)))
@@ -250,40 +249,40 @@ func TestNameOfTheRoundBefore(t *testing.T) {
 			x.ends("leave", x.leave(g.m), nil)
 		}
 		x.over("leave", p)
-	}, sabotage.FreshGUID)
+	})
 }
 
 // recipe-attacks.md §13: somebody deletes the directory between two rounds.
 func TestDirectoryDeleted(t *testing.T) {
-	attack.Run(t, refused, func(a *attack.Attack) {
-		x := newExecution(a)
+	synctest.Test(t, func(t *testing.T) {
+		x := newExecution(t)
 		if err := x.Srv.Create(path, nil); err != nil {
 			x.Fatal(err)
 		}
 		d := x.double(x.Session("g"), 1, "")
 		for range 2 {
-			m, err := d.Enter(a.Context())
+			m, err := d.Enter(t.Context())
 			if errors.Is(err, session.ErrNoNode) {
-				a.Harmed(refused, "%v", err)
+				t.Errorf(refused+": %v", err)
 				return
 			}
 			if err != nil {
 				x.Fatal(err)
 			}
-			if err := m.Leave(a.Context()); err != nil {
+			if err := m.Leave(t.Context()); err != nil {
 				x.Error(err)
 			}
 			if err := x.Srv.Delete(path); err != nil {
 				x.Error(err)
 			}
 		}
-	}, sabotage.EnsureAgain)
+	})
 }
 
 // recipe-attacks.md §14: the barrier is removed and set up again between the event and the look of who waits.
 func TestSetUpAgainBeforeTheLook(t *testing.T) {
-	attack.Run(t, hang, func(a *attack.Attack) {
-		x := newExecution(a)
+	synctest.Test(t, func(t *testing.T) {
+		x := newExecution(t)
 		if err := x.Srv.Create(path, nil); err != nil {
 			x.Fatal(err)
 		}
@@ -297,7 +296,7 @@ func TestSetUpAgainBeforeTheLook(t *testing.T) {
 		}
 		link.Heal()
 		x.ends("wait", c, nil)
-	}, sabotage.SetUpAgain)
+	})
 }
 
 // What came and went need not have been ready: here it is a process that dies at once. Who completes the number has yet to
@@ -306,10 +305,10 @@ func TestAnotherCameAndWent(t *testing.T) {
 	for what, gFirst := range map[string]bool{"before the last one came": true, "before G came": false} {
 		t.Run(what, func(t *testing.T) {
 			numbers(t, func(t *testing.T, n int) {
-				attack.Run(t, hang, func(a *attack.Attack) {
-					x := newExecution(a)
+				synctest.Test(t, func(t *testing.T) {
+					x := newExecution(t)
 					if err := x.Srv.Create(path, nil); err != nil {
-						a.Fatal(err)
+						t.Fatal(err)
 					}
 					d := x.double(x.Session("g"), n, "")
 					crowd := x.crowd(n-1, true)
@@ -355,7 +354,7 @@ func TestAnotherCameAndWent(t *testing.T) {
 					x.over("enter", crowd...)
 					x.over("leave", crowd...)
 					x.ends("leave", left, nil)
-				}, sabotage.LastMakesReady)
+				})
 			})
 		})
 	}
@@ -364,8 +363,8 @@ func TestAnotherCameAndWent(t *testing.T) {
 // The others have entered and are leaving, and one has come for the next round, who completes the number with those that still
 // stand. Then they go. That G was meant can't be told, but G must not wait for the next round: they wait for G.
 func TestNextRoundBeginsBeforeTheLook(t *testing.T) {
-	attack.Run(t, hang, func(a *attack.Attack) {
-		x := newExecution(a)
+	synctest.Test(t, func(t *testing.T) {
+		x := newExecution(t)
 		d := x.double(x.Session("g"), 3, "")
 		g := x.enter(d)
 		x.until("our znode", x.stands(nameOf(d)))
@@ -384,13 +383,13 @@ func TestNextRoundBeginsBeforeTheLook(t *testing.T) {
 		crowd[2].goThrough(3)
 		x.ends("enter", g, session.ErrUncertain)
 		x.over("leave", crowd[:2]...)
-	}, sabotage.LookBefore)
+	})
 }
 
 // recipe-attacks.md §2: G has seen the number. When it looks again ready has come and gone, and the others with it.
 func TestNumberSeen(t *testing.T) {
-	attack.Run(t, unsure, func(a *attack.Attack) {
-		x := newExecution(a)
+	synctest.Test(t, func(t *testing.T) {
+		x := newExecution(t)
 		d := x.double(x.Session("g"), 3, "")
 		g := x.enter(d)
 		x.until("our znode", x.stands(nameOf(d)))
@@ -407,21 +406,21 @@ func TestNumberSeen(t *testing.T) {
 		x.until("their going", x.only(nameOf(d)))
 		looked.open()
 		if x.until("the end of Enter", g.ended); errors.Is(g.err, session.ErrUncertain) {
-			a.Harmed(unsure, "%v", g.err)
+			t.Errorf(unsure+": %v", g.err)
 		} else if x.ends("enter", g, nil) {
 			x.ends("leave", x.leave(g.m), nil)
 		}
 		x.over("leave", crowd...)
-	}, sabotage.NumberSeen)
+	})
 }
 
 // General rules, of deletes: G removes the barrier and the reply is lost. Before it looks the barrier is set up again: that is
 // another one, which it was not asked to remove.
 func TestSetUpAgainBeforeTheRetry(t *testing.T) {
-	attack.Run(t, opened, func(a *attack.Attack) {
-		x := newExecution(a)
+	synctest.Test(t, func(t *testing.T) {
+		x := newExecution(t)
 		if err := x.Srv.Create(path, []byte("first")); err != nil {
-			a.Fatal(err)
+			t.Fatal(err)
 		}
 		b := x.barrier(x.Session("g"))
 		lost, again := false, false
@@ -433,16 +432,16 @@ func TestSetUpAgainBeforeTheRetry(t *testing.T) {
 			case lost && !again:
 				again = true
 				if err := x.Srv.Create(path, []byte("second")); err != nil {
-					a.Error(err)
+					t.Error(err)
 				}
 			}
 			return zktest.Action{}
 		})
-		if there, err := b.Remove(x.ctx); !there || err != nil || !again {
-			a.Errorf("removed: %v, %v; set up again: %v", there, err, again)
+		if there, err := b.Remove(t.Context()); !there || err != nil || !again {
+			t.Errorf("removed: %v, %v; set up again: %v", there, err, again)
 		}
 		if data, _, ok := x.Srv.Get(path); !ok || string(data) != "second" {
-			a.Harmed(opened, "%q stands", data)
+			t.Errorf(opened+": %q stands", data)
 		}
-	}, sabotage.RemoveLookedAt)
+	})
 }

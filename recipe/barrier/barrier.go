@@ -9,7 +9,6 @@ import (
 
 	"github.com/kielgo/kiel/internal/defaultlog"
 	"github.com/kielgo/kiel/internal/hold"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/session"
@@ -151,7 +150,7 @@ func (b *Barrier) Remove(ctx context.Context) (bool, error) {
 			if !there {
 				there, found = true, now
 			}
-			if now.Czxid != found.Czxid && !sabotage.Of(ctx).Off(sabotage.RemoveLookedAt) {
+			if now.Czxid != found.Czxid {
 				return nil // it went, and another was set up
 			}
 			err = inc.Delete(ctx, b.path, -1)
@@ -216,7 +215,7 @@ func awaitGone(
 		if *seen == 0 {
 			*seen = stat.Czxid
 		}
-		if *seen != stat.Czxid && !sabotage.Of(ctx).Off(sabotage.SetUpAgain) {
+		if *seen != stat.Czxid {
 			watch.Stop()
 			return true, nil
 		}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/kielgo/kiel/internal/defaultlog"
 	"github.com/kielgo/kiel/internal/hold"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
@@ -37,7 +36,7 @@ type DoubleBarrier struct {
 	log     *slog.Logger
 
 	mu     sync.Mutex
-	name   string  // of our znode, new after each
+	name   string  // of our znode, new after each: a Python process that is slow to leave may look for the last one's, and wait for it
 	busy   bool    // entering, entered or leaving
 	member *Member // entered and not left
 	last   *node   // the latest znode; another is not made before it is gone
@@ -130,7 +129,7 @@ func (d *DoubleBarrier) Enter(ctx context.Context) (*Member, error) {
 	if e.node != nil {
 		e.node.own.Abandon(ctx)
 	}
-	d.busy, d.name = false, d.next(ctx)
+	d.busy, d.name = false, seqnode.NewGUID()
 	if _, ok := hold.Blocked(ctx, err); ok {
 		return nil, err
 	}
@@ -150,19 +149,10 @@ func (d *DoubleBarrier) made(n *node) {
 }
 
 // left says that m is over.
-func (d *DoubleBarrier) left(ctx context.Context, m *Member) {
+func (d *DoubleBarrier) left(m *Member) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.member == m {
-		d.member, d.busy, d.name = nil, false, d.next(ctx)
+		d.member, d.busy, d.name = nil, false, seqnode.NewGUID()
 	}
-}
-
-// next returns the name of the next znode. A Python process that is slow to leave may look for
-// the last one's name: it must not find another there, or it waits for that.
-func (d *DoubleBarrier) next(ctx context.Context) string {
-	if sabotage.Of(ctx).Off(sabotage.FreshGUID) {
-		return d.name
-	}
-	return seqnode.NewGUID()
 }

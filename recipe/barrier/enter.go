@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
@@ -91,7 +90,7 @@ func (e *entering) once() (*Member, error) {
 		e.node.own.Vanished() // with its session, or removed by somebody
 		e.node = nil
 	}
-	if e.stale(now) {
+	if stale(now) {
 		if e.stood && e.node == nil {
 			return nil, fmt.Errorf("%w: our znode went, and ready was made", session.ErrUncertain)
 		}
@@ -101,15 +100,11 @@ func (e *entering) once() (*Member, error) {
 	if e.node == nil {
 		return nil, e.prepare(inc, now, watch)
 	}
-	if e.off(sabotage.ReadyOnce) && len(now.members) >= e.d.clients && !now.ready {
-		_ = e.makeReady(inc, now)
-		return nil, errAgain
-	}
 	v, err := e.judge(inc, now)
 	if err != nil {
 		return nil, err
 	}
-	if v == pending && !e.off(sabotage.LookBefore) {
+	if v == pending {
 		e.full = now
 	} else {
 		e.seen, e.full = now, nil
@@ -139,12 +134,6 @@ func (e *entering) once() (*Member, error) {
 
 // judge tells what has happened since the looks before.
 func (e *entering) judge(inc *session.Incarnation, now *view) (verdict, error) {
-	switch {
-	case e.off(sabotage.WaitForReady) && len(now.members) >= e.d.clients:
-		return complete, nil
-	case e.off(sabotage.CameAndWent) && !now.ready:
-		return waiting, nil
-	}
 	czxids := func(names []string) ([]int64, error) {
 		czxids := make([]int64, len(names))
 		for i, name := range names {
@@ -160,11 +149,11 @@ func (e *entering) judge(inc *session.Incarnation, now *view) (verdict, error) {
 		return czxids, nil
 	}
 	if e.full != nil {
-		if v, err := judge(e.full, now, e.d.clients, e.name, czxids, sabotage.Of(e.ctx)); v == complete || err != nil {
+		if v, err := judge(e.full, now, e.d.clients, e.name, czxids); v == complete || err != nil {
 			return v, err
 		}
 	}
-	return judge(e.seen, now, e.d.clients, e.name, czxids, sabotage.Of(e.ctx))
+	return judge(e.seen, now, e.d.clients, e.name, czxids)
 }
 
 // prepare makes our znode, once nothing is in its way. It returns errAgain.
@@ -222,15 +211,7 @@ func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.W
 
 // stale reports whether ready was left behind: nobody stands, us included. Later it may be too
 // late to remove it: a Python process that has come has used up its only watch then.
-func (e *entering) stale(now *view) bool {
-	if e.off(sabotage.ReadyAlone) {
-		return now.ready && e.node != nil && len(now.members) < e.d.clients
-	}
-	return now.ready && len(now.members) == 0
-}
-
-// off reports whether a rule is off.
-func (e *entering) off(r sabotage.Rule) bool { return sabotage.Of(e.ctx).Off(r) }
+func stale(now *view) bool { return now.ready && len(now.members) == 0 }
 
 // removeStale removes a ready that nobody stands beside. What is looked at before the
 // delete is repeated is that it is the same.

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kielgo/kiel/internal/sabotage/attack"
 	"github.com/kielgo/kiel/recipe/barrier"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -17,32 +16,19 @@ import (
 // execution is a run of an execution: G is a process of ours, on the network as "g", the others are Python.
 type execution struct {
 	*world
-	ctx    context.Context // rules may be off in it
-	harmed func(harm, format string, args ...any)
-	wg     sync.WaitGroup // of what Python does
+	wg sync.WaitGroup // of what Python does
 }
 
-// newExecution returns one that can be run with a rule off.
-func newExecution(a *attack.Attack) *execution {
-	x := newPlainExecution(a.T)
-	x.ctx, x.harmed = context.WithoutCancel(a.Context()), a.Harmed
-	return x
-}
-
-// newPlainExecution returns one in which a harm is a failure.
-func newPlainExecution(t *testing.T) *execution {
-	x := &execution{world: newWorld(t), ctx: context.WithoutCancel(t.Context())}
-	x.harmed = func(harm, format string, args ...any) {
-		t.Helper()
-		t.Errorf("%s: %s", harm, fmt.Sprintf(format, args...))
-	}
+func newExecution(t *testing.T) *execution {
+	t.Helper()
+	x := &execution{world: newWorld(t)}
 	t.Cleanup(x.wg.Wait) // the last but the server's: what it waits for was ended by others
 	return x
 }
 
 // enter has d entered in the background, until the test ends.
 func (x *execution) enter(d *barrier.DoubleBarrier) *call {
-	ctx, cancel := context.WithCancel(x.ctx)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(x.Context()))
 	c := x.world.enter(ctx, d)
 	x.Cleanup(func() {
 		cancel()
@@ -56,7 +42,7 @@ func (x *execution) enter(d *barrier.DoubleBarrier) *call {
 
 // later does something in the background, under a context that ends with the test.
 func (x *execution) later(f func(ctx context.Context) error) *call {
-	ctx, cancel := context.WithCancel(x.ctx)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(x.Context()))
 	c := x.world.later(func() error { return f(ctx) })
 	x.Cleanup(func() {
 		cancel()
@@ -73,7 +59,7 @@ func (x *execution) ends(what string, c *call, want error) bool {
 	select {
 	case <-c.done:
 	case <-time.After(time.Minute):
-		x.harmed(hang, "%s goes on; znodes:\n%s", what, x.Srv.Dump())
+		x.Errorf(hang+": %s goes on; znodes:\n%s", what, x.Srv.Dump())
 		return false
 	}
 	if !errors.Is(c.err, want) {
@@ -87,7 +73,7 @@ func (x *execution) over(what string, pythons ...*python) {
 	x.Helper()
 	for _, p := range pythons {
 		if !p.over(x.world, what) {
-			x.harmed(hang, "%s: %s goes on; znodes:\n%s", p.node, what, x.Srv.Dump())
+			x.Errorf(hang+": %s: %s goes on; znodes:\n%s", p.node, what, x.Srv.Dump())
 		}
 	}
 }

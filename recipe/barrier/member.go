@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/kielgo/kiel/internal/hold"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
@@ -61,7 +60,7 @@ func (m *Member) Leave(ctx context.Context) error {
 	first, letGo := false, func() {}
 	m.hold.Release(ErrLeft, func() { first, letGo = true, m.d.session.Hold() })
 	if first {
-		defer m.d.left(ctx, m)
+		defer m.d.left(m)
 		defer letGo()
 	}
 	err := m.await(ctx, first)
@@ -90,9 +89,6 @@ func (m *Member) abandon(ctx context.Context) {
 // while it leaves for a member, and waits for it. When ctx ends it goes on in the background, and what clears next waits
 // for that: a delete that was given up before it was sent could meet the ready of the next round.
 func (m *Member) clear(ctx context.Context, inc *session.Incarnation) error {
-	if sabotage.Of(ctx).Off(sabotage.ReadyFirst) {
-		return nil
-	}
 	select {
 	case m.clearing <- struct{}{}:
 	case <-ctx.Done():

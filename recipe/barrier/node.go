@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/kielgo/kiel/internal/hold"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -55,7 +54,7 @@ func (n *node) make(life, ctx context.Context) error {
 			case mine || err != nil:
 				return err
 			}
-		case errors.Is(err, session.ErrNoNode) && !sabotage.Of(life).Off(sabotage.EnsureAgain):
+		case errors.Is(err, session.ErrNoNode):
 			err := n.inc.EnsurePath(life, parentOf(n.path))
 			if err != nil && !errors.Is(err, session.ErrUncertain) { // if uncertain, the next create shows it
 				return err

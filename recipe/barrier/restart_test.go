@@ -24,7 +24,7 @@ func TestRestartedCrossesWithItsOldZnode(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				x := newPlainExecution(t)
+				x := newExecution(t)
 				if err := x.Srv.Create(path, nil); err != nil {
 					t.Fatal(err)
 				}

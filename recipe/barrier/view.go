@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -65,7 +64,7 @@ const (
 // judge tells whether ready stood at some time between two looks. Nobody has entered before
 // that, and it is made only when n members stand, own being one of them. It asks for the
 // czxids of single members only when it must.
-func judge(before, now *view, n int, own string, czxids func(names []string) ([]int64, error), off sabotage.Rules) (verdict, error) {
+func judge(before, now *view, n int, own string, czxids func(names []string) ([]int64, error)) (verdict, error) {
 	if now.ready {
 		return complete, nil
 	}
@@ -100,11 +99,11 @@ func judge(before, now *view, n int, own string, czxids func(names []string) ([]
 	switch {
 	case hidden <= 0:
 		return waiting, nil
-	case len(now.members) == n && last && !off.Off(sabotage.LastMakesReady):
+	case len(now.members) == n && last:
 		// The member that completes the number is the last that came: it has yet to make
 		// ready, whatever was hidden before.
 		return pending, nil
-	case len(now.members) >= n, len(before.members) >= n && before.has(own) && !off.Off(sabotage.NumberSeen):
+	case len(now.members) >= n, len(before.members) >= n && before.has(own):
 		return complete, nil
 	case len(before.members)+made-1 < n: // too few, should one of them have been ready
 		return waiting, nil
