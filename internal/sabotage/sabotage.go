@@ -98,18 +98,6 @@ const (
 	IdentifierText
 	// EnsureAgain, of seqnode, counter and semaphore: what is missing of the path is made again. Off: that is an error.
 	EnsureAgain
-	// QuietFirst, of partitioner: items are allocated when members have not changed for the boundary. Off: at once.
-	QuietFirst
-	// OrderSaid, of partitioner: New wants to know how integers are sorted. Off: without it they are text.
-	OrderSaid
-	// ItemsApart, of partitioner: New wants items of different paths. Off: it takes two of one.
-	ItemsApart
-	// ItemsNoContenders, of partitioner: New wants no item that is named like a contender. Off: it takes any.
-	ItemsNoContenders
-	// GhostsGo, of partitioner: a namesake counts once it has outlived what the dead leave. Off: at once.
-	GhostsGo
-	// LaterGoes, of partitioner: of two namesakes the later one fails. Off: each that sees the other.
-	LaterGoes
 )
 
 type key struct{}

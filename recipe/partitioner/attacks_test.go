@@ -1,7 +1,6 @@
 package partitioner_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,15 +9,13 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/recipetest"
-	"github.com/kielgo/kiel/internal/sabotage"
-	"github.com/kielgo/kiel/internal/sabotage/attack"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/recipe/partitioner"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The harms that executions here do.
+// The harms that executions here do without the rule that answers them (test/mutants).
 const (
 	failsByItself = "a member fails beside what is left of itself"
 	olderFails    = "the older of two namesakes fails"
@@ -26,19 +23,10 @@ const (
 	restless      = "items go from hand to hand while members come and go"
 )
 
-// startUnder starts a member under a context in which rules may be off.
-func (m *member) startUnder(ctx context.Context) {
-	m.w.Helper()
-	if err := m.Start(ctx); err != nil {
-		m.w.Fatal(err)
-	}
-	m.w.Cleanup(m.finish)
-}
-
 // recipe-attacks.md §15, ghosts: a member is restarted while its old znode, and its old locks, still stand.
 func TestRestartBesideItsOldSelf(t *testing.T) {
-	attack.Run(t, failsByItself, func(a *attack.Attack) {
-		w := newWorld(a.T)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		s, _ := recipetest.Stoppable(w, w.Net, "old", session.Options{Timeout: 30 * time.Second}) // longer than that of its new self
 		old, err := s.Incarnation(w.Context())
 		if err != nil {
@@ -60,7 +48,7 @@ func TestRestartBesideItsOldSelf(t *testing.T) {
 		}
 		w.Net.Client("old").BlackHole(zktest.Both) // it dies
 		m := w.member("same", []string{"0", "1"}, partitioner.Options{})
-		m.startUnder(a.Context())
+		m.start()
 		time.Sleep(time.Second)
 		if err := held.Release(w.Context()); err != nil {
 			w.Fatal(err)
@@ -72,31 +60,31 @@ func TestRestartBesideItsOldSelf(t *testing.T) {
 			}
 		}
 		if m.Failed() && errors.Is(m.Snapshot().Err, partitioner.ErrDuplicate) {
-			a.Harmed(failsByItself, "%v", m.Snapshot().Err)
+			t.Errorf(failsByItself+": %v", m.Snapshot().Err)
 			return
 		}
 		m.wantItems("0", "1")
-	}, sabotage.GhostsGo)
+	})
 }
 
 // recipe-attacks.md §15: two with one identifier. The one that came later fails, after as long as what a dead member leaves
 // can stay. The other keeps everything.
 func TestDuplicateIdentifier(t *testing.T) {
-	attack.Run(t, olderFails, func(a *attack.Attack) {
-		first, second := namesakes(a.Context(), newWorld(a.T), 0)
+	synctest.Test(t, func(t *testing.T) {
+		first, second := namesakes(newWorld(t), 0)
 		if first.Failed() && errors.Is(first.Snapshot().Err, partitioner.ErrDuplicate) {
-			a.Harmed(olderFails, "%v", first.Snapshot().Err)
+			t.Errorf(olderFails+": %v", first.Snapshot().Err)
 			return
 		}
 		second.failed(partitioner.ErrDuplicate)
 		first.wantItems("a", "b", "c", "d")
-	}, sabotage.LaterGoes)
+	})
 }
 
 // The same, when the first one has had the items for long.
 func TestDuplicateOfOneThatHasAcquired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		first, second := namesakes(t.Context(), newWorld(t), 30*time.Second)
+		first, second := namesakes(newWorld(t), 30*time.Second)
 		second.failed(partitioner.ErrDuplicate)
 		first.wantItems("a", "b", "c", "d")
 	})
@@ -104,14 +92,14 @@ func TestDuplicateOfOneThatHasAcquired(t *testing.T) {
 
 // namesakes starts two with one identifier, the second so much later, and returns when what will become of them has. The
 // second has the longer boundary: it is the later one to notice, too.
-func namesakes(ctx context.Context, w *world, after time.Duration) (first, second *member) {
+func namesakes(w *world, after time.Duration) (first, second *member) {
 	w.Helper()
 	set := []string{"a", "b", "c", "d"}
 	first, second = w.member("same", set, partitioner.Options{}), w.memberIn(w.Session("other"), "same", set, partitioner.Options{TimeBoundary: time.Second})
-	first.startUnder(ctx)
+	first.start()
 	time.Sleep(after)
 	start := time.Now()
-	second.startUnder(ctx)
+	second.start()
 	for time.Since(start) < time.Minute {
 		for _, m := range []*member{first, second} {
 			if m.MustRelease() {
@@ -126,12 +114,12 @@ func namesakes(ctx context.Context, w *world, after time.Duration) (first, secon
 	return first, second
 }
 
-// memberUnder is member with the rules of a run. If New refuses the items or the options, the member gets others.
-func (w *world) memberUnder(a *attack.Attack, items []string, opts partitioner.Options, otherwise []string, order partitioner.Order) *member {
+// memberOr returns a member with these items. If New refuses them the member gets others.
+func (w *world) memberOr(items, otherwise []string, order partitioner.Order) *member {
 	w.Helper()
 	s := w.Session("g")
-	opts.Identifier, opts.TimeBoundary = "g", boundary
-	p, err := partitioner.NewIn(a.Context(), s, path, items, opts)
+	opts := partitioner.Options{Identifier: "g", TimeBoundary: boundary}
+	p, err := partitioner.New(s, path, items, opts)
 	if err != nil {
 		opts.Order = order
 		return w.memberIn(s, "g", otherwise, opts)
@@ -142,18 +130,18 @@ func (w *world) memberUnder(a *attack.Attack, items []string, opts partitioner.O
 // recipe-attacks.md §15, order: 11 items, which Python has as int. If ours takes them for text, four are wanted by both, and
 // four by nobody. It refuses to guess, and is told.
 func TestItemsInTheOrderOfPython(t *testing.T) {
-	attack.Run(t, nobodys, func(a *attack.Attack) {
-		w := newWorld(a.T)
-		python, err := w.Session("python").Incarnation(a.Context())
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		python, err := w.Session("python").Incarnation(t.Context())
 		if err != nil {
-			a.Fatal(err)
+			t.Fatal(err)
 		}
 		add := func(dir, name string, mode session.Mode) {
-			if err := python.EnsurePath(a.Context(), dir); err != nil {
-				a.Fatal(err)
+			if err := python.EnsurePath(t.Context(), dir); err != nil {
+				t.Fatal(err)
 			}
-			if _, err := python.Create(a.Context(), dir+"/0123456789abcdef0123456789abcdef"+name, nil, mode); err != nil {
-				a.Fatal(err)
+			if _, err := python.Create(t.Context(), dir+"/0123456789abcdef0123456789abcdef"+name, nil, mode); err != nil {
+				t.Fatal(err)
 			}
 		}
 		var items []string
@@ -167,48 +155,42 @@ func TestItemsInTheOrderOfPython(t *testing.T) {
 			add(path+"/locks/"+items[i], "__lock__", session.EphemeralSequential)
 		}
 		add(path+"/party", "-python", session.Ephemeral)
-		m := w.memberUnder(a, items, partitioner.Options{}, items, partitioner.OrderNumeric)
-		m.startUnder(a.Context())
+		m := w.memberOr(items, items, partitioner.OrderNumeric)
+		m.start()
 		time.Sleep(time.Minute)
 		for _, item := range m.Items() {
 			if owned[item] {
-				a.Errorf("two have %s", item)
+				t.Errorf("two have %s", item)
 			}
 			owned[item] = true
 		}
 		if len(owned) != len(items) {
-			a.Harmed(nobodys, "%d of %d are owned", len(owned), len(items))
+			t.Errorf(nobodys+": %d of %d are owned", len(owned), len(items))
 		}
-	}, sabotage.OrderSaid)
+	})
 }
 
 // recipe-attacks.md §15: two items have one path, so one lock; and an item is named like a contender for another's lock. New
 // refuses both.
 func TestItemsInEachOthersWay(t *testing.T) {
-	for what, tt := range map[string]struct {
-		items []string
-		rule  sabotage.Rule
-	}{
-		"one path":       {[]string{"a/b", "a//b"}, sabotage.ItemsApart},
-		"like contender": {[]string{"a", "a/b__lock__0000000000"}, sabotage.ItemsNoContenders},
-	} {
+	for what, items := range map[string][]string{"one path": {"a/b", "a//b"}, "like contender": {"a", "a/b__lock__0000000000"}} {
 		t.Run(what, func(t *testing.T) {
-			attack.Run(t, nobodys, func(a *attack.Attack) {
-				w := newWorld(a.T)
-				m := w.memberUnder(a, tt.items, partitioner.Options{}, []string{"a", "b"}, partitioner.OrderUnsaid)
-				m.startUnder(a.Context())
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				m := w.memberOr(items, []string{"a", "b"}, partitioner.OrderUnsaid)
+				m.start()
 				// Another comes and goes, so that the locks are taken twice.
 				for range 2 {
 					time.Sleep(10 * time.Second)
 					if err := w.Srv.Create(guest, nil); err != nil {
-						a.Fatal(err)
+						t.Fatal(err)
 					}
 					time.Sleep(time.Second)
 					if m.MustRelease() {
 						m.releaseSet()
 					}
 					if err := w.Srv.Delete(guest); err != nil {
-						a.Fatal(err)
+						t.Fatal(err)
 					}
 					time.Sleep(time.Second)
 					if m.MustRelease() {
@@ -217,9 +199,9 @@ func TestItemsInEachOthersWay(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				if n := len(m.Items()); n != 2 {
-					a.Harmed(nobodys, "%d of two are owned, %v; znodes:\n%s", n, m.State(), w.Srv.Dump())
+					t.Errorf(nobodys+": %d of two are owned, %v; znodes:\n%s", n, m.State(), w.Srv.Dump())
 				}
-			}, tt.rule)
+			})
 		})
 	}
 }
@@ -228,20 +210,20 @@ func TestItemsInEachOthersWay(t *testing.T) {
 // what is promised, and better than work that is given up at once. After a boundary of quiet every item belongs to exactly
 // one.
 func TestChurn(t *testing.T) {
-	attack.Run(t, restless, func(a *attack.Attack) {
-		w := newWorld(a.T)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		set := []string{"0", "1", "2", "3", "4"}
 		opts := partitioner.Options{TimeBoundary: time.Second}
 		one, two := w.member("p0", set, opts), w.member("p1", set, opts)
 		both := []*member{one, two}
 		for _, m := range both {
-			m.startUnder(a.Context())
+			m.start()
 		}
 		time.Sleep(5 * time.Second)
 		owned := 0
 		changed := func(i int, err error) {
 			if err != nil {
-				a.Fatal(err)
+				t.Fatal(err)
 			}
 			time.Sleep(25 * time.Millisecond)
 			for _, m := range both {
@@ -261,13 +243,13 @@ func TestChurn(t *testing.T) {
 			changed(i, w.Srv.Delete(guest))
 		}
 		if owned > 0 {
-			a.Harmed(restless, "%d times, an item had an owner for a fifth of a second", owned)
+			t.Errorf(restless+": %d times, an item had an owner for a fifth of a second", owned)
 		}
 		time.Sleep(time.Second + 100*time.Millisecond)
 		all := append(one.Items(), two.Items()...)
 		slices.Sort(all)
 		if !slices.Equal(all, set) {
-			a.Errorf("owned: %q", all)
+			t.Errorf("owned: %q", all)
 		}
-	}, sabotage.QuietFirst)
+	})
 }

@@ -8,22 +8,20 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kielgo/kiel/internal/sabotage"
-	"github.com/kielgo/kiel/internal/sabotage/attack"
 	"github.com/kielgo/kiel/recipe/partitioner"
 	"github.com/kielgo/kiel/zktest"
 )
 
 const leftBehind = "a contender stands when it is said to be gone"
 
-// endings are ways to end a member that was begun under a context.
-var endings = map[string]func(ctx context.Context, m *member) (end func()){
-	"Finish": func(ctx context.Context, m *member) func() {
-		m.startUnder(ctx)
+// endings begin a member, and return how it is ended.
+var endings = map[string]func(m *member) (end func()){
+	"Finish": func(m *member) func() {
+		m.start()
 		return m.finish
 	},
-	"Run": func(ctx context.Context, m *member) func() {
-		ctx, cancel := context.WithCancel(ctx)
+	"Run": func(m *member) func() {
+		ctx, cancel := context.WithCancel(m.w.Context())
 		done := make(chan error, 1)
 		go func() { done <- m.Run(ctx, func(context.Context, []string) error { return nil }) }()
 		return func() {
@@ -36,10 +34,10 @@ var endings = map[string]func(ctx context.Context, m *member) (end func()){
 }
 
 // wantOnlyBlocker checks that no znode of ours is left, by what the server has.
-func (w *world) wantOnlyBlocker(a *attack.Attack) {
+func (w *world) wantOnlyBlocker() {
 	w.Helper()
 	if list := append(w.contenders(), w.Srv.Children(path+"/party")...); len(list) != 1 {
-		a.Harmed(leftBehind, "%q", list)
+		w.Errorf(leftBehind+": %q", list)
 	}
 	time.Sleep(10 * time.Second)
 	if list := append(w.contenders(), w.Srv.Children(path+"/party")...); len(list) != 1 {
@@ -51,13 +49,13 @@ func (w *world) wantOnlyBlocker(a *attack.Attack) {
 func TestFinishWhileAllocating(t *testing.T) {
 	for what, begin := range endings {
 		t.Run(what, func(t *testing.T) {
-			attack.Run(t, leftBehind, func(a *attack.Attack) {
-				w := newWorld(a.T)
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
 				if err := w.Srv.Create(blocker, nil); err != nil {
-					a.Fatal(err)
+					t.Fatal(err)
 				}
 				m := w.member("p0", []string{"0", "1"}, partitioner.Options{})
-				end := begin(a.Context(), m)
+				end := begin(m)
 				contender := w.waits(m)
 				refused := 0
 				w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
@@ -68,11 +66,11 @@ func TestFinishWhileAllocating(t *testing.T) {
 					return zktest.Action{}
 				})
 				end()
-				w.wantOnlyBlocker(a)
+				w.wantOnlyBlocker()
 				if refused != 3 {
-					a.Errorf("%d times refused", refused)
+					t.Errorf("%d times refused", refused)
 				}
-			}, sabotage.EarlierGone)
+			})
 		})
 	}
 }
@@ -82,10 +80,10 @@ func TestFinishWhileAllocating(t *testing.T) {
 func TestFinishWhileItIsUnknown(t *testing.T) {
 	for what, begin := range endings {
 		t.Run(what, func(t *testing.T) {
-			attack.Run(t, leftBehind, func(a *attack.Attack) {
-				w := newWorld(a.T)
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
 				if err := w.Srv.Create(blocker, nil); err != nil {
-					a.Fatal(err)
+					t.Fatal(err)
 				}
 				var made atomic.Bool
 				var blind atomic.Bool
@@ -99,15 +97,15 @@ func TestFinishWhileItIsUnknown(t *testing.T) {
 					}
 					return zktest.Action{}
 				})
-				end := begin(a.Context(), w.member("p0", []string{"0", "1"}, partitioner.Options{}))
+				end := begin(w.member("p0", []string{"0", "1"}, partitioner.Options{}))
 				time.Sleep(time.Second)
 				if !made.Load() || len(w.Srv.Children(path+"/locks/1")) != 2 {
-					a.Fatalf("made: %v, %q", made.Load(), w.contenders())
+					t.Fatalf("made: %v, %q", made.Load(), w.contenders())
 				}
 				time.AfterFunc(3*time.Second, func() { blind.Store(false) })
 				end()
-				w.wantOnlyBlocker(a)
-			}, sabotage.EarlierGone)
+				w.wantOnlyBlocker()
+			})
 		})
 	}
 }

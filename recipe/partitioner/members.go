@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -61,9 +60,6 @@ func (m *machine) quiet(ctx context.Context) (view, error) {
 // calm waits for the time boundary, and reports whether v did not change. Hints that
 // nothing comes of do not count.
 func (m *machine) calm(ctx context.Context, v *view) (bool, error) {
-	if sabotage.Of(ctx).Off(sabotage.QuietFirst) {
-		return true, nil
-	}
 	timer := time.NewTimer(m.p.opts.TimeBoundary)
 	defer timer.Stop()
 	for {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/defaultlog"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
@@ -133,7 +132,7 @@ func EveryNth(identifier string, members, items []string) ([]string, error) {
 }
 
 // sorted returns the items in their order.
-func sorted(items []string, order Order, off sabotage.Rules) ([]string, error) {
+func sorted(items []string, order Order) ([]string, error) {
 	items = slices.Clone(items)
 	slices.Sort(items)
 	if order == OrderText {
@@ -152,16 +151,13 @@ func sorted(items []string, order Order, off sabotage.Rules) ([]string, error) {
 	byValue := slices.Clone(items)
 	slices.SortStableFunc(byValue, func(a, b string) int { return numbers[a].Cmp(numbers[b]) })
 	if order == OrderUnsaid && !slices.Equal(items, byValue) {
-		if off.Off(sabotage.OrderSaid) {
-			return items, nil
-		}
 		return nil, fmt.Errorf("partitioner: the items are integers: Options.Order must say whether they are sorted as numbers or as text")
 	}
 	return byValue, nil
 }
 
 // lockPaths returns the path of each item's lock below dir.
-func lockPaths(dir string, items []string, escape bool, off sabotage.Rules) (map[string]string, error) {
+func lockPaths(dir string, items []string, escape bool) (map[string]string, error) {
 	var errs []error
 	bad := func(item, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("partitioner: item %q: %s", item, fmt.Sprintf(format, args...)))
@@ -182,11 +178,11 @@ func lockPaths(dir string, items []string, escape bool, off sabotage.Rules) (map
 			continue
 		}
 		for part := range strings.SplitSeq(path[len(dir):], "/") {
-			if _, ok := seqnode.Parse(part, lockWord); ok && !off.Off(sabotage.ItemsNoContenders) {
+			if _, ok := seqnode.Parse(part, lockWord); ok {
 				bad(item, "%q is named like a lock's contender", part)
 			}
 		}
-		if other, ok := by[path]; ok && !off.Off(sabotage.ItemsApart) {
+		if other, ok := by[path]; ok {
 			bad(item, "is the same path as item %q", other)
 		}
 		paths[item], by[path] = path, item

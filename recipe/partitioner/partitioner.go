@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/latest"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
@@ -86,10 +85,6 @@ func (s *Snapshot) Allocation() *Allocation { return s.alloc }
 // no I/O; Start or Run begins. Options.Logger gets a warning if the session's budget of ephemeral znodes
 // is too small for the locks of all items, with how many it is enough for.
 func New(s *session.Session, path string, items []string, opts Options) (*SetPartitioner, error) {
-	return newPartitioner(s, path, items, opts, sabotage.Rules{})
-}
-
-func newPartitioner(s *session.Session, path string, items []string, opts Options, off sabotage.Rules) (*SetPartitioner, error) {
 	if s == nil {
 		return nil, errors.New("partitioner: no session")
 	}
@@ -101,10 +96,10 @@ func newPartitioner(s *session.Session, path string, items []string, opts Option
 		return nil, err
 	}
 	p := &SetPartitioner{sess: s, path: path, opts: opts, latest: latest.New(&Snapshot{}), locks: make(map[string]*lock.Lock, len(items)), doubles: make(map[string]time.Time)}
-	if p.items, err = sorted(items, opts.Order, off); err != nil {
+	if p.items, err = sorted(items, opts.Order); err != nil {
 		return nil, err
 	}
-	paths, err := lockPaths(session.Join(path, "locks"), items, opts.Escape, off)
+	paths, err := lockPaths(session.Join(path, "locks"), items, opts.Escape)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
 )
@@ -81,13 +80,12 @@ func (m *machine) double(ctx context.Context, v view) (time.Time, error) {
 		m.p.reconnects = n
 	}
 	var deadline time.Time
-	off := sabotage.Of(ctx)
 	for _, name := range others {
 		later, err := m.later(ctx, v.inc, own+name)
 		if err != nil {
 			return time.Time{}, err
 		}
-		if !later && !off.Off(sabotage.LaterGoes) {
+		if !later {
 			continue
 		}
 		if m.p.doubles[name].IsZero() {
@@ -96,7 +94,7 @@ func (m *machine) double(ctx context.Context, v view) (time.Time, error) {
 				"identifier", m.p.opts.Identifier, "path", own+name, "patience", m.p.sess.MaxExpiry())
 		}
 		due := m.p.doubles[name].Add(m.p.sess.MaxExpiry())
-		if !time.Now().Before(due) || off.Off(sabotage.GhostsGo) {
+		if !time.Now().Before(due) {
 			return time.Time{}, fmt.Errorf("%w: %q, in %s", ErrDuplicate, m.p.opts.Identifier, own+name)
 		}
 		if deadline.IsZero() || due.Before(deadline) {
