@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/session"
 )
@@ -41,7 +40,7 @@ func New(ctx context.Context, opts Options) (*Hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !exists && !sabotage.Of(ctx).Off(sabotage.OwnSeen) {
+	if !exists {
 		watch.Stop()
 		return nil, ErrGone
 	}

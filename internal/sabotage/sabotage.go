@@ -22,32 +22,14 @@ const (
 	// StuckLosesClaim, of ownership: a handler that does not return loses its claim. Off: its member ends the session.
 	StuckLosesClaim
 
-	// SequenceEnd, of seqnode: who got one of the last sequence numbers is refused. Off: it goes on.
-	SequenceEnd
-	// EqualNumbers, of seqnode: of two contenders with one number the older is in front. Off: neither is.
-	EqualNumbers
-	// NegativeNumbers, of seqnode: a negative number is in front. Off: who has one is no contender.
-	NegativeNumbers
-	// FindByGUID, of seqnode: after a lost reply a contender is looked for. Off: it is made again.
-	FindByGUID
-	// SyncBeforeLook, of seqnode: a Sync comes before that look. Off: it does not.
-	SyncBeforeLook
-	// OneOfGUID, of seqnode: of two contenders of one attempt the second is removed. Off: it stays.
-	OneOfGUID
-	// FreshGUID, of seqnode and semaphore: each attempt has a GUID of its own. Off: all have the same.
+	// FreshGUID, of semaphore: each attempt has a GUID of its own. Off: all have the same.
 	FreshGUID
-	// OwnSession, of seqnode: a znode of another session is not taken for ours. Off: its name is enough.
-	OwnSession
-	// EarlierGone, of seqnode and semaphore: a handle waits until what it had before is gone. Off: it does not.
+	// EarlierGone, of semaphore: a handle waits until what it had before is gone. Off: it does not.
 	EarlierGone
-	// OwnSeen, of seqnode and lock: who is not in the list has lost its place. Off: that nothing is in front is enough.
-	OwnSeen
-	// KeepPlace, of seqnode and semaphore: a waiter keeps its contender when trust ends. Off: it makes another.
+	// KeepPlace, of semaphore: a waiter keeps its contender when trust ends. Off: it makes another.
 	KeepPlace
-	// KeepUntilReleased, of lock and semaphore: the end of trust deletes nothing. Off: it deletes the contender, the lease.
+	// KeepUntilReleased, of semaphore: the end of trust deletes nothing. Off: it deletes the lease.
 	KeepUntilReleased
-	// TokenByCzxid, of lock: a token is the contender's czxid. Off: it is its number.
-	TokenByCzxid
 	// ContenderChecked, of semaphore and lease: a write under the inner lock checks our contender. Off: it does not.
 	ContenderChecked
 	// NumberWithNode, of semaphore: the znode is made with its number. Off: the number is written afterwards.
@@ -90,13 +72,9 @@ const (
 	// OutcomeByZxid, of lease: a write was done if record and contender have one zxid. Off: if there is a record.
 	OutcomeByZxid
 
-	// SetIfUnchanged, of counter: a write is repeated if nobody wrote since. Off: one's own number there is taken for it.
-	SetIfUnchanged
-	// ResetSets, of counter: a reset writes the default. Off: it deletes the znode.
-	ResetSets
-	// IdentifierText, of lock, semaphore and lease: New wants an identifier that is UTF-8. Off: it takes any bytes.
+	// IdentifierText, of semaphore and lease: New wants an identifier that is UTF-8. Off: it takes any bytes.
 	IdentifierText
-	// EnsureAgain, of seqnode, counter and semaphore: what is missing of the path is made again. Off: that is an error.
+	// EnsureAgain, of semaphore: what is missing of the path is made again. Off: that is an error.
 	EnsureAgain
 )
 

@@ -3,10 +3,9 @@ package seqnode_test
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/kielgo/kiel/internal/sabotage"
-	"github.com/kielgo/kiel/internal/sabotage/attack"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/session"
@@ -20,14 +19,14 @@ var errBusy = errors.New("busy")
 // succeeds in time.
 func TestLostReplyAndALaggingServer(t *testing.T) {
 	const ownWay = "in its own way"
-	attack.Run(t, ownWay, func(a *attack.Attack) {
-		w := newWorld(a.T)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		s := w.session()
-		if err := w.node(s, "").Remove(a.Context()); err != nil {
-			a.Fatal(err)
+		if err := w.node(s, "").Remove(t.Context()); err != nil {
+			t.Fatal(err)
 		}
 		if err := w.Srv.Create("/before", nil); err != nil { // the directory as the lagging server sees it
-			a.Fatal(err)
+			t.Fatal(err)
 		}
 		lost, lags, misled := false, false, false
 		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
@@ -45,20 +44,20 @@ func TestLostReplyAndALaggingServer(t *testing.T) {
 			return zktest.Action{}
 		})
 		dir := seqnode.NewDir(s, "/d", seqnode.Options{Word: "-n-", Rivals: []string{"-n-"}, Data: []byte("ours")})
-		n, err := dir.Create(a.Context())
+		n, err := dir.Create(t.Context())
 		if err != nil {
-			a.Fatal(err)
+			t.Fatal(err)
 		}
-		_, err = n.First(a.Context(), errBusy)
+		_, err = n.First(t.Context(), errBusy)
 		if blocked, ok := errors.AsType[*recipe.BlockedError](err); ok && blocked.Identifier == "ours" {
-			a.Harmed(ownWay, "made twice; misled by the server: %v; %v", misled, err)
+			t.Errorf(ownWay+": made twice; misled by the server: %v; %v", misled, err)
 		} else if err != nil {
-			a.Error(err)
+			t.Error(err)
 		}
-		if err := n.Remove(a.Context()); err != nil {
-			a.Error(err)
+		if err := n.Remove(t.Context()); err != nil {
+			t.Error(err)
 		}
-	}, sabotage.SyncBeforeLook)
+	})
 }
 
 // §4 of the attacks on recipes: the session was given up, and the server does not know it yet. In the next one the reply to a
@@ -66,13 +65,13 @@ func TestLostReplyAndALaggingServer(t *testing.T) {
 // we hold.
 func TestLostReplyBesideAnOldSession(t *testing.T) {
 	const twoFirst = "two are first"
-	attack.Run(t, twoFirst, func(a *attack.Attack) {
-		w := newWorld(a.T)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		s := w.session()
 		dir := seqnode.NewDir(s, "/d", seqnode.Options{Word: "-n-", Rivals: []string{"-n-"}})
-		old, err := dir.Create(a.Context())
+		old, err := dir.Create(t.Context())
 		if err != nil {
-			a.Fatal(err)
+			t.Fatal(err)
 		}
 		inc := s.Current()
 		lost := false
@@ -85,28 +84,28 @@ func TestLostReplyBesideAnOldSession(t *testing.T) {
 		})
 		s.GiveUp(errors.New("test"))
 		<-inc.Context().Done()
-		n, err := dir.Create(a.Context())
+		n, err := dir.Create(t.Context())
 		if err != nil {
-			a.Fatal(err)
+			t.Fatal(err)
 		}
 		if _, _, ok := w.Srv.Get(old.Path()); !ok || !lost {
-			a.Fatal("the old contender is gone already, or no reply was lost: nothing was tested")
+			t.Fatal("the old contender is gone already, or no reply was lost: nothing was tested")
 		}
-		if _, err := n.Wait(a.Context()); err != nil {
-			a.Fatal(err)
+		if _, err := n.Wait(t.Context()); err != nil {
+			t.Fatal(err)
 		}
 		time.Sleep(30 * time.Second)
 		other := w.node(s, "other")
 		if _, err := other.First(w.Context(), errBusy); err == nil {
-			a.Harmed(twoFirst, "%s was, and now %s is", n.Path(), other.Path())
+			t.Errorf(twoFirst+": %s was, and now %s is", n.Path(), other.Path())
 		} else if !errors.Is(err, errBusy) {
-			a.Error(err)
+			t.Error(err)
 		}
 		for _, n := range []*seqnode.Node{old, n, other} {
-			if err := n.Remove(a.Context()); err != nil && !errors.Is(err, session.ErrSessionExpired) {
-				a.Error(err)
+			if err := n.Remove(t.Context()); err != nil && !errors.Is(err, session.ErrSessionExpired) {
+				t.Error(err)
 			}
 		}
 		w.Srv.SetHook(nil)
-	}, sabotage.FreshGUID, sabotage.OwnSession)
+	})
 }

@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/kielgo/kiel/internal/defaultlog"
 	"github.com/kielgo/kiel/internal/hold"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/session"
 )
@@ -58,11 +56,7 @@ func (d *Dir) Create(ctx context.Context) (*Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		guid := NewGUID()
-		if sabotage.Of(ctx).Off(sabotage.FreshGUID) {
-			guid = strings.Repeat("0", guidLen)
-		}
-		n := &Node{dir: d, inc: inc, path: session.Join(d.path, guid+d.opts.Word)}
+		n := &Node{dir: d, inc: inc, path: session.Join(d.path, NewGUID()+d.opts.Word)}
 		n.own = hold.NewOwn(n.path, d.opts.Logger, d.lasting(), n.remove)
 		err = n.create(ctx)
 		if errors.Is(err, session.ErrSessionExpired) {
@@ -71,7 +65,7 @@ func (d *Dir) Create(ctx context.Context) (*Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		if last := n.self.Seq < 0 || n.self.Seq >= firstRefused; last && !sabotage.Of(ctx).Off(sabotage.SequenceEnd) {
+		if n.self.Seq < 0 || n.self.Seq >= firstRefused {
 			_ = n.Remove(ctx) // goes on in the background when ctx ends
 			return nil, fmt.Errorf("%w: %s got %d", ErrSequenceExhausted, d.path, n.self.Seq)
 		}
@@ -85,7 +79,7 @@ func (d *Dir) Settle(ctx context.Context) error {
 	var patience Patience
 	for {
 		n := d.oldestLeaving()
-		if n == nil || sabotage.Of(ctx).Off(sabotage.EarlierGone) {
+		if n == nil {
 			return nil
 		}
 		err := patience.Wait(ctx, n.own.Gone(), func(waited time.Duration) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/hold"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -31,9 +30,6 @@ type Node struct {
 
 // Path returns the node's path.
 func (n *Node) Path() string { return n.path }
-
-// Seq returns the node's sequence number.
-func (n *Node) Seq() int64 { return n.self.Seq }
 
 // create makes the node. The requests do not end with ctx: see [hold.Own.Make].
 func (n *Node) create(ctx context.Context) error {
@@ -77,7 +73,7 @@ func (n *Node) make(life, ctx context.Context) (string, error) {
 				err = fmt.Errorf("%w: %w", hold.ErrUnsure, err)
 			}
 		}
-		if errors.Is(err, session.ErrNoNode) && !sabotage.Of(life).Off(sabotage.EnsureAgain) {
+		if errors.Is(err, session.ErrNoNode) {
 			err = n.inc.EnsurePath(life, n.dir.path)
 			if errors.Is(err, session.ErrUncertain) {
 				err = nil // the next create shows it
@@ -97,14 +93,8 @@ func (n *Node) make(life, ctx context.Context) (string, error) {
 // behind it: what is not seen now will not appear later. Should there be several,
 // the first is ours and the others are removed.
 func (n *Node) find(life context.Context) (string, error) {
-	off := sabotage.Of(life)
-	if off.Off(sabotage.FindByGUID) {
-		return "", nil
-	}
-	if !off.Off(sabotage.SyncBeforeLook) {
-		if err := n.inc.Sync(life, n.dir.path); err != nil {
-			return "", err
-		}
+	if err := n.inc.Sync(life, n.dir.path); err != nil {
+		return "", err
 	}
 	children, _, err := n.inc.Children(life, n.dir.path)
 	if err != nil {
@@ -121,10 +111,9 @@ func (n *Node) find(life context.Context) (string, error) {
 		switch {
 		case err != nil:
 			return "", err
-		case !exists || stat.EphemeralOwner != n.owner() && !off.Off(sabotage.OwnSession):
+		case !exists || stat.EphemeralOwner != n.owner():
 		case found == "":
 			found = path
-		case off.Off(sabotage.OneOfGUID):
 		default:
 			double := hold.NewOwn(path, n.dir.opts.Logger, n.dir.lasting(), func(life context.Context) error { return n.delete(life, path) })
 			double.Abandon(life)

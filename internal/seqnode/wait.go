@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -114,30 +114,20 @@ func (n *Node) incarnation(ctx context.Context) (*session.Incarnation, error) {
 	if !n.dir.opts.Persistent && inc.SessionID() != n.inc.SessionID() {
 		return nil, session.ErrSessionExpired
 	}
-	if inc != n.inc && sabotage.Of(ctx).Off(sabotage.KeepPlace) {
-		return nil, ErrGone
-	}
 	return inc, nil
 }
 
 // front returns what stands in front of the node among children.
 func (n *Node) front(ctx context.Context, inc *session.Incarnation, children []string) (line, error) {
-	var (
-		l    line
-		here bool
-	)
-	for _, name := range children {
-		here = here || name == n.self.Name
-	}
-	off := sabotage.Of(ctx)
-	if !here && !off.Off(sabotage.OwnSeen) {
+	var l line
+	if !slices.Contains(children, n.self.Name) {
 		return l, ErrGone
 	}
 	for _, c := range Contenders(children, n.dir.opts.Rivals...) {
 		if c.Seq > n.self.Seq {
 			break
 		}
-		if c.Name == n.self.Name || c.Seq < 0 && off.Off(sabotage.NegativeNumbers) {
+		if c.Name == n.self.Name {
 			continue
 		}
 		path := session.Join(n.dir.path, c.Name)
@@ -146,7 +136,7 @@ func (n *Node) front(ctx context.Context, inc *session.Incarnation, children []s
 			if err != nil {
 				return l, err
 			}
-			if !older || off.Off(sabotage.EqualNumbers) {
+			if !older {
 				continue
 			}
 		}
@@ -213,7 +203,7 @@ func (n *Node) lookAround(ctx context.Context, inc *session.Incarnation, l *line
 		if err != nil {
 			return err
 		}
-		if !exists && !sabotage.Of(ctx).Off(sabotage.OwnSeen) {
+		if !exists {
 			return ErrGone
 		}
 	}

@@ -1,14 +1,12 @@
 package counter
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/big"
 	"sync"
 
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -135,13 +133,6 @@ func (c *Counter[V]) Set(ctx context.Context, v V) error {
 // Reset makes the default the number. Like all changes it deletes nothing. Errors are
 // those of Add.
 func (c *Counter[V]) Reset(ctx context.Context) error {
-	if sabotage.Of(ctx).Off(sabotage.ResetSets) {
-		inc, err := c.session.Incarnation(ctx)
-		if err == nil {
-			err = inc.Delete(ctx, c.path, -1)
-		}
-		return err
-	}
 	_, err := c.change(ctx, "reset", c.to(c.initial))
 	return err
 }
@@ -190,7 +181,7 @@ func (c *Counter[V]) change(ctx context.Context, op string, next step[V]) (V, er
 			c.last = &made
 			c.mu.Unlock()
 			return c.kind.clone(made.Post), nil
-		case errors.Is(err, session.ErrUncertain), errors.Is(err, session.ErrNoNode) && sabotage.Of(ctx).Off(sabotage.EnsureAgain):
+		case errors.Is(err, session.ErrUncertain):
 			return none, c.wrap(op, err)
 		case errors.Is(err, session.ErrBadVersion), errors.Is(err, session.ErrNoNode), errors.Is(err, session.ErrSessionExpired):
 			// Nothing was done. Another changed it, or nobody has made it yet, or the
@@ -212,7 +203,7 @@ func (c *Counter[V]) attempt(ctx context.Context, next step[V]) (Change[V], erro
 		return Change[V]{}, err
 	}
 	data, seen, err := inc.Get(ctx, c.path)
-	if errors.Is(err, session.ErrNoNode) && !sabotage.Of(ctx).Off(sabotage.EnsureAgain) {
+	if errors.Is(err, session.ErrNoNode) {
 		if err = inc.EnsurePath(ctx, c.path); errors.Is(err, session.ErrUncertain) && ctx.Err() == nil {
 			err = nil // the next read shows it
 		}
@@ -265,11 +256,6 @@ func (c *Counter[V]) again(ctx context.Context, text []byte, seen session.Stat, 
 			exists, now, err = inc.Exists(ctx, c.path)
 		}
 		if err == nil && (!exists || now.Version != seen.Version || now.Mzxid != seen.Mzxid) {
-			if sabotage.Of(ctx).Off(sabotage.SetIfUnchanged) {
-				if data, _, err := inc.Get(ctx, c.path); err == nil && bytes.Equal(data, text) {
-					return nil
-				}
-			}
 			return lost
 		}
 		if err == nil {

@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/internal/recipetest"
-	"github.com/kielgo/kiel/internal/sabotage"
-	"github.com/kielgo/kiel/internal/sabotage/attack"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -17,13 +16,13 @@ import (
 // follows until it has returned, as the session lives.
 func TestNobodyFollowsWhileTheFunctionStops(t *testing.T) {
 	const twoLeaders = "two leaders"
-	attack.Run(t, twoLeaders, func(a *attack.Attack) {
-		w := &world{recipetest.NewWorld(a.T)}
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{recipetest.NewWorld(t)}
 		s := w.Session("one")
 		one := w.election(s, "one")
 		leads, stopped, done := make(chan context.Context, 1), make(chan struct{}), make(chan error, 1)
 		go func() {
-			done <- one.Run(a.Context(), func(ctx context.Context) error {
+			done <- one.Run(t.Context(), func(ctx context.Context) error {
 				leads <- ctx
 				<-stopped
 				return nil
@@ -37,21 +36,21 @@ func TestNobodyFollowsWhileTheFunctionStops(t *testing.T) {
 		client.BlackHole(zktest.Both)
 		<-ctx.Done()
 		if cause := context.Cause(ctx); !errors.Is(cause, session.ErrTrustLost) {
-			a.Errorf("ended with %v", cause)
+			t.Errorf("ended with %v", cause)
 		}
 		client.Heal()
 		time.Sleep(time.Minute)
 		if w.ID(s) != id {
-			a.Fatal("the session expired: nothing was tested")
+			t.Fatal("the session expired: nothing was tested")
 		}
 		if len(next.leads) != 0 {
-			a.Harmed(twoLeaders, "the next one leads while the function of the first is running")
+			t.Errorf(twoLeaders + ": the next one leads while the function of the first is running")
 		}
 		close(stopped)
 		if err := <-done; err != nil {
-			a.Error(err)
+			t.Error(err)
 		}
 		<-next.leads
 		next.answer <- nil
-	}, sabotage.KeepUntilReleased)
+	})
 }

@@ -385,5 +385,5 @@ func TestDirectoryDeletedInBetween(t *testing.T) {
 				a.Error(err)
 			}
 		}
-	}, sabotage.EnsureAgain)
+	})
 }

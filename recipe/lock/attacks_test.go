@@ -6,12 +6,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
 	"github.com/kielgo/kiel/internal/recipetest"
-	"github.com/kielgo/kiel/internal/sabotage"
-	"github.com/kielgo/kiel/internal/sabotage/attack"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/lock"
@@ -34,12 +33,6 @@ const (
 	staleWrite = "stale write"      // whoever compares tokens lets an earlier holder through
 	unreadable = "unreadable"       // kazoo raises an exception when it reads what we have written
 )
-
-// attacked starts a server for one run of an execution.
-func attacked(a *attack.Attack) *world {
-	a.Helper()
-	return newWorld(a.T)
-}
 
 // python is a kazoo Lock, with the requests that kazoo sends.
 type python struct {
@@ -105,15 +98,15 @@ func (w *world) stick(numbers ...string) {
 // §1: the directory has seen 2^31-1 creates, and each contender gets the number 2147483647 again; if creates come in
 // quick succession every other one gets -2147483648. Python has the lock; of ours the first two try.
 func TestSequenceSticks(t *testing.T) {
-	execution := func(numbers ...string) func(a *attack.Attack) {
-		return func(a *attack.Attack) {
-			w := attacked(a)
+	execution := func(numbers ...string) func(t *testing.T) {
+		return func(t *testing.T) {
+			w := newWorld(t)
 			w.stick(numbers...)
 			p := w.python("python")
 			if !p.contend() {
-				a.Fatal("Python does not hold the lock")
+				t.Fatal("Python does not hold the lock")
 			}
-			ctx, cancel := context.WithTimeout(a.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			one := w.acquireLater(ctx, w.lock("one"))
 			time.Sleep(time.Second)
@@ -123,20 +116,16 @@ func TestSequenceSticks(t *testing.T) {
 				switch {
 				case !other.ended(): // it waits
 				case other.err == nil:
-					a.Harmed(twoHolders, "Python holds %s, and ours %s", p.node, other.held.Node())
+					t.Errorf(twoHolders+": Python holds %s, and ours %s", p.node, other.held.Node())
 				case !errors.Is(other.err, lock.ErrSequenceExhausted):
-					a.Harmed(wrongError, "%v", other.err)
+					t.Errorf(wrongError+": %v", other.err)
 				}
 			}
 			<-ctx.Done()
 		}
 	}
-	t.Run("one number", func(t *testing.T) {
-		attack.Run(t, twoHolders, execution("2147483647"), sabotage.SequenceEnd, sabotage.EqualNumbers)
-	})
-	t.Run("two numbers", func(t *testing.T) {
-		attack.Run(t, twoHolders, execution("2147483647", "-2147483648"), sabotage.SequenceEnd)
-	})
+	t.Run("one number", func(t *testing.T) { synctest.Test(t, execution("2147483647")) })
+	t.Run("two numbers", func(t *testing.T) { synctest.Test(t, execution("2147483647", "-2147483648")) })
 }
 
 // §1: who has waited since the directory was in order sees a negative number: that one holds the lock, as far as kazoo is
@@ -144,29 +133,29 @@ func TestSequenceSticks(t *testing.T) {
 func TestNegativeNumberIsInFront(t *testing.T) {
 	for _, number := range []string{"-2147483648", "-000000001"} {
 		t.Run(number, func(t *testing.T) {
-			attack.Run(t, twoHolders, func(a *attack.Attack) {
-				w := attacked(a)
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
 				first, second := w.python("first"), w.python("second")
 				if !first.contend() {
-					a.Fatal("Python does not hold the lock")
+					t.Fatal("Python does not hold the lock")
 				}
-				ours := w.acquireLater(a.Context(), w.lock("ours"))
+				ours := w.acquireLater(t.Context(), w.lock("ours"))
 				time.Sleep(time.Second)
 				w.stick(number)
 				if !second.contend() {
-					a.Fatal("Python waits")
+					t.Fatal("Python waits")
 				}
 				first.release()
 				time.Sleep(time.Second)
 				if ours.ended() {
-					a.Harmed(twoHolders, "Python holds %s, and ours is through: %v", second.node, ours.err)
+					t.Errorf(twoHolders+": Python holds %s, and ours is through: %v", second.node, ours.err)
 				}
 				second.release()
 				<-ours.done
 				if ours.err != nil {
-					a.Harmed(servedLate, "%v", ours.err)
+					t.Errorf(servedLate+": %v", ours.err)
 				}
-			}, sabotage.NegativeNumbers)
+			})
 		})
 	}
 }
@@ -174,34 +163,34 @@ func TestNegativeNumberIsInFront(t *testing.T) {
 // §4: the reply to the create is lost. The contender is looked for and found, not made twice: the second would wait for the
 // first, of which nobody knows.
 func TestLostCreateReply(t *testing.T) {
-	attack.Run(t, ownWay, func(a *attack.Attack) {
+	synctest.Test(t, func(t *testing.T) {
 		for losses := 1; losses <= 3; losses++ {
-			w := attacked(a)
+			w := newWorld(t)
 			l := w.lock("ours")
 			w.acquireAndRelease(l)
 			w.Srv.LoseReply(losses, is(zktest.OpCreate))
-			ctx, cancel := context.WithTimeout(a.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			h, err := l.Acquire(ctx)
 			if blocked, ok := errors.AsType[*recipe.BlockedError](err); ok && blocked.Identifier == "ours" {
-				a.Harmed(ownWay, "%v", err)
+				t.Errorf(ownWay+": %v", err)
 				continue
 			}
 			if err != nil {
-				a.Fatal(err)
+				t.Fatal(err)
 			}
 			w.wantContenders(1)
 			w.release(h)
 			w.wantContenders(0)
 		}
-	}, sabotage.FindByGUID)
+	})
 }
 
 // §4: an attempt has two contenders, as when a create that was given up arrives after all. The first is ours, the other goes:
 // it would hold off everybody. (The hook makes it out of the Sync, in the same session.)
 func TestContenderFoundTwice(t *testing.T) {
-	attack.Run(t, orphaned, func(a *attack.Attack) {
-		w := attacked(a)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		l := w.lock("ours")
 		w.acquireAndRelease(l)
 		var create *zktest.Request
@@ -217,42 +206,42 @@ func TestContenderFoundTwice(t *testing.T) {
 			}
 			return zktest.Action{}
 		})
-		h, err := l.Acquire(a.Context())
+		h, err := l.Acquire(t.Context())
 		if err != nil {
-			a.Fatal(err)
+			t.Fatal(err)
 		}
 		if !doubled {
-			a.Fatal("the hook did nothing")
+			t.Fatal("the hook did nothing")
 		}
 		if !strings.HasSuffix(h.Node(), "1") {
-			a.Errorf("holds %s, want the first, 1", h.Node())
+			t.Errorf("holds %s, want the first, 1", h.Node())
 		}
 		w.release(h)
 		if left := w.contenders(); len(left) > 0 {
-			a.Harmed(orphaned, "%q", left)
+			t.Errorf(orphaned+": %q", left)
 		}
-	}, sabotage.OneOfGUID)
+	})
 }
 
 // §8: the release can't remove the contender yet and goes on trying, the user acquires again, and the reply to that create
 // is lost. Were the old contender found and taken for the new one, the release would remove it under the new hold.
 func TestReacquireBesideTheRelease(t *testing.T) {
-	attack.Run(t, twoHolders, func(a *attack.Attack) {
-		w := attacked(a)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		l, other := w.lock("ours"), w.lock("other")
-		h, err := l.Acquire(a.Context())
+		h, err := l.Acquire(t.Context())
 		if err != nil {
-			a.Fatal(err)
+			t.Fatal(err)
 		}
 		var again *acquiring
 		client := w.Net.Client("ours")
-		recipetest.BesideItsRelease(a, w.Srv, client, h, is(zktest.OpCreate), func() { again = w.acquireLater(a.Context(), l) })
+		recipetest.BesideItsRelease(t, w.Srv, client, h, is(zktest.OpCreate), func() { again = w.acquireLater(t.Context(), l) })
 		next, err := other.TryAcquire(w.Context())
 		if err != nil && !errors.Is(err, lock.ErrNotAcquired) {
-			a.Fatal(err)
+			t.Fatal(err)
 		}
 		if next != nil && again.ended() && again.err == nil && again.held.Valid() {
-			a.Harmed(twoHolders, "%s, and %s of the other", again.held.Node(), next.Node())
+			t.Errorf(twoHolders+": %s, and %s of the other", again.held.Node(), next.Node())
 		}
 		client.Heal()
 		if next != nil {
@@ -260,60 +249,60 @@ func TestReacquireBesideTheRelease(t *testing.T) {
 		}
 		<-again.done
 		if again.err != nil {
-			a.Fatal(again.err)
+			t.Fatal(again.err)
 		}
 		w.release(again.held)
 		w.wantContenders(0)
-	}, sabotage.FreshGUID, sabotage.EarlierGone)
+	})
 }
 
 // §9: a holder loses trust, and its work is still stopping. Its contender stands until it has released, so that nobody
 // follows, not even through its own handle.
 func TestEndOfTrustGivesNothingAway(t *testing.T) {
-	attack.Run(t, twoAtWork, func(a *attack.Attack) {
-		w := attacked(a)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		s := w.Session("ours")
 		l := w.lockIn(s, "ours")
-		h, err := l.Acquire(a.Context())
+		h, err := l.Acquire(t.Context())
 		if err != nil {
-			a.Fatal(err)
+			t.Fatal(err)
 		}
 		id := w.ID(s)
-		next := w.acquireLater(a.Context(), w.lock("next"))
+		next := w.acquireLater(t.Context(), w.lock("next"))
 		time.Sleep(time.Second)
 		w.loseTrust("ours", h.Incarnation())
 		w.ended(h, session.ErrTrustLost)
 		if w.ID(s) != id {
-			a.Fatal("the session is another: nothing was tested")
+			t.Fatal("the session is another: nothing was tested")
 		}
-		second, err := l.TryAcquire(a.Context())
+		second, err := l.TryAcquire(t.Context())
 		if err == nil {
-			a.Harmed(twoAtWork, "the handle got a second hold")
+			t.Errorf(twoAtWork + ": the handle got a second hold")
 			w.release(second)
 		} else if !errors.Is(err, lock.ErrNotAcquired) {
-			a.Error(err)
+			t.Error(err)
 		}
 		time.Sleep(time.Minute)
 		if next.ended() {
-			a.Harmed(twoAtWork, "the next one has it: %v", next.err)
+			t.Errorf(twoAtWork+": the next one has it: %v", next.err)
 		}
 		w.release(h)
 		<-next.done
 		if next.err != nil {
-			a.Fatal(next.err)
+			t.Fatal(next.err)
 		}
 		w.release(next.held)
-	}, sabotage.KeepUntilReleased)
+	})
 }
 
 // §9: the link of a waiter is bad: it loses trust again and again, and its session lives on. Each time another one comes.
 func TestWaiterKeepsItsPlaceWithoutTrust(t *testing.T) {
-	attack.Run(t, starved, func(a *attack.Attack) {
-		w := attacked(a)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		s := w.Session("ours")
 		id := w.ID(s)
 		holder := w.acquire(w.lock("holder"))
-		ours := w.acquireLater(a.Context(), w.lockIn(s, "ours"))
+		ours := w.acquireLater(t.Context(), w.lockIn(s, "ours"))
 		time.Sleep(time.Second)
 		const rounds = 3
 		for range rounds {
@@ -327,126 +316,126 @@ func TestWaiterKeepsItsPlaceWithoutTrust(t *testing.T) {
 				break
 			}
 			if !next.ended() || next.err != nil {
-				a.Fatalf("nobody has it: %v", next.err)
+				t.Fatalf("nobody has it: %v", next.err)
 			}
 			holder = next.held
 		}
 		if w.ID(s) != id {
-			a.Fatal("the session is another: nothing was tested")
+			t.Fatal("the session is another: nothing was tested")
 		}
 		if !ours.ended() {
-			a.Harmed(starved, "%d others who came later were served", rounds)
+			t.Errorf(starved+": %d others who came later were served", rounds)
 			w.release(holder)
 			<-ours.done
 		}
 		if ours.err != nil {
-			a.Fatal(ours.err)
+			t.Fatal(ours.err)
 		}
 		w.release(ours.held)
-	}, sabotage.KeepPlace)
+	})
 }
 
 // §13: an identifier that is no UTF-8, such as a host's name in an old encoding. kazoo's contenders() decodes those of all, and
 // raises UnicodeDecodeError, of an Election, too. New refuses it, and is given another.
 func TestIdentifierThatPythonCannotRead(t *testing.T) {
-	attack.Run(t, unreadable, func(a *attack.Attack) {
-		w := attacked(a)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		s := w.Session("ours")
-		l, err := lock.NewIn(a.Context(), s, path, lock.Options{Identifier: "z\xfcrich"})
+		l, err := lock.New(s, path, lock.Options{Identifier: "z\xfcrich"})
 		if err != nil {
 			l = w.lockIn(s, "z\u00fcrich")
 		}
 		w.acquire(l)
 		children, _, err := w.python("python").inc.Children(w.Context(), path)
 		if err != nil || len(children) != 1 {
-			a.Fatalf("%q, %v", children, err)
+			t.Fatalf("%q, %v", children, err)
 		}
 		for _, name := range children {
 			data, _, ok := w.Srv.Get(path + "/" + name)
 			if !ok || !utf8.Valid(data) { // as strict as Python's decode("utf-8")
-				a.Harmed(unreadable, "%q of %s", data, name)
+				t.Errorf(unreadable+": %q of %s", data, name)
 			}
 		}
-	}, sabotage.IdentifierText)
+	})
 }
 
 // General rules: who waits loses its contender to an operator, and then the one in front of it goes. That nobody is in front does
 // not make it the holder: whoever comes next does not see it.
 func TestNobodyInFrontIsNotEnough(t *testing.T) {
-	attack.Run(t, twoHolders, func(a *attack.Attack) {
-		w := attacked(a)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		first, second := w.python("first"), w.python("second")
 		if !first.contend() {
-			a.Fatal("Python does not hold the lock")
+			t.Fatal("Python does not hold the lock")
 		}
-		ours := w.acquireLater(a.Context(), w.lock("ours"))
+		ours := w.acquireLater(t.Context(), w.lock("ours"))
 		time.Sleep(time.Second)
 		for _, name := range w.Srv.Children(path) {
 			if node := path + "/" + name; node != first.node {
 				if err := w.Srv.Delete(node); err != nil {
-					a.Fatal(err)
+					t.Fatal(err)
 				}
 			}
 		}
 		first.release()
 		time.Sleep(time.Second)
 		if !ours.ended() || ours.err != nil {
-			a.Fatalf("ours does not get it: %v", ours.err)
+			t.Fatalf("ours does not get it: %v", ours.err)
 		}
 		if second.contend() && ours.held.Valid() {
-			a.Harmed(twoHolders, "Python holds %s, and ours %s; znodes:\n%s", second.node, ours.held.Node(), w.Srv.Dump())
+			t.Errorf(twoHolders+": Python holds %s, and ours %s; znodes:\n%s", second.node, ours.held.Node(), w.Srv.Dump())
 		}
 		second.release()
 		w.release(ours.held)
-	}, sabotage.OwnSeen)
+	})
 }
 
 // General rules: the lock's znode is deleted while nobody uses the lock, as it must be when its numbers have come to their end,
 // and numbers begin anew. The next holder's token is larger all the same.
 func TestTokensGrowBeyondTheDirectory(t *testing.T) {
-	attack.Run(t, staleWrite, func(a *attack.Attack) {
-		w := attacked(a)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		l := w.lock("ours")
 		w.acquireAndRelease(l)
 		hold := func() int64 {
-			h, err := l.Acquire(a.Context())
+			h, err := l.Acquire(t.Context())
 			if err != nil {
-				a.Fatal(err)
+				t.Fatal(err)
 			}
 			w.release(h)
 			return h.Token()
 		}
 		before := hold()
 		if err := w.Srv.Delete(path); err != nil {
-			a.Fatal(err)
+			t.Fatal(err)
 		}
 		if after := hold(); after <= before {
-			a.Harmed(staleWrite, "token %d after %d", after, before)
+			t.Errorf(staleWrite+": token %d after %d", after, before)
 		}
-	}, sabotage.TokenByCzxid)
+	})
 }
 
 // §13: somebody deletes the lock's directory.
 func TestDirectoryDeletedInBetween(t *testing.T) {
-	attack.Run(t, wrongError, func(a *attack.Attack) {
-		w := attacked(a)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		if err := w.Srv.Create(path, nil); err != nil {
-			a.Fatal(err)
+			t.Fatal(err)
 		}
 		l := w.lockIn(w.Session("ours"), "ours")
 		for range 2 {
-			h, err := l.Acquire(a.Context())
+			h, err := l.Acquire(t.Context())
 			if errors.Is(err, session.ErrNoNode) {
-				a.Harmed(wrongError, "%v", err)
+				t.Errorf(wrongError+": %v", err)
 				return
 			}
 			if err != nil {
-				a.Fatal(err)
+				t.Fatal(err)
 			}
 			w.release(h)
 			if err := w.Srv.Delete(path); err != nil {
-				a.Error(err)
+				t.Error(err)
 			}
 		}
-	}, sabotage.EnsureAgain)
+	})
 }

@@ -6,16 +6,14 @@ import (
 	"fmt"
 
 	"github.com/kielgo/kiel/internal/hold"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
 
 // Held is a lock that is ours, until its context ends.
 type Held struct {
-	hold  *hold.Hold
-	node  *seqnode.Node
-	token int64
+	hold *hold.Hold
+	node *seqnode.Node
 }
 
 // hold makes a hold of a node that was seen to be first in inc. It returns nil when
@@ -30,15 +28,7 @@ func (l *Lock) hold(ctx context.Context, n *seqnode.Node, inc *session.Incarnati
 	if base == nil || err != nil {
 		return nil, err
 	}
-	h := &Held{hold: base, node: n, token: base.Token()}
-	off := sabotage.Of(ctx)
-	if off.Off(sabotage.TokenByCzxid) {
-		h.token = n.Seq()
-	}
-	if off.Off(sabotage.KeepUntilReleased) {
-		context.AfterFunc(inc.Context(), func() { n.Abandon(ctx) })
-	}
-	return h, nil
+	return &Held{hold: base, node: n}, nil
 }
 
 // Context is the hold: it ends when the lock can't be trusted to be ours any more.
@@ -58,7 +48,7 @@ func (h *Held) Node() string { return h.hold.Node() }
 
 // Token returns a number that is larger than that of every holder before: the czxid
 // of our contender.
-func (h *Held) Token() int64 { return h.token }
+func (h *Held) Token() int64 { return h.hold.Token() }
 
 // Incarnation returns the incarnation in which the lock is held, for a persistent
 // contender that in which it was acquired.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/hold"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
@@ -30,31 +29,31 @@ type Lock struct {
 // New returns a handle on the lock at path, kazoo's Lock. It checks its arguments and
 // does no I/O. The session must be running for the other methods to succeed.
 func New(s *session.Session, path string, opts Options) (*Lock, error) {
-	return newLock(s, path, opts, sabotage.Rules{}, word, word)
+	return newLock(s, path, opts, word, word)
 }
 
 // NewWrite returns a handle on the writing side of the read/write lock at path, kazoo's
 // WriteLock: it waits for all that came before, readers and writers.
 func NewWrite(s *session.Session, path string, opts Options) (*Lock, error) {
-	return newLock(s, path, opts, sabotage.Rules{}, word, word, readWord)
+	return newLock(s, path, opts, word, word, readWord)
 }
 
 // NewRead returns a handle on the reading side of the read/write lock at path, kazoo's
 // ReadLock: it waits for the writers that came before, and holds it together with
 // other readers. So that writers don't starve, a reader waits for those that wait, too.
 func NewRead(s *session.Session, path string, opts Options) (*Lock, error) {
-	return newLock(s, path, opts, sabotage.Rules{}, readWord, word)
+	return newLock(s, path, opts, readWord, word)
 }
 
 // newLock makes the handle of contenders that have one word and wait for the others.
-func newLock(s *session.Session, path string, opts Options, off sabotage.Rules, own string, rivals ...string) (*Lock, error) {
+func newLock(s *session.Session, path string, opts Options, own string, rivals ...string) (*Lock, error) {
 	if s == nil {
 		return nil, errors.New("lock: no session")
 	}
 	if err := session.CheckPath(path); err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	if err := opts.validate(off); err != nil {
+	if err := opts.validate(); err != nil {
 		return nil, err
 	}
 	rivals = append(rivals, opts.ExtraPatterns...)

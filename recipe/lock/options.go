@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/kielgo/kiel/internal/sabotage"
 )
 
 // The words of kazoo's contenders.
@@ -40,9 +38,9 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-func (o Options) validate(off sabotage.Rules) error {
+func (o Options) validate() error {
 	var errs []error
-	if !utf8.ValidString(o.Identifier) && !off.Off(sabotage.IdentifierText) {
+	if !utf8.ValidString(o.Identifier) {
 		errs = append(errs, fmt.Errorf("lock: Identifier %q is no valid UTF-8", o.Identifier))
 	}
 	for _, p := range o.ExtraPatterns {

@@ -24,7 +24,6 @@ func TestSabotage(t *testing.T) {
 func TestRulesOff(t *testing.T) {
 	often := map[sabotage.Rule]int{sabotage.ContenderChecked: special}
 	for name, rules := range map[string]map[string]sabotage.Rule{
-		"counter of ones": {"one's own number is taken for one's change": sabotage.SetIfUnchanged},
 		"lease": {
 			"holds end with their duration":                          sabotage.EndAsWritten,
 			"writes don't look whether the inner lock is still ours": sabotage.ContenderChecked,
