@@ -24,7 +24,7 @@ const (
 	brokenLink   = "a put that can't be carried out breaks the link under another"
 )
 
-// execution is a run of an execution: G is a process of ours, on the network as "g", the other is Python.
+// execution is a run of an execution: G is a Go process, the client "g" of the network; the other process is Python.
 type execution struct {
 	*world
 	g *session.Session
@@ -41,7 +41,7 @@ func newExecution(t *testing.T) *execution {
 
 const pythonID = "0123456789abcdef0123456789abcdef"
 
-// pythonTakes is kazoo's _take: it reports whether Python has the entry now.
+// pythonTakes is kazoo's _take. It reports whether Python holds the entry now.
 func (x *execution) pythonTakes() bool {
 	if _, err := x.p.Create(x.Context(), taken, []byte(pythonID), session.Ephemeral); err != nil {
 		return false
@@ -60,7 +60,7 @@ func (x *execution) pythonConsumes() {
 	}
 }
 
-// pythonStillHolds looks whether the entry and Python's hold, which it has, still are there.
+// pythonStillHolds checks that the entry and Python's hold still stand.
 func (x *execution) pythonStillHolds() {
 	x.Helper()
 	_, _, there := x.Srv.Get(entry)
@@ -69,8 +69,7 @@ func (x *execution) pythonStillHolds() {
 	}
 }
 
-// steps shows the requests of g, one after the other, to the steps: the first to the first until that answers yes, then those
-// that come to the second, and so on.
+// steps passes each request of g to the first step, until that returns true; then to the second step, and so on.
 func (x *execution) steps(list ...func(r *zktest.Request) (bool, zktest.Action)) {
 	var mu sync.Mutex // g's connections come one after the other
 	x.Srv.SetHook(func(r *zktest.Request) zktest.Action {
@@ -97,7 +96,7 @@ func (x *execution) steps(list ...func(r *zktest.Request) (bool, zktest.Action))
 	})
 }
 
-// losesReply is a step: the reply to a request is lost.
+// losesReply is a step that loses the reply to the first request that matches.
 func losesReply(match func(r zktest.Request) bool) func(r *zktest.Request) (bool, zktest.Action) {
 	return func(r *zktest.Request) (bool, zktest.Action) {
 		if match(*r) {
@@ -107,7 +106,7 @@ func losesReply(match func(r zktest.Request) bool) func(r *zktest.Request) (bool
 	}
 }
 
-// atNext is a step: something is done before g's next request.
+// atNext is a step that calls do before g's next request.
 func atNext(do func()) func(r *zktest.Request) (bool, zktest.Action) {
 	return func(*zktest.Request) (bool, zktest.Action) {
 		do()
@@ -115,8 +114,8 @@ func atNext(do func()) func(r *zktest.Request) (bool, zktest.Action) {
 	}
 }
 
-// recipe-attacks.md §1: the directory has seen 2^31-1 creates. In quick succession every other one gets -2147483648, which
-// is in front of all others. A handle that has seen the first of the last numbers puts nothing more.
+// recipe-attacks.md §1: 2^31-1 entries were created in the directory. Of creates in quick succession every other one gets
+// -2147483648, which comes before all others. A handle that got the first of the last numbers puts nothing more.
 func TestNumbersEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExecution(t)
@@ -169,8 +168,8 @@ func TestTakenByAnotherBeforeTheRetry(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §7 (b): two handles in one session. The first one's request is lost, the second one takes the entry. What
-// the first one finds then is of its own session.
+// recipe-attacks.md §7 (b): two handles in one session. The first one's request is lost, and the second one takes the entry. The
+// znode that the first one finds then belongs to its own session.
 func TestTwoHandlesInOneSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExecution(t)
@@ -222,7 +221,7 @@ func TestNamesGivenAgainBeforeTheRetry(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §7, why a take checks the entry: between G's look and its take Python takes the entry and consumes it.
+// recipe-attacks.md §7, why a take checks the entry: between G's read and its take Python takes the entry and consumes it.
 func TestConsumedJustBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExecution(t)
@@ -334,8 +333,8 @@ func TestReplyToPutLost(t *testing.T) {
 	}
 }
 
-// recipe-attacks.md §11: what does not fit is refused before it is sent. A server drops the connection of who sends it, and with
-// that go the requests right behind it, of others in the same session, of which nobody knows then what became of them.
+// recipe-attacks.md §11: a put that does not fit a request is refused before it is sent. A server would drop the connection, and
+// with it other requests of the same session right behind the put, whose outcome nobody would know then.
 func TestPutThatDoesNotFit(t *testing.T) {
 	const limit = 1<<20 - 1 // of a server
 	for what, values := range map[string][]int{"one": {limit}, "each fits, all don't": {limit / 2, limit / 2}} {
@@ -371,8 +370,8 @@ func TestPutThatDoesNotFit(t *testing.T) {
 	}
 }
 
-// recipe-attacks.md §13: somebody deletes the queue's directory. A Python process that has made it once does not make it again:
-// its put works because G, who waits for an entry, has.
+// recipe-attacks.md §13: somebody deletes the queue's directory. A Python process that has created it once does not create it again:
+// its put works because G, which waits for an entry, has created it.
 func TestDirectoryDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExecution(t)
@@ -402,8 +401,8 @@ func TestDirectoryDeleted(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §13: a value is nil. As nil, Python's get would take the entry off the queue and return None: that
-// there is nothing.
+// recipe-attacks.md §13: a value is nil. If that were stored as nil, Python's get would delete the entry and return None, as if there
+// were nothing.
 func TestNilIsAValue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExecution(t)

@@ -15,33 +15,34 @@ import (
 )
 
 const (
-	// DefaultPriority is kazoo's.
+	// DefaultPriority is the priority that kazoo puts with by default.
 	DefaultPriority = 100
 
 	maxPriority = 999
 	prefix      = "entry-"
 
-	// firstRefused is the sequence number after which a handle puts no more: 2^20 before the
-	// server's counter sticks.
+	// firstRefused is the first of the last 2^20 sequence numbers before the server's counter sticks.
+	// A handle that got one of these puts nothing more.
 	firstRefused = 1<<31 - 1<<20
 )
 
 // Options of a queue. The zero value works.
 type Options struct {
-	// Logger is told what can't be returned as an error, and who has the first entry of a LockingQueue when all are held
-	// while Get waits, and that one for long: after about half a minute, and then whenever the time has doubled.
+	// Logger gets errors that no call can return. While Get of a LockingQueue waits because all entries are held, Logger
+	// gets a warning that names the holder of the first one, if that has not changed for long: after about half a minute,
+	// and then whenever the time has doubled.
 	// With nil, warnings and errors go to slog.Default(); a Logger with slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }
 
-// directory is where entries are.
+// directory is the directory of a queue's entries.
 type directory struct {
-	session   *session.Session
-	path      string // of the queue, for errors
-	entries   string
-	exhausted atomic.Bool
-	odd       oddities
-	log       *slog.Logger
+	session     *session.Session
+	path        string      // the queue's path, for errors and the log
+	entries     string      // the path of the entries' parent
+	exhausted   atomic.Bool // whether the sequence numbers are used up
+	undeletable undeletable // entries to skip
+	log         *slog.Logger
 }
 
 func check(s *session.Session, path string) error {
@@ -61,7 +62,7 @@ func (d *directory) wrap(ctx context.Context, op string, err error) error {
 	return fmt.Errorf("queue: %s %s: %w", op, d.path, err)
 }
 
-// put makes entries, all in one transaction.
+// put creates an entry for each value, all in one transaction.
 func (d *directory) put(ctx context.Context, values [][]byte, priority int) ([]string, error) {
 	if priority < 0 || priority > maxPriority {
 		return nil, fmt.Errorf("%w: %d", ErrPriority, priority)
@@ -88,7 +89,7 @@ func (d *directory) put(ctx context.Context, values [][]byte, priority int) ([]s
 			for i, r := range results {
 				paths[i] = r.Path
 				if isLate(r.Path[strings.LastIndexByte(r.Path, '/')+1:]) {
-					d.exhausted.Store(true) // this entry is in order
+					d.exhausted.Store(true) // for later puts; this entry is in order
 				}
 			}
 			return paths, nil
@@ -99,7 +100,7 @@ func (d *directory) put(ctx context.Context, values [][]byte, priority int) ([]s
 		case errors.Is(err, session.ErrNodeExists):
 			stuck, lookErr := d.stuck(ctx, inc)
 			if lookErr != nil || !stuck {
-				return nil, errors.Join(fmt.Errorf("an entry has the number that comes next: %w", err), lookErr)
+				return nil, errors.Join(fmt.Errorf("another entry has the next sequence number: %w", err), lookErr)
 			}
 			d.exhausted.Store(true)
 		case errors.Is(err, session.ErrNoNode):
@@ -112,30 +113,30 @@ func (d *directory) put(ctx context.Context, values [][]byte, priority int) ([]s
 	}
 }
 
-// isLate reports whether an entry of that name has one of the last numbers.
+// isLate reports whether an entry of that name has one of the last sequence numbers.
 func isLate(name string) bool {
 	_, number, _ := strings.Cut(strings.TrimPrefix(name, prefix), "-")
 	n, err := strconv.ParseInt(number, 10, 64)
 	return err == nil && (n < 0 || n >= firstRefused)
 }
 
-// stuck reports whether a name was given twice because numbers have come to their end, and not
-// because somebody has made an entry by name.
+// stuck reports whether a sequence number came twice because the numbers have come to their end. Otherwise
+// somebody created an entry by name.
 func (d *directory) stuck(ctx context.Context, inc *session.Incarnation) (bool, error) {
 	names, stat, err := inc.Children(ctx, d.entries)
 	if errors.Is(err, session.ErrNoNode) {
 		return false, nil
 	}
-	// The cversion that servers show is 2*n - NumChildren, in 32 bits, where n comes next.
+	// Servers show 2*n - NumChildren as cversion, in 32 bits, where n is the next sequence number.
 	next := (uint32(stat.Cversion) + uint32(stat.NumChildren)) / 2
 	return err == nil && (next >= firstRefused || slices.ContainsFunc(names, isLate)), err
 }
 
-// ensure makes a directory. Nil says that it stands, or that its end is worth another try.
+// ensure creates a directory. It returns nil if the directory exists, or if the caller is to try again.
 func (d *directory) ensure(ctx context.Context, inc *session.Incarnation, path string) error {
 	err := inc.EnsurePath(ctx, path)
 	if errors.Is(err, session.ErrUncertain) {
-		return context.Cause(ctx) // if that has not ended, the next request shows it
+		return context.Cause(ctx) // if ctx has not ended, the next request shows whether the directory exists
 	}
 	if errors.Is(err, session.ErrSessionExpired) && ctx.Err() == nil {
 		return nil
@@ -169,8 +170,8 @@ func (d *directory) length(ctx context.Context) (int, error) {
 	}
 }
 
-// list returns the names of the entries, those that come first in front, and a watch.
-// It makes the directory when it is missing.
+// list returns the names of the entries in the directory at path, sorted, and a watch on the directory.
+// It creates the directory when that is missing.
 func (d *directory) list(ctx context.Context, inc *session.Incarnation, path string) ([]string, *session.Watch, error) {
 	for {
 		names, _, watch, err := inc.ChildrenW(ctx, path)

@@ -10,26 +10,27 @@ import (
 
 var _ recipe.Hold = (*Held)(nil)
 
-// Do gets an entry, calls fn, and consumes the entry when fn has returned nil. When fn returns an error, or ends by a panic or the
-// end of its goroutine, the entry is given back. [Hold] finds the entry in fn's context, for its Value; the context has ctx's values.
-// It ends when the entry can't be trusted to be ours any more, or with ctx: an fn that has not done its work by then returns an error,
-// such as that of its context. A fn that has called Consume or Release itself has decided; it may call them with its own context.
+// Do gets an entry, calls fn, and consumes the entry when fn has returned nil. Do gives the entry back when fn returns an error, panics
+// or ends its goroutine. [Hold] finds the entry in fn's context, for its Value; the context has ctx's values. The context ends when the
+// entry is no longer surely ours, and with ctx: an fn that has not done its work by then returns an error, such as that of its
+// context. If fn has called Consume or Release itself, Do does neither; fn may call them with its own context.
 //
 // When ctx ends before there is an entry for us, fn is not called, and the error is that of [LockingQueue.Get]. When ctx ends later,
-// Do returns nil if fn returns nil and the entry was consumed, or an error that wraps that of its context or the cause of its end. So a
-// program that is told to end by the end of ctx ends with success as soon as fn has returned.
+// Do returns nil if fn returns nil and the entry was consumed, or if fn's error wraps that of its context or the cause of its end. So a
+// program that stops by ending ctx ends with success as soon as fn has returned.
 //
 // When fn has returned nil, Do returns what [Held.Consume] returns: nil, though the context had ended, if nobody else can have had the
 // entry. When the hold is lost before fn has returned an error, the error wraps the cause, see [Held.Context], and fn's error unless
 // that is the one of its context.
 //
-// Before Do returns it waits until the entry is given back, for as long as ctx lasts, or is consumed, for one session timeout beyond
-// that. Then it goes on in the background; for a Consume the error wraps session.ErrUncertain.
+// Do waits until the entry is given back, for as long as ctx lasts, or consumed, for one session timeout beyond
+// the end of ctx. After that the release or Consume goes on in the background; for a Consume the error wraps session.ErrUncertain.
 func (q *LockingQueue) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	return hold.Do(ctx, q.Get, fn, q.settle, ErrConsumed, ErrReleased)
 }
 
-// settle consumes an entry or gives it back, whichever fn has begun. If it has begun neither, an fn that is done consumes it.
+// settle waits for the Consume or Release that fn has called. If fn has called neither, settle consumes the entry if fn is done, and
+// gives it back otherwise.
 func (q *LockingQueue) settle(ctx context.Context, h *Held, done bool, lost error) error {
 	switch {
 	case h.begun.Load() && !h.consume, !h.begun.Load() && !done:
@@ -44,6 +45,6 @@ func (q *LockingQueue) settle(ctx context.Context, h *Held, done bool, lost erro
 	return h.Consume(life)
 }
 
-// Hold returns the entry under whose hold a function was called by [LockingQueue.Do] with ctx; nil when ctx has none. Do gives it back
+// Hold returns the entry that [LockingQueue.Do] holds while it calls a function with ctx; nil when ctx has none. Do gives it back
 // or consumes it.
 func Hold(ctx context.Context) *Held { return hold.From[*Held](ctx) }

@@ -29,7 +29,8 @@ func TestDo(t *testing.T) {
 	})
 }
 
-// What is done is consumed, also when the program is told to end; what is not done is given back. A function may decide itself.
+// Do consumes an entry when its function is done, also when the program is to end; otherwise it gives the entry back. A function may
+// do either itself.
 func TestDoConsumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -80,8 +81,8 @@ func TestDoConsumes(t *testing.T) {
 	})
 }
 
-// What is done counts as done though trust has ended meanwhile, if it can still be consumed. If no server can be reached, Do waits for
-// one session timeout from when it was told to end.
+// Do consumes an entry though trust has ended meanwhile, if it still can. If no server can be reached, Do waits for
+// one session timeout from the end of its context.
 func TestDoConsumesAfterTrust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -113,7 +114,7 @@ func TestDoConsumesAfterTrust(t *testing.T) {
 	})
 }
 
-// A function gives its hold back with its own context, which ends by that, and learns what became of it.
+// A function gives its hold back with its own context, which ends by that, and gets the outcome.
 func TestDoWithItsOwnContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

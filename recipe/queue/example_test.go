@@ -48,8 +48,8 @@ func ExampleQueue() {
 	// later
 }
 
-// An entry is held while it is worked on, and consumed when that is done. When the program is told to end before, the entry
-// goes back to the queue.
+// A function works on an entry while the queue holds it; Do consumes the entry when the function is done. When the program is to
+// end before, the entry goes back to the queue.
 func ExampleLockingQueue_Do() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -79,8 +79,8 @@ func ExampleLockingQueue_Do() {
 	// left: 0 <nil>
 }
 
-// A loop that consumes each entry at the end of its body, and gives back the one at which it
-// is left.
+// A loop consumes each entry at the end of its body, and gives back the entry at which the
+// body is left.
 func ExampleLockingQueue_All() {
 	ctx := context.Background()
 	s, closed := connect(ctx)

@@ -13,8 +13,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The news that a hold was removed is late: its Consume removes neither the next one's hold
-// nor the entry that he works on.
+// The event that a hold was deleted comes late: its Consume deletes neither the next hold
+// nor the entry.
 func TestConsumeBeforeTheNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -36,7 +36,7 @@ func TestConsumeBeforeTheNews(t *testing.T) {
 	})
 }
 
-// The reply to a take is lost and the look after it refused: the hold does not stay.
+// The reply to a take is lost and the read after it refused: the hold does not stay.
 func TestTakeThatCannotBeSeen(t *testing.T) {
 	for look, code := range map[zktest.Op]zktest.Error{
 		zktest.OpSync:    zktest.ErrSystem,
@@ -71,7 +71,7 @@ func TestTakeThatCannotBeSeen(t *testing.T) {
 	}
 }
 
-// The reply to a consume is lost and the look after it refused: the hold does not stay.
+// The reply to a consume is lost and the read after it refused: the hold does not stay.
 func TestConsumeThatCannotBeSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -122,7 +122,7 @@ func TestValid(t *testing.T) {
 	})
 }
 
-// Valid knows of the end of trust before the context does.
+// Valid is false from the end of trust, before the context ends.
 func TestValidBeforeItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -14,16 +14,16 @@ import (
 type Held struct {
 	hold  *hold.Hold
 	node  *node
-	data  []byte
-	entry session.Stat
+	data  []byte       // the entry's value
+	entry session.Stat // the entry's stat when it was taken
 
-	begun   atomic.Bool   // one of the two was called
-	consume bool          // which of them was first
-	done    chan struct{} // closed when the outcome is known
-	err     error         // the outcome
+	begun   atomic.Bool   // whether Consume or Release was called
+	consume bool          // whether Consume was called first
+	done    chan struct{} // closed when the outcome of the first call is known
+	err     error         // that outcome
 }
 
-// newHeld makes a hold of a znode that was made. It returns nil when the incarnation is not
+// newHeld returns a hold for a znode that was created. It returns nil when the incarnation is not
 // trusted any more, or the znode is gone.
 func newHeld(ctx context.Context, n *node, data []byte, entry session.Stat) (*Held, error) {
 	id, stat, watch, err := n.inc.GetW(ctx, n.path)
@@ -51,8 +51,8 @@ func (h *Held) Value() []byte { return append([]byte{}, h.data...) }
 // Path returns the path of the entry.
 func (h *Held) Path() string { return h.node.entry }
 
-// Node returns the path of the znode that says that the entry is held. A write that must
-// not happen after another got the entry carries session.CheckOp(Node(), -1) in its Multi.
+// Node returns the path of the hold's znode. A write that must not happen after another got the
+// entry carries session.CheckOp(Node(), -1) in its Multi.
 func (h *Held) Node() string { return h.hold.Node() }
 
 // Token returns a number that is larger than that of every hold on the entry before: the
@@ -62,17 +62,17 @@ func (h *Held) Token() int64 { return h.hold.Token() }
 // Incarnation returns the incarnation in which the entry is held.
 func (h *Held) Incarnation() *session.Incarnation { return h.hold.Incarnation() }
 
-// Context is the hold: it ends when the entry can't be trusted to be ours any more. Its
+// Context is the hold: it ends when the entry is no longer surely ours. Its
 // cause is ErrLost, ErrConsumed, ErrReleased, or that of the incarnation. It is not derived
 // from Get's context.
 func (h *Held) Context() context.Context { return h.hold.Context() }
 
-// Valid reports whether the hold may be relied on at this moment: its context has not ended, and
-// the session is trusted. It asks nobody and costs nanoseconds: call it right before each effect.
+// Valid reports whether the entry is surely ours at this moment: the hold's context has not ended, and
+// the session is trusted. It sends no request and costs nanoseconds: call it right before each effect.
 func (h *Held) Valid() bool { return h.hold.Valid() }
 
-// Holds asks whether the entry is held still: it is ours, and neither Consume nor Release
-// was called.
+// Holds reads from the server whether the entry is still held: the hold's znode stands, and neither Consume
+// nor Release was called.
 func (h *Held) Holds(ctx context.Context) (bool, error) {
 	select {
 	case <-h.Context().Done():
@@ -81,14 +81,14 @@ func (h *Held) Holds(ctx context.Context) (bool, error) {
 	}
 	stands, err := h.node.stands(ctx)
 	if err != nil && !errors.Is(err, session.ErrSessionExpired) {
-		return false, fmt.Errorf("queue: look after %s: %w", h.node.path, err)
+		return false, fmt.Errorf("queue: verify the hold on %s: %w", h.node.entry, err)
 	}
 	return err == nil && stands && h.Context().Err() == nil, nil
 }
 
-// Consume takes the entry off the queue, if it is held still. An error that wraps ErrLost says
-// that it is not, and that the entry was not consumed by this; session.ErrUncertain that it
-// may have been. When ctx ends first the error wraps ErrUncertain and the cause, and Consume goes
+// Consume deletes the entry if it is still held. An error that wraps ErrLost says that it is not held, and
+// that this call did not delete the entry; an error that wraps session.ErrUncertain says that it may have.
+// When ctx ends first the error wraps ErrUncertain and the cause, and Consume goes
 // on in the background; another call waits for it. After Release the error wraps ErrReleased.
 func (h *Held) Consume(ctx context.Context) error {
 	h.finish(ctx, true)
@@ -104,8 +104,8 @@ func (h *Held) Consume(ctx context.Context) error {
 	return nil
 }
 
-// Release gives the entry back, for others to get. It returns nil when the entry is not
-// held by us any more. When ctx ends first, the error wraps the cause and Release goes on in the
+// Release gives the entry back, so that others can get it. It returns nil when this hold's znode is
+// gone. When ctx ends first, the error wraps the cause and Release goes on in the
 // background; another call waits for it. After Consume the error wraps ErrConsumed.
 func (h *Held) Release(ctx context.Context) error {
 	h.finish(ctx, false)
@@ -118,7 +118,7 @@ func (h *Held) Release(ctx context.Context) error {
 	return nil
 }
 
-// finish begins to consume or release, which of them comes first. It keeps the session open until that is done.
+// finish starts to consume or to release the entry, whichever is called first. It keeps the session open until that is done.
 func (h *Held) finish(ctx context.Context, consume bool) {
 	lost, cause := context.Cause(h.Context()), ErrReleased
 	if consume {
@@ -135,7 +135,7 @@ func (h *Held) finish(ctx context.Context, consume bool) {
 			switch {
 			case !consume:
 				h.node.removeAll(life)
-			case errors.Is(lost, ErrLost): // what stands there may be another's
+			case errors.Is(lost, ErrLost): // the znode at the path may be another take's
 				h.err = lost
 			default:
 				h.err = h.node.consume(life, h.entry)

@@ -18,10 +18,10 @@ import (
 const againPause = time.Second
 
 // LockingQueue is a handle on one queue whose entries are held while they are worked on.
-// It may be used by several goroutines; each Get holds an entry of its own.
+// Several goroutines may use it; each Get holds an entry of its own.
 type LockingQueue struct {
 	dir   directory
-	taken string
+	taken string // path of the directory of the holds' znodes
 	log   *slog.Logger
 }
 
@@ -57,7 +57,7 @@ func (q *LockingQueue) PutAll(ctx context.Context, values [][]byte, priority int
 	return paths, nil
 }
 
-// Len returns how many entries there are, those that are held included.
+// Len returns how many entries there are, held ones included.
 func (q *LockingQueue) Len(ctx context.Context) (int, error) {
 	n, err := q.dir.length(ctx)
 	if err != nil {
@@ -66,9 +66,9 @@ func (q *LockingQueue) Len(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// Get holds the first entry that nobody holds; it waits until there is one. When ctx ends
-// the error is a [*recipe.BlockedError] if all entries are held. Whatever the error, nothing is
-// held; what may have been is given back in the background.
+// Get holds the first entry that is free; it waits until there is one. When ctx ends
+// the error is a [*recipe.BlockedError] if all entries are held. After an error nothing is
+// held: if the outcome of a take is unknown, its znode is deleted in the background.
 func (q *LockingQueue) Get(ctx context.Context) (*Held, error) {
 	return q.get(ctx, "get", true)
 }
@@ -79,12 +79,12 @@ func (q *LockingQueue) TryGet(ctx context.Context) (*Held, error) {
 	return q.get(ctx, "try get", false)
 }
 
-// All gets entry after entry until ctx ends or Get fails; the last step has that error. An
-// entry is consumed when the body of the loop has come to its end, by continue too; it is
-// given back when the body is left by break, return or panic. A body that has called
-// Consume or Release itself has decided. A step whose entry could not be consumed is
-// followed by one with the same entry and the error; the loop goes on after it, and after a
-// pause of a second if the entry may come again at once.
+// All gets entry after entry until ctx ends or Get fails; the last step has that error. All
+// consumes an entry when the body of the loop comes to its end, by continue too, and gives it
+// back when break, return or panic leaves the body. If the body has called Consume or Release
+// itself, All does neither. If an entry can't be consumed, the next step has the same
+// entry and the error; then the loop goes on, after a pause of a second if the entry may come
+// again at once.
 func (q *LockingQueue) All(ctx context.Context) iter.Seq2[*Held, error] {
 	return func(yield func(*Held, error) bool) {
 		for {
@@ -110,11 +110,11 @@ func (q *LockingQueue) All(ctx context.Context) iter.Seq2[*Held, error] {
 	}
 }
 
-// step runs the loop's body, and gives the entry back unless that comes to its end.
+// step runs the loop's body, and gives the entry back unless the body comes to its end.
 func (q *LockingQueue) step(ctx context.Context, h *Held, yield func(*Held, error) bool) (goOn bool) {
 	defer func() {
 		if !goOn {
-			_ = h.Release(ctx) // at once when ctx has ended: then it goes on in the background
+			_ = h.Release(ctx) // when ctx has ended it returns at once and goes on in the background
 		}
 	}()
 	return yield(h, nil)
@@ -134,7 +134,7 @@ func (q *LockingQueue) get(ctx context.Context, op string, wait bool) (*Held, er
 		case errors.Is(err, ErrEmpty) && !synced && ctx.Err() == nil:
 			synced = true
 			if inc := q.dir.session.Current(); inc != nil {
-				_ = inc.Sync(ctx, q.dir.path) // if it fails, so does the next look
+				_ = inc.Sync(ctx, q.dir.path) // if it fails, so does the next list
 			}
 		default:
 			return nil, q.dir.wrap(ctx, op, err)
@@ -142,7 +142,7 @@ func (q *LockingQueue) get(ctx context.Context, op string, wait bool) (*Held, er
 	}
 }
 
-// once lists the entries and holds the first that is free.
+// once lists the entries and holds the first one that is free.
 func (q *LockingQueue) once(ctx context.Context, wait bool, b *blockage) (*Held, error) {
 	inc, err := q.dir.session.Incarnation(ctx)
 	if err != nil {
@@ -162,8 +162,8 @@ func (q *LockingQueue) once(ctx context.Context, wait bool, b *blockage) (*Held,
 	for _, name := range takenNames {
 		taken[name] = true
 	}
-	first, count, odd := "", 0, 0
-	q.dir.odd.pass()
+	first, count, skipped := "", 0, 0
+	q.dir.undeletable.refresh()
 	for _, name := range names {
 		if taken[name] {
 			if count++; count == 1 {
@@ -173,8 +173,8 @@ func (q *LockingQueue) once(ctx context.Context, wait bool, b *blockage) (*Held,
 		}
 		h, err := q.take(ctx, inc, name)
 		switch {
-		case errors.Is(err, errOdd):
-			odd++
+		case errors.Is(err, errUndeletable):
+			skipped++
 		case !errors.Is(err, errTaken):
 			return h, err
 		}
@@ -185,14 +185,14 @@ func (q *LockingQueue) once(ctx context.Context, wait bool, b *blockage) (*Held,
 		}
 		return &recipe.BlockedError{Recipe: "queue", Path: q.dir.path, Blocker: first, Taken: count, Err: err}
 	}
-	if count+odd < len(names) {
-		return nil, errAgain // others were quicker; there may be more behind
+	if count+skipped < len(names) {
+		return nil, errAgain // other processes took these; new ones may be behind
 	}
 	if !wait {
 		return nil, blocked(ErrEmpty)
 	}
-	q.complain(ctx, inc, first, count, b)
-	later, stop := q.dir.odd.later(odd)
+	q.warnWaiting(ctx, inc, first, count, b)
+	later, stop := q.dir.undeletable.timer(skipped)
 	defer stop()
 	select {
 	case <-entriesWatch.C():
@@ -204,14 +204,14 @@ func (q *LockingQueue) once(ctx context.Context, wait bool, b *blockage) (*Held,
 	return nil, errAgain
 }
 
-// blockage is for how long a Get has found one entry in front of those that are taken. When another is, entries flow.
+// blockage measures for how long the same entry has been the first of the taken ones. When another comes first, entries flow.
 type blockage struct {
-	first    string // path of who has it, "" if none is taken
+	first    string // path of the hold's znode, "" if no entry is taken
 	patience seqnode.Patience
 }
 
-// complain says who has the first of the entries that are taken, if it has been the same for long.
-func (q *LockingQueue) complain(ctx context.Context, inc *session.Incarnation, first string, taken int, b *blockage) {
+// warnWaiting logs a warning with the holder of the first taken entry, if that entry has been the first for long.
+func (q *LockingQueue) warnWaiting(ctx context.Context, inc *session.Incarnation, first string, taken int, b *blockage) {
 	if first != b.first {
 		*b = blockage{first: first}
 	}
@@ -224,18 +224,18 @@ func (q *LockingQueue) complain(ctx context.Context, inc *session.Incarnation, f
 		return
 	}
 	if data, stat, err := seqnode.Read(ctx, inc, first); err != nil {
-		b.patience = before // to be said when it can be read
+		b.patience = before // log the warning when the znode can be read
 	} else {
 		q.log.WarnContext(ctx, "still waiting", "path", q.dir.path, "waited", waited, "taken", taken,
 			"blocker", seqnode.Blocker{Path: first, Data: data, Stat: stat})
 	}
 }
 
-// take holds an entry. The error is errTaken if another does, or the entry is gone, and errOdd if it can't be consumed.
+// take holds an entry. The error is errTaken if another take has it or it is gone, and errUndeletable if it can't be consumed.
 func (q *LockingQueue) take(ctx context.Context, inc *session.Incarnation, name string) (*Held, error) {
 	n := q.newNode(inc, name)
-	if q.dir.odd.known(n.entry) {
-		return nil, errOdd
+	if q.dir.undeletable.has(n.entry) {
+		return nil, errUndeletable
 	}
 	data, stat, err := inc.Get(ctx, n.entry)
 	if errors.Is(err, session.ErrNoNode) {
@@ -244,8 +244,8 @@ func (q *LockingQueue) take(ctx context.Context, inc *session.Incarnation, name 
 	if err != nil {
 		return nil, err
 	}
-	if q.dir.isOdd(ctx, n.entry, stat) {
-		return nil, errOdd
+	if q.dir.isUndeletable(ctx, n.entry, stat) {
+		return nil, errUndeletable
 	}
 	if err := n.create(ctx, stat); err != nil {
 		return nil, err
@@ -254,7 +254,7 @@ func (q *LockingQueue) take(ctx context.Context, inc *session.Incarnation, name 
 	if h == nil {
 		n.own.Abandon(ctx)
 		if err == nil {
-			err = errAgain // trust has ended, or somebody removed it
+			err = errAgain // trust has ended, or somebody deleted the znode
 		}
 	}
 	return h, err

@@ -160,7 +160,7 @@ func TestConcurrentExecution(t *testing.T) {
 	})
 }
 
-// Several are held at once, each by one; what is given back is got by who waits.
+// Several entries are held at once, each by one getter; a getter that waits gets the entry that another gives back.
 func TestTheNextFreeOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -180,7 +180,7 @@ func TestTheNextFreeOne(t *testing.T) {
 	})
 }
 
-// Another takes the first entry just before: the next one is tried.
+// Another takes the first entry just before: Get tries the next one.
 func TestTakenJustBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -200,8 +200,8 @@ func TestTakenJustBefore(t *testing.T) {
 	})
 }
 
-// The reply to a take, a release or a consume is lost, or the request. All come to their end,
-// and nothing is left.
+// The request of a take, a release or a consume is lost, or its reply. All of them return,
+// and no znode is left.
 func TestLostReplies(t *testing.T) {
 	for what, match := range map[string]func(zktest.Request) bool{
 		"take":    func(r zktest.Request) bool { return isMulti(r) && r.Ops[1].Op == zktest.OpCreate },
@@ -228,8 +228,8 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
-// Somebody removes the hold, and another takes the entry. The first can neither consume it
-// nor remove the other's hold.
+// Somebody deletes the hold, and another takes the entry. The first holder can neither consume it
+// nor delete the other's hold.
 func TestHoldRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -250,7 +250,7 @@ func TestHoldRemoved(t *testing.T) {
 	})
 }
 
-// Somebody removes the entry: it can't be consumed, and the hold does not stay.
+// Somebody deletes the entry: it can't be consumed, and the hold does not stay.
 func TestEntryRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -267,8 +267,8 @@ func TestEntryRemoved(t *testing.T) {
 	})
 }
 
-// The session expires under a holder: the entry is free, and can't be consumed by it. If
-// the request was under way, nobody knows.
+// The session expires under a holder: the entry is free, and the holder can't consume it. If
+// the request was under way, the outcome is unknown.
 func TestSessionKilledWhileHolding(t *testing.T) {
 	for _, underWay := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -295,8 +295,8 @@ func TestSessionKilledWhileHolding(t *testing.T) {
 	}
 }
 
-// Trust ends: the hold's context does, and nothing else. The entry is not got by others, and
-// can be consumed.
+// Trust ends, and with it the hold's context, but nothing else. Others do not get the entry, and
+// the holder can consume it.
 func TestEndOfTrustGivesNothingAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -358,7 +358,7 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
-// All consumes what its body has come to the end with, and gives back the others.
+// All consumes the entries at which its body comes to its end, and gives back the others.
 func TestAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -377,7 +377,7 @@ func TestAll(t *testing.T) {
 			switch note(h) {
 			case "a":
 				continue
-			case "b": // decides itself: the first time to give it back
+			case "b": // the body releases it the first time
 				if len(got) == 2 {
 					w.release(h)
 				} else {
@@ -398,7 +398,7 @@ func TestAll(t *testing.T) {
 		if left := w.Srv.Children(path + "/taken"); len(left) != 0 {
 			t.Errorf("left: %q", left)
 		}
-		// A hold that is lost meanwhile: the step is followed by one with the error.
+		// The hold is lost meanwhile: another step follows, with the error.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		var errs []error

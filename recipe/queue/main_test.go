@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 
 const path = "/app/queue"
 
-// world has what tests of this package do.
+// world has the helpers of this package's tests.
 type world struct{ *recipetest.World }
 
 func newWorld(t *testing.T) *world {
@@ -35,7 +35,7 @@ func is(op zktest.Op) func(zktest.Request) bool { return recipetest.Is(op) }
 // isMulti matches multis of more than one operation: proofs of life have one.
 func isMulti(r zktest.Request) bool { return r.Op == zktest.OpMulti && len(r.Ops) > 1 }
 
-// once has the first request that matches shown to do.
+// once passes the first request that matches to do.
 func (w *world) once(match func(zktest.Request) bool, do func(r *zktest.Request) zktest.Action) {
 	done := false
 	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {

@@ -10,19 +10,19 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// node is the znode of one take. Its name is the entry's, so others make znodes of
-// the same name, before and after.
+// node is the znode of one take. It has the entry's name, and so have the znodes of other
+// takes of the entry, before and after this one.
 type node struct {
 	queue *LockingQueue
-	inc   *session.Incarnation // of the session that owns it
+	inc   *session.Incarnation // an incarnation of the session that owns the znode
 	entry string               // path of the entry
-	path  string
-	id    string // new for each take: the data
-	czxid int64  // 0 until it is known
+	path  string               // path of the znode
+	id    string               // data of the znode, new for each take
+	czxid int64                // the znode's czxid, 0 until it is known
 	own   *hold.Own
 }
 
-// newNode returns the znode of a take that is to be made.
+// newNode returns the znode of a new take. It is not created yet.
 func (q *LockingQueue) newNode(inc *session.Incarnation, name string) *node {
 	n := &node{
 		queue: q,
@@ -35,16 +35,17 @@ func (q *LockingQueue) newNode(inc *session.Incarnation, name string) *node {
 	return n
 }
 
-// errTaken says that there is nothing to take: another has taken the entry, or it is gone.
-var errTaken = errors.New("queue: taken by another, or gone")
+// errTaken says that another take has the entry, or that the entry is gone.
+var errTaken = errors.New("entry is taken or gone")
 
-// create makes the znode, if the entry is there as it was seen and nobody else has taken it.
+// create creates the znode if the entry has not changed since it was read and no other take has it.
 // The request does not end with ctx: see [hold.Own.Make].
 func (n *node) create(ctx context.Context, entry session.Stat) error {
 	return n.own.Make(ctx, func(life context.Context) error { return n.make(life, ctx, entry) })
 }
 
-// make asks with life and tries again only while ctx lasts. After an error no znode stands, unless it wraps hold.ErrUnsure.
+// make sends requests under life and repeats them only while ctx lasts. After an error no znode stands, unless the error wraps
+// hold.ErrUnsure.
 func (n *node) make(life, ctx context.Context, entry session.Stat) error {
 	for {
 		_, err := n.inc.Multi(life, session.CheckOp(n.entry, entry.Version), session.CreateOp(n.path, []byte(n.id), session.Ephemeral))
@@ -53,7 +54,7 @@ func (n *node) make(life, ctx context.Context, entry session.Stat) error {
 		case errors.Is(err, session.ErrNodeExists):
 			return errTaken
 		case isRefused && refused.Index == 0 && errors.Is(err, session.ErrBadVersion):
-			return errAgain // somebody wrote it: it is read anew, before those behind it are looked at
+			return errAgain // the entry was written: read it again before those behind it
 		case isRefused && refused.Index == 0 && errors.Is(err, session.ErrNoNode):
 			return errTaken
 		case errors.Is(err, session.ErrNoNode):
@@ -77,8 +78,8 @@ func (n *node) make(life, ctx context.Context, entry session.Stat) error {
 	}
 }
 
-// stands reports whether the znode of this take stands. The requests before have
-// returned, and the Sync is behind them: what is not seen now does not appear later.
+// stands reports whether the znode of this take stands. Earlier requests have returned and the Sync comes after
+// them, so a znode that is missing now does not appear later.
 func (n *node) stands(ctx context.Context) (bool, error) {
 	if err := n.inc.Sync(ctx, n.queue.dir.path); err != nil && !errors.Is(err, session.ErrNoNode) {
 		return false, err
@@ -93,10 +94,11 @@ func (n *node) stands(ctx context.Context) (bool, error) {
 	return n.made(data) && stat.EphemeralOwner == n.inc.SessionID() && (n.czxid == 0 || stat.Czxid == n.czxid), nil
 }
 
-// made reports whether data is that of this take. Another handle's may stand there, too, of the same session.
+// made reports whether data is the data of this take. A znode of another handle in the same session may stand at the path, too.
 func (n *node) made(data []byte) bool { return string(data) == n.id }
 
-// remove is one try to delete the znode: see [hold.NewOwn]. It looks first, as another's may stand there by now.
+// remove tries once to delete the znode: see [hold.NewOwn]. Before each delete it checks that the znode is this take's, because
+// another take's may stand at the path by now.
 func (n *node) remove(life context.Context) error {
 	for {
 		stands, err := n.stands(life)
@@ -109,14 +111,14 @@ func (n *node) remove(life context.Context) error {
 	}
 }
 
-// removeAll deletes the znode until it is gone or its session is over.
+// removeAll deletes the znode, and returns when it is gone or its session is over.
 func (n *node) removeAll(life context.Context) {
 	n.own.Abandon(life)
 	_ = n.own.Wait(life)
 }
 
-// consume deletes the entry and the znode, until that is done or can't be. It looks first: no
-// delete can ask for the take that made a znode, and another's may stand there before our watch says so.
+// consume deletes the entry and the znode. It returns nil when both are deleted. First it checks that the znode
+// is this take's: a delete has no such condition, and another take's znode may stand at the path before our watch fires.
 func (n *node) consume(life context.Context, entry session.Stat) error {
 	switch stands, err := n.stands(life); {
 	case hold.Over(err):
@@ -125,10 +127,10 @@ func (n *node) consume(life context.Context, entry session.Stat) error {
 		n.removeAll(life)
 		return err
 	case !stands:
-		return fmt.Errorf("%w: %s", ErrLost, n.path)
+		return ErrLost
 	}
 	for {
-		// Together: nobody may take an entry that was worked on.
+		// One transaction: between two deletes another could take the entry.
 		_, err := n.inc.Multi(life, session.DeleteOp(n.entry, -1), session.DeleteOp(n.path, -1))
 		switch {
 		case err == nil:
@@ -136,26 +138,26 @@ func (n *node) consume(life context.Context, entry session.Stat) error {
 		case errors.Is(err, session.ErrUncertain):
 			stands, lookErr := n.stands(life)
 			if lookErr == nil && stands {
-				continue // it was not done
+				continue // the transaction was not carried out
 			}
 			if lookErr == nil {
 				var exists bool
 				var now session.Stat
 				exists, now, lookErr = n.inc.Exists(life, n.entry)
 				if lookErr == nil && (!exists || now.Czxid != entry.Czxid) {
-					return nil // as long as ours stood, nobody else could consume it
+					return nil // while our znode stood, no other take could consume the entry
 				}
 				if lookErr == nil {
-					return fmt.Errorf("%w: %s", ErrLost, n.path)
+					return ErrLost
 				}
 			}
-			// If the session is over, another may have taken and consumed it since.
+			// If the session is over, another take may have consumed the entry since.
 			if !hold.Over(lookErr) {
 				n.removeAll(life)
 			}
 			return err
 		case errors.Is(err, session.ErrNoNode):
-			n.removeAll(life) // if only the entry is gone
+			n.removeAll(life) // the znode may stand if only the entry is gone
 			return fmt.Errorf("%w: %w", ErrLost, err)
 		case hold.Over(err):
 			return fmt.Errorf("%w: %w", ErrLost, err)

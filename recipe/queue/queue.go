@@ -23,10 +23,10 @@ func New(s *session.Session, path string, opts Options) (*Queue, error) {
 	return &Queue{dir: directory{session: s, path: path, entries: path, log: defaultlog.Or(opts.Logger)}}, nil
 }
 
-// Put puts a value at the end of those with the same priority, which is between 0 and 999;
-// lower ones are taken first. It returns the path of the entry. If the error wraps
-// [session.ErrUncertain] the value may or may not be in the queue; otherwise it is not. It wraps
-// [session.ErrNodeExists] while an entry that somebody made by name has the number that comes next, and
+// Put puts a value behind all values of the same priority. Priorities are between 0 and 999;
+// values of lower ones are taken first. Put returns the path of the entry. If the error wraps
+// [session.ErrUncertain] the value may or may not be in the queue; otherwise it is not. The error wraps
+// [session.ErrNodeExists] while an entry that somebody made by name has the next sequence number, and
 // [session.ErrTooLarge] if the value does not fit a request: then nothing was sent.
 func (q *Queue) Put(ctx context.Context, value []byte, priority int) (string, error) {
 	paths, err := q.dir.put(ctx, [][]byte{value}, priority)
@@ -36,7 +36,7 @@ func (q *Queue) Put(ctx context.Context, value []byte, priority int) (string, er
 	return paths[0], nil
 }
 
-// PutAll puts values in their order, all of them or none. They must fit one request together.
+// PutAll puts values in their order, all of them or none. All together must fit one request.
 // Errors are those of Put.
 func (q *Queue) PutAll(ctx context.Context, values [][]byte, priority int) ([]string, error) {
 	paths, err := q.dir.put(ctx, values, priority)
@@ -56,8 +56,8 @@ func (q *Queue) Len(ctx context.Context) (int, error) {
 }
 
 // Get takes the first value off the queue; it waits until there is one. If the error
-// wraps [session.ErrUncertain] the value is returned with it: whether it was taken off is
-// not known, so another may get it too. When ctx ends while the removal is under way, Get
+// wraps [session.ErrUncertain], Get returns the value too: it is not known whether the entry was
+// deleted, so another may get the value as well. When ctx ends while the delete is under way, Get
 // waits for its outcome as long as the session is trusted.
 func (q *Queue) Get(ctx context.Context) ([]byte, error) {
 	return q.get(ctx, "get", true)
@@ -83,7 +83,7 @@ func (q *Queue) get(ctx context.Context, op string, wait bool) ([]byte, error) {
 		case errors.Is(err, ErrEmpty) && !synced && ctx.Err() == nil:
 			synced = true
 			if inc := q.dir.session.Current(); inc != nil {
-				_ = inc.Sync(ctx, q.dir.path) // if it fails, so does the next look
+				_ = inc.Sync(ctx, q.dir.path) // if it fails, so does the next list
 			}
 		default:
 			return nil, q.dir.wrap(ctx, op, err)
@@ -91,10 +91,10 @@ func (q *Queue) get(ctx context.Context, op string, wait bool) ([]byte, error) {
 	}
 }
 
-// errAgain says that it is time to look again.
-var errAgain = errors.New("queue: look again")
+// errAgain says that the entries are to be listed again.
+var errAgain = errors.New("list the entries again")
 
-// once lists the entries and takes the first that nobody else takes before.
+// once lists the entries and takes the first one that no other process deletes before.
 func (q *Queue) once(ctx context.Context, wait bool) ([]byte, error) {
 	inc, err := q.dir.session.Incarnation(ctx)
 	if err != nil {
@@ -105,12 +105,12 @@ func (q *Queue) once(ctx context.Context, wait bool) ([]byte, error) {
 		return nil, err
 	}
 	defer watch.Stop()
-	odd := 0
-	q.dir.odd.pass()
+	skipped := 0
+	q.dir.undeletable.refresh()
 	for _, name := range names {
 		path := session.Join(q.dir.entries, name)
-		if q.dir.odd.known(path) {
-			odd++
+		if q.dir.undeletable.has(path) {
+			skipped++
 			continue
 		}
 		data, stat, err := inc.Get(ctx, path)
@@ -120,8 +120,8 @@ func (q *Queue) once(ctx context.Context, wait bool) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if q.dir.isOdd(ctx, path, stat) {
-			odd++
+		if q.dir.isUndeletable(ctx, path, stat) {
+			skipped++
 			continue
 		}
 		switch taken, err := q.remove(ctx, inc, path, stat); {
@@ -131,13 +131,13 @@ func (q *Queue) once(ctx context.Context, wait bool) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if odd < len(names) {
-		return nil, errAgain // others were quicker; there may be more behind
+	if skipped < len(names) {
+		return nil, errAgain // other processes took these; new ones may be behind
 	}
 	if !wait {
 		return nil, ErrEmpty
 	}
-	later, stop := q.dir.odd.later(odd)
+	later, stop := q.dir.undeletable.timer(skipped)
 	defer stop()
 	select {
 	case <-watch.C():
@@ -149,7 +149,7 @@ func (q *Queue) once(ctx context.Context, wait bool) ([]byte, error) {
 	}
 }
 
-// remove deletes an entry. It reports true if that was done, or may have been: then the
+// remove deletes an entry. It returns true if the entry was deleted, or may have been: then the
 // error wraps session.ErrUncertain.
 func (q *Queue) remove(ctx context.Context, inc *session.Incarnation, path string, seen session.Stat) (bool, error) {
 	results := make(chan error, 1)
@@ -157,7 +157,7 @@ func (q *Queue) remove(ctx context.Context, inc *session.Incarnation, path strin
 	var err error
 	select {
 	case err = <-results:
-	case <-ctx.Done(): // a caller that gives up now may still have taken it
+	case <-ctx.Done(): // the delete was sent: a caller that gives up now may have taken the entry
 		select {
 		case err = <-results:
 		case <-inc.Context().Done():
@@ -170,20 +170,20 @@ func (q *Queue) remove(ctx context.Context, inc *session.Incarnation, path strin
 	case errors.Is(err, session.ErrNoNode):
 		return false, nil
 	case errors.Is(err, session.ErrBadVersion), errors.Is(err, session.ErrNotEmpty):
-		return false, errAgain // it is not as it was read
+		return false, errAgain // the entry has changed since it was read
 	case !errors.Is(err, session.ErrUncertain):
 		return false, err
 	}
 	if ctx.Err() != nil {
 		return true, fmt.Errorf("%w: %w", err, context.Cause(ctx))
 	}
-	// The request has returned: after a Sync it is seen whether it was done.
+	// The request has returned, so a read after a Sync shows whether the server carried it out.
 	if syncErr := inc.Sync(ctx, q.dir.path); syncErr != nil {
 		return true, err
 	}
 	exists, now, lookErr := inc.Exists(ctx, path)
 	if lookErr != nil || !exists || now.Czxid != seen.Czxid {
-		return true, err // by us, or by another who has got it now
+		return true, err // deleted by this request, or by another process that has the value now
 	}
 	return false, errAgain
 }

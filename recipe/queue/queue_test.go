@@ -18,7 +18,7 @@ import (
 
 // The cases of kazoo's test_queue.py, for Queue.
 
-// What is a TypeError in Python does not compile here.
+// A call that is a TypeError in Python does not compile here.
 func TestQueueValidation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -117,7 +117,7 @@ func putFour(w *world, q putter) {
 	}
 }
 
-// A better priority comes first although others were listed before: kazoo keeps its list.
+// An entry of a better priority comes first although others were listed before. (kazoo keeps its list.)
 func TestPriorityOfLaterEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -133,7 +133,7 @@ func TestPriorityOfLaterEntries(t *testing.T) {
 	})
 }
 
-// Children that are no entries are neither taken nor in the way, but counted.
+// Get does not take children that are no entries, and they do not block it; Len counts them.
 func TestForeignChildren(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -154,7 +154,7 @@ func TestForeignChildren(t *testing.T) {
 	})
 }
 
-// Who waits is woken by a put, also after links broke, the session expired and the
+// A put wakes a Get that waits, also after links broke, the session expired and the
 // directory was deleted.
 func TestGetWaits(t *testing.T) {
 	for what, do := range map[string]func(w *world, s *session.Session){
@@ -205,7 +205,7 @@ func TestGetWaits(t *testing.T) {
 	}
 }
 
-// The reply to a put is lost: it is not put again.
+// The reply to a put is lost: the put is not repeated.
 func TestLostPut(t *testing.T) {
 	for _, lost := range []zktest.Action{{LoseReply: true}, {Cut: true}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -236,8 +236,8 @@ func TestLostPut(t *testing.T) {
 	}
 }
 
-// The reply to the removal is lost. If it was done, the value comes with the error; if not, and
-// the same entry still stands, it is removed again; another entry of that name is not.
+// The reply to Get's delete is lost. If the server carried it out, Get returns the value with the error. If not, and
+// the same entry still stands, Get deletes it again; it does not delete another entry of that name.
 func TestLostRemoval(t *testing.T) {
 	for what, tt := range map[string]struct {
 		lost   zktest.Action
@@ -304,7 +304,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	})
 }
 
-// Close to the end of the numbers a handle puts no more; at the end nobody does.
+// Close to the end of the numbers a handle puts no more; at the end no handle does.
 func TestSequenceExhausted(t *testing.T) {
 	for seq, tt := range map[string]struct{ first, second error }{
 		"2146435071": {nil, nil},
@@ -335,7 +335,7 @@ func TestSequenceExhausted(t *testing.T) {
 	}
 }
 
-// What a Held gives out is the caller's.
+// The caller may change the value that a Held returned.
 func TestValuesAreCopies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// ledger counts what became of each value.
+// ledger counts how often each value was put and got.
 type ledger struct {
 	mu      sync.Mutex
 	put     map[string]bool // true: surely
@@ -75,7 +75,7 @@ func (l *ledger) putOne(ctx context.Context, w *world, q putter, random *rand.Ra
 	}
 }
 
-// check checks that all that was put came out, and once.
+// check checks that each value that was put came out once.
 func (l *ledger) check(w *world, seed uint64) {
 	for value, n := range l.got {
 		if _, ok := l.put[value]; !ok || n > 1 {

@@ -16,7 +16,7 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// Who waits for long while all entries are held says who has the first. That the queue is empty is nothing to be said.
+// A Get that waits for long while all entries are held logs who has the first. A Get of an empty queue logs nothing.
 func TestLongWaitIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -38,7 +38,7 @@ func TestLongWaitIsSaid(t *testing.T) {
 		if log.Len() > 0 {
 			t.Errorf("said of an empty queue:\n%s", &log)
 		}
-		// It is put and taken in one request: nobody sees the one without the other.
+		// One request puts and takes the entry: nobody sees one without the other.
 		s := w.Session("holder")
 		inc := must[*session.Incarnation](w)(s.Incarnation(t.Context()))
 		_, err = inc.Multi(t.Context(),
@@ -46,7 +46,7 @@ func TestLongWaitIsSaid(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(5 * time.Minute) // said after half a minute, 1, 2 and 4 minutes
+		time.Sleep(5 * time.Minute) // logged after half a minute, 1, 2 and 4 minutes
 		synctest.Wait()
 		said := strings.Count(log.String(), "still waiting")
 		if err := inc.Delete(t.Context(), taken, -1); err != nil {
@@ -61,7 +61,7 @@ func TestLongWaitIsSaid(t *testing.T) {
 	})
 }
 
-// Others always hold something, for a short time each: that is no wait for anybody.
+// Others always hold some entry, each for a short time: no single holder is waited for.
 func TestFlowIsNoLongWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -103,7 +103,7 @@ func TestFlowIsNoLongWait(t *testing.T) {
 	})
 }
 
-// Who has the entry can't be read when it is time to say it: it is said with the next hint, not after twice the time.
+// The holder's znode can't be read when the warning is due: it comes with the next event, not after twice the time.
 func TestLongWaitIsSaidWhenItCanBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -17,8 +17,7 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// Somebody sets an entry between its being read and its being deleted: what is given out is
-// what is in it.
+// Somebody sets an entry between a Get's read and its delete: Get returns the new value.
 func TestEntrySetBeforeTheRemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -37,7 +36,7 @@ func TestEntrySetBeforeTheRemoval(t *testing.T) {
 	})
 }
 
-// Somebody restores an entry by its name, and its number comes again: that is not the end of
+// Somebody creates an entry again by its name, and its number comes again: that is not the end of
 // the numbers.
 func TestNumberMadeByName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -59,7 +58,7 @@ func TestNumberMadeByName(t *testing.T) {
 	})
 }
 
-// The directory shows the end of the numbers, though no entry does.
+// The directory's cversion shows the end of the numbers, though no entry does.
 func TestNumbersAtTheirEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -93,7 +92,7 @@ func (w *world) withChild(entries string) (childless func()) {
 	}
 }
 
-// An entry that can't be deleted does not keep those behind it, is told of, and is taken when it can be.
+// An entry that can't be deleted does not block those behind it. A warning names it, and Get takes it when it can be deleted.
 func TestEntryWithChild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -119,7 +118,7 @@ func TestEntryWithChild(t *testing.T) {
 	})
 }
 
-// However often it is passed, it is read and told of once in ten seconds. Of very many not each is told of.
+// However often Gets pass such an entry, a handle reads it and warns of it once in ten seconds. It does not warn of each of very many.
 func TestEntriesWithChildAreRemembered(t *testing.T) {
 	const many = 1100
 	for what, tt := range map[string]struct{ entries, reads, warnings int }{
@@ -158,7 +157,7 @@ func TestEntriesWithChildAreRemembered(t *testing.T) {
 					return zktest.Action{}
 				})
 				for round := 1; round <= 2; round++ {
-					for range 5 { // each looks twice before it says that there is nothing
+					for range 5 { // each lists twice before it returns that there is nothing
 						if err := pass(); !errors.Is(err, queue.ErrEmpty) {
 							t.Fatal(err)
 						}
@@ -190,7 +189,7 @@ func TestEntryWithChildLocking(t *testing.T) {
 	})
 }
 
-// All does not hand out again and again what can't be consumed.
+// All does not return an entry that can't be consumed again and again.
 func TestAllPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
