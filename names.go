@@ -27,7 +27,7 @@ func CheckMember(name string) error { return checkName("member", name, ":") }
 
 func checkName(field, name, also string) error {
 	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: %s name %s: %s", ErrInvalidName, field, quote(name, maxQuotedName), fmt.Sprintf(format, args...))
+		return fmt.Errorf("%w: %s %s: %s", ErrInvalidName, field, quote(name, maxQuotedName), fmt.Sprintf(format, args...))
 	}
 	switch {
 	case name == "":

@@ -14,7 +14,7 @@ func ExampleCheckTopic() {
 	fmt.Println(kiel.CheckTopic("or/ders"))
 	// Output:
 	// <nil>
-	// kiel: invalid name: topic name "or/ders": '/' at byte 2 is not one of A-Z a-z 0-9 . _ -
+	// kiel: invalid name: topic "or/ders": '/' at byte 2 is not one of A-Z a-z 0-9 . _ -
 }
 
 func TestNames(t *testing.T) {
@@ -37,7 +37,7 @@ func TestNames(t *testing.T) {
 				continue
 			}
 			err := check(name)
-			if !errors.Is(err, kiel.ErrInvalidName) || !strings.Contains(err.Error(), field+" name") {
+			if !errors.Is(err, kiel.ErrInvalidName) || !strings.Contains(err.Error(), ": "+field+` "`) {
 				t.Errorf("%s %q: %v", field, name, err)
 				continue
 			}

@@ -21,8 +21,8 @@ import (
 	"github.com/kielgo/kiel/sharedset"
 )
 
-// PartitionAllocator is one member of a group: it takes part in the membership
-// and says who owns which partition. Its methods may be called from any
+// PartitionAllocator is one member of a group. It joins the group and computes
+// which member is to own which partition. Its methods may be called from any
 // goroutine.
 type PartitionAllocator struct {
 	session *session.Session
@@ -30,7 +30,7 @@ type PartitionAllocator struct {
 	name    string
 	opts    Options
 	metrics *metrics
-	shown   *promreg.Set // metrics, those of the set and of the session
+	shown   *promreg.Set // registers metrics, those of the set and those of the session while Run runs
 	party   *party.Party
 	set     *sharedset.Set
 	zones   *zones.Zones
@@ -38,8 +38,8 @@ type PartitionAllocator struct {
 	seed    *seed
 
 	ran    atomic.Bool
-	latest *latest.Value[Snapshot] // nil before the first
-	manual chan chan error         // calls of Rebalance
+	latest *latest.Value[Snapshot] // the newest snapshot; nil before the first
+	manual chan chan error         // calls of Rebalance, each with the channel for its result
 	probes chan struct{}           // calls of Alive
 	ready  chan struct{}           // closed when Ready may return
 	stop   chan struct{}           // closed when Stop was called
@@ -50,14 +50,13 @@ type PartitionAllocator struct {
 	end               error  // why Run ended; set before ended is closed
 }
 
-// New returns a member of the named group, that is to be called name in it. It
-// only validates, and joins all the faults it finds; it sends nothing and starts
-// no goroutine.
+// New returns a member of the named group; name is the member's name. New checks
+// its arguments and joins all faults. New sends nothing and starts no goroutine.
 func New(s *session.Session, group, name string, opts Options) (*PartitionAllocator, error) {
 	opts, err := opts.withDefaults()
 	seeded, seedErr := items(opts.Seed)
 	if seedErr != nil {
-		seedErr = fmt.Errorf("field Seed: %w", seedErr)
+		seedErr = fmt.Errorf("option Seed: %w", seedErr)
 	}
 	faults := errors.Join(kiel.CheckGroup(group), kiel.CheckMember(name), err, seedErr)
 	if s == nil {
@@ -97,14 +96,14 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 }
 
 // Run makes the process a member and keeps it one until ctx ends or Stop is
-// called; then it leaves and returns nil. It may be called once. It returns
-// within StopTimeout of that end, with [ErrStuck] when something it started had
-// not returned by then. It ends by itself with
-// [ErrNameTaken], and with an error of the session that is fatal. Whichever way
-// it ends, the last snapshot is not joined and has the error in Err.
+// called; then the member leaves and Run returns nil. Run may be called once. It
+// returns within StopTimeout of that end, with [ErrStuck] if something that it
+// started has not returned by then. Run ends by itself with [ErrNameTaken], and
+// with a fatal error of the session. Whichever way Run ends, the last snapshot is
+// not joined and has the error in Err.
 //
-// The session must run for Run to come to anything, and is held until Run
-// returns.
+// The session must run: without it the member does not join. Run holds the session
+// until Run returns.
 func (a *PartitionAllocator) Run(ctx context.Context) error {
 	if !a.ran.CompareAndSwap(false, true) {
 		return ErrRunTwice
@@ -132,7 +131,7 @@ func (a *PartitionAllocator) Run(ctx context.Context) error {
 	running := newGroup()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	life, giveUp := context.WithCancelCause(context.WithoutCancel(ctx)) // of callbacks: while we stop, too
+	life, giveUp := context.WithCancelCause(context.WithoutCancel(ctx)) // for callbacks, which also run while Run stops
 	defer giveUp(nil)
 	running.Go("stop", func() {
 		select {
@@ -165,9 +164,10 @@ func (a *PartitionAllocator) Run(ctx context.Context) error {
 	return err
 }
 
-// Stop makes Run leave the group, and waits until it has returned or ctx ends;
-// then the error wraps ctx's cause. Called within a callback it does not wait,
-// because Run waits for the callback. Before Run it makes Run return at once.
+// Stop makes Run leave the group and waits until Run has returned. If ctx ends
+// before, the error wraps ctx's cause. Within a callback Stop does not wait,
+// because Run waits for the callback. After a Stop that came first, Run returns
+// at once.
 func (a *PartitionAllocator) Stop(ctx context.Context) error {
 	a.setStop()
 	if !a.ran.Load() || a.loop.delivery.calls.Within() {
@@ -176,7 +176,7 @@ func (a *PartitionAllocator) Stop(ctx context.Context) error {
 	return a.wait(ctx, "stop", a.done)
 }
 
-// wait waits for c.
+// wait waits until c is closed or ctx ends. op is the operation, for the error.
 func (a *PartitionAllocator) wait(ctx context.Context, op string, c <-chan struct{}) error {
 	select {
 	case <-c:
@@ -186,9 +186,9 @@ func (a *PartitionAllocator) wait(ctx context.Context, op string, c <-chan struc
 	}
 }
 
-// Ready waits until the member has joined, its seed is in the set and a mapping
-// was computed of them. It returns an error when ctx ends (what is wrong with
-// the last snapshot is joined to it) or Run ends before.
+// Ready waits until the member has joined, the set has its seed, and a mapping was
+// computed from members and set. It returns an error if ctx or Run ends before;
+// when ctx ends, the error of the last snapshot is joined to it.
 func (a *PartitionAllocator) Ready(ctx context.Context) error {
 	select {
 	case <-a.ready:
@@ -204,12 +204,13 @@ func (a *PartitionAllocator) Ready(ctx context.Context) error {
 	}
 }
 
+// stopped returns the error of an operation that the end of Run has ended.
 func (a *PartitionAllocator) stopped(op string) error {
 	return fmt.Errorf("allocator: %s: %w", op, errors.Join(ErrStopped, a.end))
 }
 
-// Leave removes this member's znode, so that the others know where each
-// partition goes next, and waits for a snapshot that is not joined. Run goes on
+// Leave deletes this member's znode, so that all members compute which member gets
+// each of its partitions, and waits for a snapshot that is not joined. Run goes on
 // watching; the member does not join again.
 func (a *PartitionAllocator) Leave(ctx context.Context) error {
 	if err := a.party.Leave(ctx); err != nil {
@@ -231,7 +232,7 @@ func (a *PartitionAllocator) Leave(ctx context.Context) error {
 }
 
 // Rebalance reads members, set and zones again, computes the mapping even if nothing
-// changed, and waits for its snapshot, or for ctx's end. The error is that of
+// has changed, and waits for the snapshot or for the end of ctx. The error is that of
 // the computation.
 func (a *PartitionAllocator) Rebalance(ctx context.Context) error {
 	reply := make(chan error, 1)
@@ -255,16 +256,16 @@ func (a *PartitionAllocator) Rebalance(ctx context.Context) error {
 // Snapshot returns the newest snapshot, nil before the first. It never blocks.
 func (a *PartitionAllocator) Snapshot() *Snapshot { return a.latest.Load() }
 
-// Updates yields the newest snapshot and then each that follows. It may skip
-// some when the loop body is slow, but always comes to the latest. It ends with
-// ctx, and when Run has ended, after the last snapshot.
+// Updates yields the newest snapshot and then each that follows. A slow loop body
+// misses some snapshots, but always gets the latest. Updates ends with ctx, or after
+// the last snapshot when Run has ended.
 func (a *PartitionAllocator) Updates(ctx context.Context) iter.Seq[*Snapshot] {
 	return a.latest.Updates(ctx, a.ended)
 }
 
-// Allocation returns what this member owns, as topic and ids: kiel's shape. It
-// is empty while the member is not joined, or its session not trusted. The map
-// is the caller's.
+// Allocation returns the partitions that the mapping gives to this member, as topic
+// and ids, which is kiel's form. The map is empty while the member has not joined or
+// its session is not trusted. The map is the caller's.
 func (a *PartitionAllocator) Allocation() map[string][]int32 {
 	s := a.Snapshot()
 	if s == nil || s.Incarnation == nil || !s.Incarnation.Trusted() {
@@ -297,11 +298,12 @@ func (a *PartitionAllocator) AddPartitions(ctx context.Context, partitions map[s
 	return nil
 }
 
-// RemovePartitions is the reverse of [PartitionAllocator.AddPartitions]. Removing what is
-// not in the set is no error. A removed partition leaves the seeds of all members that
-// run. A member that starts later with the partition in its seed adds it again. So does a
-// running consumer that asks for its topic, within a minute: only what no living consumer
-// asks for stays removed, which [PartitionAllocator.RemoveTopic] checks.
+// RemovePartitions removes partitions from the group's set, as
+// [PartitionAllocator.AddPartitions] adds them. Removing what is not in the set is no
+// error. A removed partition leaves the seeds of all members that run. A member that
+// starts later with the partition in its seed adds it again. So does a running consumer
+// that asks for the topic, within a minute: only what no living consumer asks for stays
+// removed, which [PartitionAllocator.RemoveTopic] checks.
 func (a *PartitionAllocator) RemovePartitions(ctx context.Context, partitions map[string][]int32) error {
 	all, err := items(partitions)
 	if err == nil && len(all) > 0 {
@@ -319,7 +321,7 @@ func (a *PartitionAllocator) RemovePartitions(ctx context.Context, partitions ma
 	return nil
 }
 
-// items returns the items of a set for partitions, sorted.
+// items returns the set's items for partitions, sorted, or all faults of partitions.
 func items(partitions map[string][]int32) ([]string, error) {
 	var all []string
 	var faults []error
@@ -330,7 +332,7 @@ func items(partitions map[string][]int32) ([]string, error) {
 		}
 		for _, id := range partitions[topic] {
 			if id < 0 {
-				faults = append(faults, fmt.Errorf("partition %d of topic %s: negative", id, topic))
+				faults = append(faults, fmt.Errorf("partition %d of topic %s is negative", id, topic))
 				continue
 			}
 			all = append(all, kiel.Partition{Topic: topic, ID: id}.String())
@@ -340,7 +342,7 @@ func items(partitions map[string][]int32) ([]string, error) {
 	return slices.Compact(all), errors.Join(faults...)
 }
 
-// state is what the gauges show, of a member that began then.
+// state returns the values of the gauges. began is when Run was called.
 func (a *PartitionAllocator) state(began time.Time) state {
 	s := state{rebalancing: a.loop.busy.Load(), snapshot: a.Snapshot(), confirmed: began}
 	m := newMapping(allocfn.Input{}, "", nil)
@@ -381,7 +383,7 @@ func (a *PartitionAllocator) MembersPath() string { return pathsOf(a.group).memb
 // PartitionsPath returns the path of the znode that holds the set.
 func (a *PartitionAllocator) PartitionsPath() string { return pathsOf(a.group).set }
 
-// paths are those of a group's znodes.
+// paths has the paths of a group's znodes.
 type paths struct{ group, members, set, zones string }
 
 func pathsOf(group string) paths {
@@ -391,7 +393,7 @@ func pathsOf(group string) paths {
 	}
 }
 
-// refresh makes party, sharedset and zones read again.
+// refresh makes party, sharedset and zones read again, and returns their views.
 func (a *PartitionAllocator) refresh(ctx context.Context) refreshed {
 	others := make(chan error, 2)
 	a.loop.running.Go("refresh", func() { others <- a.set.Refresh(ctx) })

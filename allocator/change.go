@@ -20,16 +20,16 @@ type Move struct {
 	// Version and At are those of the snapshot that gave the partition to the member.
 	Version uint64
 	At      time.Time
-	// From is the member to which the mapping before gave it; "" if that is not known, or there was none.
+	// From is the member to which the mapping before gave the partition; "" if there was none, or it is not known.
 	From string
-	// Reason is why.
+	// Reason is why the partition moved.
 	Reason status.Reason
 	// Settle is the time from the first change that this member noticed to the snapshot.
 	Settle time.Duration
 }
 
-// Move returns how p came to the member to which the mapping gives it: with this snapshot or with an earlier one, whether it was read
-// or not. It returns false when p has no owner in the mapping.
+// Move returns how p came to the member to which the mapping gives it, with this snapshot or with an earlier one. It does not matter
+// whether the program has read that snapshot. Move returns false if the mapping gives p to nobody.
 func (s *Snapshot) Move(p kiel.Partition) (Move, bool) {
 	i, ok := s.mapping.index(p)
 	if !ok || len(s.mapping.moves) == 0 {
@@ -39,36 +39,36 @@ func (s *Snapshot) Move(p kiel.Partition) (Move, bool) {
 	return Move{m.change.version, m.change.at, m.from, m.reason, m.change.settle}, true
 }
 
-// move is how a partition came to its owner. Partitions that have moved alike share one.
+// move is how a partition came to its owner. Partitions that have moved for the same reason from the same member share a move.
 type move struct {
 	change *change
 	from   string
 	reason status.Reason
 }
 
-// change is how a mapping differs from the one before. Moves keep it, so it has no long lists.
+// change is how a mapping differs from the mapping before. Moves keep it for long, so it has no long lists.
 type change struct {
-	version uint64 // of the first snapshot with the mapping; set when that is published, as are at and settle
-	at      time.Time
-	settle  time.Duration // from the first change noticed
+	version uint64        // the version of the first snapshot with the mapping; set when that is published, as are at and settle
+	at      time.Time     // when that snapshot was made
+	settle  time.Duration // the time from the first change that was noticed to that snapshot
 
 	reason              status.Reason
 	joined, gone        someNames
-	members, partitions int
-	moved               int // partitions that have another owner than before, or had, or have, none
-	gained, lost        int // by this member
+	members, partitions int // how many there are now
+	moved               int // partitions whose owner is another; to have none counts as an owner
+	gained, lost        int // partitions that this member got or lost
 }
 
-// occasion is what a mapping was computed on, besides the inputs of the function.
+// occasion is what a computation rested on besides the inputs of the allocation function.
 type occasion struct {
-	self   string // this member
-	joined bool
-	inc    *session.Incarnation
-	zones  uint64 // the version of the zones
-	manual bool   // Rebalance was called
+	self   string               // this member's name
+	joined bool                 // whether this member had joined
+	inc    *session.Incarnation // the incarnation under which everything was read
+	zones  uint64               // the version of the zones
+	manual bool                 // whether Rebalance was called
 }
 
-// someNames are the first names of a kind, cut to the limits of a reason, and how many there are.
+// someNames holds the first names of a list, cut to the limits of a status.Reason, and counts all of them.
 type someNames struct {
 	names []string
 	count int
@@ -80,7 +80,7 @@ func (n *someNames) add(name string) {
 	}
 }
 
-// LogValue gives the names, and how many more there are.
+// LogValue returns the names, and how many more there are.
 func (n *someNames) LogValue() slog.Value {
 	text := strings.Join(n.names, ", ")
 	if more := n.count - len(n.names); more > 0 {
@@ -93,26 +93,26 @@ func (n *someNames) reason(code status.Code) status.Reason {
 	return status.Reason{Code: code, Names: n.names, More: n.count - len(n.names)}
 }
 
-// comparison is what two mappings, one after the other, do not have in common.
+// comparison finds how a mapping differs from the mapping before.
 type comparison struct {
 	before, now *mapping
 
 	joined, gone                    someNames
-	topics, weights, zones, changed someNames // members that joined again in one step, by what their records say
+	topics, weights, zones, changed someNames // members that joined again with another record, by what has changed in it
 
 	nowOf   []int32 // for each member before, its index now, -1 if it is gone
 	arrived []bool  // for each member now, whether it has joined
 
-	added, grew, removed []string // topics of the set, sorted
+	added, grew, removed []string // topics of the set that are new, have more partitions, or have fewer; sorted
 
 	change    *change
-	alike     []*move            // by the index of the member before, plus one: first those of partitions that had none
-	toArrived map[[2]int32]*move // by the members before and now: those to members that have joined
-	newcomer  *move              // of the topic that was seen last, of those that are new or have grown
+	alike     []*move            // moves by the index of the member before, plus one; index 0 is for partitions that had no owner
+	toArrived map[[2]int32]*move // moves to members that have joined, by the members before and now
+	newcomer  *move              // the move of new partitions of the topic ofTopic, the last one seen
 	ofTopic   string
 }
 
-// follow finds how m, that was computed on this occasion, differs from the mapping before.
+// follow finds how m, which was computed on this occasion, differs from the mapping before.
 func (m *mapping) follow(before *mapping, on occasion) {
 	m.occasion = on
 	m.change = &change{members: len(m.members), partitions: len(m.in.Partitions)}
@@ -129,7 +129,7 @@ func (m *mapping) follow(before *mapping, on occasion) {
 	c.findMoves()
 }
 
-// compareMembers finds the members that came, went, or joined again. Both lists are sorted.
+// compareMembers finds the members that have joined, are gone, or have joined again. Both lists of members are sorted.
 func (c *comparison) compareMembers() {
 	was, is := c.before.inputs, c.now.inputs
 	c.nowOf, c.arrived = make([]int32, len(was.members)), make([]bool, len(is.members))
@@ -154,7 +154,7 @@ func (c *comparison) compareMembers() {
 	}
 }
 
-// compareNames compares the first of two sorted lists of members, of which one is not empty. What an empty list lacks comes last.
+// compareNames compares the first names of two sorted lists of members. One list may be empty: then the other one's name is less.
 func compareNames(a, b []party.Member) int {
 	switch {
 	case len(a) == 0:
@@ -166,12 +166,12 @@ func compareNames(a, b []party.Member) int {
 	}
 }
 
-// sameZnode reports whether a member is as it was before.
+// sameZnode reports whether two readings of a member show the same znode with the same record.
 func sameZnode(a, b party.Member) bool {
 	return a.Czxid == b.Czxid && a.Session == b.Session && bytes.Equal(a.Data, b.Data)
 }
 
-// compareRecords finds what a member says now that has joined again.
+// compareRecords finds what has changed in the record of a member that has joined again.
 func (c *comparison) compareRecords(was, is member) {
 	switch {
 	case !slices.Equal(was.asksFor(), is.asksFor()):
@@ -193,7 +193,7 @@ func (m *member) asksFor() []string {
 	return m.Topics
 }
 
-// compareSets finds the topics that came into the set, got partitions, or lost some.
+// compareSets finds the topics that were added to the set, got partitions in it, or lost some.
 func (c *comparison) compareSets() {
 	was, is := c.before.inputs.items, c.now.inputs.items
 	if sameSlice(was, is) {
@@ -209,7 +209,7 @@ func (c *comparison) compareSets() {
 	c.removed = topicsOfItems(missing(was, is))
 }
 
-// sameSlice reports whether two slices, which nobody changes, are one. Views with equal contents share them.
+// sameSlice reports whether two slices share their elements. Views with equal contents share slices, and no slice of a view changes.
 func sameSlice[E any](a, b []E) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
 // topicsOfItems returns the topics of items of a set, each once, sorted.
@@ -223,14 +223,14 @@ func topicsOfItems(items []string) (topics []string) {
 	return slices.Compact(topics)
 }
 
-// hasTopic reports whether one of the items, which are sorted, is of a topic.
+// hasTopic reports whether the sorted items have one of the topic.
 func hasTopic(items []string, topic string) bool {
 	prefix := topic + ":"
 	i, _ := slices.BinarySearch(items, prefix)
 	return i < len(items) && strings.HasPrefix(items[i], prefix)
 }
 
-// reason returns why there is a new mapping. If there are several reasons it is the first in the order of the code.
+// reason returns why there is a new mapping. Of several reasons it returns the first in the order of the cases below.
 func (c *comparison) reason() status.Reason {
 	was, is := c.before, c.now
 	if was.change == nil {
@@ -243,7 +243,7 @@ func (c *comparison) reason() status.Reason {
 		return status.NewReason(status.FunctionChanged, was.fn, is.fn)
 	}
 	if c.gone.count == 1 && c.gone.names[0] == status.Cut(is.occasion.self) {
-		return status.NewReason(status.Stopped) // the others see a member that is gone
+		return status.NewReason(status.Stopped) // for the other members it is MemberGone
 	}
 	for _, members := range []struct {
 		someNames

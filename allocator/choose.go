@@ -11,17 +11,17 @@ import (
 	"github.com/kielgo/kiel/party"
 )
 
-// member is a member as the choice of the function sees it.
+// member is a member of the group with what its record says.
 type member struct {
 	allocfn.Member
-	asks     *topiclist.List // what it asks for, if its record has patterns; Topics are found by them
-	runs     []string        // IDs of functions, the preferred first
-	recorded bool            // it has a good record
-	fault    error           // why its record is no good, nil when it is
+	asks     *topiclist.List // the record's list of topics, if it has patterns; Topics are then those that the patterns find
+	runs     []string        // IDs of the functions that the member can run, the preferred first
+	recorded bool            // whether the member has a good record
+	fault    error           // why the record is bad, nil if it is good or there is none
 }
 
-// readMembers reads the records of the members. It takes those that known has, and are the same, from there. same says that these
-// are all, and known has no others. Members with equal records share lists, if they follow each other.
+// readMembers parses the records of the members. Records that are the same in known are taken from there. same reports whether all
+// are, and known has no other members. Neighbours with equal records share their lists.
 func readMembers(ms []party.Member, pythonFunc string, known *inputs) (members []member, same bool) {
 	members, same = make([]member, len(ms)), len(ms) == len(known.members)
 	lists := &listCache{known: known.found}
@@ -45,7 +45,7 @@ func readMembers(ms []party.Member, pythonFunc string, known *inputs) (members [
 	return members, same
 }
 
-// readMember reads the record of one member. A member without a record, or with one that is no good, runs pythonFunc.
+// readMember parses the record of one member. A member without a record, or with a bad one, runs pythonFunc.
 func readMember(m party.Member, pythonFunc string, lists *listCache) member {
 	r, ok, err := parseRecord(m.Data, lists.parse)
 	if m.Err != nil {
@@ -73,9 +73,9 @@ func sameRecord(a, b party.Member) bool {
 	return a.Name == b.Name && a.Err == nil && b.Err == nil && bytes.Equal(a.Data, b.Data)
 }
 
-// chooseFunc returns the function that the group runs: the first in the list
-// of the first member that all members can run. have are those that this
-// member has. Without members any will do.
+// chooseFunc returns the function that the group runs: the first function in the
+// list of the first member that all members can run. have are the functions of this
+// member. Without members the first of them serves.
 func chooseFunc(members []member, have []allocfn.Func) (allocfn.Func, error) {
 	if len(members) == 0 {
 		return have[0], nil
@@ -85,7 +85,7 @@ func chooseFunc(members []member, have []allocfn.Func) (allocfn.Func, error) {
 		return allocfn.Func{}, fmt.Errorf("%w: %s", ErrFuncMismatch, whoRunsWhat(members))
 	}
 	i := slices.IndexFunc(have, func(f allocfn.Func) bool { return f.ID() == id })
-	if i < 0 { // possible only while we are no member
+	if i < 0 { // possible only while this member has not joined
 		return allocfn.Func{}, fmt.Errorf("%w: the group runs %s, which this member does not have", ErrFuncMismatch, id)
 	}
 	return have[i], nil
@@ -101,11 +101,11 @@ func commonFunc(members []member) (id string, ok bool) {
 	return "", false
 }
 
-// maxNamed is how many of a kind an error names.
+// maxNamed is how many members, items or topics an error names.
 const maxNamed = 5
 
-// whoRunsWhat tells the lists of functions apart, in the order of the first
-// member of each.
+// whoRunsWhat returns a text that names, for each different list of functions, the
+// members that have it, in the order of the first of them.
 func whoRunsWhat(members []member) string {
 	var lists []string
 	who := make(map[string][]string)

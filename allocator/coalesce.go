@@ -2,17 +2,17 @@ package allocator
 
 import "time"
 
-// coalescer says when to act on changes: on the first after calm at once, on
-// those that follow by two timers. It holds no timer and asks no clock.
+// coalescer decides when to act on changes: at once on the first change after a
+// quiet time, later on those that follow. It has no timer and reads no clock.
 type coalescer struct {
-	quiet, max time.Duration
+	quiet, max time.Duration // Options.QuietPeriod and Options.MaxDelay
 
-	first, last time.Time // of the changes not acted on; zero when there is none
-	calm        time.Time // a change from here on finds calm
-	urgent      bool      // one of them must not wait
+	first, last time.Time // when the first and the last of the waiting changes came; zero if none waits
+	calm        time.Time // when the quiet time is over: a change from then on is acted on at once
+	urgent      bool      // whether one of the waiting changes must not wait
 }
 
-// change notes a change, and says whether it joined one that waits already.
+// change adds a change, and reports whether another one waits already.
 func (c *coalescer) change(now time.Time) bool {
 	joined := !c.first.IsZero()
 	if !joined {
@@ -22,7 +22,7 @@ func (c *coalescer) change(now time.Time) bool {
 	return joined
 }
 
-// due says when to act on the changes that wait, if any do.
+// due returns when to act on the waiting changes, and whether there are any.
 func (c *coalescer) due() (time.Time, bool) {
 	switch {
 	case c.first.IsZero():
@@ -37,7 +37,7 @@ func (c *coalescer) due() (time.Time, bool) {
 	return quiet, true
 }
 
-// acted notes that the changes are acted on now.
+// acted records that the waiting changes are acted on now.
 func (c *coalescer) acted(now time.Time) {
 	*c = coalescer{quiet: c.quiet, max: c.max, calm: now.Add(c.quiet)}
 }

@@ -17,50 +17,50 @@ import (
 // job is a computation that runs on a goroutine of its own, because the
 // allocation function is user code.
 type job struct {
-	trigger Trigger
-	changes int // loop.changes when it started
-	inc     *session.Incarnation
-	joined  bool
-	hasSeed bool
-	since   time.Time    // of the first change it is for
-	late    bool         // has not returned within computeTimeout
-	callers []chan error // of Rebalance, who wait for it
+	trigger Trigger              // what the next snapshot names as its Trigger
+	changes int                  // loop.changes when the job began
+	inc     *session.Incarnation // the incarnation under which its inputs were read
+	joined  bool                 // whether this member had joined
+	hasSeed bool                 // whether the set had the seed
+	since   time.Time            // when the first change came that the job acts on
+	late    bool                 // whether the job has not returned within computeTimeout
+	callers []chan error         // calls of Rebalance that wait for the job
 }
 
-// result is what a job came to: a mapping or an error, and what it found amiss
-// on the way.
+// result is what a job returns: a mapping or an error, and errors in its inputs
+// that it went round.
 type result struct {
-	inputs  *inputs // nil when the job ended before it had them
+	inputs  *inputs // nil if the job ended before it had them
 	mapping *mapping
 	err     error
-	records error // about members' records
-	items   error // about items that are allocated to nobody
+	records error // bad records of members
+	items   error // items that are allocated to nobody
 	took    time.Duration
 }
 
-// inputs is what a job has read of the members' records and the set's items. The next job parses only what is not the same. It is
-// never changed.
+// inputs is what a job has parsed: the members' records and the set's items. The next job parses only what has changed. inputs never
+// change.
 type inputs struct {
 	members []party.Member
-	read    []member // what members' records say, one for each
+	read    []member // the parsed records, one for each of members
 
-	topics []string // the topics that members ask for, sorted; nil when all are divided
+	topics []string // the topics that members ask for, sorted; nil if all topics are divided
 
 	setTopics []string                  // the topics of the set, sorted, if some member's record has patterns
-	found     map[*topiclist.List]found // what such lists ask for
+	found     map[*topiclist.List]found // the topics that each list with patterns asks for
 
 	items      []string
-	partitions []kiel.Partition
-	places     []int32
-	odd        []string // items that are allocated to nobody
-	bad        error    // about those
+	partitions []kiel.Partition // the partitions of items
+	places     []int32          // allocfn.Input.Places for partitions
+	odd        []string         // items that are allocated to nobody
+	bad        error            // the error about odd items
 
 	wanted       []kiel.Partition // the partitions of topics that members ask for
-	wantedPlaces []int32
-	unwanted     []string // the other topics in the set, sorted
+	wantedPlaces []int32          // allocfn.Input.Places for wanted
+	unwanted     []string         // the other topics in the set, sorted
 }
 
-// readInputs reads members and items, as far as known does not have them.
+// readInputs parses members and items, as far as known does not have them.
 func readInputs(members []party.Member, items []string, pythonFunc string, known *inputs) *inputs {
 	read, sameMembers := readMembers(members, pythonFunc, known)
 	in := &inputs{members: members, read: read, topics: known.topics, setTopics: known.setTopics, found: known.found, items: items}
@@ -83,8 +83,8 @@ func readInputs(members []party.Member, items []string, pythonFunc string, known
 	return in
 }
 
-// allocation returns the input of the allocation function. Members have topics in it if all of them have a record: those without one
-// run Python, where nobody has.
+// allocation returns the input of the allocation function. Its members have topics only if all members have a record: a member without a
+// record is one in Python, and computes with no topics at all.
 func (in *inputs) allocation(zones map[kiel.Partition]string) allocfn.Input {
 	members := make([]allocfn.Member, len(in.read))
 	recorded := true
@@ -100,7 +100,7 @@ func (in *inputs) allocation(zones map[kiel.Partition]string) allocfn.Input {
 	return allocfn.Input{Members: members, Partitions: in.wanted, Places: in.wantedPlaces, Zones: zones}
 }
 
-// faults returns what is wrong with members' records.
+// faults returns the errors of members' records, joined.
 func (in *inputs) faults() error {
 	var faults []error
 	for i := range in.read {
@@ -111,7 +111,7 @@ func (in *inputs) faults() error {
 	return some(faults)
 }
 
-// compute starts a job for what was read last.
+// compute starts a job on what was read last.
 func (l *loop) compute(ctx context.Context) {
 	now := time.Now()
 	j := &job{
@@ -128,7 +128,7 @@ func (l *loop) compute(ctx context.Context) {
 	members, items, zones, known, before := l.members.Members, l.set.Items, l.zones.Zones, l.inputs, l.good
 	on := occasion{self: l.name, joined: j.joined, inc: j.inc, zones: l.zones.Version, manual: j.trigger == TriggerManual}
 	l.running.Go("allocation function", func() {
-		r := result{err: fmt.Errorf("%w: it ended its goroutine", ErrFuncFailed)}
+		r := result{err: fmt.Errorf("%w: ended its goroutine", ErrFuncFailed)}
 		defer func() { send(ctx, l.results, r) }()
 		r = computeMapping(known, members, items, zones, l.opts)
 		if r.mapping != nil {
@@ -137,7 +137,7 @@ func (l *loop) compute(ctx context.Context) {
 	})
 }
 
-// computeMapping is pure, but for the allocation function that it calls. known is what the job before has read.
+// computeMapping computes a mapping. It is pure, except that it calls the allocation function. known is what the job before has parsed.
 func computeMapping(known *inputs, members []party.Member, items []string, zones map[kiel.Partition]string, o Options) result {
 	start := time.Now()
 	read := readInputs(members, items, o.PythonFunc, known)
@@ -161,17 +161,18 @@ func computeMapping(known *inputs, members []party.Member, items []string, zones
 	return r
 }
 
+// badItems returns the error about items that are allocated to nobody.
 func badItems(bad []string) error {
 	faults := make([]error, len(bad))
 	for i, item := range bad {
 		if _, err := kiel.ParsePartition(item); err != nil {
 			faults[i] = err
 		} else {
-			faults[i] = fmt.Errorf("item %.120q: %w: it names a partition a second time", item, kiel.ErrInvalidPartition)
+			faults[i] = fmt.Errorf("item %.120q: %w: another item names the same partition", item, kiel.ErrInvalidPartition)
 		}
 	}
 	if err := some(faults); err != nil {
-		return fmt.Errorf("allocator: allocated to nobody: %w", err)
+		return fmt.Errorf("allocator: items allocated to nobody: %w", err)
 	}
 	return nil
 }
@@ -195,7 +196,7 @@ func (l *loop) onResult(r result) {
 		l.missed = ""
 	}
 	if j.changes != l.changes && (j.late || j.inc != l.members.Incarnation || j.joined != l.members.Joined) {
-		// Stale. The changes since then are due, or will be soon.
+		// The result is stale. The changes since the job began are due, or will be soon.
 		if len(j.callers) > 0 {
 			l.reread = append(j.callers, l.reread...)
 			l.change(TriggerManual, true)
@@ -228,8 +229,8 @@ func (l *loop) onResult(r result) {
 	answer(j.callers, r.err)
 }
 
-// fail publishes that the mapping could not be computed: the last good one
-// stays in force.
+// fail publishes that no mapping could be computed: the last good one stays in
+// force.
 func (l *loop) fail(j *job, err error) {
 	if p, ok := errors.AsType[*allocfn.PanicError](err); ok {
 		l.errs.FailedAt(kindFunc, "", p, func() string { return string(p.Stack) })
@@ -242,7 +243,7 @@ func (l *loop) fail(j *job, err error) {
 func (l *loop) onOverdue() {
 	j := l.job
 	j.late, l.overdue = true, nil
-	err := fmt.Errorf("%w: it has not returned after %v", ErrFuncFailed, computeTimeout)
+	err := fmt.Errorf("%w: has not returned after %v", ErrFuncFailed, computeTimeout)
 	answer(j.callers, err)
 	j.callers = nil
 	if j.inc == l.members.Incarnation && l.coherent() {
@@ -254,8 +255,8 @@ func (l *loop) onOverdue() {
 	}
 }
 
-// passBy acts on changes that are due while a late job holds up computing: the
-// last good mapping goes on, on the newest session.
+// passBy acts on changes that are due while a late job keeps another one from
+// starting: the last good mapping stays in force, on the newest incarnation.
 func (l *loop) passBy() {
 	t := l.changed
 	l.coalescer.acted(time.Now())

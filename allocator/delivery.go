@@ -11,7 +11,7 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// maxErrors is how many errors wait behind a slow callback.
+// maxErrors is how many errors may wait for OnError behind a slow callback.
 const maxErrors = 64
 
 // The callbacks, as errors and the log name them.
@@ -20,8 +20,8 @@ const (
 	callOnRebalance = "OnRebalance"
 )
 
-// delivery has the user's callbacks called, one at a time. The loop hands over
-// to it and never waits for it.
+// delivery calls the user's callbacks, one at a time. The loop passes snapshots and
+// errors to it, and never waits for it.
 type delivery struct {
 	onRebalance func(context.Context, Rebalance)
 	onError     func(error)
@@ -30,9 +30,9 @@ type delivery struct {
 	metrics     *metrics
 	calls       usercall.Queue
 
-	life     context.Context  //nolint:containedctx // of callbacks; set by Run, as is the next
+	life     context.Context  //nolint:containedctx // the parent of callbacks' contexts; Run sets it, and stopping
 	stopping context.Context  //nolint:containedctx // ends when Run begins to stop
-	share    []kiel.Partition // that OnRebalance was told last; of the calls
+	share    []kiel.Partition // this member's partitions in the last Rebalance; only calls use it
 }
 
 func newDelivery(opts Options, lifetime func(*session.Incarnation) context.Context, log *slog.Logger, troubles *errlog.Log, m *metrics) *delivery {
@@ -42,22 +42,22 @@ func newDelivery(opts Options, lifetime func(*session.Incarnation) context.Conte
 	return d
 }
 
-// snapshot hands over a snapshot for OnRebalance; one that waits is replaced.
+// snapshot queues a call of OnRebalance. It replaces one that waits.
 func (d *delivery) snapshot(s *Snapshot) {
 	if d.onRebalance != nil {
 		d.calls.PutNewest(usercall.Callback{Kind: callOnRebalance}, func() { d.rebalance(s) })
 	}
 }
 
-// error hands over an error for OnError.
+// error queues a call of OnError.
 func (d *delivery) error(err error) {
 	if d.onError != nil {
 		d.calls.Put(usercall.Callback{Kind: callOnError}, func() { d.onError(err) })
 	}
 }
 
-// rebalance calls OnRebalance, with a context that ends with life, with stopping, unless that has ended before the call, and
-// with the trust in the session on which the snapshot rests.
+// rebalance calls OnRebalance. The call's context ends with life and with trust in the session on which the snapshot rests. It also
+// ends with stopping, unless stopping has ended before the call.
 func (d *delivery) rebalance(s *Snapshot) {
 	ctx, cancel := context.WithCancelCause(d.life)
 	defer cancel(nil)
@@ -89,7 +89,7 @@ func (d *delivery) done(what usercall.Callback, failure error) {
 		return
 	}
 	d.metrics.callbackFailed.Inc()
-	if what.Kind != callOnError { // which might panic for ever
+	if what.Kind != callOnError { // OnError might panic again, for ever
 		d.error(failure)
 	}
 }

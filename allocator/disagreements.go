@@ -15,7 +15,7 @@ func disagreementKinds() []status.DisagreementKind {
 	}
 }
 
-// disagreements returns what keeps the members from acting as one, as far as members' records and the set tell.
+// disagreements returns what keeps the members from acting as one, as far as members' records and the set show it.
 func disagreements(in *inputs) []status.Disagreement {
 	all := []status.Disagreement{}
 	about := func(kind status.DisagreementKind, text string, names []string) {
@@ -48,7 +48,7 @@ func (in *inputs) names(match func(p *party.Member, m *member) bool) (names []st
 	return names
 }
 
-// withoutCommonFunction returns the members that can't run what the first member prefers, if there is no function for all.
+// withoutCommonFunction returns the members that can't run the function that the first member prefers, if no function is common to all.
 func (in *inputs) withoutCommonFunction() []string {
 	if len(in.read) == 0 {
 		return nil
@@ -60,7 +60,7 @@ func (in *inputs) withoutCommonFunction() []string {
 	return in.names(func(_ *party.Member, m *member) bool { return !slices.Contains(m.runs, preferred) })
 }
 
-// ignoringTopics returns the members without a record, if another member asks for some topics only.
+// ignoringTopics returns the members without a record, if another member does not ask for all topics.
 func (in *inputs) ignoringTopics() []string {
 	if !slices.ContainsFunc(in.read, func(m member) bool { return len(m.asksFor()) > 0 }) {
 		return nil
@@ -68,11 +68,13 @@ func (in *inputs) ignoringTopics() []string {
 	return in.names(func(_ *party.Member, m *member) bool { return !m.recorded })
 }
 
+// unreadableSet returns the disagreement about a set that can't be read.
 func unreadableSet(err error) status.Disagreement {
 	return status.NewDisagreement(status.UnreadableSet, "The set can't be read, and is not written. Its last good partitions stay, "+
 		"and new members get none. Repair or delete the znode. "+status.ShownText(err.Error()))
 }
 
+// unreadableZones returns the disagreement about zones that can't be read.
 func unreadableZones(err error) status.Disagreement {
 	return status.NewDisagreement(status.UnreadableZones, "The zones can't be read, so partitions count as having none. Repair or delete the "+
 		"znode. "+status.ShownText(err.Error()))

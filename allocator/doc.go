@@ -2,14 +2,14 @@
 //
 // # Overview
 //
-// A [PartitionAllocator] is one member of a group. It watches who else is in the
-// group and which partitions the group shares. From both it computes, by a pure
-// function, the mapping; all members come to the same one. There is no leader, and no
-// message between members. The znodes are those of the Python library kiel, so
-// members in Python can be in the same group.
+// A [PartitionAllocator] is one member of a group. It watches the group's members and
+// the partitions that they share. From both it computes, by a pure function, the
+// mapping; all members compute the same one. There is no leader, and no message between
+// members. The znodes are those of the Python library kiel, so members in Python can be
+// in the same group.
 //
-// A mapping says which member should own a partition. It does not say that nobody else
-// still works on the partition: for that see package ownership, which runs an allocator.
+// A mapping says which member should own a partition. Another member may still work on
+// the partition: package ownership, which runs an allocator, makes sure that none does.
 //
 //	a, err := allocator.New(s, "billing", "host-1", allocator.Options{
 //		Seed:        map[string][]int32{"orders": {0, 1, 2}},
@@ -25,8 +25,9 @@
 //	zones ────► zones ───┘
 //
 // The allocator acts at once on the first change after a quiet time; it coalesces those that
-// follow (QuietPeriod, MaxDelay). Changes of this member itself do not wait: joining,
-// leaving, the session, its seed. The result is an immutable [Snapshot].
+// follow (QuietPeriod, MaxDelay). Changes of this member itself do not wait: that it joins
+// or leaves, that its session changes, that its seed is in the set. The result is an
+// immutable [Snapshot].
 //
 // Each member publishes a record as the data of its znode:
 //
@@ -113,13 +114,13 @@
 //   - A partition that somebody removes from the set is no part of the seed of the
 //     members that run, even if they had no session at the time.
 //   - A snapshot says why its mapping differs from the one before ([Snapshot].Reason). For each partition it says from which member
-//     the partition came to its owner, when and why ([Snapshot.Move]), as far as this member saw. Reasons are: members that joined, have gone or
-//     joined again with another record; topics; the function; zones; a session that was lost; Rebalance. If there are several reasons, a
-//     partition has the one that is about it. A reader that skips snapshots misses only moves that were followed by another move.
-//   - The log has one line at INFO for each mapping that was applied, "rebalanced": its reason, how many members joined and have gone,
-//     with the first five names of each, and how many partitions moved, and were gained and lost by this member. An error is a warning,
-//     "failed", with its kind: allocation, items, name, records, seed, session, set, topics or zones. While it lasts there is at most
-//     one more each 10 s, and "recovered" when it has gone.
+//     the partition came to its owner, when and why ([Snapshot.Move]), as far as this member saw. Reasons are: members that have joined,
+//     are gone or joined again with another record; topics; the function; zones; a session that was lost; Rebalance. If there are several
+//     reasons, a partition has the one that is about it. A reader that skips snapshots misses only moves that another move followed.
+//   - The log has one line at INFO for each mapping that was applied, "rebalanced": its reason; how many members have joined and are gone,
+//     with the first five names of each; how many partitions moved; and how many this member gained and lost. An error is a warning,
+//     "failed", with its kind: allocation, items, name, records, seed, session, set, topics or zones. While the error lasts, it is logged at
+//     most once each 10 s; when it is gone, the log has "recovered".
 //   - [PartitionAllocator.Status] describes the group as this member sees it, in the model of package status, and [Inspect] does so for
 //     a program that is no member. Both bound the names that others have written. An allocator knows nothing of claims: see package
 //     ownership.

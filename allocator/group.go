@@ -7,12 +7,12 @@ import (
 	"sync"
 )
 
-// group counts goroutines by what they do. Unlike a WaitGroup it can be waited
-// for with a deadline and without another goroutine, and can say who is missing.
+// group counts goroutines by what they do. Unlike a WaitGroup it can be waited for
+// with a deadline and without another goroutine, and it names what still runs.
 type group struct {
 	mu    sync.Mutex
 	count map[string]int
-	idle  chan struct{} // closed when all have returned after close
+	idle  chan struct{} // closed when close was called and all goroutines have returned
 }
 
 // starter keeps a group from being idle before close.
@@ -22,7 +22,8 @@ func newGroup() *group {
 	return &group{count: map[string]int{starter: 1}, idle: make(chan struct{})}
 }
 
-// Go runs f. It must not be called after close.
+// Go runs f on a goroutine of its own, under the name of what f does. Go must not be
+// called after close.
 func (g *group) Go(name string, f func()) {
 	g.mu.Lock()
 	g.count[name]++
@@ -33,7 +34,7 @@ func (g *group) Go(name string, f func()) {
 	}()
 }
 
-// close says that no more goroutine follows.
+// close ends the calls of Go: idle closes when all goroutines have returned.
 func (g *group) close() { g.left(starter) }
 
 func (g *group) left(name string) {
@@ -47,7 +48,7 @@ func (g *group) left(name string) {
 	}
 }
 
-// names says what is running.
+// names returns the names of what still runs.
 func (g *group) names() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -99,7 +99,7 @@ func TestAddAndRemovePartitions(t *testing.T) {
 		w.agree(allocfn.RoundRobin(), []string{"a", "b"}, []string{"t:1", "t:2", "t:3", "u:0"})
 
 		err := a.AddPartitions(t.Context(), map[string][]int32{"a/b": {0}, "ok": {-1}, "": {0}})
-		for _, part := range []string{`"a/b"`, "partition -1 of topic ok", `topic name ""`} {
+		for _, part := range []string{`"a/b"`, "partition -1 of topic ok", `topic ""`} {
 			if err == nil || !strings.Contains(err.Error(), part) {
 				t.Errorf("%v does not name %s", err, part)
 			}

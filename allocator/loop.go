@@ -37,16 +37,16 @@ type zoneSource interface {
 	Updates(ctx context.Context) iter.Seq[*zones.View]
 }
 
-// sources is where the loop reads from.
+// sources are what the loop reads from.
 type sources struct {
 	members  memberSource
 	set      setSource
 	zones    zoneSource
-	refresh  func(ctx context.Context) refreshed            // makes all read again, returns when they have
-	lifetime func(inc *session.Incarnation) context.Context // of an incarnation
+	refresh  func(ctx context.Context) refreshed            // makes all three read again, and returns when they have
+	lifetime func(inc *session.Incarnation) context.Context // returns the context that ends with trust in the incarnation
 }
 
-// refreshed is what a refresh came to.
+// refreshed is the result of a refresh.
 type refreshed struct {
 	members *party.View
 	set     *sharedset.View
@@ -54,10 +54,10 @@ type refreshed struct {
 	err     error
 }
 
-// loop is the state of the owner goroutine, which is Run's. It merges what
-// party, sharedset and zones read, has the mapping computed, and publishes snapshots.
-// All that takes time (reading, seeding, the allocation function, callbacks)
-// runs on other goroutines, which send what they came to.
+// loop is the state of the owner goroutine, which is Run's. It merges the views of
+// party, sharedset and zones, starts the computation of mappings, and publishes
+// snapshots. Everything that takes time (reading, seeding, the allocation function,
+// callbacks) runs on other goroutines, which send their results.
 type loop struct {
 	name     string
 	opts     Options
@@ -70,54 +70,54 @@ type loop struct {
 	publish  func(*Snapshot)
 	ready    func() // makes Ready return
 	manual   <-chan chan error
-	probes   <-chan struct{}           // received from by a loop that runs
-	busy     atomic.Bool               // a change waits or is computed; for the gauges
-	history  atomic.Pointer[[]*change] // of the last mappings, the newest first
-	running  *group                    // of all goroutines that the loop starts
+	probes   <-chan struct{}           // Alive sends to it; a loop that runs receives
+	busy     atomic.Bool               // whether a change waits or a job runs; for the gauges
+	history  atomic.Pointer[[]*change] // the changes of the last mappings, the newest first
+	running  *group                    // all goroutines that the loop starts
 
 	memberViews chan *party.View
 	setViews    chan *sharedset.View
 	zoneViews   chan *zones.View
-	ended       chan error // how the sources' Run ended
+	ended       chan error // what Run of a source returned
 	results     chan result
 	seedings    chan seeding
 	refreshes   chan refreshed
 
-	// What was read, and what is to be done about it.
+	// The newest views, and the changes that wait to be acted on.
 	members   *party.View
 	set       *sharedset.View
 	zones     *zones.View
-	changes   int     // counted, to know whether a job is stale
-	changed   Trigger // the first in order of the changes that wait
+	changes   int     // the number of all changes: a job that began with fewer may be stale
+	changed   Trigger // the first trigger, in their order, of the changes that wait
 	coalescer coalescer
 
-	// Computing.
-	job     *job
-	inputs  *inputs          // of the last job that had them; never nil
-	overdue <-chan time.Time // of the job
-	missed  Trigger          // of the changes that came and were due behind a late job
+	// The computation.
+	job     *job             // the job that runs, or nil
+	inputs  *inputs          // the inputs of the last job that had them; never nil
+	overdue <-chan time.Time // fires when the job is late
+	missed  Trigger          // the first trigger of the changes that were due behind a late job
 
-	// What was published.
+	// The last snapshot.
 	last       *Snapshot
 	wasReady   bool
-	good       *mapping        // never nil
-	lost       <-chan struct{} // the end of last's incarnation, until it was noticed
-	computeErr error           // why good is not the newest
-	itemsErr   error           // about items that are allocated to nobody
-	reported   map[string]string
-	unwanted   []string // the topics that no member asks for, sorted, when this member has last got a mapping
+	good       *mapping          // the last mapping that was computed; never nil
+	lost       <-chan struct{}   // closed when trust in last's incarnation ends; nil once the loop knows
+	computeErr error             // why good is not the mapping of the newest views
+	itemsErr   error             // items that are allocated to nobody
+	reported   map[string]string // the text of the error that was reported last, by kind
+	unwanted   []string          // the topics that no member asked for when this member last got a mapping; sorted
 
-	// Seeding.
+	// The seed.
 	seeding  bool            // a seeding goroutine runs
 	known    *sharedset.View // the last set that could be read
-	seedIn   *sharedset.View // the last set that was seen to have the seed; nil when it may have lost it since
-	seeded   bool            // a set was seen to have the seed
-	seedView uint64          // the version of the set's view for which the seed was added last: the effect shows in a later one
+	seedIn   *sharedset.View // the last set that had the seed; nil if the set may have lost it since
+	seeded   bool            // a set has had the seed
+	seedView uint64          // the version of the set's view on which the seed was added last: a later view has the effect
 
-	seedFailures int // of adding the seed, in a row
+	seedFailures int // how often in a row adding the seed has failed
 
-	// Calls of Rebalance, on their way.
-	asked     []chan error // new
+	// Calls of Rebalance, by their progress.
+	asked     []chan error // no refresh has begun for them
 	rereading []chan error // wait for the refresh; not nil while it runs
 	reread    []chan error // wait for a job
 }
@@ -136,8 +136,8 @@ func newLoop(name string, opts Options, seed *seed, src sources, m *metrics, log
 	}
 }
 
-// run is the body of Run. It returns nil when ctx ends, else why the loop
-// can't go on.
+// run is the body of Run. It returns nil when ctx ends, else the error of the source
+// that has ended.
 func (l *loop) run(ctx context.Context) error {
 	l.start(ctx)
 	timer := time.NewTimer(0)
@@ -197,8 +197,7 @@ func forward[V any](ctx context.Context, updates iter.Seq[V], to chan<- V) {
 	}
 }
 
-// step starts all that is to be done now, and sets the timer for what is to be
-// done later.
+// step starts everything that is due, and sets the timer for what is due later.
 func (l *loop) step(ctx context.Context, timer *time.Timer) {
 	l.seedWhenNeeded(ctx)
 	if len(l.asked) > 0 && l.rereading == nil {
@@ -206,9 +205,9 @@ func (l *loop) step(ctx context.Context, timer *time.Timer) {
 		l.running.Go("refresh", func() { send(ctx, l.refreshes, l.src.refresh(ctx)) })
 	}
 	due, waiting := l.coalescer.due()
-	// A view of one incarnation is never put together with one of another: what
-	// was true in the first may not be so in the second. The later one is on its
-	// way; until it is here the last snapshot stays, and says that it is lost.
+	// A view of one incarnation is never combined with a view of another: what
+	// was true under the first may be false under the second. The later view is on
+	// its way; until it comes the last snapshot stays, and is not joined.
 	if waiting && l.coherent() && (l.job == nil || l.job.late) {
 		if wait := time.Until(due); wait > 0 {
 			timer.Reset(wait)
@@ -228,19 +227,19 @@ func send[V any](ctx context.Context, to chan<- V, v V) {
 	}
 }
 
-// coherent says whether there are views of members, set and zones from one
+// coherent reports whether the views of members, set and zones are from one
 // incarnation.
 func (l *loop) coherent() bool {
 	return l.paired() && l.zones != nil && l.members.Incarnation == l.zones.Incarnation
 }
 
-// paired says so of members and set.
+// paired reports whether the views of members and set are from one incarnation.
 func (l *loop) paired() bool {
 	return l.members != nil && l.set != nil && l.members.Incarnation == l.set.Incarnation
 }
 
-// conclude publishes the last snapshot: we are no member any more. err is why
-// Run ends, nil when it was asked to.
+// conclude publishes the last snapshot, which is not joined. err is why Run ends,
+// nil if ctx or Stop ends it.
 func (l *loop) conclude(err error) {
 	switch {
 	case l.last != nil:
@@ -250,17 +249,17 @@ func (l *loop) conclude(err error) {
 	}
 }
 
-// change notes that something changed, to be acted on soon, or now.
+// change records a change. The loop acts on it at once if now is true, else soon.
 func (l *loop) change(t Trigger, now bool) {
 	l.changes++
 	l.changed = first(l.changed, t)
-	if l.coalescer.change(time.Now()) && t != TriggerSession { // of which there are three: members, set and zones
+	if l.coalescer.change(time.Now()) && t != TriggerSession { // a new incarnation makes three: members, set and zones
 		l.metrics.coalesced.Inc()
 	}
 	l.coalescer.urgent = l.coalescer.urgent || now
 }
 
-// first returns the trigger that is named when both apply.
+// first returns the trigger that a snapshot names if both apply.
 func first(a, b Trigger) Trigger {
 	for _, t := range triggers() {
 		if a == t || b == t {
@@ -280,7 +279,7 @@ func (l *loop) onMembers(v *party.View) {
 	case old == nil || old.Incarnation != v.Incarnation:
 		l.change(TriggerSession, true)
 	case old.Joined && !v.Joined:
-		// Whatever becomes of the computation, our share is empty from now on.
+		// Whatever the computation returns, this member's share is empty from now on.
 		l.republish(TriggerMembers, false)
 		l.change(TriggerMembers, true)
 	case old.Joined != v.Joined:
@@ -292,8 +291,8 @@ func (l *loop) onMembers(v *party.View) {
 	}
 }
 
-// sameMember compares by czxid: who came back under the same name is another
-// member, with another record maybe.
+// sameMember compares by czxid: a znode of the same name with another czxid is
+// another member, perhaps with another record.
 func sameMember(a, b party.Member) bool {
 	return a.Name == b.Name && a.Czxid == b.Czxid && a.Session == b.Session && bytes.Equal(a.Data, b.Data)
 }
@@ -305,14 +304,15 @@ func (l *loop) onSet(v *sharedset.View) {
 	}
 	l.set = v
 	if v.Err == nil {
-		l.judgeSeed(v)
+		l.compareSeed(v)
 	}
 	switch {
 	case old == nil || old.Incarnation != v.Incarnation:
 		l.change(TriggerSession, true)
 	case old.Exists && !old.SameZnode(v):
-		// Deleted, and made again maybe. Its seed comes in a moment; one rebalance
-		// is better than two, of which the first takes partitions away.
+		// The znode was deleted, and perhaps created again. Some member adds its seed
+		// in a moment; one rebalance is better than two, of which the first takes
+		// partitions away.
 		l.coalescer.disturb(time.Now())
 		l.change(TriggerPartitions, false)
 	case !slices.Equal(old.Items, v.Items):
@@ -320,7 +320,7 @@ func (l *loop) onSet(v *sharedset.View) {
 	case text(old.Err) != text(v.Err):
 		l.republish(TriggerPartitions, true)
 		if v.Err == nil && !l.wasReady && l.hasSeed() {
-			l.change(TriggerPartitions, true) // nothing has changed, but only now we can be ready
+			l.change(TriggerPartitions, true) // no item has changed, but only now Ready can return
 		}
 	}
 }
@@ -345,7 +345,7 @@ func (l *loop) onRefreshed(r refreshed) {
 	if r.err != nil {
 		answer(l.rereading, r.err)
 	} else {
-		l.onMembers(r.members) // which may be here before they were forwarded
+		l.onMembers(r.members) // the same views may be forwarded later
 		l.onSet(r.set)
 		l.onZones(r.zones)
 		l.reread = append(l.reread, l.rereading...)
@@ -356,7 +356,7 @@ func (l *loop) onRefreshed(r refreshed) {
 
 func answer(calls []chan error, err error) {
 	for _, c := range calls {
-		c <- err // holds one
+		c <- err // has room for one
 	}
 }
 

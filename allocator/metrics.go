@@ -14,16 +14,16 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// Values of the label stage that this package uses. Ownership has its own.
+// The values of the label stage in this package. Package ownership has others.
 const (
 	stageTotal    = "total"    // first change to snapshot
 	stageSettle   = "settle"   // first change to computation
-	stageCompute  = "compute"  // failures only; its time is assignment_compute_seconds
+	stageCompute  = "compute"  // failures alone; kiel_assignment_compute_seconds has the time
 	stageCallback = "callback" // one call of OnRebalance
 )
 
-// metrics are counted by the loop and the delivery goroutine. What is a state,
-// not a count, is read from the allocator by gauges at the time of a scrape.
+// metrics are the allocator's metrics. The loop and the delivery goroutine count;
+// gauges read the allocator's state at a scrape.
 type metrics struct {
 	rebalances *prometheus.CounterVec
 	coalesced  prometheus.Counter
@@ -66,7 +66,7 @@ func newMetrics(set *promreg.Set) *metrics {
 // state is what the gauges show.
 type state struct {
 	members, partitions, zoned int
-	confirmed                  time.Time // when both views were read, that of the one which was read earlier; the beginning of Run until both were
+	confirmed                  time.Time // when the older of the two views of members and set was read; when Run began, if one is missing
 	rebalancing                bool
 	unwanted                   int
 	disagreements              []status.Disagreement
@@ -79,7 +79,7 @@ type gauges struct {
 	applied atomic.Int64 // when a mapping was applied last, in Unix ms; 0 before the first
 
 	mu     sync.Mutex
-	topics []string // of which a mapping in force has last given this member partitions, as far as a scrape has seen
+	topics []string // the topics of this member's partitions at the last scrape at which it had joined
 
 	inProgress, lastRebalance, members, partitions, zoned, unwanted, disagreements, assigned, viewAge *prometheus.Desc
 }
@@ -141,7 +141,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// countDisagreements returns how many names each kind has; one without names counts as one.
+// countDisagreements returns how many names each kind has; a disagreement without names counts as one.
 func countDisagreements(all []status.Disagreement) map[status.DisagreementKind]int {
 	counts := make(map[status.DisagreementKind]int)
 	for _, kind := range disagreementKinds() {
@@ -153,8 +153,8 @@ func countDisagreements(all []status.Disagreement) map[status.DisagreementKind]i
 	return counts
 }
 
-// shares returns how many partitions of each topic are this member's. While it takes part the topics are those of which it
-// has some. While it does not, they are the same as before, with none.
+// shares returns how many partitions of each topic the mapping gives to this member. While the member has joined, the topics are those
+// of its partitions. While it has not, they are the same as before, with no partition each.
 func (g *gauges) shares(s *Snapshot) map[string]int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -172,7 +172,7 @@ func (g *gauges) shares(s *Snapshot) map[string]int {
 	return shares
 }
 
-// age is how long ago t was, in seconds; 0 if t is zero.
+// age returns how long ago t was, in seconds; 0 if t is zero.
 func age(t time.Time) float64 {
 	if t.IsZero() {
 		return 0

@@ -8,7 +8,8 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// findMoves finds the partitions that the mapping gives to another member than the one before, and why. The others keep their moves.
+// findMoves finds the partitions that the mapping gives to another member than the mapping before did, and why. The others keep their
+// moves.
 func (c *comparison) findMoves() {
 	was, is := c.before, c.now
 	wasSelf, self := was.self(), is.self()
@@ -39,13 +40,13 @@ func (c *comparison) findMoves() {
 	c.change.gained, c.change.lost = is.mine-kept, was.mine-kept
 }
 
-// finder returns a function that returns the index that the partition with index k in the later mapping now has among those that m
-// assigns, -1 if it has none. It is fast while k grows and few partitions are not in both.
+// finder returns a function from indices of partitions in now, the later mapping, to indices of the same partitions in m; it returns -1
+// if m does not assign the partition. The function is fast if k grows from call to call and most partitions are in both mappings.
 func (m *mapping) finder(now *mapping) func(k int) int {
 	if sameSlice(m.in.Partitions, now.in.Partitions) && len(m.owner) > 0 {
 		return func(k int) int { return k }
 	}
-	at := 0 // the next of m
+	at := 0 // the index in m of the partition that is expected next
 	return func(k int) int {
 		p := now.in.Partitions[k]
 		if at >= len(m.owner) || m.in.Partitions[at] != p {
@@ -81,7 +82,7 @@ func (m *mapping) self() int32 {
 	return -1
 }
 
-// move returns the move of p, which the mapping before gave to the member from, -1 if to none, and this one gives to the member to.
+// move returns the move of p from the member with index from in the mapping before, -1 for none, to the member with index to in this one.
 func (c *comparison) move(p kiel.Partition, from, to int32) *move {
 	if from < 0 {
 		if m, ok := c.newPartition(p.Topic); ok {
@@ -109,15 +110,15 @@ func (c *comparison) move(p kiel.Partition, from, to int32) *move {
 	return m
 }
 
-// departure is the reason of what a member had that is gone.
+// departure returns the reason of moves from a member that is gone.
 func (c *comparison) departure(name string) status.Reason {
 	if name == c.now.occasion.self {
-		return status.NewReason(status.Stopped) // the others see a member that is gone
+		return status.NewReason(status.Stopped) // for the other members it is MemberGone
 	}
 	return status.NewReason(status.MemberGone, name)
 }
 
-// newMove returns a move from a member of the mapping before, -1 for none.
+// newMove returns a move from the member with index from in the mapping before, -1 for none.
 func (c *comparison) newMove(from int32, reason status.Reason) *move {
 	m := &move{change: c.change, reason: reason}
 	if from >= 0 {
@@ -126,8 +127,8 @@ func (c *comparison) newMove(from int32, reason status.Reason) *move {
 	return m
 }
 
-// newPartition returns the move of a partition that has no member yet, of a topic that is new in the set or has grown. It returns
-// false for other topics.
+// newPartition returns the move of a partition that had no owner, if its topic is new in the set or has grown. For other topics it returns
+// false.
 func (c *comparison) newPartition(topic string) (*move, bool) {
 	var code status.Code
 	if _, ok := slices.BinarySearch(c.added, topic); ok {

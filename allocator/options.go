@@ -17,66 +17,65 @@ import (
 	"github.com/kielgo/kiel/internal/zones"
 )
 
-// Options of a [PartitionAllocator]. The zero value works: a member without
-// partitions of its own to add, that runs [allocfn.RoundRobin].
+// Options configure a [PartitionAllocator]. The zero value works: the member adds no
+// partitions to the set, and runs [allocfn.RoundRobin].
 type Options struct {
 	// Seed holds the partitions, as topic and ids, that Run adds to the set when
 	// the member joins, and whenever the set has lost them: its znode is missing or
-	// was made anew, or the servers were restored from a backup. What somebody
-	// removes from the set meanwhile is not added again. nil adds none. The map is
-	// not used after New returned.
+	// was created anew, or the servers were restored from a backup. Run does not add
+	// again what somebody removes from the set meanwhile. nil adds none. The map is
+	// not used after New has returned.
 	Seed map[string][]int32
 
-	// Func is the allocation function this member prefers. The zero value is
+	// Func is the allocation function that this member prefers. The zero value is
 	// [allocfn.RoundRobin], which Python members run too.
 	Func allocfn.Func
 
 	// AlsoFuncs are functions that this member can run as well, the preferred
 	// first. The group runs the first function in the list of its first member
-	// by name that all members can run, name and version; so a fleet is moved
-	// from one function, or version, to another by restarting its processes one at
-	// a time with both.
+	// by name that all members can run in the same version. So to change a group's
+	// function, or its version, restart the members one at a time with both.
 	AlsoFuncs []allocfn.Func
 
-	// PythonFunc is the ID of the function that members without a record run,
-	// those written in Python; without a version it is 1. "" is "roundrobin/1",
-	// kiel's default. All members of a group must say the same.
+	// PythonFunc is the ID of the function that members without a record run, which
+	// are members in Python; an ID without a version has version 1. "" is
+	// "roundrobin/1", kiel's default. It must be the same for all members of a group.
 	PythonFunc string
 
-	// OnRebalance is told of each new mapping and of each change of the own
-	// share. It is called once at a time, in order; while
-	// a call lasts, later ones merge into one. It is not called after Run
-	// returned. ctx ends when the allocator starts to stop, and when the session
-	// on which the snapshot rests is no longer trusted. A panic is reported to
-	// OnError. It may call any method of the allocator, Stop too.
+	// OnRebalance is called for each new mapping and for each change of this member's
+	// share: one call at a time, in order. While a call lasts, later ones are merged
+	// into one. No call begins after Run has returned. ctx ends when the allocator
+	// begins to stop, and when the session on which the snapshot rests is no longer
+	// trusted. A panic is reported to OnError. OnRebalance may call any method of the
+	// allocator, Stop included.
 	OnRebalance func(ctx context.Context, r Rebalance)
 
-	// OnError is told of each error that does not end Run, once until it changes
-	// or has gone: those that [Snapshot] carries in Err, and those of seeding, of
-	// members' records and of callbacks; and, once for each topic, of those that no
-	// member asks for ([ErrUnwantedTopic]). It is called in turn with
-	// OnRebalance, never at the same time. Of more than 64 that wait behind a slow callback the oldest
-	// are dropped.
+	// OnError is called for each error that does not end Run. Such errors are those in
+	// Err of a [Snapshot], and those of seeding, of members' records and of callbacks.
+	// Each is reported once, and again if its text changes or if it comes back after it
+	// was gone. A topic that no member asks for ([ErrUnwantedTopic]) is reported once.
+	// OnError and OnRebalance are never called at the same time. At most 64 errors wait
+	// behind a slow callback; then the oldest are dropped.
 	OnError func(err error)
 
-	// Weight, Zone and Topics stand in this member's record, for allocation
-	// functions that look at them. Weight 0 is 1, at most [MaxWeight]; an empty
-	// Zone is unknown. Topics are those that this member asks for; none are all of
-	// them. Whatever the function, partitions of topics that no member asks for are
-	// in no mapping ([ErrUnwantedTopic]). Topics mean nothing while a member
-	// without a record is in the group, as those in Python are. An entry of Topics
-	// may be a pattern, which asks for topics of the set: the package's page has the rules.
+	// Weight, Zone and Topics are part of this member's record, for allocation
+	// functions that use them. Weight 0 is 1, and [MaxWeight] is the most; an empty
+	// Zone is unknown. Topics are those that this member asks for; an empty list asks
+	// for all. An entry may be a pattern, which asks for topics of the set: the
+	// package's page has the rules. Whatever the function, partitions of topics that no
+	// member asks for are in no mapping ([ErrUnwantedTopic]). Topics have no effect
+	// while the group has a member without a record, such as one in Python.
 	Weight int
 	Zone   string
 	Topics []string
 
-	// QuietPeriod and MaxDelay say how changes are coalesced: the first change
-	// after a time of QuietPeriod without any is acted on at once, the following
-	// ones when none has come for QuietPeriod, or the first of them has waited
-	// for MaxDelay. 0 is 200 ms and 1 s.
+	// QuietPeriod and MaxDelay bound how changes are coalesced. The first change after
+	// QuietPeriod without any is acted on at once. Those that follow are acted on when
+	// no change has come for QuietPeriod, or when the first of them has waited for
+	// MaxDelay. 0 is 200 ms and 1 s.
 	QuietPeriod, MaxDelay time.Duration
 
-	// StopTimeout bounds the end of Run. 0 is 30 s.
+	// StopTimeout bounds how long Run takes to return once it is to end. 0 is 30 s.
 	StopTimeout time.Duration
 
 	// Logger receives the log. With nil, warnings and errors go to
@@ -84,10 +83,11 @@ type Options struct {
 	// slog.DiscardHandler drops all.
 	Logger *slog.Logger
 
-	// Registerer takes the metrics, those of the session included, with the
-	// label group put on, while Run runs. nil registers none. Members of one group
-	// that share a process need one each, or one that puts a label on, such as
-	// prometheus.WrapRegistererWith makes: Run fails while another has the same.
+	// Registerer registers the metrics, those of the session included, while Run runs;
+	// they get the label group. nil registers none. Members of one group that share a
+	// process need a Registerer each, or one that adds a label, as
+	// prometheus.WrapRegistererWith makes: Run fails if another member's metrics are
+	// registered with the same one.
 	Registerer prometheus.Registerer
 }
 
@@ -101,16 +101,16 @@ const (
 	defaultStopTimeout = 30 * time.Second
 	defaultPythonFunc  = "roundrobin/1"
 
-	// computeTimeout is when an allocation function that has not returned is
-	// reported. Its result still counts if nothing has changed when it comes.
+	// computeTimeout is after how long an allocation function that has not returned is
+	// reported. Its result still counts if nothing has changed until it comes.
 	computeTimeout = 5 * time.Second
 
-	// callbackTimeout is when a callback that has not returned is logged and counted.
+	// callbackTimeout is after how long a callback that has not returned is logged and counted.
 	callbackTimeout = 30 * time.Second
 )
 
-// withDefaults returns a copy that shares nothing with o that can change, and
-// all faults of o joined.
+// withDefaults returns a copy of o with the defaults, which shares nothing with o
+// that can change, and all faults of o joined.
 func (o Options) withDefaults() (Options, error) {
 	if o.Func.Name == "" && o.Func.Assign == nil {
 		o.Func = allocfn.RoundRobin()
@@ -123,7 +123,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.Logger = defaultlog.Or(o.Logger)
 	id, err := allocfn.ParseID(cmp.Or(o.PythonFunc, defaultPythonFunc))
 	if err != nil {
-		err = fmt.Errorf("field PythonFunc: %w", err)
+		err = fmt.Errorf("option PythonFunc: %w", err)
 	}
 	o.PythonFunc = id
 	return o, errors.Join(o.validate(), err)
@@ -131,34 +131,45 @@ func (o Options) withDefaults() (Options, error) {
 
 func (o Options) validate() error {
 	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf("option "+format, args...)) }
 	seen := make(map[string]bool)
-	for _, f := range o.funcs() {
+	for i, f := range o.funcs() {
+		name := "Func"
+		if i > 0 {
+			name = fmt.Sprintf("AlsoFuncs[%d]", i-1)
+		}
 		if err := f.Validate(); err != nil {
-			faults = append(faults, err)
+			fault("%s: %w", name, err)
 		} else if seen[f.ID()] {
-			faults = append(faults, fmt.Errorf("function %s given twice", f.ID()))
+			fault("%s: %s is given twice", name, f.ID())
 		}
 		seen[f.ID()] = true
 	}
 	if len(seen) > maxFunctions {
-		faults = append(faults, fmt.Errorf("%d functions, at most %d", len(seen), maxFunctions))
+		fault("AlsoFuncs: with Func, %d functions are more than %d", len(seen), maxFunctions)
 	}
 	if o.Weight < 0 || o.Weight > MaxWeight {
-		faults = append(faults, fmt.Errorf("field Weight: %d is not in 0 to %d", o.Weight, MaxWeight))
+		fault("Weight: %d is not in 0 to %d", o.Weight, MaxWeight)
 	}
 	if err := zones.Check(o.Zone); err != nil {
-		faults = append(faults, fmt.Errorf("field Zone: %w", err))
+		fault("Zone: %w", err)
 	}
 	if _, err := topiclist.Parse(o.Topics); err != nil {
-		faults = append(faults, fmt.Errorf("field Topics: %w", err))
+		fault("Topics: %w", err)
 	}
-	if o.QuietPeriod < 0 || o.MaxDelay < 0 || o.StopTimeout < 0 {
-		faults = append(faults, errors.New("field QuietPeriod, MaxDelay or StopTimeout is negative"))
+	if o.QuietPeriod < 0 {
+		fault("QuietPeriod: %v is negative", o.QuietPeriod)
+	}
+	if o.MaxDelay < 0 {
+		fault("MaxDelay: %v is negative", o.MaxDelay)
+	}
+	if o.StopTimeout < 0 {
+		fault("StopTimeout: %v is negative", o.StopTimeout)
 	}
 	return errors.Join(faults...)
 }
 
-// funcs returns the functions this member can run, the preferred first.
+// funcs returns the functions that this member can run, the preferred first.
 func (o Options) funcs() []allocfn.Func {
 	return append([]allocfn.Func{o.Func}, o.AlsoFuncs...)
 }

@@ -7,23 +7,23 @@ import (
 	"github.com/kielgo/kiel/internal/topiclist"
 )
 
-// noTopic stands for the topics of a member whose patterns find none, because no topics at all would mean all of them. No item of
-// a set has such a topic.
+// noTopic is the only topic of a member whose patterns find none, because an empty list of topics asks for all. No item of a set has
+// such a topic.
 const noTopic = ":"
 
-// found is what a list with patterns asks for. It is never changed.
+// found has the topics that a list with patterns asks for. It never changes.
 type found struct {
-	topics []string // what it asks for: all that it names, and what it finds in the set; sorted, never empty
+	topics []string // the topics that the list names, and those that its patterns find in the set; sorted, never empty
 	finds  []bool   // for each topic of the set, whether a pattern finds it
 }
 
-// listCache has lists of topics with patterns, by what is written in them.
+// listCache has parsed lists of topics with patterns.
 type listCache struct {
-	known map[*topiclist.List]found // what was there when a job began
-	lists map[string]*topiclist.List
+	known map[*topiclist.List]found  // the lists that were known when the job began
+	lists map[string]*topiclist.List // all lists, by their entries
 }
 
-// parse reads a list of topics. Members that have the same patterns get the same list, which is parsed once.
+// parse parses a list of topics. Members with the same patterns get the same list, which is parsed once.
 func (c *listCache) parse(topics []string) (*topiclist.List, error) {
 	if !topiclist.HasPatterns(topics) {
 		return topiclist.Parse(topics)
@@ -45,8 +45,8 @@ func (c *listCache) parse(topics []string) (*topiclist.List, error) {
 	return list, err
 }
 
-// findTopics gives the members whose records have patterns the topics that these find in the set, and reports whether there are such
-// members. What known has found is not looked for again. same says that members and set are those of known.
+// findTopics sets the Topics of members whose records have patterns to those that the patterns find in the set, and reports whether there
+// are such members. It does not match a topic and a list again that known has. same says that members and set are those of known.
 func (in *inputs) findTopics(known *inputs, same bool) bool {
 	if same {
 		return len(in.found) > 0
@@ -81,7 +81,7 @@ func topicsOf(in *inputs) (topics []string) {
 	return slices.Compact(topics)
 }
 
-// find finds the topics of a list. before are topics, sorted, of which it is known whether a pattern finds them.
+// find returns the topics that a list asks for. before are sorted topics of which finds says whether a pattern finds them.
 func find(list *topiclist.List, topics, before []string, finds []bool) found {
 	f := found{topics: slices.Clone(list.Names), finds: make([]bool, len(topics))}
 	for i, topic := range topics {

@@ -10,21 +10,21 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// emit publishes a snapshot of the last good mapping, read under inc. applied
-// says that the mapping is new.
+// emit publishes a snapshot of the last good mapping. inc is the incarnation under
+// which the newest views were read; applied says that the mapping is new.
 func (l *loop) emit(t Trigger, inc *session.Incarnation, joined, applied bool) {
 	l.finish(t, inc, joined, applied, nil)
 }
 
-// republish publishes the last snapshot again, with the errors there are now.
-// It stays joined only if stay is true.
+// republish publishes the last snapshot again, with the errors of now. The snapshot
+// stays joined only if stay is true.
 func (l *loop) republish(t Trigger, stay bool) {
 	if l.last != nil {
 		l.finish(t, l.last.Incarnation, l.last.Joined && stay, false, nil)
 	}
 }
 
-// finish is emit with the error for which Run ends.
+// finish is emit, with the error that ends Run or nil.
 func (l *loop) finish(t Trigger, inc *session.Incarnation, joined, applied bool, end error) {
 	errs := []error{end, l.computeErr, l.itemsErr}
 	l.report(kindAllocation, l.computeErr)
@@ -45,7 +45,7 @@ func (l *loop) finish(t Trigger, inc *session.Incarnation, joined, applied bool,
 	if inc != nil {
 		life := l.src.lifetime(inc)
 		if life.Err() != nil {
-			lost := fmt.Errorf("allocator: the session is not trusted: %w", context.Cause(life))
+			lost := fmt.Errorf("allocator: session not trusted: %w", context.Cause(life))
 			errs = append(errs, lost)
 			l.report(kindSession, lost)
 			joined = false
@@ -111,7 +111,8 @@ const (
 	kindZones      = "zones"   // the zones can't be read
 )
 
-// report logs an error, or with nil that there is none of this kind. OnError is called once until the error changes or has gone.
+// report logs an error of a kind, or with nil that the kind has recovered. It calls OnError unless the error is the one of this kind that
+// was reported last.
 func (l *loop) report(kind string, err error) {
 	if err == nil {
 		l.errs.OK(kind, "")

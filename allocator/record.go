@@ -9,26 +9,27 @@ import (
 	"github.com/kielgo/kiel/internal/zones"
 )
 
-// Limits of a member's record. What is beyond them is not written, and makes a
-// record that is read a bad one: each member of the group must judge a record
-// alike, so the limits are part of the format.
+// The limits of a member's record. No member writes a record beyond them, and a
+// record beyond them is a bad one. All members must agree on which records are bad,
+// so the limits are part of the format.
 const (
 	recordVersion = 1
-	maxRecord     = 64 << 10 // bytes; party reads no more
+	maxRecord     = 64 << 10 // bytes; package party has the same limit
 	maxFunctions  = 32
 )
 
-// record is what a member publishes as the data of its znode.
+// record is the data of a member's znode.
 type record struct {
-	V         int      `json:"v"`
-	Functions []string `json:"functions"` // IDs
+	V         int      `json:"v"`         // the version of the format
+	Functions []string `json:"functions"` // IDs, the preferred first
 	Weight    int      `json:"weight,omitempty"`
 	Zone      string   `json:"zone,omitempty"`
-	Topics    []string `json:"topics,omitempty"`
+	Topics    []string `json:"topics,omitempty"` // names, patterns and exclusions
 
-	asks *topiclist.List // what Topics say
+	asks *topiclist.List // Topics, parsed
 }
 
+// newRecord returns the record of a member with these options.
 func newRecord(o Options) record {
 	r := record{V: recordVersion, Weight: o.Weight, Zone: o.Zone, Topics: o.Topics}
 	for _, f := range o.funcs() {
@@ -43,19 +44,19 @@ func (r record) encode() ([]byte, error) {
 		return nil, fmt.Errorf("member record: %w", err)
 	}
 	if len(data) > maxRecord {
-		return nil, fmt.Errorf("member record: %d bytes, at most %d: fewer Topics are needed", len(data), maxRecord)
+		return nil, fmt.Errorf("member record: %d bytes are more than %d: give fewer Topics", len(data), maxRecord)
 	}
 	return data, nil
 }
 
-// parseRecord reads a member's record, and its topics with parseTopics. ok is false when there is none, which
+// parseRecord parses a member's record, and its topics with parseTopics. ok is false if there is no record, which
 // is no error: Python members have none.
 func parseRecord(data []byte, parseTopics func([]string) (*topiclist.List, error)) (r record, ok bool, err error) {
 	if len(data) == 0 {
 		return record{}, false, nil
 	}
 	if len(data) > maxRecord {
-		return record{}, false, fmt.Errorf("%w: %d bytes, at most %d", ErrBadRecord, len(data), maxRecord)
+		return record{}, false, fmt.Errorf("%w: %d bytes are more than %d", ErrBadRecord, len(data), maxRecord)
 	}
 	if err := json.Unmarshal(data, &r); err != nil {
 		return record{}, false, fmt.Errorf("%w: %w", ErrBadRecord, err)
@@ -76,12 +77,13 @@ func parseRecord(data []byte, parseTopics func([]string) (*topiclist.List, error
 	return r, true, nil
 }
 
+// check returns an error if the record is bad.
 func (r record) check() error {
 	if r.V != recordVersion {
-		return fmt.Errorf("version %d, known is %d", r.V, recordVersion)
+		return fmt.Errorf("version %d is not %d", r.V, recordVersion)
 	}
 	if len(r.Functions) == 0 || len(r.Functions) > maxFunctions {
-		return fmt.Errorf("%d functions, must be 1 to %d", len(r.Functions), maxFunctions)
+		return fmt.Errorf("%d functions are not 1 to %d", len(r.Functions), maxFunctions)
 	}
 	if r.Weight < 0 || r.Weight > MaxWeight {
 		return fmt.Errorf("weight %d is not in 0 to %d", r.Weight, MaxWeight)

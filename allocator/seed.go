@@ -12,30 +12,30 @@ import (
 )
 
 const (
-	// Back-off of seeding that fails.
+	// seedRetryMin and seedRetryMax bound the back-off of seeding that fails.
 	seedRetryMin = 100 * time.Millisecond
 	seedRetryMax = 10 * time.Second
 
-	// seedSettle is how long the seed is not added after this member has added to the set: the loop may not have seen all
-	// views of the set from before, and would add again what somebody removes meanwhile.
+	// seedSettle is for how long after an addition to the set this member does not add its seed: the loop may not have seen
+	// all views of the set from before, and would add again what somebody removes meanwhile.
 	seedSettle = time.Second
 )
 
-// seed is what this member adds to a set that lacks it: Options.Seed, with what the member has added since, and without
-// what was removed since, by the member itself or, as it saw, by somebody else.
+// seed has the items that this member adds to a set that lacks them: those of Options.Seed and those that the member has
+// added since, without those that were removed since, by the member or, in a view that it saw, by somebody else.
 type seed struct {
-	// turn holds one element while this member writes the set. The seeding, AddPartitions and RemovePartitions write one
-	// after the other, and each changes or reads items in its turn: so the seeding adds nothing that this member has removed.
+	// turn has one element while this member writes the set. The seeding, AddPartitions and RemovePartitions write one
+	// after the other, and each changes or reads items in its turn. So the seeding adds nothing that this member has removed.
 	turn chan struct{}
 
 	mu      sync.Mutex
-	items   []string  // sorted; never changed, only replaced
-	settled time.Time // when seedSettle ends, of the last add
+	items   []string  // sorted; replaced, never changed in place
+	settled time.Time // when seedSettle after the last addition ends
 }
 
 func newSeed(items []string) *seed { return &seed{turn: make(chan struct{}, 1), items: items} }
 
-// inTurn calls write when it is this caller's turn to write the set. It waits for that until ctx ends.
+// inTurn calls write when it is this caller's turn to write the set. It waits for the turn until ctx ends.
 func (s *seed) inTurn(ctx context.Context, write func() error) error {
 	select {
 	case s.turn <- struct{}{}:
@@ -61,7 +61,7 @@ func (s *seed) add(items []string) {
 	s.items, s.settled = slices.Compact(all), time.Now().Add(seedSettle)
 }
 
-// settles returns how long to wait until the seed may be added.
+// settles returns for how long the seed must not be added yet.
 func (s *seed) settles() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,18 +82,18 @@ func (s *seed) removeFunc(match func(item string) bool) {
 	s.items = slices.DeleteFunc(slices.Clone(s.items), match)
 }
 
-// seeding is how far the seeding goroutine came. It sends err of a try that failed at once, and over when it ends.
+// seeding is what the seeding goroutine sends: err at once when an attempt has failed, and over when the goroutine ends.
 type seeding struct {
 	err  error // why the seed could not be added
-	over bool  // the loop judges anew whether the seed is to be added
+	over bool  // whether the loop may start the seeding again
 }
 
-// seedWhenNeeded starts adding the seed to the set when we have joined, and again whenever the set may have lost it: the
-// znode is missing or another one, or the servers were restored from a backup. The loop hears of its progress. After a try
-// that failed, the loop judges the set that it knows by then.
+// seedWhenNeeded starts adding the seed to the set when this member has joined, and again whenever the set may have lost the
+// seed: the znode is missing or is another one, or the servers were restored from a backup. The goroutine sends its progress
+// to the loop. After an attempt that failed, the loop decides by the view of the set that it has by then.
 func (l *loop) seedWhenNeeded(ctx context.Context) {
 	if len(l.seed.all()) == 0 || l.seeding || !l.paired() || !l.members.Joined || l.set.Err != nil {
-		return // what can't be read is not written over; it is tried again when it can be read
+		return // a set that can't be read is not written; the seed is added when the set can be read
 	}
 	if l.seededIn(l.set) || l.set.Version <= l.seedView {
 		return
@@ -107,12 +107,12 @@ func (l *loop) seedWhenNeeded(ctx context.Context) {
 		return
 	}
 	l.seedView = l.set.Version
-	there, again := l.set.Items, l.seeded // the set had the seed before, if seeded
+	there, again := l.set.Items, l.seeded // again: the set has had the seed before
 	rest := pause.Jitter(pause.Doubling(seedRetryMin, seedRetryMax).After(l.seedFailures))
 	l.running.Go("seeding", func() {
 		added, err := l.addSeed(ctx, there)
 		if again && added > 0 {
-			l.log.WarnContext(ctx, "the set had lost partitions of the seed, added them again", "partitions", added)
+			l.log.WarnContext(ctx, "added partitions of the seed that the set had lost", "partitions", added)
 		}
 		if err == nil {
 			rest = seedSettle
@@ -124,8 +124,8 @@ func (l *loop) seedWhenNeeded(ctx context.Context) {
 	})
 }
 
-// addSeed adds to the set what it lacks of the seed, and no item that was there: somebody may remove it while we wait for
-// the lock.
+// addSeed adds the items of the seed that the set lacks. It adds no item of there, which the set had: somebody may remove
+// such an item while addSeed waits for the lock.
 func (l *loop) addSeed(ctx context.Context, there []string) (added int, err error) {
 	err = l.seed.inTurn(ctx, func() error {
 		lacking := missing(l.seed.all(), there)
@@ -147,23 +147,23 @@ func (l *loop) onSeeding(s seeding) {
 	l.seeding = l.seeding && !s.over
 }
 
-// hasSeed says whether the set has our seed, or had it: then who removed it has
-// meant it.
+// hasSeed reports whether the set has the seed or has had it: what somebody has
+// removed since is meant to stay removed.
 func (l *loop) hasSeed() bool {
 	return len(l.seed.all()) == 0 || l.seededIn(l.set)
 }
 
-// seededIn says whether v shows the znode that was seen to have our seed.
+// seededIn reports whether v shows the znode that has had the seed.
 func (l *loop) seededIn(v *sharedset.View) bool {
 	return v.Exists && l.seedIn != nil && v.SameZnode(l.seedIn)
 }
 
-// judgeSeed compares a set that could be read with the one read before. It strikes from the seed what somebody has removed
-// in between, and notes whether the set has the seed.
+// compareSeed compares a set that could be read with the one read before. It removes from the seed the items that somebody
+// has removed in between, and records whether the set has the seed.
 //
-// An item was removed if the same znode was written since and has it no more. A znode that has other items though it was
-// not written more often than before comes from a backup: what it lacks was lost, not removed.
-func (l *loop) judgeSeed(v *sharedset.View) {
+// An item was removed if the same znode was written since and has the item no more. A znode that has other items, and a data
+// version that is no higher than before, comes from a backup: the items that it lacks were lost, not removed.
+func (l *loop) compareSeed(v *sharedset.View) {
 	before := l.known
 	l.known = v
 	if before != nil && before.Exists && v.SameZnode(before) {

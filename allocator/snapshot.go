@@ -12,10 +12,10 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// Trigger says what a snapshot was made for.
+// Trigger is the kind of change for which a snapshot was made.
 type Trigger string
 
-// Triggers. When several things changed, the first in this order is named.
+// The triggers. Of several that apply, a snapshot names the first in this order.
 const (
 	TriggerInitial    Trigger = "initial"    // the first one
 	TriggerManual     Trigger = "manual"     // Rebalance was called
@@ -25,87 +25,88 @@ const (
 	TriggerZones      Trigger = "zones"      // the zones of partitions changed
 )
 
-// triggers returns all in order.
+// triggers returns all triggers in their order.
 func triggers() []Trigger {
 	return []Trigger{TriggerInitial, TriggerManual, TriggerSession, TriggerMembers, TriggerPartitions, TriggerZones}
 }
 
-// Snapshot is one state of the group as this member sees it: the mapping that
-// is in force, and what it was made of. It never changes; its slices and its map
-// must not be changed either. Its methods don't block and may be called from anywhere.
+// Snapshot is one state of the group as this member sees it: the mapping that is in
+// force, with the members and partitions that it was computed from. A Snapshot never
+// changes; its slices and its map must not be changed. Its methods don't block and may
+// be called from any goroutine.
 // The first call of Owner or Share makes an index of the mapping, which takes one
 // pass over the partitions, as each call of Mapping does; snapshots with the same
 // mapping share the index.
 type Snapshot struct {
 	// Version grows by one with each snapshot of this allocator, from 1.
 	Version uint64
-	// Trigger is why this snapshot was made.
+	// Trigger is the kind of change for which this snapshot was made.
 	Trigger Trigger
-	// Reason is why the mapping is another than the one before it, with names of members, topics or functions. Snapshots with
-	// the same mapping have the same. It is zero before the first mapping. [Snapshot.Move] has the reasons of single partitions.
+	// Reason is why the mapping differs from the one before, with names of members, topics or functions. Snapshots with the same mapping
+	// have the same Reason. It is zero before the first mapping. [Snapshot.Move] has the reasons of single partitions.
 	Reason status.Reason
-	// At is when.
+	// At is when the snapshot was made.
 	At time.Time
 
-	// Members and Partitions are what the mapping was computed for, in kiel's
-	// order. Partitions are those of the set without those of Unwanted topics.
-	// While Err says that a mapping could not be computed, these three are those of
-	// the last good one.
+	// Members and Partitions are those for which the mapping was computed, in kiel's
+	// order. Partitions are those of the set without those of Unwanted topics. While
+	// Err says that no mapping could be computed, Members, Partitions and Unwanted are
+	// those of the last good one.
 	Members    []string
 	Partitions []kiel.Partition
 	// Unwanted are the topics in the set for which no member asks, sorted byte by
 	// byte: nobody owns their partitions ([ErrUnwantedTopic]). It is empty while a
-	// member asks for all topics or has no record. Names are as they stand in the
-	// set, where somebody may have written any text.
+	// member asks for all topics or has no record. The names are those in the set, to
+	// which somebody may have written any text.
 	Unwanted []string
-	// Zones says for which partitions, in the set or not, the mapping was computed
-	// with which zone. It has none while the znode can't be read.
+	// Zones has the zones of partitions, in the set or not, with which the mapping was
+	// computed. It is empty while the zones' znode can't be read.
 	Zones map[kiel.Partition]string
-	// Func is the ID of the function that computed the mapping, "" when there
-	// is no mapping yet.
+	// Func is the ID of the function that computed the mapping; "" before the first
+	// mapping.
 	Func string
 
-	// Joined says that this member takes part: its znode stood, of this session,
-	// when the members were read, and the session was trusted when the snapshot
-	// was made. When it is false the own share is empty. A snapshot that is not
-	// joined while its Incarnation still lives means that we have left the group;
-	// with an Incarnation that has ended it means that nothing can be said until
-	// the next one.
+	// Joined reports whether this member takes part: its session's znode existed when
+	// the members were read, and the session was trusted when the snapshot was made.
+	// If Joined is false, this member's share is empty. Then a trusted Incarnation
+	// means that the member has left the group, and one that has ended means that
+	// nothing is known until the next.
 	Joined bool
-	// Incarnation is the one under which members, set and zones were read, always
-	// all under the same. Act on a snapshot only while it is trusted. It is nil only
+	// Incarnation is the incarnation of the session under which members, set and zones
+	// were all read. Act on a snapshot only while it is trusted. It is nil only
 	// when Run ended before anything was read.
 	Incarnation *session.Incarnation
 
-	// Err is what is wrong, nil when nothing is: [ErrFuncFailed],
+	// Err joins what is wrong, and is nil if nothing is: [ErrFuncFailed],
 	// [ErrFuncMismatch], sharedset's errors, items that are not name:number
-	// ([kiel.ErrInvalidPartition]), [ErrZonesUnreadable], the cause for which the session is not trusted,
-	// [ErrNameHeld], [ErrNameTaken]. Several are joined.
+	// ([kiel.ErrInvalidPartition]), [ErrZonesUnreadable], the cause for which the
+	// session is not trusted, [ErrNameHeld], [ErrNameTaken].
 	Err error
 
 	mapping *mapping // never nil
 	mine    []kiel.Partition
 }
 
-// mapping is what a computation came to; snapshots share it.
+// mapping is the result of a computation; snapshots share it.
 type mapping struct {
 	in    allocfn.Input
-	fn    string
+	fn    string // the ID of the function
 	owner allocfn.Assignment
 
 	unwanted []string // topics that no member asks for, sorted
-	leftOut  int      // how many partitions they have
+	leftOut  int      // how many partitions these topics have
 
-	inputs   *inputs // in was made of them
+	inputs   *inputs // the parsed inputs, from which in was made
 	occasion occasion
-	change   *change // from the mapping before; nil before the first
+	change   *change // how the mapping differs from the one before; nil before the first
 	moves    []*move // how each partition came to its owner
-	mine     int     // how many this member has
+	mine     int     // how many partitions this member has
 
-	members []string
-	view    func() *allocfn.View // made when first asked for
+	members []string             // the names of in.Members
+	view    func() *allocfn.View // returns the index of the mapping, which the first call makes
 }
 
+// newMapping returns the mapping that the function with the ID fn has computed from in.
 func newMapping(in allocfn.Input, fn string, owner allocfn.Assignment) *mapping {
 	m := &mapping{in: in, fn: fn, owner: owner, members: make([]string, len(in.Members))}
 	for i := range in.Members {
@@ -118,7 +119,7 @@ func newMapping(in allocfn.Input, fn string, owner allocfn.Assignment) *mapping 
 	return m
 }
 
-// topics returns what a member, by its index, owns, in kiel's shape.
+// topics returns the partitions of the member with this index, in kiel's form.
 func (m *mapping) topics(member int) map[string][]int32 {
 	all := make(map[string][]int32)
 	for topic, indices := range m.view().Topics(member) {
@@ -131,7 +132,7 @@ func (m *mapping) topics(member int) map[string][]int32 {
 	return all
 }
 
-// share returns what the named member owns, in kiel's order.
+// share returns the partitions of the named member, in kiel's order.
 func (m *mapping) share(name string) []kiel.Partition {
 	i, ok := slices.BinarySearch(m.members, name)
 	if !ok {
@@ -146,13 +147,13 @@ func (m *mapping) share(name string) []kiel.Partition {
 	return share
 }
 
-// Mine returns what this member owns, in kiel's order; nothing when it is not
-// joined. The slice is the caller's.
+// Mine returns the partitions that the mapping gives to this member, in kiel's order;
+// none if the member has not joined. The slice is the caller's.
 func (s *Snapshot) Mine() []kiel.Partition { return slices.Clone(s.mine) }
 
-// Share returns what the mapping gives to the named member, as topic and ids
-// in kiel's order: kiel's shape of an allocation. It is empty, not nil, when
-// that is nothing or there is no such member. The map is the caller's.
+// Share returns the partitions that the mapping gives to the named member, as topic
+// and ids in kiel's order, which is kiel's form of an allocation. The map is empty, not
+// nil, if there are none or there is no such member. The map is the caller's.
 func (s *Snapshot) Share(member string) map[string][]int32 {
 	i, ok := slices.BinarySearch(s.mapping.members, member)
 	if !ok {
@@ -161,10 +162,10 @@ func (s *Snapshot) Share(member string) map[string][]int32 {
 	return s.mapping.topics(i)
 }
 
-// Owner returns the member to whom the mapping gives p, and false when p is
-// not in Partitions: it is not in the set, or no member asks for its topic. The
-// mapping may give p to a member that does not ask for it, if another member has
-// no record or the function does not look at topics.
+// Owner returns the member to which the mapping gives p, and false if p is not in
+// Partitions: the set lacks p, or no member asks for its topic. The mapping may give p
+// to a member that does not ask for the topic, if another member has no record or the
+// function does not look at topics.
 func (s *Snapshot) Owner(p kiel.Partition) (string, bool) {
 	i, ok := s.mapping.view().Owner(p)
 	if !ok {
@@ -173,8 +174,8 @@ func (s *Snapshot) Owner(p kiel.Partition) (string, bool) {
 	return s.mapping.members[i], true
 }
 
-// Claimable returns the partitions that the mapping gives to members that have a record, in kiel's order. Those without one, as members
-// in Python are, claim nothing (see package ownership). The slice is the caller's.
+// Claimable returns the partitions that the mapping gives to members with a record, in kiel's order. Members without a record, such as
+// those in Python, claim nothing (see package ownership). The slice is the caller's.
 func (s *Snapshot) Claimable() []kiel.Partition {
 	var claimable []kiel.Partition
 	for k, owner := range s.mapping.owner {
@@ -185,13 +186,13 @@ func (s *Snapshot) Claimable() []kiel.Partition {
 	return claimable
 }
 
-// Mapping returns the whole mapping in kiel's shape: member, topic, ids. A
-// member that owns nothing is absent. The maps are the caller's.
+// Mapping returns the whole mapping in kiel's form: member, topic, ids. A member that
+// gets nothing is absent. The maps are the caller's.
 func (s *Snapshot) Mapping() map[string]map[string][]int32 {
 	return allocfn.Mapping(s.mapping.in, s.mapping.owner)
 }
 
-// LogValue gives counts, not lists.
+// LogValue returns a snapshot with counts instead of lists.
 func (s *Snapshot) LogValue() slog.Value {
 	attrs := []slog.Attr{
 		slog.Uint64("version", s.Version), slog.String("trigger", string(s.Trigger)), slog.String("func", s.Func),
@@ -204,15 +205,16 @@ func (s *Snapshot) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// Rebalance is what OnRebalance is told: a snapshot, and how the own share
-// differs from that of the snapshot before, of those that OnRebalance was told.
+// Rebalance is the argument of OnRebalance.
 type Rebalance struct {
 	Snapshot *Snapshot
-	// Added and Removed are in kiel's order. Both are empty when only others'
-	// shares changed.
+	// Added and Removed are the partitions that this member has got and lost since the
+	// snapshot of the last call, in kiel's order. Both are empty if only other members'
+	// shares have changed.
 	Added, Removed []kiel.Partition
 }
 
+// topics returns partitions in kiel's form.
 func topics(ps []kiel.Partition) map[string][]int32 {
 	m := make(map[string][]int32)
 	for _, p := range ps {
@@ -221,7 +223,7 @@ func topics(ps []kiel.Partition) map[string][]int32 {
 	return m
 }
 
-// without returns what is in a and not in b.
+// without returns the elements of a that b does not have.
 func without(a, b []kiel.Partition) []kiel.Partition {
 	in := make(map[kiel.Partition]bool, len(b))
 	for _, p := range b {

@@ -17,8 +17,8 @@ import (
 // maxChanges is how many changes a status lists.
 const maxChanges = 16
 
-// Alive returns nil when the allocator's loop has answered, before Run, and when Run has ended. Otherwise it returns an error when ctx ends.
-// It depends on no server and calls nobody.
+// Alive returns nil when the allocator's loop has answered; also before Run, and when Run has ended. If the loop does not answer until ctx
+// ends, Alive returns an error. It needs no server and calls no user code.
 func (a *PartitionAllocator) Alive(ctx context.Context) error {
 	if !a.ran.Load() {
 		return nil
@@ -33,8 +33,8 @@ func (a *PartitionAllocator) Alive(ctx context.Context) error {
 	}
 }
 
-// Waiting returns what this member waits for, "" when it takes part: it has joined, its session is trusted, [PartitionAllocator.Ready] has
-// been true, and the mapping is that of what was read last. It does not block.
+// Waiting returns what this member waits for. It returns "" if the member takes part: it has joined, its session is trusted,
+// [PartitionAllocator.Ready] has returned nil or would, and the mapping in force was computed from the newest views. It does not block.
 func (a *PartitionAllocator) Waiting() string {
 	s := a.Snapshot()
 	switch {
@@ -62,7 +62,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// lacking returns what there must be for a first mapping.
+// lacking returns what the first mapping waits for.
 func (a *PartitionAllocator) lacking(s *Snapshot) string {
 	switch {
 	case !a.ran.Load():
@@ -79,8 +79,8 @@ func (a *PartitionAllocator) lacking(s *Snapshot) string {
 }
 
 // Status describes the group as this member sees it: itself, the members as read last, and the partitions with the members to which the
-// mapping in force gives them. It knows nothing of claims, as package ownership does. It does not block and asks nobody; it takes one pass
-// over members and partitions. The result is the caller's.
+// mapping in force gives them. It knows nothing of claims; Status of package ownership does. It does not block and sends nothing; it takes
+// one pass over members and partitions. The result is the caller's.
 func (a *PartitionAllocator) Status() *status.Group {
 	g := status.New(a.group, status.SourceMember, time.Now().UTC())
 	g.Self = a.describeSelf()
@@ -107,7 +107,7 @@ func (a *PartitionAllocator) Status() *status.Group {
 	return g
 }
 
-// read returns what was read last of members and set, with what the mapping has of it.
+// read returns the newest members and items, parsed, as far as possible by the mapping's inputs.
 func (a *PartitionAllocator) read(m *mapping) *inputs {
 	known := cmp.Or(m.inputs, &inputs{})
 	members, items := known.members, known.items
@@ -120,7 +120,7 @@ func (a *PartitionAllocator) read(m *mapping) *inputs {
 	return readInputs(members, items, a.opts.PythonFunc, known)
 }
 
-// disagreements returns what keeps the members from acting as one, as far as this member has read.
+// disagreements returns what keeps the members from acting as one, by the newest views.
 func (a *PartitionAllocator) disagreements(in *inputs) []status.Disagreement {
 	all := disagreements(in)
 	if v := a.set.View(); v != nil && v.Err != nil {
@@ -177,12 +177,12 @@ func describeMember(p *party.Member, r *member) status.Member {
 	return m
 }
 
-// describePartitions describes the partitions of the mapping, and those that are only in the set, by topic and number. blocked is why self does
-// not take part, "" if it does.
+// describePartitions describes the partitions of the mapping and the other ones in the set, sorted by topic and number. blocked is why self
+// does not take part, "" if it does.
 func describePartitions(in *inputs, m *mapping, self, blocked string) []status.Partition {
 	type place struct {
 		p kiel.Partition
-		i int // in the mapping, -1 if it assigns p to nobody
+		i int // the index of p in the mapping, -1 if the mapping gives p to nobody
 	}
 	places := make([]place, 0, len(in.partitions))
 	for i, p := range m.in.Partitions[:len(m.owner)] {
@@ -206,7 +206,7 @@ func describePartitions(in *inputs, m *mapping, self, blocked string) []status.P
 	return all
 }
 
-// describe fills in what the mapping has of its partition i.
+// describe sets the fields of p that the mapping knows. i is the partition's index in the mapping.
 func (m *mapping) describe(p *status.Partition, i int, self, blocked string) {
 	move := m.moves[i]
 	reason := move.reason.Clone()
@@ -231,7 +231,7 @@ func (c *change) describe() status.Change {
 	}
 }
 
-// remember keeps a change for the status.
+// remember adds a change to the history, for the status.
 func (l *loop) remember(c *change) {
 	changes := []*change{c}
 	if before := l.history.Load(); before != nil {

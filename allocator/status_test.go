@@ -222,7 +222,7 @@ func TestAliveWhileTheFunctionHangs(t *testing.T) {
 		if err := a.Alive(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if got := a.Waiting(); !strings.Contains(got, "it has not returned after 5s") {
+		if got := a.Waiting(); !strings.Contains(got, "has not returned after 5s") {
 			t.Errorf("got %q", got)
 		}
 		close(hang)

@@ -13,9 +13,9 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// LackingPartitions returns those of partitions that the set lacks, as read last; "t:01" in the set is partition 1 of t. It
-// returns none while the set is not known: before Run has read it, while it can't be read, and while the session is not trusted.
-// It does not block and asks nobody. The map and its slices are the caller's.
+// LackingPartitions returns those of the given partitions that the set, as read last, lacks; "t:01" in the set is partition 1 of
+// t. It returns none while the set is not known: before Run has read it, while it can't be read, and while the session is not
+// trusted. It does not block and sends nothing. The map and its slices are the caller's.
 func (a *PartitionAllocator) LackingPartitions(partitions map[string][]int32) map[string][]int32 {
 	lacking := map[string][]int32{}
 	v := a.set.View()
@@ -47,20 +47,17 @@ func partitionsOf(items []string) map[kiel.Partition]bool {
 // RemoveTopic removes all partitions of a topic from the group's set, unless a member asks for the topic by its name. It needs the session
 // to run, not the allocator, and blocks until the topic is removed or ctx ends.
 //
-// It returns [ErrTopicInUse], with the name of the member, while there is a member whose
-// record names the topic or names no topics, which means all, or that has no readable
-// record, as members of Python kiel. What these ask for is not known; if you know that
-// they do not need the topic, use [PartitionAllocator.RemovePartitions]. It returns
-// [ErrTopicNotInSet] when the set has no partition of the topic, and
-// kiel.ErrInvalidName for what can't be a topic's name. Other errors are those of
-// sharedset and of the session; with session.ErrUncertain the topic may have been
-// removed.
+// RemoveTopic returns [ErrTopicInUse], with the name of the member, while a member's
+// record names the topic or asks for all topics, or a member has no readable record, as
+// members of Python kiel. What such a member asks for is not known; if you know that
+// it does not need the topic, use [PartitionAllocator.RemovePartitions]. RemoveTopic
+// returns [ErrTopicNotInSet] if the set has no partition of the topic, and
+// kiel.ErrInvalidName if the name is not allowed. Other errors are those of sharedset
+// and of the session; with session.ErrUncertain the topic may have been removed.
 //
-// Members that ask for the topic by pattern alone do not prevent that it is removed. A consumer among them that finds it in Kafka
-// adds it again when it looks at its topics next.
-//
-// Writes of others to the set meanwhile are kept. A consumer that asks for the topic and joins meanwhile adds it again, when it
-// looks at its topics next.
+// Members that ask for the topic by pattern alone do not keep it from being removed. A consumer among them that finds the topic in
+// Kafka adds it again at its next look at its topics. So does a consumer that asks for the topic and joins meanwhile. What other
+// programs write to the set meanwhile is kept.
 func (a *PartitionAllocator) RemoveTopic(ctx context.Context, topic string) error {
 	err := kiel.CheckTopic(topic)
 	if err == nil {
@@ -91,7 +88,7 @@ func (a *PartitionAllocator) removeTopic(ctx context.Context, topic string) erro
 	return nil
 }
 
-// checkUnused returns an error unless no member asks for a topic. It reads the members anew.
+// checkUnused returns an error if a member asks for the topic, or may. It reads the members anew.
 func (a *PartitionAllocator) checkUnused(ctx context.Context, topic string) error {
 	for {
 		inc, err := a.session.Incarnation(ctx)
@@ -118,7 +115,7 @@ func (a *PartitionAllocator) checkMembers(ctx context.Context, inc *session.Inca
 	return nil
 }
 
-// checkUser returns an error if a member asks for a topic by its name, or may.
+// checkUser returns an error if the member asks for the topic by its name, or may.
 func checkUser(m party.Member, topic string) error {
 	if m.Err != nil && !errors.Is(m.Err, party.ErrRecordTooLarge) {
 		return fmt.Errorf("read the record of member %.120q: %w", m.Name, m.Err)

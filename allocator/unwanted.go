@@ -9,8 +9,8 @@ import (
 	"github.com/kielgo/kiel"
 )
 
-// askedTopics returns the topics that members ask for, sorted. It returns nil if partitions of all topics are to be divided: a
-// member asks for all of them, or has no record, or there are no members.
+// askedTopics returns the topics that members ask for, sorted. It returns nil if the partitions of all topics are to be divided:
+// a member asks for all topics or has no record, or there are no members.
 func askedTopics(members []member) []string {
 	asked := make(map[string]bool)
 	for i := range members {
@@ -31,7 +31,7 @@ func askedTopics(members []member) []string {
 	return slices.Sorted(maps.Keys(asked))
 }
 
-// sameTopics reports whether two lists, which are not empty, are equal. Members with equal records share one.
+// sameTopics reports whether two lists, which must not be empty, are equal. Members with equal records share a list.
 func sameTopics(a, b []string) bool { return &a[0] == &b[0] && len(a) == len(b) || slices.Equal(a, b) }
 
 // otherTopics returns the topics of partitions that are not among the asked ones, sorted; none if asked is nil.
@@ -51,8 +51,8 @@ func otherTopics(partitions []kiel.Partition, asked []string) (others []string) 
 	return others
 }
 
-// leaveOutUnwanted finds the topics that no member asks for, and the partitions to divide: those that would be in the set if the
-// items of these topics were not.
+// leaveOutUnwanted sets the topics that no member asks for, and the partitions to divide: those that the set would have without
+// the items of these topics.
 func (in *inputs) leaveOutUnwanted() {
 	in.unwanted = otherTopics(in.partitions, in.topics)
 	in.wanted, in.wantedPlaces = in.partitions, in.places
@@ -69,7 +69,7 @@ func (in *inputs) leaveOutUnwanted() {
 	in.wanted, in.wantedPlaces, _ = kiel.ParsePartitions(wanted)
 }
 
-// reportUnwanted reports those of the unwanted topics, which are sorted, that were not among the unwanted ones of the mapping before.
+// reportUnwanted reports the topics in unwanted, which are sorted, that were not unwanted at the mapping before.
 func (l *loop) reportUnwanted(unwanted []string) {
 	topics := missing(unwanted, l.unwanted)
 	l.unwanted = unwanted

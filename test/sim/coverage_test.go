@@ -89,7 +89,7 @@ func required() []string {
 		"hook: answered with an error", "hook: ignored", "hook: cut", "hook: no touch",
 		"drill: not concerned, and kept",
 		"backup: sessions forgotten true", "backup: sessions forgotten false", "backup: elected true", "backup: elected false",
-		"log: the set had lost partitions of the seed, added them again",
+		"log: added partitions of the seed that the set had lost",
 		"drill: " + otherTopics, "topics: lists differ", "topics: one that nobody asks for", "error: unwanted topic",
 	}
 	for _, kind := range kinds() { // which were possible
