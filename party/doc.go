@@ -3,10 +3,10 @@
 //
 // # Overview
 //
-// A [Party] watches the directory and publishes its members as a [View]. With a
-// name the Party is a member itself: it joins when Run starts, again in every new
-// ZooKeeper session and whenever somebody deleted its znode, and leaves when
-// Run's context ends. Without a name it only observes.
+// A [Party] watches the directory and publishes its members as a [View]. A Party with
+// a name is a member itself: it joins when Run starts, again in every new ZooKeeper
+// session and whenever somebody has deleted its znode, and leaves when Run's context
+// ends. A Party without a name only observes.
 //
 // [KazooParty] and [ShallowParty] are kazoo's recipes of these names, with znodes
 // of their own kind; the rest of this page is about Party.
@@ -24,8 +24,9 @@
 //
 //   - Every child of the directory is a member, whatever its name and its
 //     record, because Python members count them all.
-//   - A view is what ZooKeeper held at one moment or later, and not older than
-//     the Party's own joining: a session sees its own writes.
+//   - A view shows the members of one moment, with their records of that moment or later.
+//     It is not older than the Party's own joining, because a session reads its own
+//     writes.
 //   - Each change of the members leads to a new view, even if a member
 //     went and came back under the same name, if a watch was lost, or if the connection
 //     broke: the Party reads the directory's metadata at least once per
@@ -35,11 +36,11 @@
 //     data, also when they were restored from a backup that still has the Party's
 //     session ([session.Incarnation.History]): such servers give the same numbers again.
 //   - A Party never deletes a znode that another session owns. If such a znode has the Party's
-//     name, the Party waits until it has gone, for as long as a dead session's znode can stay
+//     name, the Party waits until the znode is gone, for as long as a dead session's znode can stay
 //     ([session.Session.MaxExpiry], some 45 s, because the timeout of that session may have been
 //     longer). The wait begins anew after each reconnect, because a new leader gives the dead
-//     session that time again. If the znode is still there after that, Run ends with
-//     [ErrNameTaken]. Meanwhile [View].NameHeld and a warning say which session holds the name.
+//     session its whole timeout again. If the znode is still there after the wait, Run ends with
+//     [ErrNameTaken]. Meanwhile [View].NameHeld and a line of the log say which session holds the name.
 //     If another session replaces the Party's own znode, as a Python member of the same name
 //     does, Run ends with ErrNameTaken at once.
 //   - While the connection is gone but the session lives, the znode stands and
@@ -76,6 +77,6 @@
 // # Concurrency
 //
 // All methods may be called from any goroutine. Run is the one goroutine that
-// reads and writes ZooKeeper; it runs no code of the user. View never blocks;
-// Updates wakes on a new view and holds nothing up, however slow its reader.
+// reads and writes ZooKeeper; it runs no user code. View never blocks. Updates wakes
+// on a new view; a slow reader delays nothing.
 package party

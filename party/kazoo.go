@@ -13,45 +13,46 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// partyWord is what makes a child a member of a KazooParty.
+// partyWord is part of the name of each child that is a member of a KazooParty.
 const partyWord = "__party__"
 
-// KazooOptions of a [KazooParty] and a [ShallowParty]. The zero value works.
+// KazooOptions configure a [KazooParty] or a [ShallowParty]. The zero value works.
 type KazooOptions struct {
-	// Identifier is who we are, for those who look. It is UTF-8; several members
-	// may have the same. Default: empty.
+	// Identifier is the identifier by which other members know this one. It is UTF-8;
+	// several members may have the same. Default: empty.
 	Identifier string
 
-	// Logger gets what happens, and, as "still waiting", for which znode a Join waits for
-	// long: after about half a minute, and then whenever the time has doubled.
+	// Logger receives the log. The line "still waiting" names the znode for which a Join
+	// waits: after about half a minute, and then whenever the time has doubled.
 	// With nil, warnings and errors go to slog.Default() and the rest is dropped; a Logger with slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }
 
-// KazooParty is kazoo's Party: members of any number under one znode, each known by
-// an identifier that is the data of its own znode.
+// KazooParty is kazoo's Party: any number of members under one znode, each known by
+// an identifier, which is the data of its znode.
 //
-//	<path>                    persistent, empty, made when missing, never deleted
+//	<path>                    persistent, empty, created when missing, never deleted
 //	<path>/<guid>__party__    a member: ephemeral, data: the identifier in UTF-8
 //
-// The GUID is one for each KazooParty, as in kazoo. Children whose name does not
-// hold the word are no members.
+// Each KazooParty has one GUID, as in kazoo. Children whose name does not have the
+// word __party__ are no members.
 //
-// A member comes back by itself after an expired session, under the same name; kazoo's
-// does not. A znode of that name that the session before still owns is waited for, so
-// that the member does not vanish with it. No znode is orphaned, whatever reply is lost
-// and whenever a caller gives up: it is removed in the background, for as long as its
-// session lives. A membership does not keep the session open: it ends with it.
+// A member joins again by itself after its session has expired, under the same name;
+// kazoo's does not. If the expired session still owns a znode of that name, the member
+// waits until that znode is gone, because it would vanish with that session. No lost
+// reply and no caller that gives up leaves a znode behind: the znode is removed in the
+// background, for as long as its session lives. A membership does not keep the session
+// open; it ends with the session.
 //
-// Not guaranteed: that two look at the same members at the same time, or that a member
-// works. That its identifier is there says that its session has not expired.
+// Not guaranteed: that two programs see the same members at the same time, or that a
+// member works. An identifier in the list means that its session has not expired.
 //
-// All methods may be called from any goroutine. From Join to Leave, or the end of the
-// session, there is one goroutine, which looks after our znode.
+// All methods may be called from any goroutine. From Join to Leave, or to the end of
+// the session, one goroutine looks after the member's znode.
 type KazooParty struct{ m membership }
 
 // NewKazooParty returns a handle on the party at path. It checks its arguments and
-// does no I/O. The session must be running for the other methods to succeed.
+// sends nothing. The session must run for the other methods to succeed.
 func NewKazooParty(s *session.Session, path string, opts KazooOptions) (*KazooParty, error) {
 	p := &KazooParty{}
 	if err := p.m.init(s, path, opts, seqnode.NewGUID()+partyWord); err != nil {
@@ -60,41 +61,41 @@ func NewKazooParty(s *session.Session, path string, opts KazooOptions) (*KazooPa
 	return p, nil
 }
 
-// Node returns the path of our znode, be it there or not.
+// Node returns the path of the own znode, whether the znode exists or not.
 func (p *KazooParty) Node() string { return p.m.node }
 
-// Join makes us a member and returns when our znode stands. From then on until
-// [KazooParty.Leave] the znode is made again whenever it is gone: in each new
-// ZooKeeper session, and after somebody deleted it. When ctx ends first the error
-// wraps the cause, and what was made is removed in the background, unless another
-// goroutine still waits in Join. A member that joins gets nil at once. One that
-// left waits until its znode is gone.
+// Join creates the own znode and returns when the znode exists. From then on until
+// [KazooParty.Leave] the znode is created again whenever it is gone: in each new
+// ZooKeeper session, and after somebody has deleted it. If ctx ends first, the error
+// wraps the cause, and the znode is removed in the background, unless another
+// goroutine still waits in Join. Join of a member returns nil at once. Join after a
+// Leave first waits until the old znode is gone.
 //
-// As in kazoo a znode of our name that belongs to no session is taken for ours,
-// and deleted when we leave.
+// As in kazoo, a znode of the own name that no session owns counts as the own znode,
+// and Leave deletes it.
 func (p *KazooParty) Join(ctx context.Context) error { return p.m.join(ctx) }
 
-// Leave ends the membership and deletes our znode. It returns nil when that is
-// proved gone or its ZooKeeper session is over, and at once when we are no member. Once
-// the session's Run has ended it is gone within one session timeout.
-// When ctx ends first, the removal goes on in the background and the error wraps
-// the cause.
+// Leave ends the membership and deletes the own znode. It returns nil when the znode
+// is proved gone or its ZooKeeper session is over, and at once if there is no
+// membership. After the end of the session's Run the znode is gone within one session
+// timeout. If ctx ends first, the removal goes on in the background and the error
+// wraps the cause.
 func (p *KazooParty) Leave(ctx context.Context) error { return p.m.leave(ctx) }
 
-// IsMember reports whether our znode was seen in the incarnation of the session
+// IsMember reports whether the own znode was seen in the incarnation of the session
 // that is trusted now. It never blocks.
 func (p *KazooParty) IsMember() bool { return p.m.isMember() }
 
-// Members returns the identifiers of the members, sorted. Identifiers that several
-// have come several times. A party whose znode is missing has none; looking
-// creates nothing. It costs a request for each member.
+// Members returns the identifiers of the members, sorted. It lists an identifier as
+// often as members have it. A party whose znode is missing has no members; Members
+// does not create the znode. It sends a request for each member.
 func (p *KazooParty) Members(ctx context.Context) ([]string, error) {
 	return p.m.members(ctx, 0, p.identifiers)
 }
 
 // WaitForMembers waits until there are at least n members, and returns their
-// identifiers as [KazooParty.Members] does. When ctx ends first, the error wraps
-// the cause and says how many there were.
+// identifiers as [KazooParty.Members] does. If ctx ends first, the error wraps
+// the cause and says how many members there were.
 func (p *KazooParty) WaitForMembers(ctx context.Context, n int) ([]string, error) {
 	return p.m.members(ctx, n, p.identifiers)
 }
@@ -119,20 +120,20 @@ func (p *KazooParty) identifiers(ctx context.Context, inc *session.Incarnation, 
 }
 
 // ShallowParty is kazoo's ShallowParty: like [KazooParty], but the identifier is in
-// the name of the znode, so that one request tells all members.
+// the name of the znode, so that one request returns all members.
 //
-//	<path>                        persistent, empty, made when missing, never deleted
+//	<path>                        persistent, empty, created when missing, never deleted
 //	<path>/<guid>-<identifier>    a member: ephemeral, data: the identifier in UTF-8
 //
-// As in kazoo each child is a member: its identifier is what follows the first "-"
-// in its name, or the whole name when there is none.
+// As in kazoo each child is a member. Its identifier is what follows the first "-"
+// in its name, or the whole name if it has no "-".
 type ShallowParty struct{ m membership }
 
-// NewShallowParty returns a handle on the party at path. It checks its arguments
-// and does no I/O. The identifier must be fit for the name of a znode.
+// NewShallowParty returns a handle on the party at path. It checks its arguments and
+// sends nothing. The identifier must be allowed in the name of a znode.
 func NewShallowParty(s *session.Session, path string, opts KazooOptions) (*ShallowParty, error) {
 	if strings.Contains(opts.Identifier, "/") {
-		return nil, fmt.Errorf("party: Identifier %q: a name of a znode has no /", opts.Identifier)
+		return nil, fmt.Errorf("party: option Identifier: %q has a /, which the name of a znode can't have", opts.Identifier)
 	}
 	p := &ShallowParty{}
 	if err := p.m.init(s, path, opts, seqnode.NewGUID()+"-"+opts.Identifier); err != nil {
@@ -141,7 +142,7 @@ func NewShallowParty(s *session.Session, path string, opts KazooOptions) (*Shall
 	return p, nil
 }
 
-// Node returns the path of our znode, be it there or not.
+// Node is [KazooParty.Node].
 func (p *ShallowParty) Node() string { return p.m.node }
 
 // Join is [KazooParty.Join].
@@ -153,7 +154,7 @@ func (p *ShallowParty) Leave(ctx context.Context) error { return p.m.leave(ctx) 
 // IsMember is [KazooParty.IsMember].
 func (p *ShallowParty) IsMember() bool { return p.m.isMember() }
 
-// Members is [KazooParty.Members], for one request.
+// Members is [KazooParty.Members], but sends one request for all members.
 func (p *ShallowParty) Members(ctx context.Context) ([]string, error) {
 	return p.m.members(ctx, 0, shallowIdentifiers)
 }
@@ -171,8 +172,7 @@ func shallowIdentifiers(_ context.Context, _ *session.Incarnation, children []st
 	return list, nil
 }
 
-// ShallowIdentifier returns the identifier that the name of a ShallowParty's child
-// bears.
+// ShallowIdentifier returns the identifier in the name of a ShallowParty's child.
 func ShallowIdentifier(child string) string {
 	if _, identifier, ok := strings.Cut(child, "-"); ok {
 		return identifier
@@ -180,7 +180,7 @@ func ShallowIdentifier(child string) string {
 	return child
 }
 
-// init checks what both kinds have in common.
+// init checks the arguments of both kinds' constructors, and sets the fields. name is the name of the own znode.
 func (m *membership) init(s *session.Session, path string, opts KazooOptions, name string) error {
 	if s == nil {
 		return errors.New("party: the session is nil")
@@ -189,11 +189,11 @@ func (m *membership) init(s *session.Session, path string, opts KazooOptions, na
 		return fmt.Errorf("party: %w", err)
 	}
 	if !utf8.ValidString(opts.Identifier) {
-		return fmt.Errorf("party: Identifier %q is no valid UTF-8", opts.Identifier)
+		return fmt.Errorf("party: option Identifier: %q is not valid UTF-8", opts.Identifier)
 	}
 	node := session.Join(path, name)
 	if err := session.CheckPath(node); err != nil {
-		return fmt.Errorf("party: Identifier: %w", err)
+		return fmt.Errorf("party: option Identifier: %w", err)
 	}
 	opts.Logger = defaultlog.Or(opts.Logger)
 	m.sess, m.path, m.node, m.data = s, path, node, []byte(opts.Identifier)

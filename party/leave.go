@@ -8,7 +8,7 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// leave makes sure that no znode of ours stands, and says so to Leave.
+// leave makes sure that the own znode is gone, and wakes Leave.
 func (l *loop) leave(ctx context.Context) error {
 	if l.hasLeft {
 		return nil
@@ -21,13 +21,13 @@ func (l *loop) leave(ctx context.Context) error {
 	return nil
 }
 
-// remove deletes the znode of our name if this session owns it.
+// remove deletes the znode of the own name if this session owns it.
 func (l *loop) remove(ctx context.Context) error {
 	if l.name == "" || l.inc == nil {
 		return nil
 	}
 	for {
-		// A create whose reply was lost has happened by now or never will.
+		// A create whose reply was lost was executed before the answer to the Sync, or never will be.
 		if err := l.inc.Sync(ctx, l.path); err != nil {
 			return ended(err)
 		}
@@ -44,16 +44,16 @@ func (l *loop) remove(ctx context.Context) error {
 			l.log.InfoContext(ctx, "left", "session_id", hex(l.sid))
 			return nil
 		case errors.Is(err, session.ErrNoNode), errors.Is(err, session.ErrBadVersion):
-			// Somebody was faster: look again.
+			// Another program deleted or wrote the znode first: read again.
 		case session.Classify(err) == session.ClassUncertain && ctx.Err() == nil:
-			// Look again what came of it.
+			// Reading again shows the outcome.
 		default:
 			return ended(err)
 		}
 	}
 }
 
-// ended returns nil when the ZooKeeper session is over, and our znode with it.
+// ended returns nil for err if the ZooKeeper session is over, and with it the own znode.
 func ended(err error) error {
 	if hold.Over(err) {
 		return nil
@@ -61,7 +61,7 @@ func ended(err error) error {
 	return err
 }
 
-// leaveFinally leaves at the end of Run, when ctx has perhaps ended already.
+// leaveFinally leaves at the end of Run, when ctx may have ended.
 func (l *loop) leaveFinally(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.sess.Timeout())
 	defer cancel()

@@ -16,35 +16,35 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// membership is what KazooParty and ShallowParty have in common: a directory, and a
-// znode of our own in it whose name stays the same.
+// membership is what KazooParty and ShallowParty have in common: a directory, and an
+// own znode in it, whose name stays the same.
 type membership struct {
 	sess *session.Session
-	path string
-	node string
-	data []byte
+	path string // the directory
+	node string // the own znode
+	data []byte // the own znode's data
 	log  *slog.Logger
 
 	mu  sync.Mutex
-	now *presence // the newest; nil before the first Join
+	now *presence // the newest presence; nil before the first Join
 }
 
-// presence is one stay in the directory, from Join to Leave. Its goroutine ends with
-// it, or with the session.
+// presence is one stay in the directory, from Join to Leave. It has a goroutine, which
+// ends with the stay or with the session.
 type presence struct {
 	*membership
-	cancel  context.CancelFunc // leaves
-	wanted  <-chan struct{}    // closed when it is to end
-	in      chan struct{}      // closed when the znode was seen the first time
-	gone    chan struct{}      // closed when the znode is gone, or went with its session
-	seen    atomic.Pointer[session.Incarnation]
-	err     error                // why it ended by itself; to be read when gone is closed
-	inc     *session.Incarnation // the newest; of the goroutine
-	adopted bool                 // the znode belongs to no session; of the goroutine
-	joiners int                  // Joins that wait for it; guarded by mu
-	owner   atomic.Int64         // the session whose znode it had last
+	cancel  context.CancelFunc                  // ends wanted
+	wanted  <-chan struct{}                     // closed when the stay is to end
+	in      chan struct{}                       // closed when the znode was seen the first time
+	gone    chan struct{}                       // closed when the znode or its session is gone
+	seen    atomic.Pointer[session.Incarnation] // the incarnation in which the znode was seen last; nil when it may be missing
+	err     error                               // why the stay ended; set before gone is closed
+	inc     *session.Incarnation                // the newest incarnation; only the goroutine uses it
+	adopted bool                                // whether no session owns the znode; only the goroutine uses it
+	joiners int                                 // how many calls of Join wait; guarded by mu
+	owner   atomic.Int64                        // the session that owned the znode when it was seen last
 
-	patience seqnode.Patience // with a znode of our name that another session owns; of the goroutine
+	patience seqnode.Patience // with a znode of this name that another session owns; only the goroutine uses it
 }
 
 func (m *membership) join(ctx context.Context) error {
@@ -64,14 +64,14 @@ func (m *membership) join(ctx context.Context) error {
 	case err == nil:
 		return nil
 	case p.joined() && !p.ending():
-		return nil // though ctx has ended, too: others may rely on it already
+		return nil // even if ctx has ended: other callers may rely on the membership
 	case p.joiners == 0:
-		p.cancel() // the rest happens in the background
+		p.cancel() // the goroutine deletes the znode
 	}
 	return fmt.Errorf("party: join %s: %w", m.node, err)
 }
 
-// enter returns the stay that goes on, or begins one.
+// enter returns the presence that goes on, or begins one.
 func (m *membership) enter(ctx context.Context) *presence {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,7 +95,8 @@ func (m *membership) enter(ctx context.Context) *presence {
 		defer close(p.gone)
 		defer cancel()
 		if last != nil {
-			// So that its removal can't meet our znode. It ends with the session, so life need not.
+			// The last presence must be over, else its removal could delete the new znode. It ends with the session at
+			// the latest, so the wait needs no other end.
 			_ = p.patience.Wait(life, last.gone, func(waited time.Duration) {
 				m.log.WarnContext(life, "still waiting", "waited", waited,
 					"blocker", seqnode.Blocker{Path: m.node, Data: m.data, Stat: session.Stat{EphemeralOwner: last.owner.Load()}})
@@ -111,7 +112,7 @@ func (m *membership) enter(ctx context.Context) *presence {
 	return p
 }
 
-// ending reports whether p has ended, or is to.
+// ending reports whether p has ended or is to end.
 func (p *presence) ending() bool {
 	select {
 	case <-p.wanted:
@@ -150,8 +151,8 @@ func (m *membership) isMember() bool {
 	return inc != nil && inc.Trusted()
 }
 
-// run keeps the znode standing until wanted ends, and then removes it. Writes are made
-// with life, because one that was given up may still be carried out.
+// run keeps the znode in existence until wanted ends, and then removes it. Writes get
+// the context life, because the server may execute a write that was given up.
 func (p *presence) run(life, wanted context.Context) error {
 	for wanted.Err() == nil {
 		inc, err := p.sess.Incarnation(wanted)
@@ -166,9 +167,9 @@ func (p *presence) run(life, wanted context.Context) error {
 		switch {
 		case err == nil, wanted.Err() != nil, session.Retryable(err):
 		case session.Classify(err) == session.ClassFatal && !p.joined():
-			return errors.Join(err, p.remove(life)) // it may stand, should it only be unreadable
+			return errors.Join(err, p.remove(life)) // the znode may exist, if it is only unreadable
 		default:
-			p.log.WarnContext(life, "can't join, trying again", "error", err)
+			p.log.WarnContext(life, "join failed, trying again", "error", err)
 			_ = pause.Sleep(wanted, maxPace)
 		}
 	}
@@ -184,8 +185,8 @@ func (p *presence) joined() bool {
 	}
 }
 
-// stay keeps the znode standing during one incarnation. It returns nil when that or
-// wanted has ended.
+// stay keeps the znode in existence during one incarnation. It returns nil when the
+// incarnation or wanted has ended.
 func (p *presence) stay(life, wanted context.Context, inc *session.Incarnation) error {
 	for wanted.Err() == nil && inc.Context().Err() == nil {
 		exists, stat, watch, err := inc.ExistsW(wanted, p.node)
@@ -209,8 +210,8 @@ func (p *presence) stay(life, wanted context.Context, inc *session.Incarnation) 
 				close(p.in)
 			}
 		default:
-			// Nobody else has this name: it is that of our last session, which is
-			// about to end. It must not be taken for the new one.
+			// Nobody else has this name: the znode is that of the last session, which
+			// is about to end. The znode must not be taken for the new session's.
 			p.seen.Store(nil)
 			if waited, over := p.patience.Over(); over {
 				p.log.WarnContext(life, "still waiting", "waited", waited,
@@ -226,14 +227,15 @@ func (p *presence) stay(life, wanted context.Context, inc *session.Incarnation) 
 	return nil
 }
 
-// create sends a znode of ours. What came of it shows when it is looked for.
+// create creates an own znode. It returns nil if the outcome is known, or will show
+// when the caller reads the znode.
 func create(ctx context.Context, inc *session.Incarnation, dir, node string, data []byte) error {
 	_, err := inc.Create(ctx, node, data, session.Ephemeral)
 	switch {
 	case errors.Is(err, session.ErrNodeExists):
 		return nil
 	case errors.Is(err, session.ErrUncertain):
-		// After a Sync it has either happened or will never.
+		// Before the answer to a Sync the create was executed, or it never will be.
 		err = inc.Sync(ctx, dir)
 		if errors.Is(err, session.ErrNoNode) {
 			return nil
@@ -250,7 +252,7 @@ func create(ctx context.Context, inc *session.Incarnation, dir, node string, dat
 	}
 }
 
-// remove deletes the znode until it is gone or its session is over.
+// remove tries to delete the znode until it is gone or its session is over.
 func (p *presence) remove(life context.Context) error {
 	p.seen.Store(nil)
 	if p.inc == nil {
@@ -261,21 +263,21 @@ func (p *presence) remove(life context.Context) error {
 	return own.Wait(life)
 }
 
-// removeOnce looks at the znode and deletes it. A request whose reply was lost has
-// been carried out by the time of the Sync, or never will be.
+// removeOnce reads the znode and deletes it if it is the own one. A request whose
+// reply was lost was executed before the answer to the Sync, or never will be.
 func (p *presence) removeOnce(life context.Context) error {
 	err := p.inc.Sync(life, p.path)
 	if err == nil || errors.Is(err, session.ErrNoNode) {
 		var exists bool
 		var stat session.Stat
 		exists, stat, err = p.inc.Exists(life, p.node)
-		// That of another session is one of a session that is over.
+		// A znode of another session is one of an older session, and ends with that.
 		if err == nil && exists && (stat.EphemeralOwner == 0 || stat.EphemeralOwner == p.inc.SessionID()) {
 			err = p.inc.Delete(life, p.node, -1)
 		}
 	}
 	if errors.Is(err, session.ErrSessionExpired) && p.adopted {
-		// It does not go with any session.
+		// No session's end deletes this znode.
 		if p.inc, err = p.sess.Incarnation(life); err == nil {
 			return p.removeOnce(life)
 		}
@@ -283,7 +285,7 @@ func (p *presence) removeOnce(life context.Context) error {
 	return err
 }
 
-// reader tells the identifiers of the members among children.
+// reader returns the identifiers of those children that are members.
 type reader func(ctx context.Context, inc *session.Incarnation, children []string) ([]string, error)
 
 // members waits until there are n members and returns their identifiers.
@@ -312,7 +314,7 @@ func (m *membership) members(ctx context.Context, n int, identifiers reader) ([]
 	}
 }
 
-// look reads the members once.
+// look reads the members once. The watch wakes when they may have changed.
 func (m *membership) look(ctx context.Context, identifiers reader) ([]string, *session.Watch, error) {
 	inc, err := m.sess.Incarnation(ctx)
 	if err != nil {
@@ -340,6 +342,3 @@ func (m *membership) look(ctx context.Context, identifiers reader) ([]string, *s
 		return list, watch, nil
 	}
 }
-
-// ErrLeft is the error of a Join that a Leave on another goroutine ended.
-var ErrLeft = errors.New("left before it had joined")

@@ -9,22 +9,24 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// maxRecord is the size up to which records are written and read.
+// maxRecord is the size of the largest record, in bytes.
 const maxRecord = 64 << 10
 
-// Options of a Party. The zero value is an observer.
+// Options configure a [Party]. The zero value makes an observer.
 type Options struct {
-	// Name under which to join: see [kiel.CheckMember]. "" only observes.
+	// Name is the member's name, which [kiel.CheckMember] allows. "" means that the
+	// Party only observes.
 	Name string
-	// Data is the member's record, up to 64 KiB; nil is an empty one, like
-	// that of Python members. It needs a Name.
+	// Data is the member's record, up to 64 KiB; nil is an empty record, as that of
+	// Python members. Data needs a Name.
 	Data []byte
-	// Logger receives what happens. With nil, warnings and errors go to
+	// Logger receives the log. With nil, warnings and errors go to
 	// slog.Default() and the rest is dropped; a Logger with
 	// slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }
 
+// validate returns all faults of the options and of path.
 func (o Options) validate(path string) error {
 	var errs []error
 	if err := session.CheckPath(path); err != nil {
@@ -36,10 +38,10 @@ func (o Options) validate(path string) error {
 		}
 	}
 	if len(o.Data) > maxRecord {
-		errs = append(errs, fmt.Errorf("options.Data: %d bytes: %w", len(o.Data), ErrRecordTooLarge))
+		errs = append(errs, fmt.Errorf("option Data: %d bytes: %w", len(o.Data), ErrRecordTooLarge))
 	}
 	if o.Name == "" && len(o.Data) > 0 {
-		errs = append(errs, errors.New("options.Data: an observer has no record"))
+		errs = append(errs, errors.New("option Data: a Party without a name has no record"))
 	}
 	return errors.Join(errs...)
 }

@@ -20,20 +20,20 @@ type Party struct {
 	path string
 	name string
 	node string // path/name; "" for an observer
-	data []byte
+	data []byte // the own record
 	log  *slog.Logger
 
-	latest  *latest.Value[View] // nil before the first
-	started atomic.Bool
-	leaving atomic.Bool
-	wake    chan struct{}      // tells the loop that leaving was set
-	refresh chan chan struct{} // to the loop: read again, and close it when that is published
-	left    chan struct{}      // closed when the znode is not ours any more, for good
-	done    chan struct{}      // closed when Run has returned
+	latest  *latest.Value[View] // the newest view; nil before the first
+	started atomic.Bool         // whether Run was called
+	leaving atomic.Bool         // whether Leave was called
+	wake    chan struct{}       // wakes the loop when leaving is set
+	refresh chan chan struct{}  // asks the loop to read again; the loop closes the sent channel when the view is published
+	left    chan struct{}       // closed when the own znode is gone for good
+	done    chan struct{}       // closed when Run returns
 }
 
-// New returns a Party for the directory path. It validates and does nothing
-// else; errors name the field. Run starts it.
+// New returns a Party for the directory path. It only checks its arguments; errors
+// name the option. Run starts the Party.
 func New(s *session.Session, path string, opts Options) (*Party, error) {
 	if s == nil {
 		return nil, errors.New("party: the session is nil")
@@ -62,19 +62,19 @@ func New(s *session.Session, path string, opts Options) (*Party, error) {
 // Path returns the directory's path.
 func (p *Party) Path() string { return p.path }
 
-// Name returns the name of our member; "" for an observer.
+// Name returns the member's name; "" for an observer.
 func (p *Party) Name() string { return p.name }
 
 // View returns the newest view, nil before the first. It never blocks.
 func (p *Party) View() *View { return p.latest.Load() }
 
-// Updates yields the newest view and then each newer one, until ctx ends or
-// Run has returned. A slow reader skips views, but always comes to the latest.
+// Updates yields the newest view and then each newer one, until ctx ends or Run has
+// returned. A slow reader misses some views, but always gets the latest.
 func (p *Party) Updates(ctx context.Context) iter.Seq[*View] {
 	return p.latest.Updates(ctx, p.done)
 }
 
-// publish makes view the newest one. Only Run's goroutine calls it.
+// publish makes view the newest view. Only Run's goroutine calls it.
 func (p *Party) publish(view View) {
 	old := p.latest.Load()
 	if view.same(old) {
@@ -90,14 +90,13 @@ func (p *Party) publish(view View) {
 	p.log.Debug("members changed", "version", view.Version, "members", len(view.Members), "present", view.Joined)
 }
 
-// Leave deletes our znode, waits until it is gone, and keeps it so: the Party
-// goes on watching and does not join again, whatever Leave returns. It returns
-// nil at once when there is nothing to leave. An error wraps the cause of ctx,
-// or is ErrStopped.
+// Leave deletes the own znode and waits until it is gone. The Party goes on watching
+// and does not join again, whatever Leave returns. Leave returns nil at once if the
+// Party has no name or does not run. An error wraps the cause of ctx, or ErrStopped.
 func (p *Party) Leave(ctx context.Context) error {
 	p.leaving.Store(true)
 	if p.name == "" || !p.started.Load() {
-		return nil // a Run that starts now sees leaving before it joins
+		return nil // a Run that starts now reads leaving before it joins
 	}
 	select {
 	case p.wake <- struct{}{}:

@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// readers is how many members are read at a time.
+	// readers is how many members are read at the same time.
 	readers = 16
-	// auditSize is how many members are looked at, in turn, when nothing is new
-	// in the directory.
+	// auditSize is how many members are checked, in turn, when nothing is new in the
+	// directory.
 	auditSize = 16
 )
 
 // record is a member as it was read.
 type record struct {
 	Member
-	version int32
+	version int32 // of the znode's data
 }
 
-// list returns the names of the members and the directory's metadata. While the watch of the last listing stands, and the
-// metadata are those of the last reading, the names are those of the last reading, too.
+// list returns the names of the members and the directory's metadata. If the watch of the last listing has not fired, and the
+// metadata are those of the last reading, list does not list the names again.
 func (l *loop) list(ctx context.Context) ([]string, session.Stat, error) {
 	if l.watch != nil && open(l.watch) {
 		exists, now, err := l.inc.Exists(ctx, l.path)
@@ -45,6 +45,7 @@ func (l *loop) list(ctx context.Context) ([]string, session.Stat, error) {
 	return names, directory, err
 }
 
+// open reports whether a watch has not fired.
 func open(watch *session.Watch) bool {
 	select {
 	case <-watch.C():
@@ -54,7 +55,7 @@ func open(watch *session.Watch) bool {
 	}
 }
 
-// unwatch lets go of the watch of the last listing.
+// unwatch stops the watch of the last listing.
 func (l *loop) unwatch() {
 	if l.watch != nil {
 		l.watch.Stop()
@@ -62,14 +63,14 @@ func (l *loop) unwatch() {
 	}
 }
 
-// read reads the members that are new or may have changed.
+// read reads the members that are new or may have changed, and returns the view.
 //
-// Whether one that stays in the list was deleted and made again meanwhile is
-// told by the directory's cversion, which counts what was made and deleted in
-// it: if it says more than names that came and went explain, all are looked
-// at. That costs one watch per party instead of one per pair of members.
-// Against records changed in place, which nobody should do, a few members are
-// looked at whenever there is nothing else to do, and our own always.
+// A member that stays in the list may have been deleted and created again meanwhile.
+// The directory's cversion shows that, because it counts children created and
+// deleted: if it has grown by more than the names that came and went, read checks all
+// members. So a party needs one watch instead of one for each other member. Nobody
+// should change a record in place, but somebody may: so read checks a few members
+// whenever nothing is new, and the own record always.
 func (l *loop) read(ctx context.Context, names []string, directory session.Stat) (View, error) {
 	slices.Sort(names)
 	came, went := differ(l.names, names)
@@ -78,13 +79,13 @@ func (l *loop) read(ctx context.Context, names []string, directory session.Stat)
 	if explained && came+went == 0 {
 		audit = l.nextAudit(names)
 	}
-	var look []string
+	var suspects []string
 	for _, name := range names {
 		if _, known := l.members[name]; !known || !explained || name == l.name || slices.Contains(audit, name) {
-			look = append(look, name)
+			suspects = append(suspects, name)
 		}
 	}
-	if err := l.lookAt(ctx, look); err != nil {
+	if err := l.refreshRecords(ctx, suspects); err != nil {
 		return View{}, err
 	}
 	view := View{Incarnation: l.inc, At: time.Now(), Members: make([]Member, 0, len(names))}
@@ -115,7 +116,7 @@ func differ(a, b []string) (came, went int) {
 	return came + len(b), went + len(a)
 }
 
-// nextAudit returns the names whose turn it is.
+// nextAudit returns the names of the members to check next.
 func (l *loop) nextAudit(names []string) []string {
 	start, _ := slices.BinarySearch(names, l.audited)
 	audit := names[start:min(len(names), start+auditSize)]
@@ -126,11 +127,11 @@ func (l *loop) nextAudit(names []string) []string {
 	return audit
 }
 
-// lookAt brings the records of these names up to date in l.members; those that
-// are gone are deleted from it. With an error nothing has changed. It returns
+// refreshRecords brings the records of the names up to date in l.members, and deletes
+// from it the members that are gone. With an error it changes nothing. It returns
 // when all its reads have ended.
-func (l *loop) lookAt(ctx context.Context, names []string) error {
-	readings, err := lookAtAll(ctx, names, l.lookAtOne)
+func (l *loop) refreshRecords(ctx context.Context, names []string) error {
+	readings, err := readEach(ctx, names, l.readChanged)
 	if err != nil {
 		return err
 	}
@@ -144,14 +145,14 @@ func (l *loop) lookAt(ctx context.Context, names []string) error {
 	return nil
 }
 
-// reading is what was found of a member.
+// reading is the result of reading one member.
 type reading struct {
 	record
 	exists bool
 }
 
-// lookAtAll calls one for each name, on several goroutines, until one of the calls fails. It returns when all have returned.
-func lookAtAll(ctx context.Context, names []string, one func(ctx context.Context, name string) (reading, error)) ([]reading, error) {
+// readEach calls one for each name, on several goroutines, until one of the calls fails. It returns when all have returned.
+func readEach(ctx context.Context, names []string, one func(ctx context.Context, name string) (reading, error)) ([]reading, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	readings := make([]reading, len(names))
@@ -174,9 +175,9 @@ func lookAtAll(ctx context.Context, names []string, one func(ctx context.Context
 	return readings, nil
 }
 
-// lookAtOne reads a member, or finds that it is as known, or gone. It runs on
-// many goroutines and changes nothing of l.
-func (l *loop) lookAtOne(ctx context.Context, name string) (reading, error) {
+// readChanged returns a member as l.members has it, if its znode has not changed, else
+// as it reads it. It runs on several goroutines, so it changes nothing of l.
+func (l *loop) readChanged(ctx context.Context, name string) (reading, error) {
 	if known, ok := l.members[name]; ok && known.Czxid != 0 {
 		exists, stat, err := l.inc.Exists(ctx, session.Join(l.path, name))
 		if err != nil || !exists {
@@ -205,8 +206,8 @@ func readOne(ctx context.Context, inc *session.Incarnation, directory, name stri
 	case !unreadable(ctx, err):
 		return reading{}, err
 	default:
-		// It is a member all the same, and who it is can be seen without the
-		// right to read it.
+		// The znode is a member all the same. Its metadata can be read without the right
+		// to read its data.
 		r.Err = err
 		var exists bool
 		if exists, stat, err = inc.Exists(ctx, path); err != nil && !unreadable(ctx, err) {
@@ -220,9 +221,8 @@ func readOne(ctx context.Context, inc *session.Incarnation, directory, name stri
 }
 
 // Read reads the members of the directory path once, as they are now or later, and returns them sorted by name byte by byte. It joins
-// nothing, creates nothing and watches nothing. It blocks for a Sync, a listing and the reading of the members, of which 16 are read at a
-// time. A member that can't be read has the reason in Err. Errors wrap the session's, ErrNoNode if there is no directory, or the cause of
-// ctx's end.
+// nothing, creates nothing and watches nothing. It blocks while it sends a Sync, lists the names and reads the members, 16 at a time. A
+// member that can't be read has the reason in Err. Errors wrap the session's, ErrNoNode if there is no directory, or the cause of ctx's end.
 func Read(ctx context.Context, inc *session.Incarnation, path string) ([]Member, error) {
 	members, err := readAll(ctx, inc, path)
 	if err != nil {
@@ -240,7 +240,7 @@ func readAll(ctx context.Context, inc *session.Incarnation, path string) ([]Memb
 		return nil, err
 	}
 	slices.Sort(names)
-	readings, err := lookAtAll(ctx, names, func(ctx context.Context, name string) (reading, error) { return readOne(ctx, inc, path, name) })
+	readings, err := readEach(ctx, names, func(ctx context.Context, name string) (reading, error) { return readOne(ctx, inc, path, name) })
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +253,7 @@ func readAll(ctx context.Context, inc *session.Incarnation, path string) ([]Memb
 	return members, nil
 }
 
-// unreadable says whether err is about the znode and not about the connection.
+// unreadable reports whether err is about the znode and not about the connection or ctx.
 func unreadable(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && session.Classify(err) == session.ClassFatal && !errors.Is(err, session.ErrClosed)
 }

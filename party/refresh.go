@@ -5,9 +5,8 @@ import (
 	"fmt"
 )
 
-// Refresh makes Run read the directory again, after a Sync, and waits until
-// the view is published. It returns an error when ctx ends before, or
-// ErrStopped when Run has.
+// Refresh makes Run read the directory again, after a Sync, and waits until the view
+// is published. It returns an error if ctx ends before, and ErrStopped if Run does.
 func (p *Party) Refresh(ctx context.Context) error {
 	done := make(chan struct{})
 	request := p.refresh
@@ -25,7 +24,7 @@ func (p *Party) Refresh(ctx context.Context) error {
 	}
 }
 
-// answer tells the callers of Refresh that what they asked for is published.
+// answer makes the waiting calls of Refresh return, because the view is published.
 func (l *loop) answer() {
 	for _, done := range l.refreshing {
 		close(done)

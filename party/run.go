@@ -14,18 +14,19 @@ import (
 )
 
 const (
+	// retryPause is the time between two attempts after an error.
 	retryPause = 100 * time.Millisecond
 	// pacePerMember times the number of members is the least time between two
-	// readings of the directory, up to maxPace: while many join at once each
-	// of them reads all the others, and must not do it once per join.
+	// readings of the directory, up to maxPace: while many members join at once, each
+	// of them reads all the others, and must not do so once for each join.
 	pacePerMember = time.Millisecond
 	maxPace       = time.Second
 )
 
 // Run joins, watches, and publishes views until ctx ends; then it leaves, for
-// which it takes at most one session timeout, and returns nil. It holds the
-// session meanwhile. Other results are final: ErrNameTaken, ErrStarted, or an
-// error of package session that can't be mended by trying again.
+// which it takes at most one session timeout, and returns nil. Run holds the
+// session meanwhile. It returns an error if another attempt is of no use:
+// ErrNameTaken, ErrStarted, or a fatal error of package session.
 func (p *Party) Run(ctx context.Context) error {
 	if p.started.Swap(true) {
 		return fmt.Errorf("party: %s: %w", p.path, ErrStarted)
@@ -35,37 +36,38 @@ func (p *Party) Run(ctx context.Context) error {
 	l := &loop{Party: p, members: make(map[string]record)}
 	err := l.run(ctx)
 	if leaveErr := l.leaveFinally(ctx); leaveErr != nil {
-		p.log.WarnContext(ctx, "could not leave, the znode goes with the session", "error", leaveErr)
+		p.log.WarnContext(ctx, "leaving failed, the znode ends with the session", "error", leaveErr)
 	}
 	return err
 }
 
-// loop is the state of Run, of its goroutine alone.
+// loop is the state of Run's goroutine.
 type loop struct {
 	*Party
 	inc     *session.Incarnation
-	sid     int64 // of inc
-	own     int64 // czxid of our znode in this ZooKeeper session and this history of the servers; 0 = none seen
-	absent  bool  // no znode of our name stands, as far as we know: create one
-	hasLeft bool
+	sid     int64 // the ZooKeeper session id of inc
+	own     int64 // the czxid of the own znode in this ZooKeeper session and this history of the servers; 0 if it was not seen
+	absent  bool  // whether no znode of the own name is known: then the loop creates one
+	hasLeft bool  // whether the own znode is gone for good
 
-	takenUntil time.Time // until when we wait for another session that holds our name; zero = none does
-	takenConn  uint64    // how often our session had reconnected when that was set
-	held       error     // that it holds our name; nil = none does
+	takenUntil time.Time // until when the loop waits for another session that holds the name; zero if none does
+	takenConn  uint64    // how often the session had reconnected when takenUntil was set
+	held       error     // wraps ErrNameHeld; nil if no other session holds the name
 
-	watch     *session.Watch // of the last listing under inc, nil before; it stands until something changes
-	directory session.Stat   // of the last reading
-	names     []string       // of the last reading
-	members   map[string]record
-	audited   string // the name after which to go on auditing
-	readAt    time.Time
+	watch     *session.Watch    // the watch of the last listing under inc, which lasts until it fires; nil before
+	directory session.Stat      // the directory's metadata at the last reading
+	names     []string          // the members' names at the last reading, sorted
+	members   map[string]record // the members as read last, by name
+	audited   string            // the name with which the next audit begins
+	readAt    time.Time         // when the last reading ended
 
-	refreshing []chan struct{} // callers of Refresh, who wait for the next view
+	refreshing []chan struct{} // calls of Refresh that wait for the next view
 }
 
-// wanted says whether we should be a member.
+// wanted reports whether the Party is to be a member.
 func (l *loop) wanted() bool { return l.name != "" && !l.leaving.Load() }
 
+// run serves one incarnation after the other until ctx ends.
 func (l *loop) run(ctx context.Context) error {
 	for {
 		inc, err := l.incarnation(ctx)
@@ -81,7 +83,7 @@ func (l *loop) run(ctx context.Context) error {
 	}
 }
 
-// incarnation waits for the session. Who leaves before there was one has nothing to remove.
+// incarnation waits for a trusted incarnation. Before the first one there is no znode to remove, so Leave ends the wait.
 func (l *loop) incarnation(ctx context.Context) (*session.Incarnation, error) {
 	if l.inc != nil || l.hasLeft {
 		return l.sess.Incarnation(ctx)
@@ -107,16 +109,16 @@ func (l *loop) incarnation(ctx context.Context) (*session.Incarnation, error) {
 	return inc, err
 }
 
-// serve works under one incarnation. It returns nil when that or ctx is over.
+// serve works under one incarnation. It returns nil when the incarnation or ctx has ended.
 func (l *loop) serve(ctx context.Context, inc *session.Incarnation) error {
 	if l.inc == nil || inc.History() != l.inc.History() {
-		// The servers may have lost their data, and zxids and versions come again.
+		// The servers may have lost data, and may give the same zxids and versions again.
 		l.sid, l.own = inc.SessionID(), 0
 		l.directory, l.names = session.Stat{}, nil
 		clear(l.members)
 	}
 	l.inc = inc
-	l.absent = true // or so we assume
+	l.absent = true // a create that finds the znode does no harm
 	l.takenUntil, l.held = time.Time{}, nil
 
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -141,6 +143,7 @@ func (l *loop) serve(ctx context.Context, inc *session.Incarnation) error {
 	return nil
 }
 
+// step leaves if it is to, and reads the directory.
 func (l *loop) step(ctx context.Context) error {
 	if l.leaving.Load() {
 		if err := l.leave(ctx); err != nil {
@@ -155,10 +158,10 @@ func (l *loop) step(ctx context.Context) error {
 	return l.look(ctx)
 }
 
-// wait returns when to look again.
+// wait waits until the directory is to be read again.
 func (l *loop) wait(ctx context.Context) {
 	limit := l.inc.Timeout()
-	calm := time.NewTimer(limit - rand.N(limit/5)) // members that came together do not look together
+	calm := time.NewTimer(limit - rand.N(limit/5)) // members that joined together do not read together
 	defer calm.Stop()
 	var taken <-chan time.Time
 	if !l.takenUntil.IsZero() {
@@ -192,8 +195,8 @@ func (l *loop) wait(ctx context.Context) {
 	}
 }
 
-// look reads the directory and publishes the view. It joins first when our
-// znode does not stand.
+// look reads the directory and publishes the view. If the own znode is missing, look
+// creates it first.
 func (l *loop) look(ctx context.Context) error {
 	for {
 		if l.wanted() && l.absent {
@@ -201,8 +204,8 @@ func (l *loop) look(ctx context.Context) error {
 				return err
 			}
 		}
-		// No Sync is needed: a session sees its own writes, and what was
-		// there when it began, for that was a write too.
+		// No Sync is needed: a session reads its own writes, and its beginning was a
+		// write, so it reads everything that was written before.
 		names, directory, err := l.list(ctx)
 		if errors.Is(err, session.ErrNoNode) {
 			if err := l.inc.EnsurePath(ctx, l.path); err != nil {
@@ -216,7 +219,7 @@ func (l *loop) look(ctx context.Context) error {
 		}
 		view, err := l.read(ctx, names, directory)
 		if err == nil {
-			err = l.judge(ctx, &view)
+			err = l.checkOwn(ctx, &view)
 		}
 		if err == nil && (!l.wanted() || !l.absent) {
 			l.publish(view)
@@ -231,8 +234,8 @@ func (l *loop) look(ctx context.Context) error {
 	}
 }
 
-// judge finds out what the znode of our name means, if there is one.
-func (l *loop) judge(ctx context.Context, view *View) error {
+// checkOwn finds out who owns the znode of the own name, if there is one, and sets view.Joined and view.NameHeld.
+func (l *loop) checkOwn(ctx context.Context, view *View) error {
 	if l.name == "" {
 		return nil
 	}
@@ -247,9 +250,9 @@ func (l *loop) judge(ctx context.Context, view *View) error {
 		l.absent = true
 		return nil
 	case r.Czxid == 0 && l.wanted():
-		return fmt.Errorf("whose %s is can't be seen: %w", l.node, r.Err)
+		return fmt.Errorf("cannot read the owner of %s: %w", l.node, r.Err)
 	case r.Session == l.sid && l.wanted() && l.altered(r):
-		// The others would go by another's word.
+		// The other members would act on a record that this member did not write.
 		l.log.WarnContext(ctx, "own record was changed, joining again")
 		l.absent = true
 		err := l.inc.Delete(ctx, l.node, r.version)
@@ -267,13 +270,13 @@ func (l *loop) judge(ctx context.Context, view *View) error {
 	case !l.wanted():
 		return nil
 	case own != 0:
-		return fmt.Errorf("%w: our znode %s was replaced by one of %s: %s", ErrNameTaken, l.node, owner(r.Session), advice(r.Session))
+		return fmt.Errorf("%w: znode %s was replaced by one of %s: %s", ErrNameTaken, l.node, owner(r.Session), advice(r.Session))
 	case until.IsZero(), l.takenConn != l.sess.Stats().Reconnects:
-		// Anew after a reconnect: it may be due to a new leader, who gives all sessions their time again.
+		// The wait begins anew after a reconnect, which may be due to a new leader: that gives all sessions their whole timeout again.
 		patience := l.sess.MaxExpiry()
 		l.takenUntil, l.takenConn = time.Now().Add(patience), l.sess.Stats().Reconnects
-		l.held = fmt.Errorf("%w: waiting until %s for %s to go, of %s",
-			ErrNameHeld, l.takenUntil.UTC().Format(time.RFC3339), l.node, owner(r.Session))
+		l.held = fmt.Errorf("%w: %s is owned by %s; waiting until %s for it to go",
+			ErrNameHeld, l.node, owner(r.Session), l.takenUntil.UTC().Format(time.RFC3339))
 		l.log.InfoContext(ctx, "name is held by another session, waiting for it to go", "holder", hex(r.Session), "patience", patience)
 	case !time.Now().Before(until):
 		return fmt.Errorf("%w: %s is held by %s: %s", ErrNameTaken, l.node, owner(r.Session), advice(r.Session))
@@ -284,11 +287,12 @@ func (l *loop) judge(ctx context.Context, view *View) error {
 	return nil
 }
 
-// altered says whether r, a znode of ours, holds another record than ours.
+// altered reports whether r, the own znode, holds another record than the Party's.
 func (l *loop) altered(r record) bool {
 	return errors.Is(r.Err, ErrRecordTooLarge) || r.Err == nil && !bytes.Equal(r.Data, l.data)
 }
 
+// owner names the session that owns a znode, for errors.
 func owner(session int64) string {
 	if session == 0 {
 		return "no session, it is persistent"
@@ -296,7 +300,7 @@ func owner(session int64) string {
 	return "session " + hex(session)
 }
 
-// advice says what to do about a name that this session holds.
+// advice returns what to do about a name that this session holds.
 func advice(session int64) string {
 	if session == 0 {
 		return "delete the znode by hand"

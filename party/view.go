@@ -11,36 +11,37 @@ import (
 // Member is one child of the directory.
 type Member struct {
 	Name string
-	// Czxid says which znode of that name it is: a member that went and came
-	// back has another. 0 when even that can't be read.
+	// Czxid is the zxid of the znode's creation: a member that left and joined again
+	// has another one. 0 if the metadata can't be read.
 	Czxid int64
-	// Mzxid is larger than Czxid if somebody changed the record in place.
+	// Mzxid is the zxid of the last write of the record: it is larger than Czxid if
+	// somebody changed the record in place.
 	Mzxid int64
-	// Ctime is when the znode was created, by the servers' clock, in ms since 1970. 0 when that can't be read.
+	// Ctime is when the znode was created, by the servers' clock, in ms since 1970. 0 if the metadata can't be read.
 	Ctime int64
-	// Session is the id of the ZooKeeper session that owns the znode; 0 when
-	// none does, and it stays until somebody deletes it.
+	// Session is the id of the ZooKeeper session that owns the znode. 0 means that none
+	// does: the znode is persistent, and stays until somebody deletes it.
 	Session int64
-	// Data is the member's record; nil when Err is set.
+	// Data is the member's record; nil if Err is set.
 	Data []byte
-	// Err says why the record can't be had: ErrRecordTooLarge, or an error of
-	// package session. The member counts all the same.
+	// Err is why the record can't be read: ErrRecordTooLarge, or an error of
+	// package session. The znode counts as a member all the same.
 	Err error
 }
 
-// View is who is in the directory. It never changes; don't change it either.
+// View is the members of a directory at one moment. It never changes, and must not be changed.
 type View struct {
 	// Version grows by one with each change: of the members, of Joined, of
 	// NameHeld, of the Incarnation, or of a record that somebody changed in place.
 	Version uint64
-	// Members, sorted by name byte by byte.
+	// Members are sorted by name byte by byte.
 	Members []Member
-	// Joined says whether our own znode is among them.
+	// Joined reports whether the Party's own znode is among Members.
 	Joined bool
-	// NameHeld wraps ErrNameHeld while another session holds our name and we wait
-	// for it to go; otherwise it is nil.
+	// NameHeld wraps ErrNameHeld while another session holds the Party's name and the
+	// Party waits for that znode to go; otherwise it is nil.
 	NameHeld error
-	// Incarnation is the one under which the members were read.
+	// Incarnation is the incarnation of the session under which the members were read.
 	Incarnation *session.Incarnation
 	// At is when the members were last read from ZooKeeper. [Party.View] may
 	// return a view of the same version with a later time.
@@ -56,8 +57,8 @@ func (v *View) Member(name string) (Member, bool) {
 	return v.Members[i], true
 }
 
-// same says whether v tells nothing new after old. Mzxids differ when czxids
-// do, and who has joined when the members differ.
+// same reports whether v differs from old only in Version and At. Equal mzxids mean
+// equal czxids, and equal members mean an equal Joined.
 func (v *View) same(old *View) bool {
 	return old != nil && v.Incarnation == old.Incarnation && v.NameHeld == old.NameHeld && //nolint:errorlint // the same value
 		slices.EqualFunc(v.Members, old.Members, func(a, b Member) bool {
