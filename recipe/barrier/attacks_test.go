@@ -17,12 +17,12 @@ const (
 	hang    = "somebody waits for ever"
 	refused = "nobody gets in"
 	opened  = "a barrier that was set up after the one that was to be removed is gone"
-	unsure  = "who has entered is told that this is not known"
+	unsure  = "a member has entered, and its Enter can't tell"
 )
 
-// recipe-attacks.md §2 (a) and (d): G waits; the others come, the last makes ready, and they leave at once. When G looks,
-// because it was told or because it is connected again, all of that is gone. Of two G knows what that was. Of three it may
-// have been two one after the other: it says so, and waits for nobody.
+// recipe-attacks.md §2 (a) and (d): G waits; the others come, the last one creates ready, and they leave at once. When G reads the
+// directory, because its watch fired or because it is connected again, all of that is gone. With two members G knows what came and
+// went. With three it may have been two members one after the other: Enter returns that it can't tell, and does not wait.
 func TestReadyCameAndWent(t *testing.T) {
 	for _, away := range []bool{false, true} {
 		numbers(t, func(t *testing.T, n int) {
@@ -61,8 +61,8 @@ func TestReadyCameAndWent(t *testing.T) {
 	}
 }
 
-// Why who waits goes on by ready alone, although it could count: G sees the number, enters and leaves while the one
-// that has completed it has not looked yet. That one sees too few then.
+// Why a member that waits enters by ready alone, although it could count: G sees the number, enters and leaves while the
+// member that has completed the number has not read the directory yet. That member finds too few then.
 func TestTheNumberIsNoSignal(t *testing.T) {
 	numbers(t, func(t *testing.T, n int) {
 		synctest.Test(t, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestTheNumberIsNoSignal(t *testing.T) {
 }
 
 // recipe-attacks.md §2 (b), leaving ready to the last: G completes the number, but the others see it, too, and are leaving
-// when G's ready is made. The one with the lowest name takes that for the highest member, and waits for it.
+// when G creates ready. The one with the lowest name takes ready for the highest member, and waits for it.
 func TestReadyIsLeftToTheLast(t *testing.T) {
 	numbers(t, func(t *testing.T, n int) {
 		synctest.Test(t, func(t *testing.T) {
@@ -147,8 +147,8 @@ func TestReadyIsLeftToTheLast(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §2 (b), making it again: when G has looked the others have deleted ready, and are leaving. A new one is
-// deleted by nobody, if G is killed.
+// recipe-attacks.md §2 (b), creating ready again: when G has read the directory the others have deleted ready, and are leaving. Nobody
+// deletes a new ready if G is killed.
 func TestReadyIsMadeAgain(t *testing.T) {
 	numbers(t, func(t *testing.T, n int) {
 		synctest.Test(t, func(t *testing.T) {
@@ -183,8 +183,8 @@ func TestReadyIsMadeAgain(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §2 (c): a ready was left behind. If G removes it when a Python process has come, that one's only watch
-// is used up: three enter, and it never wakes. (It takes four: kazoo counts ready as a member.)
+// recipe-attacks.md §2 (c): a ready was left behind. If G deletes it when a Python process has come, that uses up the process's
+// only watch: three enter, and it never wakes. (It takes four: kazoo counts ready as a member.)
 func TestStaleReadyUsesUpTheOnlyWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExecution(t)
@@ -221,8 +221,8 @@ func TestStaleReadyUsesUpTheOnlyWatch(t *testing.T) {
 	})
 }
 
-// Why each Enter has another GUID, though kazoo's objects have one: a Python process that leaves has seen our name in the
-// list. When it looks for our znode we are in the next round already. It must not wait for that one.
+// Why each Enter has another GUID, though kazoo's objects have one each: a Python process that leaves has seen our name in the
+// list. When it reads our znode we are in the next round already. It must not wait for the znode of that round.
 func TestNameOfTheRoundBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExecution(t)
@@ -279,7 +279,7 @@ func TestDirectoryDeleted(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §14: the barrier is removed and set up again between the event and the look of who waits.
+// recipe-attacks.md §14: the barrier is removed and set up again between the event and the read of the process that waits.
 func TestSetUpAgainBeforeTheLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExecution(t)
@@ -299,8 +299,8 @@ func TestSetUpAgainBeforeTheLook(t *testing.T) {
 	})
 }
 
-// What came and went need not have been ready: here it is a process that dies at once. Who completes the number has yet to
-// look, or is G itself.
+// A child that came and went need not have been ready: here it is a process that dies at once. The member that completes the number
+// has yet to read the directory, or is G itself.
 func TestAnotherCameAndWent(t *testing.T) {
 	for what, gFirst := range map[string]bool{"before the last one came": true, "before G came": false} {
 		t.Run(what, func(t *testing.T) {
@@ -360,8 +360,8 @@ func TestAnotherCameAndWent(t *testing.T) {
 	}
 }
 
-// The others have entered and are leaving, and one has come for the next round, who completes the number with those that still
-// stand. Then they go. That G was meant can't be told, but G must not wait for the next round: they wait for G.
+// The others have entered and are leaving, and one member has come for the next round, which completes the number with those that still
+// stand. Then they go. G can't tell that it has entered, but it must not wait for the next round, whose members wait for G.
 func TestNextRoundBeginsBeforeTheLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExecution(t)
@@ -386,7 +386,7 @@ func TestNextRoundBeginsBeforeTheLook(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §2: G has seen the number. When it looks again ready has come and gone, and the others with it.
+// recipe-attacks.md §2: G has seen the number. When it reads again ready has come and gone, and the others with it.
 func TestNumberSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExecution(t)
@@ -414,8 +414,8 @@ func TestNumberSeen(t *testing.T) {
 	})
 }
 
-// General rules, of deletes: G removes the barrier and the reply is lost. Before it looks the barrier is set up again: that is
-// another one, which it was not asked to remove.
+// General rules, of deletes: G removes the barrier and the reply is lost. Before G reads the barrier, somebody sets it up again: that is
+// another barrier, which G must not remove.
 func TestSetUpAgainBeforeTheRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExecution(t)

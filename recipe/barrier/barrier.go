@@ -23,8 +23,8 @@ type Barrier struct {
 
 // Options of a [Barrier]. The zero value works.
 type Options struct {
-	// Logger is told, by a Wait that lasts for long, for which znode it waits: after about half a minute, and again and
-	// again after twice the time.
+	// Logger gets a warning from a Wait that lasts for long, with the znode that it waits for: after about half a minute, and
+	// then whenever the time has doubled.
 	// With nil, warnings and errors go to slog.Default(); a Logger with slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }
@@ -47,19 +47,19 @@ func check(s *session.Session, path string) error {
 		return fmt.Errorf("barrier: %w", err)
 	}
 	if path == "/" {
-		return errors.New("barrier: the root is always there")
+		return errors.New("barrier: path /: the root always exists")
 	}
 	return nil
 }
 
 // Create sets the barrier up, if it does not stand already. If the error wraps
-// [session.ErrUncertain] it may or may not have been set up; it was not repeated,
-// because it may have been removed since.
+// [session.ErrUncertain] the barrier may or may not have been set up. Create does not repeat the
+// request then, because somebody may have removed the barrier since.
 func (b *Barrier) Create(ctx context.Context) error {
 	return b.do(ctx, "create", b.create)
 }
 
-// do does f in the newest session until it does not end with that.
+// do calls f in the newest session, and again if f ended because the session has expired.
 func (b *Barrier) do(ctx context.Context, op string, f func(context.Context, *session.Incarnation) error) error {
 	for {
 		inc, err := b.session.Incarnation(ctx)
@@ -81,7 +81,7 @@ func (b *Barrier) do(ctx context.Context, op string, f func(context.Context, *se
 
 func (b *Barrier) create(ctx context.Context, inc *session.Incarnation) error {
 	parent := parentOf(b.path)
-	// Or a server that lags shows one that was removed before the call.
+	// Without a Sync, a server that lags shows a barrier that was removed before the call.
 	if err := inc.Sync(ctx, parent); err != nil && !errors.Is(err, session.ErrNoNode) {
 		return err
 	}
@@ -119,8 +119,8 @@ func (b *Barrier) create(ctx context.Context, inc *session.Incarnation) error {
 	}
 }
 
-// created looks, after a lost reply, whether the barrier stands, and if not, whether
-// certainly none was set up since its parent was seen as before.
+// created reads, after a lost reply, whether the barrier stands. If not, created reports whether the create may be repeated:
+// the parent is as it was before, so surely no barrier was set up since.
 func (b *Barrier) created(ctx context.Context, inc *session.Incarnation, before session.Stat) (done, again bool) {
 	if err := inc.Sync(ctx, b.path); err != nil && !errors.Is(err, session.ErrNoNode) {
 		return false, false
@@ -133,7 +133,7 @@ func (b *Barrier) created(ctx context.Context, inc *session.Incarnation, before 
 	return false, err == nil && exists && now.Pzxid == before.Pzxid && now.Czxid == before.Czxid
 }
 
-// Remove removes the barrier and reports whether there was one. When it returns nil the
+// Remove removes the barrier and reports whether there was one. When Remove returns nil the
 // barrier that it found is gone.
 func (b *Barrier) Remove(ctx context.Context) (bool, error) {
 	var found session.Stat
@@ -151,7 +151,7 @@ func (b *Barrier) Remove(ctx context.Context) (bool, error) {
 				there, found = true, now
 			}
 			if now.Czxid != found.Czxid {
-				return nil // it went, and another was set up
+				return nil // the barrier is gone, and another was set up
 			}
 			err = inc.Delete(ctx, b.path, -1)
 			if errors.Is(err, session.ErrNoNode) {
@@ -160,7 +160,7 @@ func (b *Barrier) Remove(ctx context.Context) (bool, error) {
 			if !errors.Is(err, session.ErrUncertain) || ctx.Err() != nil {
 				return err
 			}
-			// What was given up does not happen later. Look before it is done again.
+			// The delete has returned, so it does not happen later. Read the barrier before it is repeated.
 		}
 	})
 	if err != nil {
@@ -169,12 +169,12 @@ func (b *Barrier) Remove(ctx context.Context) (bool, error) {
 	return there, nil
 }
 
-// Wait waits until the barrier is gone. It returns at once if none stands. When ctx ends
+// Wait waits until the barrier is gone. It returns at once if no barrier stands. When ctx ends
 // the error is a [*recipe.BlockedError].
 func (b *Barrier) Wait(ctx context.Context) error {
 	var seen int64
 	var patience seqnode.Patience
-	waits := func(blocker seqnode.Blocker) { complain(ctx, b.log, b.path, &patience, blocker) }
+	waits := func(blocker seqnode.Blocker) { warnWaiting(ctx, b.log, b.path, &patience, blocker) }
 	return b.do(ctx, "wait for", func(ctx context.Context, inc *session.Incarnation) error {
 		if err := inc.Sync(ctx, parentOf(b.path)); err != nil && !errors.Is(err, session.ErrNoNode) {
 			return err
@@ -187,8 +187,8 @@ func (b *Barrier) Wait(ctx context.Context) error {
 	})
 }
 
-// awaitGone waits until the znode at path with czxid *seen is gone, or, if that is 0,
-// the one that it sees first. It returns false when the session was over. Before each pause it tells waits for what.
+// awaitGone waits until the znode at path with czxid *seen is gone. If *seen is 0 awaitGone sets it to the czxid of the
+// znode that it reads first. It returns false when the session has expired. Before each pause it calls waits with the znode.
 func awaitGone(
 	ctx context.Context, s *session.Session, barrier, path string, seen *int64, waits func(b seqnode.Blocker),
 ) (bool, error) {
@@ -231,14 +231,14 @@ func awaitGone(
 	}
 }
 
-// complain says who is in the way, if it is time to.
-func complain(ctx context.Context, log *slog.Logger, barrier string, p *seqnode.Patience, b seqnode.Blocker) {
+// warnWaiting logs a warning with the znode that is waited for, if the patience is over.
+func warnWaiting(ctx context.Context, log *slog.Logger, barrier string, p *seqnode.Patience, b seqnode.Blocker) {
 	if waited, over := p.Over(); over {
 		log.WarnContext(ctx, "still waiting", "path", barrier, "waited", waited, "blocker", b)
 	}
 }
 
-// blocked says which znode is in the way.
+// blocked returns the error of a wait that ended, with the znode that was waited for.
 func blocked(barrier, blocker string, data []byte, err error) *recipe.BlockedError {
 	return &recipe.BlockedError{Recipe: "barrier", Path: barrier, Blocker: blocker, Identifier: hold.Identifier(data), Err: err}
 }

@@ -64,7 +64,7 @@ func TestRemoveNonexistentBarrier(t *testing.T) {
 	})
 }
 
-// Everybody waits until the barrier is removed. Its data may change meanwhile, links break
+// All waiters wait until the barrier is removed, though its data changes meanwhile, links break
 // and sessions expire.
 func TestWaitersAndFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestWaitersAndFaults(t *testing.T) {
 	})
 }
 
-// Set up while the reply to Create is missing.
+// The reply to Create is lost. Create repeats the request only if surely no barrier was set up since.
 func TestLostCreate(t *testing.T) {
 	for what, tt := range map[string]struct {
 		action  zktest.Action
@@ -144,8 +144,8 @@ func TestLostCreate(t *testing.T) {
 	}
 }
 
-// Removed, and set up again by another, while the reply to Remove is missing: the new one
-// is not removed.
+// While the reply to Remove is missing another process sets the barrier up again: Remove does not remove
+// the new one.
 func TestLostRemove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -173,7 +173,7 @@ func TestLostRemove(t *testing.T) {
 		if _, _, ok := w.Srv.Get(path); !ok {
 			t.Error("the new one was removed")
 		}
-		// The same, but nobody sets it up again: once is enough.
+		// Nobody sets the barrier up again: one delete is enough.
 		w.Srv.SetHook(nil)
 		w.Srv.LoseReply(2, is(zktest.OpDelete))
 		if there, err := b.Remove(t.Context()); err != nil || !there {

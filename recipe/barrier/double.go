@@ -17,17 +17,17 @@ import (
 
 // DoubleOptions are the options of a [DoubleBarrier]. The zero value works.
 type DoubleOptions struct {
-	// Identifier is the data of our znode: who we are, for those who look. It is UTF-8.
+	// Identifier is the data of our znode, for people who read it. It is UTF-8.
 	// Default: host name, "-" and process id.
 	Identifier string
 
-	// Logger is told what can't be returned as an error, and for whom Leave, or for what that is in our way Enter, waits for
+	// Logger gets errors that no call can return, and a warning with the znode for which Enter or Leave waits for
 	// long: after about half a minute, and then whenever the time has doubled.
 	// With nil, warnings and errors go to slog.Default(); a Logger with slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }
 
-// DoubleBarrier is one member-to-be of a double barrier.
+// DoubleBarrier is a handle on a double barrier, for one member.
 type DoubleBarrier struct {
 	session *session.Session
 	path    string
@@ -36,10 +36,10 @@ type DoubleBarrier struct {
 	log     *slog.Logger
 
 	mu     sync.Mutex
-	name   string  // of our znode, new after each: a Python process that is slow to leave may look for the last one's, and wait for it
-	busy   bool    // entering, entered or leaving
-	member *Member // entered and not left
-	last   *node   // the latest znode; another is not made before it is gone
+	name   string  // name of our next znode. A new one each time: a slow Python process may still wait for the last one to go
+	busy   bool    // whether an Enter goes on, or its member has not left
+	member *Member // the member that has entered and not left, or nil
+	last   *node   // our latest znode; the next one is not created before this one is gone
 }
 
 // NewDouble returns a handle on the double barrier at path that clients members enter
@@ -80,8 +80,8 @@ func (d *DoubleBarrier) Node() string {
 	return session.Join(d.path, d.name)
 }
 
-// Participating reports whether the barrier was entered and not left yet, and whether
-// that is still sure at this moment: see [Member.Valid].
+// Participating reports whether a member has entered through this handle, has not left, and is valid at this
+// moment: see [Member.Valid].
 func (d *DoubleBarrier) Participating() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -90,10 +90,10 @@ func (d *DoubleBarrier) Participating() bool {
 
 // Enter waits until the number of members is complete, ours among them. When ctx ends
 // before, the error is a [*recipe.BlockedError]. An error that wraps [session.ErrUncertain] says
-// that the others may have entered with us, as they may until our znode is removed: so does that
-// BlockedError, unless ours was not made yet. ErrLost says that they have, but that our znode is
-// gone, or is given up with ctx. Whatever the error, our znode is removed, in the background if need
-// be; the next Enter on this handle first waits for that.
+// that the others may have entered with us, or may until our znode is deleted; that BlockedError
+// wraps it, unless our znode was not created yet. ErrLost says that the others have entered with us, but that our
+// znode is gone, or ctx has ended. After any error our znode is deleted, in the background if
+// need be; the next Enter on this handle first waits for that.
 func (d *DoubleBarrier) Enter(ctx context.Context) (*Member, error) {
 	d.mu.Lock()
 	if d.busy {
@@ -136,19 +136,19 @@ func (d *DoubleBarrier) Enter(ctx context.Context) (*Member, error) {
 	return nil, fmt.Errorf("barrier: enter %s: %w", d.path, err)
 }
 
-// complain says who is in the way, if it is time to.
-func (d *DoubleBarrier) complain(ctx context.Context, p *seqnode.Patience, b seqnode.Blocker) {
-	complain(ctx, d.log, d.path, p, b)
+// warnWaiting logs a warning with the znode that is waited for, if the patience is over.
+func (d *DoubleBarrier) warnWaiting(ctx context.Context, p *seqnode.Patience, b seqnode.Blocker) {
+	warnWaiting(ctx, d.log, d.path, p, b)
 }
 
-// made remembers a znode that must be gone before the next is made.
+// made stores a znode that must be gone before the next one is created.
 func (d *DoubleBarrier) made(n *node) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.last = n
 }
 
-// left says that m is over.
+// left makes the handle free for the next Enter.
 func (d *DoubleBarrier) left(m *Member) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

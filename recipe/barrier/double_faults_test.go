@@ -11,8 +11,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The session expires under one that waits. If the others entered with it and left, that can't
-// be known; if nothing happened, it waits on, with another znode.
+// The session expires under a member that waits. If the others entered with it and left, Enter can't
+// tell; if nothing happened, it waits on, with another znode.
 func TestSessionKilledWhileWaiting(t *testing.T) {
 	for _, passed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestSessionKilledWhileWaiting(t *testing.T) {
 	}
 }
 
-// The session expires under one that waits, and then another comes: they enter together.
+// The session expires under a member that waits, and then another comes: they enter together.
 func TestSessionKilledThenComplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -71,8 +71,8 @@ func TestSessionKilledThenComplete(t *testing.T) {
 	})
 }
 
-// A ready that was left behind is removed if nobody stands beside it, and left alone if
-// somebody does: its removal would use up the only watch of a Python process.
+// Enter deletes a ready that was left behind if no member stands. Otherwise it leaves ready alone: the
+// delete would use up the only watch of a Python process.
 func TestStaleReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -100,7 +100,7 @@ func TestStaleReady(t *testing.T) {
 	})
 }
 
-// Whatever reply is lost, nothing is left behind and everybody enters and leaves.
+// Whatever reply is lost, no znode is left behind and all members enter and leave.
 func TestLostReplies(t *testing.T) {
 	for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpMulti, zktest.OpDelete, zktest.OpGetChildren2, zktest.OpExists, zktest.OpSync} {
 		for losses := 1; losses <= 3; losses++ {
@@ -125,7 +125,7 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
-// What ends a member's context, and that it can leave then.
+// A member's context ends for several causes, and the member can leave after each.
 func TestLost(t *testing.T) {
 	for what, tt := range map[string]struct {
 		do    func(w *world, s *session.Session, m *barrier.Member)

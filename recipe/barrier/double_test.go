@@ -55,7 +55,7 @@ func TestBasicBarrier(t *testing.T) {
 func TestTwoBarrier(t *testing.T)   { together(t, 2) }
 func TestThreeBarrier(t *testing.T) { together(t, 3) }
 
-// together has n enter and leave, three times.
+// together makes n members enter and leave, three times.
 func together(t *testing.T, n int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -148,8 +148,8 @@ const (
 	highest = "ffffffffffffffffffffffffffffffff"
 )
 
-// Only the one that completes the number makes ready, and leaving deletes it before the own
-// znode. kazoo's order of leaving: the lowest stays until the others have gone.
+// Only the member that completes the number creates ready, and Leave deletes ready before our own
+// znode. In kazoo's order of leaving the lowest stays until the others have gone.
 func TestReadyAndTheOrderOfLeaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -174,24 +174,24 @@ func TestReadyAndTheOrderOfLeaving(t *testing.T) {
 		if made != 1 {
 			t.Errorf("ready was made %d times", made)
 		}
-		// Not the lowest: goes, and waits for the lowest.
+		// A member that is not the lowest goes, and waits for the lowest.
 		l := w.leave(t.Context(), m)
 		w.goesOn(l)
 		w.wantChildren(lowest)
 		if len(deleted) != 2 || deleted[0] != path+"/ready" || deleted[1] != m.Node() {
 			t.Errorf("deleted %q", deleted)
 		}
-		w.make("1") // who comes now is not waited for
+		w.make("1") // Leave does not wait for a member that comes now
 		w.remove(lowest)
 		w.ended(l, nil)
 		w.remove("1")
 
-		// The lowest: stays until the highest has gone. It was first, so the other made ready.
+		// The lowest member stays until the highest has gone. It came first, so the other one creates ready.
 		deleted, made = nil, 0
 		c := w.enter(t.Context(), d)
 		w.goesOn(c)
 		w.make(highest)
-		w.goesOn(c) // until the other has looked, and says so
+		w.goesOn(c) // until the other one creates ready
 		w.make("ready")
 		m = w.in(c)
 		w.goesOn(w.later(func() error { <-m.Context().Done(); return nil }))
@@ -204,7 +204,7 @@ func TestReadyAndTheOrderOfLeaving(t *testing.T) {
 		if made != 0 {
 			t.Errorf("ready was made %d times", made)
 		}
-		// The third of two does not make ready again. It is the second when another has gone.
+		// The third of two does not create ready again. It is the second when another has gone.
 		w.make(lowest, highest)
 		c = w.enter(t.Context(), d)
 		w.goesOn(c)
@@ -221,7 +221,7 @@ func TestReadyAndTheOrderOfLeaving(t *testing.T) {
 	})
 }
 
-// The caller gives up while it waits, or while its create is under way: nothing is left, and
+// The caller gives up while it waits, or while its create is under way: no znode is left, and
 // the handle can be used again.
 func TestGivingUp(t *testing.T) {
 	for _, dir := range []zktest.Direction{0, zktest.ToServer, zktest.ToClient} {
@@ -245,7 +245,7 @@ func TestGivingUp(t *testing.T) {
 			w.goesOn(c)
 			w.make(highest, "ready")
 			m := w.in(c)
-			// And while it leaves.
+			// The caller gives up while it leaves.
 			ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			err = m.Leave(ctx)

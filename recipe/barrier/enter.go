@@ -9,26 +9,26 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// entering is one Enter.
+// entering is the state of one Enter.
 type entering struct {
 	d        *DoubleBarrier
-	ctx      context.Context  //nolint:containedctx // an Enter is a call: it ends with it
-	name     string           // of our znode
-	node     *node            // ours, nil while none stands
-	stood    bool             // ours has stood, or may have, and it was not seen since that the number was not complete meanwhile
-	seen     *view            // the look that the next is compared with: the latest that was not pending
-	full     *view            // the latest look, if it was pending
-	left     seqnode.Blocker  // what is in our way, as last seen: somebody's znode of our name
-	patience seqnode.Patience // with that
-	here     int              // how many members the latest look has shown, ours included
-	new      bool             // there was no look yet since node is ours
-	peer     []string         // the members at the first look after that: all who are older, and maybe others
+	ctx      context.Context  //nolint:containedctx // Enter's: this ends with the call
+	name     string           // name of our znode
+	node     *node            // our znode, nil while none stands
+	stood    bool             // whether our znode stands or stood, or may have, and no view since excludes that the others entered
+	seen     *view            // the latest view that was not pending: the next one is compared with it
+	full     *view            // the latest view if it was pending, or nil
+	left     seqnode.Blocker  // somebody else's znode of our name, as last read
+	patience seqnode.Patience // for how long left was waited for
+	here     int              // how many members the latest view has, ours included
+	new      bool             // whether no view was read since our znode was created
+	peer     []string         // the members of the first view after that: all older members, and maybe others
 }
 
-// errAgain says that the directory is to be looked at again.
-var errAgain = errors.New("barrier: look again")
+// errAgain says that the directory is to be read again.
+var errAgain = errors.New("read the directory again")
 
-// run looks, again and again, until the number is complete.
+// run reads the directory again and again until the number is complete.
 func (e *entering) run() (*Member, error) {
 	for {
 		m, err := e.once()
@@ -49,21 +49,22 @@ func (e *entering) run() (*Member, error) {
 	}
 }
 
-// blocked says what was missing when ctx ended, or in the way.
+// blocked returns the error for the end of ctx, with the znode in the way, or how many members there were.
 func (e *entering) blocked() error {
 	b := blocked(e.d.path, e.left.Path, e.left.Data, e.ended())
 	b.Members, b.Clients = e.here, e.d.clients
 	return b
 }
 
-// behind waits until it is time to look again whether what is in our way is gone.
+// behind waits until it is time to read again whether somebody else's znode of our name is gone.
 func (e *entering) behind(left seqnode.Blocker, watch *session.Watch) error {
 	e.left = left
-	e.d.complain(e.ctx, &e.patience, left)
+	e.d.warnWaiting(e.ctx, &e.patience, left)
 	return e.pause(watch)
 }
 
-// ended says why ctx has ended. The last look shows who stood then: with ours the number can have become complete since.
+// ended returns the cause of ctx's end. The error wraps session.ErrUncertain if our znode may stand: then the number may have become
+// complete since the latest view.
 func (e *entering) ended() error {
 	cause := context.Cause(e.ctx)
 	if e.stood {
@@ -72,7 +73,7 @@ func (e *entering) ended() error {
 	return cause
 }
 
-// once takes one look and does what it tells.
+// once reads the directory once and takes the next step. It returns errAgain if there is another one.
 func (e *entering) once() (*Member, error) {
 	inc, err := e.d.session.Incarnation(e.ctx)
 	if err != nil {
@@ -87,12 +88,12 @@ func (e *entering) once() (*Member, error) {
 	}
 	e.here = len(now.members)
 	if e.node != nil && (e.node.inc.SessionID() != inc.SessionID() || !now.has(e.name)) {
-		e.node.own.Vanished() // with its session, or removed by somebody
+		e.node.own.Vanished() // with its session, or deleted by somebody else
 		e.node = nil
 	}
 	if stale(now) {
 		if e.stood && e.node == nil {
-			return nil, fmt.Errorf("%w: our znode went, and ready was made", session.ErrUncertain)
+			return nil, fmt.Errorf("%w: own znode disappeared after ready was created", session.ErrUncertain)
 		}
 		e.seen, e.full = now, nil
 		return nil, e.removeStale(inc)
@@ -100,7 +101,7 @@ func (e *entering) once() (*Member, error) {
 	if e.node == nil {
 		return nil, e.prepare(inc, now, watch)
 	}
-	v, err := e.judge(inc, now)
+	v, err := e.infer(inc, now)
 	if err != nil {
 		return nil, err
 	}
@@ -132,8 +133,8 @@ func (e *entering) once() (*Member, error) {
 	return nil, e.pause(watch)
 }
 
-// judge tells what has happened since the looks before.
-func (e *entering) judge(inc *session.Incarnation, now *view) (verdict, error) {
+// infer finds out whether ready stood since the views before.
+func (e *entering) infer(inc *session.Incarnation, now *view) (readiness, error) {
 	czxids := func(names []string) ([]int64, error) {
 		czxids := make([]int64, len(names))
 		for i, name := range names {
@@ -142,37 +143,37 @@ func (e *entering) judge(inc *session.Incarnation, now *view) (verdict, error) {
 				return nil, err
 			}
 			if !exists {
-				return nil, errAgain // it went since that look: the next one knows
+				return nil, errAgain // deleted since that view: the next view shows it
 			}
 			czxids[i] = stat.Czxid
 		}
 		return czxids, nil
 	}
 	if e.full != nil {
-		if v, err := judge(e.full, now, e.d.clients, e.name, czxids); v == complete || err != nil {
+		if v, err := inferReady(e.full, now, e.d.clients, e.name, czxids); v == complete || err != nil {
 			return v, err
 		}
 	}
-	return judge(e.seen, now, e.d.clients, e.name, czxids)
+	return inferReady(e.seen, now, e.d.clients, e.name, czxids)
 }
 
-// prepare makes our znode, once nothing is in its way. It returns errAgain.
+// prepare creates our znode, once no other znode has its name. It returns errAgain when that is done.
 func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.Watch) error {
 	if e.stood && !now.ready {
-		// Ours stood, and went. Did the others enter with it?
-		v, err := e.judge(inc, now)
+		// Our znode stood, and is gone. Did the others enter while it stood?
+		v, err := e.infer(inc, now)
 		if err != nil {
 			return err
 		}
 		if v != waiting {
-			return fmt.Errorf("%w: our znode went, and members came and went unseen", session.ErrUncertain)
+			return fmt.Errorf("%w: own znode disappeared, and members came and went unseen", session.ErrUncertain)
 		}
 	}
 	e.seen, e.full, e.left = now, nil, seqnode.Blocker{}
 	e.stood = e.stood && (now.ready || now.has(e.name))
 	n := e.d.newNode(inc, e.name)
 	if now.has(e.name) {
-		// Of an earlier session, or made by somebody for us.
+		// The znode is an earlier session's, or somebody created it for us.
 		mine, err := n.look(e.ctx)
 		switch {
 		case errors.Is(err, errForeign):
@@ -198,7 +199,7 @@ func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.W
 	e.stood = true
 	err := n.create(e.ctx)
 	if errors.Is(err, errForeign) {
-		e.stood = stood // ours was not made
+		e.stood = stood // our znode was not created
 		return errAgain
 	}
 	if err != nil {
@@ -209,12 +210,11 @@ func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.W
 	return errAgain
 }
 
-// stale reports whether ready was left behind: nobody stands, us included. Later it may be too
-// late to remove it: a Python process that has come has used up its only watch then.
+// stale reports whether ready was left behind: no member stands, not ours either. Once a Python process has come, it is too
+// late to delete ready: that would use up the process's only watch.
 func stale(now *view) bool { return now.ready && len(now.members) == 0 }
 
-// removeStale removes a ready that nobody stands beside. What is looked at before the
-// delete is repeated is that it is the same.
+// removeStale deletes a ready that was left behind. It returns errAgain when that is done.
 func (e *entering) removeStale(inc *session.Incarnation) error {
 	err := removeReady(e.ctx, inc, e.d.path)
 	switch {
@@ -226,14 +226,14 @@ func (e *entering) removeStale(inc *session.Incarnation) error {
 	return errAgain
 }
 
-// member makes the member, now that the others have entered with us.
+// member returns the new member, now that the others have entered with us.
 func (e *entering) member(inc *session.Incarnation, now *view) (*Member, error) {
 	for {
 		m, err := newMember(e.ctx, e.d, e.name, e.node, inc, now.zxid)
 		if m != nil || err != nil {
 			return m, err
 		}
-		// Trust has ended just now. All that is missing is trust in the same session.
+		// Trust has ended just now. The member needs trust in the same session again, and nothing else.
 		if inc, err = e.d.session.Incarnation(e.ctx); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrLost, err)
 		}
@@ -243,10 +243,9 @@ func (e *entering) member(inc *session.Incarnation, now *view) (*Member, error) 
 	}
 }
 
-// completes reports whether ours is the one that makes the number complete: all the others
-// that count stood before it. It is the one to make ready, and the others wait for that, even
-// if they see the number: would they go on and leave, a Python process that completes it
-// might look too late and wait for ever.
+// completes reports whether our znode makes the number complete: all other members of the number stood before it.
+// That member creates ready. The others wait for ready even if they see the number: if they went on and left, a
+// Python process that completes the number might read the directory too late, and wait for ever.
 func (e *entering) completes(inc *session.Incarnation, now *view) (bool, error) {
 	var peers []string
 	for _, name := range e.peer {
@@ -277,8 +276,8 @@ func (e *entering) completes(inc *session.Incarnation, now *view) (bool, error) 
 	return older == e.d.clients-1, nil
 }
 
-// makeReady tells those who wait. After a lost reply it is repeated only if nothing was
-// deleted since, as that may have been ready: nobody makes it again.
+// makeReady creates ready, for which the others wait. After a lost reply it repeats the request only if no child was
+// deleted since: that child may have been ready, which nobody may create again.
 func (e *entering) makeReady(inc *session.Incarnation, now *view) error {
 	for {
 		_, err := inc.Multi(e.ctx,
@@ -308,7 +307,7 @@ func (e *entering) makeReady(inc *session.Incarnation, now *view) error {
 	}
 }
 
-// pause waits until it is time to look again.
+// pause waits until it is time to read the directory again.
 func (e *entering) pause(watch *session.Watch) error {
 	if watch == nil {
 		return errAgain
@@ -321,8 +320,8 @@ func (e *entering) pause(watch *session.Watch) error {
 	}
 }
 
-// removeReady deletes ready, if it stands. It is repeated after a lost reply only if the
-// same one still stands.
+// removeReady deletes ready, if it stands. After a lost reply it repeats the delete only if the same znode still
+// stands.
 func removeReady(ctx context.Context, inc *session.Incarnation, dir string) error {
 	path := session.Join(dir, readyName)
 	exists, first, err := inc.Exists(ctx, path)

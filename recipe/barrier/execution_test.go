@@ -13,20 +13,20 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// execution is a run of an execution: G is a process of ours, on the network as "g", the others are Python.
+// execution is a run of an execution: G is a Go process, the client "g" of the network; the others are Python.
 type execution struct {
 	*world
-	wg sync.WaitGroup // of what Python does
+	wg sync.WaitGroup // of Python's calls
 }
 
 func newExecution(t *testing.T) *execution {
 	t.Helper()
 	x := &execution{world: newWorld(t)}
-	t.Cleanup(x.wg.Wait) // the last but the server's: what it waits for was ended by others
+	t.Cleanup(x.wg.Wait) // runs late: other cleanups end the calls
 	return x
 }
 
-// enter has d entered in the background, until the test ends.
+// enter calls d.Enter in the background, until the test ends.
 func (x *execution) enter(d *barrier.DoubleBarrier) *call {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(x.Context()))
 	c := x.world.enter(ctx, d)
@@ -40,7 +40,7 @@ func (x *execution) enter(d *barrier.DoubleBarrier) *call {
 	return c
 }
 
-// later does something in the background, under a context that ends with the test.
+// later calls f in the background, with a context that ends with the test.
 func (x *execution) later(f func(ctx context.Context) error) *call {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(x.Context()))
 	c := x.world.later(func() error { return f(ctx) })
@@ -53,7 +53,7 @@ func (x *execution) later(f func(ctx context.Context) error) *call {
 
 func (x *execution) leave(m *barrier.Member) *call { return x.later(m.Leave) }
 
-// ends waits for a call of ours. That it goes on is harm; another error than this is a failure.
+// ends waits for a call of G's, and checks its error.
 func (x *execution) ends(what string, c *call, want error) bool {
 	x.Helper()
 	select {
@@ -78,7 +78,7 @@ func (x *execution) over(what string, pythons ...*python) {
 	}
 }
 
-// until waits for what comes with all rules and without.
+// until waits until ok returns true.
 func (x *execution) until(what string, ok func() bool) {
 	x.Helper()
 	for range 60_000 {
@@ -114,7 +114,7 @@ func (x *execution) gate() *gate {
 	return g
 }
 
-// hold keeps what g asks back at the server, if it is this, until the gate is open.
+// hold keeps g's requests that match back at the server, until the gate is open.
 func (x *execution) hold(g *gate, what func(r zktest.Request) bool) {
 	x.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 		if r.Client == "g" && what(*r) {
@@ -124,11 +124,11 @@ func (x *execution) hold(g *gate, what func(r zktest.Request) bool) {
 	})
 }
 
-// looks matches a look at the directory.
+// looks matches a read of the directory.
 func looks(r zktest.Request) bool { return r.Op == zktest.OpGetChildren2 && r.Path == path }
 
-// crowd is n Python processes, each of which leaves as soon as it has entered. The first has the lowest name of all, or
-// else all have higher ones than ours.
+// crowd returns n Python processes, each of which leaves as soon as it has entered. With lowest the first one has the lowest name
+// of all. The others' names are higher than ours.
 func (x *execution) crowd(n int, lowest bool) []*python {
 	x.Helper()
 	list := make([]*python, n)
@@ -142,7 +142,7 @@ func (x *execution) crowd(n int, lowest bool) []*python {
 	return list
 }
 
-// goThrough has a Python process enter and leave.
+// goThrough makes the Python process enter and leave.
 func (p *python) goThrough(clients int) {
 	entered := make(chan struct{})
 	p.begin("enter", func() error {
@@ -158,7 +158,7 @@ func (p *python) goThrough(clients int) {
 	})
 }
 
-// stops has a Python process stop at the first request that is so called, and then do this.
+// stops makes the Python process call do before its first request of that name.
 func (p *python) stops(at string, do func()) {
 	var once sync.Once
 	before := p.before
@@ -170,7 +170,7 @@ func (p *python) stops(at string, do func()) {
 	}
 }
 
-// awaits has a Python process wait for something, a minute at most.
+// awaits makes the Python process wait until ok returns true, for a minute at most.
 func (p *python) awaits(ok func() bool) {
 	for range 60_000 {
 		if ok() || p.ctx.Err() != nil {
@@ -180,7 +180,7 @@ func (p *python) awaits(ok func() bool) {
 	}
 }
 
-// numbers runs an execution for two and for three.
+// numbers runs an execution for two members and for three.
 func numbers(t *testing.T, f func(t *testing.T, n int)) {
 	t.Helper()
 	for n := 2; n <= 3; n++ {

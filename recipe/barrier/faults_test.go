@@ -14,7 +14,7 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// A barrier was removed, and the server that Create asks has not heard of that yet.
+// A barrier was removed, and the server that Create reads from does not know that yet.
 func TestCreateOnALaggingServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -45,7 +45,7 @@ func TestCreateOnALaggingServer(t *testing.T) {
 	})
 }
 
-// The reply to the create is lost, and the look after it is refused: our znode may stand.
+// The reply to the create is lost, and the read after it is refused: our znode may stand.
 func TestLookAfterALostCreateIsRefused(t *testing.T) {
 	for _, look := range []zktest.Op{zktest.OpSync, zktest.OpExists} {
 		synctest.Test(t, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestLookAfterALostCreateIsRefused(t *testing.T) {
 	}
 }
 
-// Our znode is removed, and whether the others have entered with us can't be told: the next
+// Somebody deletes our znode, and Enter can't tell whether the others have entered with us: the next
 // Enter does not wait for that znode.
 func TestEnterAfterOursWasRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestValid(t *testing.T) {
 	})
 }
 
-// Valid knows of the end of trust before the context does.
+// Valid is false from the end of trust, before the context ends.
 func TestValidBeforeItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -15,10 +15,10 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// An Enter is given up. From the moment when its znode is asked for the others may enter with it, and it says so.
+// The caller gives up an Enter. From the moment when the create of its znode is sent the others may enter with it, as its error says.
 func TestGivingUpEnter(t *testing.T) {
 	for what, tt := range map[string]struct {
-		at        func(w *world, d *barrier.DoubleBarrier, r zktest.Request) bool // which request of ours is the last that is executed
+		at        func(w *world, d *barrier.DoubleBarrier, r zktest.Request) bool // our last request that the server executes
 		uncertain bool
 	}{
 		"before the znode": {func(_ *world, _ *barrier.DoubleBarrier, r zktest.Request) bool {
@@ -78,8 +78,8 @@ func TestGivingUpEnter(t *testing.T) {
 	}
 }
 
-// It is given up when the number is complete and ready made, and all that is missing is a look at our znode: the others have
-// entered with it.
+// The caller gives up when the number is complete and ready created, and only a read of our znode is missing: the others have
+// entered with us.
 func TestGivingUpEnterAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -112,7 +112,7 @@ const (
 	died       = "it entered and died"
 )
 
-// Our znode is made and goes with its session before we have looked, and the other enters with it and goes.
+// Our znode is created and goes with its session before our next read, and the other member enters with it and leaves.
 func TestSessionKilledBeforeTheFirstLook(t *testing.T) {
 	for _, fate := range []string{nobodyCame, left, died} {
 		synctest.Test(t, func(t *testing.T) {
@@ -155,8 +155,8 @@ func TestSessionKilledBeforeTheFirstLook(t *testing.T) {
 	}
 }
 
-// Leave is given up while it removes ready: nothing more is asked before that has ended. A delete that comes later could
-// meet the ready of the next round.
+// The caller gives up a Leave while it deletes ready: no other request is sent before the delete has returned. A delete that
+// comes later could meet the ready of the next round.
 func TestGivingUpLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -186,7 +186,7 @@ func TestGivingUpLeave(t *testing.T) {
 	})
 }
 
-// Participating knows of the end of trust before the context does.
+// Participating is false from the end of trust, before the context ends.
 func TestParticipatingBeforeTheContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -208,7 +208,7 @@ type participant struct {
 
 func (p participant) Valid() bool { return p.d.Participating() }
 
-// An ACL hides the data of what is in the way: it is waited for all the same.
+// An ACL hides the data of the znode that is waited for: the wait goes on without it.
 func TestUnreadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

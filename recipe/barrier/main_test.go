@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 
 const path = "/app/barrier"
 
-// world has what tests of this package do.
+// world has the helpers of this package's tests.
 type world struct{ *recipetest.World }
 
 func newWorld(t *testing.T) *world {

@@ -11,18 +11,18 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// Member is our membership of a double barrier that was entered.
+// Member is a member that has entered a double barrier, until it leaves.
 type Member struct {
 	d     *DoubleBarrier
-	name  string // of our znode
+	name  string // name of our znode
 	node  *node
 	hold  *hold.Hold
-	round int64 // those with which we entered have no larger czxid
+	round int64 // largest czxid that a member which entered with us can have
 
 	clearing chan struct{} // full while ready is being deleted
 }
 
-// newMember makes a membership of a znode. It returns nil when inc is not trusted any more.
+// newMember returns the member whose znode n is. It returns nil when inc is not trusted any more.
 func newMember(ctx context.Context, d *DoubleBarrier, name string, n *node, inc *session.Incarnation, round int64) (*Member, error) {
 	base, err := hold.New(ctx, hold.Options{Session: d.session, Incarnation: inc, Path: n.path, Lost: ErrLost})
 	switch {
@@ -36,13 +36,13 @@ func newMember(ctx context.Context, d *DoubleBarrier, name string, n *node, inc 
 	return &Member{d: d, name: name, node: n, hold: base, round: round, clearing: make(chan struct{}, 1)}, nil
 }
 
-// Context ends when it is not sure any more that the others count us, or when Leave is
+// Context ends when it is no longer sure that the others count this member, or when Leave is
 // called. Its cause is ErrLost, ErrLeft, or that of the incarnation. It is not derived from
 // Enter's context.
 func (m *Member) Context() context.Context { return m.hold.Context() }
 
-// Valid reports whether the others count us at this moment. Ask it right before each effect
-// that must not happen without us among them: the context ends a moment later.
+// Valid reports whether the others surely count this member at this moment. Call it right before each effect
+// that must not happen unless they do: the context ends a moment later.
 func (m *Member) Valid() bool { return m.hold.Valid() }
 
 // Node returns the path of our znode.
@@ -51,11 +51,11 @@ func (m *Member) Node() string { return m.node.path }
 // Incarnation returns the incarnation in which the barrier was entered.
 func (m *Member) Incarnation() *session.Incarnation { return m.hold.Incarnation() }
 
-// Leave waits until all members have left with which we entered. Call it once the work
-// under [Member.Context] has returned, also when that was lost. When ctx ends before, the
-// error is a [*recipe.BlockedError] if a member is in the way; we have left then all the same, and
-// our znode is removed in the background. After the first call, calls only wait: what
-// happens to our znode is up to the first one.
+// Leave leaves the barrier, and waits until all members that entered with us have left. Call it once the work
+// under [Member.Context] has returned, also when the member was lost. When ctx ends before, the
+// error is a [*recipe.BlockedError] if another member is in the way; our member leaves all the same, and
+// its znode is deleted in the background. Only the first call of Leave deletes the znode;
+// the others wait.
 func (m *Member) Leave(ctx context.Context) error {
 	first, letGo := false, func() {}
 	m.hold.Release(ErrLeft, func() { first, letGo = true, m.d.session.Hold() })
@@ -76,18 +76,18 @@ func (m *Member) Leave(ctx context.Context) error {
 	return fmt.Errorf("barrier: leave %s: %w", m.d.path, err)
 }
 
-// abandon removes what we have made, in the background if need be: ready, then our znode.
+// abandon deletes ready, then our znode, in the background if need be.
 func (m *Member) abandon(ctx context.Context) {
 	m.node.own.Abandon(ctx, func(life context.Context) {
 		if err := m.clear(life, m.node.inc); err != nil && !hold.Over(err) {
-			m.d.log.WarnContext(life, "ready not removed", "path", m.d.path, "error", err)
+			m.d.log.WarnContext(life, "delete of ready failed", "path", m.d.path, "error", err)
 		}
 	})
 }
 
-// clear deletes ready. It comes before the own znode goes: kazoo takes a ready that it finds
-// while it leaves for a member, and waits for it. When ctx ends it goes on in the background, and what clears next waits
-// for that: a delete that was given up before it was sent could meet the ready of the next round.
+// clear deletes ready, before our own znode is deleted: a kazoo process that leaves takes ready for a member, and
+// waits for it. When ctx ends the delete goes on in the background, and the next clear waits for that: a delete that
+// was given up before it was sent could meet the ready of the next round.
 func (m *Member) clear(ctx context.Context, inc *session.Incarnation) error {
 	select {
 	case m.clearing <- struct{}{}:
@@ -108,8 +108,8 @@ func (m *Member) clear(ctx context.Context, inc *session.Incarnation) error {
 	}
 }
 
-// await follows kazoo's order: the member with the lowest name stays until the others
-// have gone; the others go at once and wait for it. Only the first call removes anything.
+// await follows kazoo's order of leaving: the member with the lowest name stays until the others
+// have gone; the others go at once and wait for that one. Only the first call of Leave deletes znodes.
 func (m *Member) await(ctx context.Context, first bool) error {
 	cleared := !first
 	var patience seqnode.Patience
@@ -134,8 +134,8 @@ func (m *Member) await(ctx context.Context, first bool) error {
 	}
 }
 
-// standing reports whether our znode may stand: it was not removed by us, and its
-// session is inc's.
+// standing reports whether our znode may stand: we have not deleted it, and its session is
+// inc's.
 func (m *Member) standing(inc *session.Incarnation) bool {
 	select {
 	case <-m.node.own.Gone():
@@ -145,7 +145,7 @@ func (m *Member) standing(inc *session.Incarnation) bool {
 	}
 }
 
-// step waits for one other member, or finds that none is left.
+// step waits for one other member. It returns true if no other member is left.
 func (m *Member) step(ctx context.Context, inc *session.Incarnation, first bool, patience *seqnode.Patience) (done bool, err error) {
 	others, mine, err := m.others(ctx, inc)
 	if err != nil {
@@ -175,7 +175,7 @@ func (m *Member) step(ctx context.Context, inc *session.Incarnation, first bool,
 		return lowest.name == "", nil
 	}
 	_, err = awaitGone(ctx, m.d.session, m.d.path, session.Join(m.d.path, wait.name), &wait.czxid, func(b seqnode.Blocker) {
-		m.d.complain(ctx, patience, b)
+		m.d.warnWaiting(ctx, patience, b)
 	})
 	return false, err
 }
@@ -186,7 +186,7 @@ type other struct {
 	czxid int64
 }
 
-// others lists the other members, sorted, and tells whether ours is there.
+// others returns the names of the other members, sorted, and whether our znode stands.
 func (m *Member) others(ctx context.Context, inc *session.Incarnation) (list []string, mine bool, err error) {
 	names, _, err := inc.Children(ctx, m.d.path)
 	if errors.Is(err, session.ErrNoNode) {
@@ -204,7 +204,7 @@ func (m *Member) others(ctx context.Context, inc *session.Incarnation) (list []s
 	return list, mine, err
 }
 
-// firstOfRound returns the first of the members with which we entered.
+// firstOfRound returns the first of these members that entered with us.
 func (m *Member) firstOfRound(ctx context.Context, inc *session.Incarnation, names []string) (other, error) {
 	for _, name := range names {
 		exists, stat, err := inc.Exists(ctx, session.Join(m.d.path, name))

@@ -9,20 +9,20 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// errForeign says that the znode to be made stands already and is of another session:
-// of an earlier one of ours, as nobody else knows the name.
-var errForeign = errors.New("barrier: znode is of another session")
+// errForeign says that a znode of our name belongs to another session. That is an earlier session of ours,
+// because nobody else knows the name.
+var errForeign = errors.New("znode belongs to another session")
 
 // node is a member's znode in one session.
 type node struct {
-	inc  *session.Incarnation // of the session that owns it
+	inc  *session.Incarnation // an incarnation of the session that owns the znode
 	path string
 	data []byte
 	own  *hold.Own
 }
 
-// newNode returns a znode of ours that is to be made, or was found. Nobody makes it while it is removed: the handle waits
-// for that.
+// newNode returns a znode of ours that is to be created, or was found. Nobody creates it again while it is being deleted: the
+// handle waits for that.
 func (d *DoubleBarrier) newNode(inc *session.Incarnation, name string) *node {
 	n := &node{inc: inc, path: session.Join(d.path, name), data: d.data}
 	n.own = hold.NewOwn(n.path, d.log, nil, func(life context.Context) error {
@@ -35,13 +35,13 @@ func (d *DoubleBarrier) newNode(inc *session.Incarnation, name string) *node {
 	return n
 }
 
-// create makes the znode, or finds it made. The requests do not end with ctx: see [hold.Own.Make].
+// create creates the znode, or finds it. The requests do not end with ctx: see [hold.Own.Make].
 func (n *node) create(ctx context.Context) error {
 	return n.own.Make(ctx, func(life context.Context) error { return n.make(life, ctx) })
 }
 
-// make asks with life and tries again only while ctx lasts. After an error no znode of
-// this session stands, unless it wraps [hold.ErrUnsure] and [session.ErrUncertain]: then the server did not let us see.
+// make sends requests under life and repeats them only while ctx lasts. After an error no znode of this session
+// stands, unless the error wraps [hold.ErrUnsure] and [session.ErrUncertain]: then the server refused the read.
 func (n *node) make(life, ctx context.Context) error {
 	for {
 		_, err := n.inc.Create(life, n.path, n.data, session.Ephemeral)
@@ -50,13 +50,13 @@ func (n *node) make(life, ctx context.Context) error {
 			mine, err := n.look(life)
 			switch {
 			case err != nil && !errors.Is(err, errForeign) && !hold.Over(err):
-				return fmt.Errorf("%w: %w: no look at %s after its create: %w", session.ErrUncertain, hold.ErrUnsure, n.path, err)
+				return fmt.Errorf("%w: %w: read %s after its create: %w", session.ErrUncertain, hold.ErrUnsure, n.path, err)
 			case mine || err != nil:
 				return err
 			}
 		case errors.Is(err, session.ErrNoNode):
 			err := n.inc.EnsurePath(life, parentOf(n.path))
-			if err != nil && !errors.Is(err, session.ErrUncertain) { // if uncertain, the next create shows it
+			if err != nil && !errors.Is(err, session.ErrUncertain) { // if uncertain, the next create shows the outcome
 				return err
 			}
 		default:
@@ -68,8 +68,8 @@ func (n *node) make(life, ctx context.Context) error {
 	}
 }
 
-// look reports whether the znode stands. The requests before have returned, and the Sync is
-// behind them: what is not seen now does not appear later.
+// look reports whether the znode stands. Earlier requests have returned and the Sync comes after them, so a
+// znode that is missing now does not appear later.
 func (n *node) look(life context.Context) (bool, error) {
 	if err := n.inc.Sync(life, parentOf(n.path)); err != nil && !errors.Is(err, session.ErrNoNode) {
 		return false, err

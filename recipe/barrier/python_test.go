@@ -13,8 +13,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// python is a Python process in a DoubleBarrier: it asks what kazoo's recipe asks, in its order, and has only watches
-// that are good for one event, whatever that is.
+// python is a Python process in a DoubleBarrier: it sends the requests of kazoo's recipe, in their order. Each of its watches
+// is good for one event of any kind.
 type python struct {
 	*zk.Conn
 	wg     *sync.WaitGroup
@@ -25,7 +25,7 @@ type python struct {
 	ctx    context.Context
 }
 
-// python returns one whose znode has that name. It does nothing yet.
+// python returns a Python process whose znode has that name. The process does nothing yet.
 func (x *execution) python(node string) *python {
 	w := x.world
 	w.Helper()
@@ -119,7 +119,7 @@ func (p *python) enter(clients int) error {
 	return nil
 }
 
-// leave is kazoo's _inner_leave, and leave, which swallows errors.
+// leave is kazoo's leave, which swallows errors, and its _inner_leave.
 func (p *python) leave() error {
 	p.before("leave: ready")
 	if err := p.Delete(path+"/ready", -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -165,7 +165,7 @@ type silence struct{}
 
 func (silence) Printf(string, ...any) {}
 
-// oneHost is a host provider that asks no DNS.
+// oneHost is a host provider that sends no DNS requests.
 type oneHost struct{ again bool }
 
 func (h *oneHost) Init([]string) error { return nil }

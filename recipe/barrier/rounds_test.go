@@ -13,7 +13,7 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// atNextLook does something just before the client's next look at the directory.
+// atNextLook calls do just before the client's next read of the directory.
 func (w *world) atNextLook(client string, do func()) {
 	done := false
 	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
@@ -30,8 +30,8 @@ func (w *world) atNextLook(client string, do func()) {
 	})
 }
 
-// Three: what happened while one was away may have been that all stood, or that two came and
-// left one after the other. And what can't have been that is waited through.
+// Of three members one was away. Meanwhile all three may have stood, or two may have come and left one after the other: Enter can't
+// tell. If all three can't have stood, Enter waits on.
 func TestUndecided(t *testing.T) {
 	for what, tt := range map[string]struct {
 		do   func(w *world)
@@ -81,8 +81,8 @@ func TestUndecided(t *testing.T) {
 	}
 }
 
-// One of those who wait goes and comes again under its name while nobody looks, and the
-// number is complete: that is no sign that anybody was told.
+// A member that waits goes and comes again under its name between two reads, and the
+// number is complete: that does not show that ready stood.
 func TestNameUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -104,7 +104,8 @@ func TestNameUsedAgain(t *testing.T) {
 	})
 }
 
-// Round after round on one path, while links are slow and break for those who leave: nobody enters a round before all have left the one before.
+// Members go through round after round on one path, while links are slow, and break for those that leave: nobody enters a round before
+// all have left the round before.
 func TestRounds(t *testing.T) {
 	for n := 2; n <= 4; n++ {
 		synctest.Test(t, func(t *testing.T) {

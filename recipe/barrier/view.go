@@ -10,18 +10,18 @@ import (
 
 const readyName = "ready"
 
-// view is what one look at a double barrier's directory showed.
+// view is the state of a double barrier's directory at one read.
 type view struct {
 	dir     int64    // czxid of the directory, 0 when there is none
-	members []string // sorted, without ready
-	ready   bool
-	zxid    int64 // of the latest child that came or went
-	creates int32 // how many children were ever made
-	deletes int32 // how many ever went
-	own     int32 // how many we made after this look
+	members []string // names of the members, sorted
+	ready   bool     // whether ready stood
+	zxid    int64    // zxid at which the latest child was created or deleted
+	creates int32    // how many children were ever created
+	deletes int32    // how many children were ever deleted
+	own     int32    // how many children we created after this read
 }
 
-// look lists the directory, with a watch unless there is none.
+// look reads the directory. The watch is nil when there is no directory.
 func look(ctx context.Context, inc *session.Incarnation, path string) (*view, *session.Watch, error) {
 	names, stat, watch, err := inc.ChildrenW(ctx, path)
 	if errors.Is(err, session.ErrNoNode) {
@@ -51,25 +51,25 @@ func (v *view) has(name string) bool {
 	return found
 }
 
-// verdict is what two views tell about the time from one to the other.
-type verdict int
+// readiness says whether ready stood between two views.
+type readiness int
 
 const (
-	waiting   verdict = iota // the number was never complete, or nobody was told
-	complete                 // it was, and who waited was told
-	undecided                // that may have been
-	pending                  // that may have been, but now it is about to be: look again, and compare with before
+	waiting   readiness = iota // ready did not stand
+	complete                   // ready stood, so the members of that moment have entered
+	undecided                  // ready may have stood
+	pending                    // ready may have stood, and is now about to be created: read again, and compare with the view before
 )
 
-// judge tells whether ready stood at some time between two looks. Nobody has entered before
-// that, and it is made only when n members stand, own being one of them. It asks for the
-// czxids of single members only when it must.
-func judge(before, now *view, n int, own string, czxids func(names []string) ([]int64, error)) (verdict, error) {
+// inferReady finds out whether ready stood at some time between two views. Members enter only when ready stands. Ready is
+// created only when n members stand, own being one of them. inferReady reads the czxids of single members only
+// if the views do not answer the question.
+func inferReady(before, now *view, n int, own string, czxids func(names []string) ([]int64, error)) (readiness, error) {
 	if now.ready {
 		return complete, nil
 	}
 	if before.dir != 0 && before.dir != now.dir {
-		return undecided, nil // the directory was made anew
+		return undecided, nil // the directory was deleted and created again
 	}
 	made := int(now.creates - before.creates)
 	hidden := made
@@ -78,7 +78,7 @@ func judge(before, now *view, n int, own string, czxids func(names []string) ([]
 			hidden--
 		}
 	}
-	if hidden <= 0 { // all that came still stands
+	if hidden <= 0 { // all children that were created still stand
 		return waiting, nil
 	}
 	born, err := czxids(now.members)
@@ -93,24 +93,24 @@ func judge(before, now *view, n int, own string, czxids func(names []string) ([]
 		case born[i] <= before.zxid:
 			stood++
 		default:
-			hidden-- // it went and came again under its name
+			hidden-- // this one was deleted and created again under its name
 		}
 	}
 	switch {
 	case hidden <= 0:
 		return waiting, nil
 	case len(now.members) == n && last:
-		// The member that completes the number is the last that came: it has yet to make
-		// ready, whatever was hidden before.
+		// The member that completes the number came last. It has yet to create ready, whatever
+		// came and went before.
 		return pending, nil
 	case len(now.members) >= n, len(before.members) >= n && before.has(own):
 		return complete, nil
-	case len(before.members)+made-1 < n: // too few, should one of them have been ready
+	case len(before.members)+made-1 < n: // too few members, if one of the children was ready
 		return waiting, nil
 	case stood < n-1 || made-int(before.own) < 1 || !now.has(own):
 		return undecided, nil
 	}
-	// Those who stood all the time stood together with each that was made in between, even
-	// if that is gone.
+	// The members that stood all the time stood together with each one that was created in between, also if
+	// that is gone now.
 	return complete, nil
 }

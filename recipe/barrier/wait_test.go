@@ -16,7 +16,7 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// Who waits for long at a barrier says so.
+// A Wait that lasts for long logs that.
 func TestLongWaitAtABarrierIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -29,7 +29,7 @@ func TestLongWaitAtABarrierIsSaid(t *testing.T) {
 			t.Fatal(err)
 		}
 		waiting := w.later(func() error { return b.Wait(t.Context()) })
-		time.Sleep(5 * time.Minute) // said after half a minute, 1, 2 and 4 minutes
+		time.Sleep(5 * time.Minute) // logged after half a minute, 1, 2 and 4 minutes
 		synctest.Wait()
 		if said := strings.Count(log.String(), "still waiting"); said != 4 || !strings.Contains(log.String(), "blocker.path="+path) {
 			t.Errorf("said %d times, want 4:\n%s", said, &log)
@@ -41,7 +41,7 @@ func TestLongWaitAtABarrierIsSaid(t *testing.T) {
 	})
 }
 
-// A member that waits for long to leave logs for whom, and so does one that waits for a znode of its name.
+// A Leave that lasts for long logs which member it waits for, and an Enter which znode of its name.
 func TestLongWaitIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -54,7 +54,7 @@ func TestLongWaitIsSaid(t *testing.T) {
 		}
 		said := func(blocker, data string) {
 			t.Helper()
-			time.Sleep(5 * time.Minute) // said after half a minute, 1, 2 and 4 minutes
+			time.Sleep(5 * time.Minute) // logged after half a minute, 1, 2 and 4 minutes
 			synctest.Wait()
 			if said := strings.Count(log.String(), "still waiting"); said != 4 ||
 				!strings.Contains(log.String(), "blocker.path="+blocker) || !strings.Contains(log.String(), "blocker.data="+data) {
@@ -76,7 +76,7 @@ func TestLongWaitIsSaid(t *testing.T) {
 	})
 }
 
-// Who waits for long until the znode that it had is gone, since no server can be reached, says so, too.
+// An Enter that waits for long until the handle's earlier znode is gone, because no server can be reached, logs that.
 func TestLongWaitForOnesOwnIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -108,8 +108,8 @@ func TestLongWaitForOnesOwnIsSaid(t *testing.T) {
 	})
 }
 
-// Somebody else's znode bears our name, before Enter or from just before ours is made: Enter says so, knows that nobody can have
-// entered with us, and goes on when it is gone.
+// Somebody else's znode has our name, before Enter or from just before our create: Enter logs that, knows that nobody can have
+// entered with us, and goes on when that znode is gone.
 func TestForeignZnodeOfOurName(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestForeignZnodeOfOurName(t *testing.T) {
 			entering := w.enter(ctx, d)
 			time.Sleep(time.Minute)
 			w.remove(nameOf(d))
-			w.ended(entering, session.ErrUncertain) // ours stands now, alone
+			w.ended(entering, session.ErrUncertain) // our znode stands now, alone
 			if blocked, ok := errors.AsType[*recipe.BlockedError](entering.err); !ok || blocked.Blocker != "" || blocked.Members == 0 {
 				t.Errorf("late: %v: got %v", late, entering.err)
 			}
