@@ -9,11 +9,11 @@ import (
 	"github.com/kielgo/kiel/recipe"
 )
 
-// under is the context of a hold, with the values of the caller's context before its own, and with the hold.
+// under is the context of a hold. It also has the hold itself and the values of the caller's context.
 type under[H recipe.Hold] struct {
-	context.Context //nolint:containedctx // it is one
+	context.Context //nolint:containedctx // under is a context
 
-	values context.Context //nolint:containedctx // the caller's, for its values
+	values context.Context //nolint:containedctx // the caller's context, used for its values
 	held   H
 }
 
@@ -21,8 +21,8 @@ type key[H recipe.Hold] struct{}
 
 type callerKey struct{}
 
-// Value looks into both contexts, and into the caller's first. A value that is a context itself is the exception: package context finds
-// by one which context to end a child with, and that must be the hold's, or the child would end a moment after it.
+// Value looks in the caller's context first, then in the hold's. A value that is itself a context is the exception: package context
+// uses such a value to find the parent of a child. The parent must be the hold's context, or the child would end a moment later.
 func (u under[H]) Value(k any) any {
 	switch k.(type) {
 	case key[H]:
@@ -39,16 +39,15 @@ func (u under[H]) Value(k any) any {
 	return v
 }
 
-// From returns the innermost hold of its type under which a function was called with ctx; its zero value when ctx has
-// none.
+// From returns the innermost hold of type H under which a function was called with ctx, or the zero value if there is none.
 func From[H recipe.Hold](ctx context.Context) H {
 	held, _ := ctx.Value(key[H]{}).(H)
 	return held
 }
 
-// Outlive returns a context to wait with for what gives a hold back. That is ctx, unless it ended because a hold under which a function
-// runs was given back, for one of these causes: then it is the context with which that hold's function was called for. So a function may
-// give its hold back with its own context, and learn what became of it.
+// Outlive returns the context with which to wait for the release of a hold. A function that runs under a hold may release that hold
+// with its own context, which ends by the release, and still learns the outcome: if ctx ended with one of causes, Outlive
+// returns the context of the caller of [Under]. Otherwise Outlive returns ctx.
 func Outlive(ctx context.Context, causes ...error) context.Context {
 	caller, ok := ctx.Value(callerKey{}).(context.Context)
 	if !ok || !slices.Contains(causes, context.Cause(ctx)) {
@@ -57,40 +56,40 @@ func Outlive(ctx context.Context, causes ...error) context.Context {
 	return Outlive(caller, causes...)
 }
 
-// Under calls fn with a context that ends with the hold and with ctx. It has ctx's values, and [From] finds the hold in it.
-// Ended reports whether an error says no more than that this context has ended.
+// Under calls fn with a context that ends with the hold and with ctx. The context has the values of ctx, and [From] finds the hold
+// in it. Under returns fn's error; ended reports whether that error says only that the context has ended.
 func Under[H recipe.Hold](ctx context.Context, held H, fn func(ctx context.Context) error) (err error, ended bool) {
 	life, end := context.WithCancelCause(under[H]{Context: held.Context(), values: ctx, held: held})
 	defer end(context.Canceled)
 	defer context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })()
 	if ctx.Err() != nil {
-		end(context.Cause(ctx)) // now, not in a moment
+		end(context.Cause(ctx)) // before fn begins
 	}
 	err = fn(life)
 	return err, life.Err() != nil && (saysOnly(err, life.Err()) || saysOnly(err, context.Cause(life)))
 }
 
-// saysOnly reports whether err is why, or wraps it and no other error besides.
+// saysOnly reports whether err is why, or wraps why and no other error.
 func saysOnly(err, why error) bool {
-	for ; err != nil; err = errors.Unwrap(err) { // an error that wraps several has no Unwrap for this
-		if reflect.TypeOf(err).Comparable() && err == why { //nolint:errorlint // what it wraps comes next
+	for ; err != nil; err = errors.Unwrap(err) { // Unwrap returns nil for an error that wraps several
+		if reflect.TypeOf(err).Comparable() && err == why { //nolint:errorlint // the loop unwraps
 			return true
 		}
 	}
 	return false
 }
 
-// Do calls fn under a hold that acquire returns, gives it back, and returns the errors of all three. An error of fn's that says
-// no more than that its context has ended, alone or wrapped with a text, makes way for the reason, and for nil if that is the end of ctx.
+// Do acquires a hold, calls fn under it, releases it, and returns the errors of all three. If fn's error says only that its context
+// has ended, Do returns the reason for that end instead, which is nil if ctx has ended.
 //
-// Give gives the hold back when fn has returned; done says that it has returned nil, lost why the hold had ended before that
-// unless it was given back by then, which released tells. Give returns what else the caller is to know. When fn panics or ends its
-// goroutine, give is called with done false.
+// Release is called when fn has returned. Done says that fn has returned nil. Lost is why the hold ended before fn returned; it is
+// nil if the hold stands or ended with one of the causes in released. Release returns the error that Do adds to fn's. When fn
+// panics or ends its goroutine, release is called with done false.
 func Do[H recipe.Hold](
 	ctx context.Context,
 	acquire func(ctx context.Context) (H, error),
 	fn func(ctx context.Context) error,
-	give func(ctx context.Context, held H, done bool, lost error) error,
+	release func(ctx context.Context, held H, done bool, lost error) error,
 	released ...error,
 ) error {
 	if fn == nil {
@@ -103,13 +102,13 @@ func Do[H recipe.Hold](
 	returned := false
 	defer func() {
 		if !returned {
-			_ = give(ctx, held, false, nil)
+			_ = release(ctx, held, false, nil)
 		}
 	}()
 	err, ended := Under(ctx, held, fn)
 	returned = true
 	if !held.Valid() {
-		<-held.Context().Done() // at once, or in a moment: the clock was quicker than the news
+		<-held.Context().Done() // within a moment: Valid reads the clock, and the context follows it
 	}
 	lost := context.Cause(held.Context())
 	for _, r := range released {
@@ -117,7 +116,7 @@ func Do[H recipe.Hold](
 			lost = nil
 		}
 	}
-	reason := give(ctx, held, err == nil, lost)
+	reason := release(ctx, held, err == nil, lost)
 	switch {
 	case ended && (reason != nil || ctx.Err() != nil), err == nil:
 		return reason
@@ -127,8 +126,8 @@ func Do[H recipe.Hold](
 	return errors.Join(err, reason)
 }
 
-// Release gives a hold back, and returns why it was lost, if it was, and why it was not given back. It waits for that as long
-// as ctx lasts; then that goes on in the background, and is no error.
+// Release releases a hold for [Do]. It returns lost and the error of the release. When ctx ends first, the release goes on in the
+// background, which is no error.
 func Release[H recipe.Hold](ctx context.Context, held H, _ bool, lost error) error {
 	err := held.Release(ctx)
 	switch {

@@ -11,19 +11,19 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// ErrGone says that the znode which was to be held does not stand.
-var ErrGone = errors.New("hold: znode is gone")
+// ErrGone says that the znode of a new hold does not exist.
+var ErrGone = errors.New("znode is gone")
 
-// Options say what a [Hold] is on.
+// Options describe the znode of a [Hold].
 type Options struct {
 	Session     *session.Session     // kept open until the hold is released
-	Incarnation *session.Incarnation // the one in which the znode was seen to be ours
-	Path        string               // of the znode
-	Lasting     bool                 // the znode is persistent: the hold outlives trust and sessions
-	Lost        error                // the cause of a hold whose znode is gone, or can't be looked after
+	Incarnation *session.Incarnation // the incarnation in which the znode was seen to be ours
+	Path        string               // path of the znode
+	Lasting     bool                 // whether the znode is persistent: then the hold outlives trust and sessions
+	Lost        error                // wrapped by the cause of a hold whose znode was removed or can't be watched
 }
 
-// Hold is a hold on what a znode stands for. Its context ends when that can't be trusted to be ours any more.
+// Hold is a hold on what a znode stands for. Its context ends when the znode can't be trusted to be ours any more.
 type Hold struct {
 	opts  Options
 	token int64           // czxid of the znode
@@ -33,8 +33,7 @@ type Hold struct {
 	once  sync.Once
 }
 
-// New makes a hold of a znode. It returns nil when the incarnation is not trusted any more, and [ErrGone] when the
-// znode does not stand.
+// New returns a hold on a znode, nil if the incarnation is not trusted any more, or [ErrGone] if the znode does not exist.
 func New(ctx context.Context, opts Options) (*Hold, error) {
 	exists, stat, watch, err := opts.Incarnation.ExistsW(ctx, opts.Path)
 	if err != nil {
@@ -47,7 +46,7 @@ func New(ctx context.Context, opts Options) (*Hold, error) {
 	return Of(ctx, opts, stat, watch), nil
 }
 
-// Of is [New] for a znode that was just read, with a watch.
+// Of is [New] for a znode that the caller has just read with a watch.
 func Of(ctx context.Context, opts Options, stat session.Stat, watch *session.Watch) *Hold {
 	if !opts.Incarnation.Trusted() {
 		watch.Stop()
@@ -63,8 +62,7 @@ func Of(ctx context.Context, opts Options, stat session.Stat, watch *session.Wat
 	return h
 }
 
-// Guard looks again whenever a watch says so, in the background, and ends the hold with the error of a look. A look
-// returns the next watch.
+// Guard calls look in the background whenever the watch fires. Look returns the next watch, or an error, which ends the hold.
 func (h *Hold) Guard(watch *session.Watch, look func(ctx context.Context) (*session.Watch, error)) {
 	go func() {
 		for {
@@ -77,7 +75,7 @@ func (h *Hold) Guard(watch *session.Watch, look func(ctx context.Context) (*sess
 				return
 			}
 			next, err := look(h.ctx)
-			if err != nil { // also when the hold has ended
+			if err != nil { // an error after the end of the hold changes nothing
 				h.end(err)
 				return
 			}
@@ -86,8 +84,7 @@ func (h *Hold) Guard(watch *session.Watch, look func(ctx context.Context) (*sess
 	}()
 }
 
-// look asks whether the znode still stands, in the session that it lives in, or in whatever session there is if the hold
-// is lasting.
+// look checks that the znode still stands: in its own session, or in the newest one if the hold is lasting.
 func (h *Hold) look(ctx context.Context) (*session.Watch, error) {
 	for {
 		inc := h.opts.Incarnation
@@ -105,18 +102,18 @@ func (h *Hold) look(ctx context.Context) (*session.Watch, error) {
 			return nil, h.Unseen(err)
 		case !exists || stat.Czxid != h.token:
 			watch.Stop()
-			return nil, fmt.Errorf("%w: %s", h.opts.Lost, h.opts.Path)
+			return nil, fmt.Errorf("%w: %s was removed", h.opts.Lost, h.opts.Path)
 		}
 		return watch, nil
 	}
 }
 
-// Unseen is the cause of a hold that can't be looked after.
+// Unseen returns the cause of a hold whose znode can't be watched because of err.
 func (h *Hold) Unseen(err error) error {
-	return fmt.Errorf("%w: can't look after %s: %w", h.opts.Lost, h.opts.Path, err)
+	return fmt.Errorf("%w: can't watch %s: %w", h.opts.Lost, h.opts.Path, err)
 }
 
-// Context is the hold.
+// Context returns the context that ends with the hold.
 func (h *Hold) Context() context.Context { return h.ctx }
 
 // Valid reports whether the hold may be relied on at this moment.
@@ -130,11 +127,11 @@ func (h *Hold) Node() string { return h.opts.Path }
 // Token returns the czxid of the znode.
 func (h *Hold) Token() int64 { return h.token }
 
-// Incarnation returns the incarnation in which the hold was made.
+// Incarnation returns the incarnation in which the hold was taken.
 func (h *Hold) Incarnation() *session.Incarnation { return h.opts.Incarnation }
 
-// Release ends the hold, the first time that it is called: then it begins to give up what is held. The session may close
-// from then on, for all that the hold is concerned.
+// Release ends the hold with cause, calls begin, which starts the removal of the znode, and lets the session close. Calls after
+// the first do nothing.
 func (h *Hold) Release(cause error, begin func()) {
 	h.once.Do(func() {
 		h.end(cause)
@@ -143,7 +140,7 @@ func (h *Hold) Release(cause error, begin func()) {
 	})
 }
 
-// Text returns data as valid UTF-8 of at most limit bytes; 0 is no limit.
+// Text returns the first limit bytes of data without invalid UTF-8. A limit of 0 means all of data.
 func Text(data []byte, limit int) string {
 	if limit > 0 && len(data) > limit {
 		data = data[:limit]
@@ -151,12 +148,12 @@ func Text(data []byte, limit int) string {
 	return strings.ToValidUTF8(string(data), "")
 }
 
-// Blocked returns err if it is the error of a call with ctx that was blocked itself. Errors that err wraps are not looked at, nor
-// the cause of ctx's end: they can be of another call, which has them still.
+// Blocked returns err as a BlockedError if the call with ctx, which returned err, was blocked itself. It ignores errors that err wraps
+// and the cause of ctx: these can belong to another call.
 func Blocked(ctx context.Context, err error) (blocked *recipe.BlockedError, ok bool) {
-	blocked, ok = err.(*recipe.BlockedError)                   //nolint:errorlint // only itself
-	return blocked, ok && error(blocked) != context.Cause(ctx) //nolint:errorlint // only itself
+	blocked, ok = err.(*recipe.BlockedError)                   //nolint:errorlint // not what it wraps
+	return blocked, ok && error(blocked) != context.Cause(ctx) //nolint:errorlint // not what it wraps
 }
 
-// Identifier returns the data of a znode in the way, for a [recipe.BlockedError].
+// Identifier returns the data of a blocking znode as a [recipe.BlockedError] shows it.
 func Identifier(data []byte) string { return Text(data, 256) }

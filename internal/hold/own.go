@@ -12,36 +12,36 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// The pause between two tries to remove a znode that can't be removed, such as one in a directory whose ACL was changed.
+// The pause between two tries to remove a znode grows while the removal fails, such as after a change of the directory's ACL.
 const (
 	minPause = 100 * time.Millisecond
 	maxPause = time.Second
 )
 
-// ErrUnsure says that a znode may have been made, or may yet be, and that it can't be seen whether it stands.
-var ErrUnsure = errors.New("not known whether the znode was made")
+// ErrUnsure says that a znode may have been created, or may yet be, and that the servers did not show whether it stands.
+var ErrUnsure = errors.New("unknown whether the znode was created")
 
-// Own is a znode of this process: one that it makes, or finds made, and removes.
+// Own is a znode that this process creates, or finds created, and removes.
 type Own struct {
 	name    string // path of the znode, for the log and errors
 	log     *slog.Logger
-	lasting *session.Session // the znode is persistent, and this is kept open while it is made or removed; nil: it is ephemeral
+	lasting *session.Session // kept open while a persistent znode is created or removed; nil if the znode is ephemeral
 	remove  func(life context.Context) error
 
 	once  sync.Once
 	gone  chan struct{}
-	stays error // set before gone is closed
+	stays error // why the znode may stand for ever; set before gone is closed
 }
 
-// NewOwn returns a znode that is to be made. Remove is one try to delete it, which returns nil, or [session.ErrNoNode], when it is
-// proved gone; it is called again after other errors, until the session is over. If lasting is not nil the znode is
-// persistent, and it is called until that session's Run has ended.
+// NewOwn returns an Own whose znode is yet to be created. Remove tries once to delete the znode and returns nil or [session.ErrNoNode]
+// if the znode is proved gone. After other errors remove is called again, until the session is over. If lasting is not nil, the
+// znode is persistent, and remove is called until Run of lasting has ended.
 func NewOwn(name string, log *slog.Logger, lasting *session.Session, remove func(life context.Context) error) *Own {
 	return &Own{name: name, log: log, lasting: lasting, remove: remove, gone: make(chan struct{})}
 }
 
-// keep keeps Run from ending, for as long as it waits for anybody, while a persistent znode is made or removed. One that is
-// ephemeral goes with the session.
+// keep holds the session open while a persistent znode is created or removed. An ephemeral znode goes with its session and needs
+// no hold.
 func (o *Own) keep() (letGo func()) {
 	if o.lasting == nil {
 		return func() {}
@@ -49,9 +49,10 @@ func (o *Own) keep() (letGo func()) {
 	return o.lasting.Hold()
 }
 
-// Make calls f, which makes the znode, with a context that does not end with ctx, because a request that was given up may still be
-// carried out: it goes on in the background then, and what it has made is removed there. F returns nil when the znode stands, an
-// error that wraps [ErrUnsure] when it may, and any other when it does not. After an error Gone is closed some time.
+// Make calls f, which creates the znode. The context of f does not end with ctx, because a request that was given up may still be
+// carried out. When ctx ends, f goes on in the background, and the znode that f creates is removed there. F returns nil if the
+// znode stands, an error that wraps [ErrUnsure] if it may stand, and any other error if it does not. After an error
+// of Make, Gone is closed as soon as the znode is gone.
 func (o *Own) Make(ctx context.Context, f func(life context.Context) error) error {
 	results := make(chan error)
 	letGo := o.keep()
@@ -62,7 +63,7 @@ func (o *Own) Make(ctx context.Context, f func(life context.Context) error) erro
 		select {
 		case results <- err:
 			if err == nil {
-				return // the caller has it
+				return // the caller has the znode
 			}
 		case <-ctx.Done():
 		}
@@ -79,11 +80,11 @@ func (o *Own) Make(ctx context.Context, f func(life context.Context) error) erro
 	}
 }
 
-// Name says what the path of the znode is, if the server has named it. F, see [Own.Make], is to call it.
+// Name sets the path of a znode that the server has named. Only the function that [Own.Make] runs may call it.
 func (o *Own) Name(path string) { o.name = path }
 
-// Abandon begins to delete the znode in the background, also after ctx has ended. It does not block, and reports whether it
-// was the first to begin. Before that the functions are called, in the background.
+// Abandon starts to delete the znode in the background, even if ctx has ended. Before the deletion it calls the given functions, in
+// the background as well. It does not block, and reports whether it was the first call that started the deletion.
 func (o *Own) Abandon(ctx context.Context, before ...func(life context.Context)) (first bool) {
 	o.once.Do(func() {
 		first = true
@@ -101,14 +102,14 @@ func (o *Own) Abandon(ctx context.Context, before ...func(life context.Context))
 	return first
 }
 
-// Vanished says that the znode was seen to be gone, or that its session is over. Its name may be used again from now on: it
-// must not be deleted any more.
+// Vanished records that the znode is gone or its session is over. The znode's name may be used again from now on, so Own does not
+// delete it any more.
 func (o *Own) Vanished() { o.once.Do(func() { close(o.gone) }) }
 
-// Gone is closed when it is proved that the znode does not exist, or that it can't be removed any more.
+// Gone returns a channel that is closed when the znode is proved gone, or can't be removed any more.
 func (o *Own) Gone() <-chan struct{} { return o.gone }
 
-// Wait waits until Gone is closed, or ctx ends, and then returns its cause. An error says that the znode may stand for ever.
+// Wait waits until Gone is closed. If ctx ends first, Wait returns its cause. Any other error says that the znode may stand for ever.
 func (o *Own) Wait(ctx context.Context) error {
 	select {
 	case <-o.gone:
@@ -116,15 +117,15 @@ func (o *Own) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	select {
-	case <-o.gone: // known, though late
+	case <-o.gone: // closed in the same moment
 		return o.stays
 	default:
 		return context.Cause(ctx)
 	}
 }
 
-// removeAll deletes the znode until it is gone or its session is over. If it is persistent and Run has ended, it returns
-// an error.
+// removeAll calls remove until the znode is gone or its session is over. It returns an error if the znode is persistent and Run has
+// ended.
 func (o *Own) removeAll(life context.Context) error {
 	backoff := pause.Backoff{Growth: pause.Doubling(minPause, maxPause)}
 	for {
@@ -142,9 +143,8 @@ func (o *Own) removeAll(life context.Context) error {
 	}
 }
 
-// Delete is a try to remove a znode whose name nobody else uses: it is deleted at once, and looked at if the outcome is not
-// known. Stands asks whether it still stands, after a Sync: the requests before have returned then, and what is not seen now
-// does not appear later.
+// Delete deletes a znode whose name nobody else uses. When the outcome is unknown, Delete calls stands, which checks after a Sync
+// whether the znode still stands. All earlier requests have returned then, so a znode that is gone does not appear later.
 func Delete(life context.Context, inc *session.Incarnation, path string, stands func(life context.Context) (bool, error)) error {
 	for {
 		err := inc.Delete(life, path, -1)
@@ -157,8 +157,8 @@ func Delete(life context.Context, inc *session.Incarnation, path string, stands 
 	}
 }
 
-// Over reports whether err says that the session of an incarnation has ended, and its ephemeral znodes with it. If Run
-// has ended they may stand for a session timeout.
+// Over reports whether err says that the session of an incarnation has ended, and its ephemeral znodes with it. After the end of
+// Run the znodes may stand for one more session timeout.
 func Over(err error) bool { return errors.Is(err, session.ErrSessionExpired) || Closed(err) }
 
 // Closed reports whether err says that there will be no incarnation any more.

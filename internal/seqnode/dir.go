@@ -15,38 +15,35 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// Options say what kind of contenders a [Dir] makes.
+// Options describe the contenders that a [Dir] creates.
 type Options struct {
-	Word       string       // the word of the contenders made here, such as "__lock__"
-	Rivals     []string     // the words of those that a contender waits for; Word need not be one of them
-	Data       []byte       // the data of the contenders made here; nil is empty
-	Persistent bool         // the contenders made here outlive their session
+	Word       string       // the word in the names of the contenders, such as "__lock__"
+	Rivals     []string     // the words of the contenders that these wait for; Word need not be one of them
+	Data       []byte       // the data of the contenders; nil is empty
+	Persistent bool         // whether the contenders outlive their session
 	Logger     *slog.Logger // nil: warnings and errors go to slog.Default()
 }
 
-// Dir makes contenders in one directory. It may be used by several goroutines.
+// Dir creates contenders in one directory. Several goroutines may use it.
 type Dir struct {
 	session *session.Session
 	path    string
 	opts    Options
 
 	mu      sync.Mutex
-	leaving []*Node // being removed, or made for a caller that gave up
+	leaving []*Node // nodes that are being removed, or were created for callers that gave up; oldest first
 }
 
-// NewDir returns a maker of contenders in the directory path. It does no I/O. Path
-// and options are checked by the caller.
+// NewDir returns a Dir for the directory at path. It does no I/O. The caller has checked path and opts.
 func NewDir(s *session.Session, path string, opts Options) *Dir {
 	opts.Logger = defaultlog.Or(opts.Logger)
 	opts.Data = bytes.Clone(opts.Data)
 	return &Dir{session: s, path: path, opts: opts}
 }
 
-// Create makes a contender in the newest session, and the directory when it is
-// missing. It waits for a trusted incarnation, and before that until the nodes that
-// this Dir has begun to remove are gone, so that none of them is in the way of the
-// new one. When ctx ends, what was made or may yet be made is removed in the
-// background, and the error wraps the cause.
+// Create creates a contender in the newest session, and the directory if it is missing. Create first waits until the nodes that
+// this Dir has begun to remove are gone, so that none of them stands in front of the new one; then it waits for a trusted
+// incarnation. When ctx ends, the error wraps its cause, and a contender that was or may yet be created is removed in the background.
 func (d *Dir) Create(ctx context.Context) (*Node, error) {
 	for {
 		if err := d.Settle(ctx); err != nil {
@@ -60,21 +57,21 @@ func (d *Dir) Create(ctx context.Context) (*Node, error) {
 		n.own = hold.NewOwn(n.path, d.opts.Logger, d.lasting(), n.remove)
 		err = n.create(ctx)
 		if errors.Is(err, session.ErrSessionExpired) {
-			continue // the next session is another try, when nothing can be left of this one
+			continue // try again in the next session: the contender went with this one, or Settle waits for it
 		}
 		if err != nil {
 			return nil, err
 		}
 		if n.self.Seq < 0 || n.self.Seq >= firstRefused {
-			_ = n.Remove(ctx) // goes on in the background when ctx ends
-			return nil, fmt.Errorf("%w: %s got %d", ErrSequenceExhausted, d.path, n.self.Seq)
+			_ = n.Remove(ctx) // when ctx ends, the removal goes on in the background
+			return nil, fmt.Errorf("%w: %d", ErrSequenceExhausted, n.self.Seq)
 		}
 		return n, nil
 	}
 }
 
-// Settle waits until the nodes that this Dir has begun to remove, or that were made for callers that gave up, are gone. When
-// ctx ends first, the error is a [*recipe.BlockedError] that names the oldest of them, as does the log when it takes long.
+// Settle waits until the nodes are gone that this Dir has begun to remove or has created for callers that gave up. When ctx ends
+// first, the error is a [*recipe.BlockedError] that names the oldest of them. The log names it when the wait takes long.
 func (d *Dir) Settle(ctx context.Context) error {
 	var patience Patience
 	for {
@@ -92,14 +89,14 @@ func (d *Dir) Settle(ctx context.Context) error {
 	}
 }
 
-// blocked says what stands in front of a node, or of the next one.
+// blocked returns the error of a wait that ended with err while blocker stood in the way.
 func (d *Dir) blocked(blocker string, data []byte, ahead int, err error) error {
 	return &recipe.BlockedError{
 		Recipe: "lock", Path: d.path, Blocker: blocker, Identifier: hold.Identifier(data), Ahead: ahead, Err: err,
 	}
 }
 
-// lasting returns the session that persistent contenders keep open, nil for others.
+// lasting returns the session that persistent contenders keep open, or nil if the contenders are ephemeral.
 func (d *Dir) lasting() *session.Session {
 	if d.opts.Persistent {
 		return d.session
@@ -107,8 +104,7 @@ func (d *Dir) lasting() *session.Session {
 	return nil
 }
 
-// oldestLeaving returns the first in leaving that is not gone yet, or nil. It
-// forgets those in front of it.
+// oldestLeaving drops the nodes at the head of leaving that are gone, and returns the first that is not, or nil.
 func (d *Dir) oldestLeaving() *Node {
 	d.mu.Lock()
 	defer d.mu.Unlock()

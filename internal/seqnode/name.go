@@ -12,12 +12,10 @@ import (
 // guidLen is the length of a GUID in a name.
 const guidLen = 32
 
-// firstRefused is the first sequence number that is refused: 2^20 creates before
-// the server's counter sticks.
+// firstRefused is the first sequence number that is refused: 2^20 creates before the server's counter stays at its end.
 const firstRefused = 1<<31 - 1<<20
 
-// NewGUID returns 32 random lower-case hex digits, a version 4 UUID without
-// dashes, as kazoo writes it. It does not block.
+// NewGUID returns a random UUID of version 4 as kazoo writes it: 32 lower-case hex digits without dashes. It does not block.
 func NewGUID() string {
 	var b [guidLen / 2]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -26,17 +24,15 @@ func NewGUID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// Contender is a child's name taken apart.
+// Contender is the parsed name of a child.
 type Contender struct {
 	Name string // the whole name
 	Word string // the word in front of the sequence number
-	Seq  int64  // the sequence number; negative after the server's counter ran over
+	Seq  int64  // the sequence number; negative after an overflow of the server's counter
 }
 
-// Parse takes name apart if it is a contender's: it ends with one of words, then
-// an optional minus, then the digits that a server appends. These are ten, or nine
-// behind a minus. Anything may stand in front of the word. It reports false for
-// other names.
+// Parse parses the name of a contender: anything, then one of words, an optional minus, and the digits that a server
+// appends: ten, or nine after a minus. Parse reports false for other names.
 func Parse(name string, words ...string) (Contender, bool) {
 	for _, word := range words {
 		if seq, ok := parseSeq(name, word); ok {
@@ -46,7 +42,7 @@ func Parse(name string, words ...string) (Contender, bool) {
 	return Contender{}, false
 }
 
-// parseSeq returns the number that follows word at the end of name.
+// parseSeq returns the number after word at the end of name.
 func parseSeq(name, word string) (int64, bool) {
 	digits := 0
 	for digits < len(name) && digits < 10 && isDigit(name[len(name)-1-digits]) {
@@ -73,9 +69,8 @@ func parseSeq(name, word string) (int64, bool) {
 
 func isDigit(b byte) bool { return '0' <= b && b <= '9' }
 
-// Contenders returns the contenders among children, those that stand in front
-// first. Other children are left out. Those with equal sequence numbers are in
-// the order of their names; only their czxids tell who is first.
+// Contenders returns the contenders among children in their order, and drops other children. Contenders with equal sequence
+// numbers are sorted by name; which of them stands in front, only their czxids show.
 func Contenders(children []string, words ...string) []Contender {
 	var list []Contender
 	for _, name := range children {

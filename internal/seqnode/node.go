@@ -11,27 +11,27 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// sweepPause is between two looks for what a create in a session that is over has made.
+// sweepPause is the time between two searches for a node that a create in an ended session may still make.
 const sweepPause = time.Second
 
-// Node is one contender of this process. It is made by [Dir.Create] and ends with
-// its ZooKeeper session, unless it is persistent, or when it is removed.
+// Node is one contender of this process, created by [Dir.Create]. It stands until it is removed or, unless it is persistent, until
+// its ZooKeeper session ends.
 type Node struct {
 	dir  *Dir
-	inc  *session.Incarnation // of the session that made it; used for as long as that lives
-	path string               // without the sequence number until that is known
+	inc  *session.Incarnation // the incarnation in which it was created; valid for requests while its session lives
+	path string               // its znode; without the sequence number until that is known
 	self Contender
 	own  *hold.Own
 
-	// The goroutine that makes or removes the node alone uses the fields below.
-	made  string    // its path, "" if it is not known whether it was made
-	sweep time.Time // until when to look for what was perhaps made in a session that is over; zero until it is
+	// Only the goroutine that creates or removes the node uses the fields below.
+	made  string    // the path of its znode; "" while the outcome of the create is unknown
+	sweep time.Time // when the search after the end of its session ends; zero while the session lives
 }
 
-// Path returns the node's path.
+// Path returns the path of the node.
 func (n *Node) Path() string { return n.path }
 
-// create makes the node. The requests do not end with ctx: see [hold.Own.Make].
+// create creates the node. Its requests do not end with ctx: see [hold.Own.Make].
 func (n *Node) create(ctx context.Context) error {
 	var path string
 	err := n.own.Make(ctx, func(life context.Context) (err error) {
@@ -53,14 +53,13 @@ func (n *Node) create(ctx context.Context) error {
 	var ok bool
 	if n.self, ok = Parse(name(path), n.dir.opts.Word); !ok {
 		n.Abandon(ctx)
-		return fmt.Errorf("seqnode: the server named a contender %q", path)
+		return fmt.Errorf("server returned %q for a contender of %s", path, n.dir.path)
 	}
 	return nil
 }
 
-// make creates the node and returns its path. It asks with life, and tries again
-// only while ctx lasts. When it returns an error, no node stands, or the error wraps
-// hold.ErrUnsure.
+// make creates the node and returns its path. Requests run with life; they are repeated only while ctx lasts. After an error no
+// node stands, unless the error wraps hold.ErrUnsure.
 func (n *Node) make(life, ctx context.Context) (string, error) {
 	mode := session.EphemeralSequential
 	if n.dir.opts.Persistent {
@@ -76,7 +75,7 @@ func (n *Node) make(life, ctx context.Context) (string, error) {
 		if errors.Is(err, session.ErrNoNode) {
 			err = n.inc.EnsurePath(life, n.dir.path)
 			if errors.Is(err, session.ErrUncertain) {
-				err = nil // the next create shows it
+				err = nil // the next create shows the outcome
 			}
 		}
 		if err != nil || path != "" {
@@ -88,10 +87,9 @@ func (n *Node) make(life, ctx context.Context) (string, error) {
 	}
 }
 
-// find looks for the node after the reply to its create was lost, and returns its
-// path, or "" when it was not made. The request has returned, and the Sync is
-// behind it: what is not seen now will not appear later. Should there be several,
-// the first is ours and the others are removed.
+// find looks for the node after the reply to its create was lost, and returns its path, or "" if it was not created. The create
+// has returned and the Sync follows it, so a node that find does not see will not appear later. If there are several, find
+// keeps the first and removes the others.
 func (n *Node) find(life context.Context) (string, error) {
 	if err := n.inc.Sync(life, n.dir.path); err != nil {
 		return "", err
@@ -117,17 +115,17 @@ func (n *Node) find(life context.Context) (string, error) {
 		default:
 			double := hold.NewOwn(path, n.dir.opts.Logger, n.dir.lasting(), func(life context.Context) error { return n.delete(life, path) })
 			double.Abandon(life)
-			_ = double.Wait(life) // the log tells if Run ends before
+			_ = double.Wait(life) // the log reports a removal that fails
 		}
 	}
 	return found, nil
 }
 
-// leavesUnsure reports whether find with that error leaves open whether the node stands: the
-// server did not let us see, or the session is over and the node none that goes with it.
+// leavesUnsure reports whether the node may stand after find returned err: the server refused the search, or the session has ended
+// and the node is persistent.
 func (n *Node) leavesUnsure(err error) bool {
 	switch {
-	case err == nil, errors.Is(err, session.ErrNoNode): // no directory
+	case err == nil, errors.Is(err, session.ErrNoNode): // the directory is missing
 		return false
 	case hold.Over(err):
 		return n.dir.opts.Persistent
@@ -136,7 +134,7 @@ func (n *Node) leavesUnsure(err error) bool {
 	}
 }
 
-// owner is the EphemeralOwner of the node.
+// owner returns the EphemeralOwner of the node.
 func (n *Node) owner() int64 {
 	if n.dir.opts.Persistent {
 		return 0
@@ -144,7 +142,7 @@ func (n *Node) owner() int64 {
 	return n.inc.SessionID()
 }
 
-// removeFound deletes what has the node's GUID.
+// removeFound deletes the children of the directory that have the node's GUID.
 func (n *Node) removeFound(life context.Context, inc *session.Incarnation) error {
 	if err := inc.Sync(life, n.dir.path); err != nil && !errors.Is(err, session.ErrNoNode) {
 		return err
@@ -164,27 +162,25 @@ func (n *Node) removeFound(life context.Context, inc *session.Incarnation) error
 	return nil
 }
 
-// Remove deletes the node and waits until it is proved gone, by an answer of the
-// server or by the end of its session. That Run has ended counts as such an end: the node
-// is gone then within one session timeout. When ctx ends first, the removal goes on in
-// the background and the error wraps the cause. It may be called several times. A
-// persistent node that outlives Run can't be removed any more: the error says so.
+// Remove deletes the node and waits until it is proved gone, by an answer of the server or by the end of its session. The end of
+// Run counts as the end of the session: the node is then gone within one session timeout. When ctx ends first, the error
+// wraps its cause and the removal goes on in the background. Remove may be called several times. It returns an error if Run
+// has ended while a persistent node stands: nothing removes that node any more.
 func (n *Node) Remove(ctx context.Context) error {
 	n.Abandon(ctx)
 	return n.own.Wait(ctx)
 }
 
-// Abandon begins to delete the node in the background, also after ctx has ended.
-// It does not block.
+// Abandon starts to delete the node in the background, even if ctx has ended. It does not block.
 func (n *Node) Abandon(ctx context.Context) {
 	if n.own.Abandon(ctx) {
 		n.dir.addLeaving(n)
 	}
 }
 
-// remove is one try to delete the node: see [hold.NewOwn]. If it is not known whether it was made, it is looked for.
-// remove deletes the node. A create that was sent in a session that is over may still make it: until that session has ended on all
-// servers its requests can be under way to one. So remove looks for two session timeouts then.
+// remove tries once to delete the node: see [hold.NewOwn]. If the outcome of the create is unknown, remove looks for the node by its
+// GUID. A create that was sent in an ended session may still be carried out: until that session has ended on all servers,
+// the request can be on its way to one of them. So remove then repeats its search for two session timeouts.
 func (n *Node) remove(life context.Context) error {
 	for {
 		last := !n.sweep.IsZero() && !time.Now().Before(n.sweep)
@@ -206,7 +202,7 @@ func (n *Node) remove(life context.Context) error {
 	}
 }
 
-// newest returns the incarnation in which to ask for the node: for a persistent one that is the newest of all.
+// newest returns the incarnation for requests about the node: the newest of all for a persistent one, otherwise its own.
 func (n *Node) newest(ctx context.Context) (*session.Incarnation, error) {
 	if n.dir.opts.Persistent {
 		return n.dir.session.Incarnation(ctx)
@@ -214,7 +210,7 @@ func (n *Node) newest(ctx context.Context) (*session.Incarnation, error) {
 	return n.inc, nil
 }
 
-// delete deletes a node that has our GUID: no other ever has its name.
+// delete deletes a znode with the node's GUID. No other znode ever has that name, so delete needs no version.
 func (n *Node) delete(life context.Context, path string) error {
 	inc, err := n.newest(life)
 	if err != nil {

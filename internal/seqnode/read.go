@@ -7,8 +7,7 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// Read returns the data and the metadata of a znode. Of one that its ACL does not let us read
-// it returns no data: that it stands is what counts.
+// Read returns the data and the metadata of a znode. If the znode's ACL forbids reading, Read returns the metadata alone.
 func Read(ctx context.Context, inc *session.Incarnation, path string) ([]byte, session.Stat, error) {
 	data, stat, err := inc.Get(ctx, path)
 	if !errors.Is(err, session.ErrNoAuth) {
@@ -21,7 +20,7 @@ func Read(ctx context.Context, inc *session.Incarnation, path string) ([]byte, s
 	return nil, stat, err
 }
 
-// ReadW is [Read] with a watch, which is nil if there is an error.
+// ReadW is [Read] with a watch. The watch is nil after an error.
 func ReadW(ctx context.Context, inc *session.Incarnation, path string) ([]byte, session.Stat, *session.Watch, error) {
 	data, stat, watch, err := inc.GetW(ctx, path)
 	if !errors.Is(err, session.ErrNoAuth) {

@@ -12,24 +12,22 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// line is what stands in front of a node.
+// line describes the contenders in front of a node.
 type line struct {
-	first   string // path of the first of all, which is served before the others
-	data    []byte // its data, as far as it was read
-	nearest string // path of the last one in front of the node: the one to watch
-	ahead   int
+	first   string // path of the first of all contenders, which is served before the others
+	data    []byte // data of first; nil until it is read
+	nearest string // path of the last contender in front of the node: the one to watch
+	ahead   int    // how many contenders stand in front of the node
 }
 
-// Wait waits until nothing stands in front of the node and returns the incarnation
-// in which that was seen; it was trusted after the look. The node keeps its place
-// while the session lives.
+// Wait waits until no contender stands in front of the node, and returns the incarnation in which that was seen. That incarnation
+// was trusted after the list had arrived. The node keeps its place while its session lives.
 //
-// When ctx ends first, the error is a [*recipe.BlockedError], or plain when nothing was
-// seen in front yet. ErrGone says that the node was removed by somebody else, and
-// session.ErrSessionExpired that it went with its session, which a persistent one
-// does not.
+// When ctx ends first, the error is a [*recipe.BlockedError] if a contender was seen in front, otherwise it wraps the cause. Wait returns
+// ErrGone if somebody else removed the node, and session.ErrSessionExpired if the node went with its session. A
+// persistent node does not go with its session.
 //
-// Every now and then, the first time after about half a minute, the log says who is in front.
+// The log names the contender in front after about half a minute, and again whenever the time has doubled.
 func (n *Node) Wait(ctx context.Context) (*session.Incarnation, error) {
 	var w Patience
 	for {
@@ -46,9 +44,8 @@ func (n *Node) Wait(ctx context.Context) (*session.Incarnation, error) {
 	}
 }
 
-// First looks once whether nothing stands in front of the node. If so, it returns
-// the incarnation in which that was seen; otherwise a [*recipe.BlockedError] that wraps
-// blocked. Other errors are those of [Node.Wait].
+// First checks once whether a contender stands in front of the node. If none does, First returns the incarnation in which that
+// was seen, otherwise a [*recipe.BlockedError] that wraps blocked. Other errors are those of [Node.Wait].
 func (n *Node) First(ctx context.Context, blocked error) (*session.Incarnation, error) {
 	for {
 		inc, l, err := n.look(ctx)
@@ -66,11 +63,11 @@ func (n *Node) First(ctx context.Context, blocked error) (*session.Incarnation, 
 	}
 }
 
-// look lists the directory and returns what stands in front of the node, in an
-// incarnation that was trusted afterwards.
+// look lists the directory and returns the contenders in front of the node, and the incarnation of the list, which was trusted
+// when the list had arrived.
 //
-// A list that holds the node is new enough: whoever stands in front of it was made
-// before it. A list that does not hold it is no answer to the question who is first.
+// A list that holds the node is recent enough: contenders in front of the node were created before it. A list that does not hold
+// the node does not show which contender is first.
 func (n *Node) look(ctx context.Context) (*session.Incarnation, line, error) {
 	for {
 		inc, err := n.incarnation(ctx)
@@ -87,7 +84,7 @@ func (n *Node) look(ctx context.Context) (*session.Incarnation, line, error) {
 	}
 }
 
-// list asks inc for what stands in front of the node.
+// list reads the directory in inc and returns the contenders in front of the node.
 func (n *Node) list(ctx context.Context, inc *session.Incarnation) (line, error) {
 	children, _, err := inc.Children(ctx, n.dir.path)
 	if errors.Is(err, session.ErrNoNode) {
@@ -99,13 +96,13 @@ func (n *Node) list(ctx context.Context, inc *session.Incarnation) (line, error)
 	return n.front(ctx, inc, children)
 }
 
-// Outlives reports whether err is the end of a session, and the node none of those that
-// go with it: what failed is to be asked again in the next session.
+// Outlives reports whether err says that a session has ended while the node is persistent: the caller repeats its request in the
+// next session.
 func (n *Node) Outlives(err error) bool {
 	return n.dir.opts.Persistent && errors.Is(err, session.ErrSessionExpired)
 }
 
-// incarnation returns the newest incarnation, if the node is there in its session.
+// incarnation returns the newest incarnation, or session.ErrSessionExpired if the node went with an earlier session.
 func (n *Node) incarnation(ctx context.Context) (*session.Incarnation, error) {
 	inc, err := n.dir.session.Incarnation(ctx)
 	if err != nil {
@@ -117,7 +114,7 @@ func (n *Node) incarnation(ctx context.Context) (*session.Incarnation, error) {
 	return inc, nil
 }
 
-// front returns what stands in front of the node among children.
+// front returns the contenders among children that stand in front of the node.
 func (n *Node) front(ctx context.Context, inc *session.Incarnation, children []string) (line, error) {
 	var l line
 	if !slices.Contains(children, n.self.Name) {
@@ -149,7 +146,7 @@ func (n *Node) front(ctx context.Context, inc *session.Incarnation, children []s
 	return l, nil
 }
 
-// olderThanSelf compares the czxids of two nodes with the same number.
+// olderThanSelf reports whether the contender at path, which has the node's number, has a smaller czxid.
 func (n *Node) olderThanSelf(ctx context.Context, inc *session.Incarnation, path string) (bool, error) {
 	exists, self, err := inc.Exists(ctx, n.path)
 	if err != nil {
@@ -162,9 +159,9 @@ func (n *Node) olderThanSelf(ctx context.Context, inc *session.Incarnation, path
 	return exists && other.Czxid < self.Czxid, err
 }
 
-// await waits until the nearest node in front is gone. It looks at it again whenever the
-// watch says so: after a change, a lost connection, the end of an incarnation, and once
-// per session timeout. That it was deleted is believed.
+// await waits until the nearest contender in front is gone. It reads that contender again whenever the watch fires: after a
+// change, a lost connection, the end of an incarnation, and once per session timeout. A watch that reports a
+// deletion is proof enough.
 func (n *Node) await(ctx context.Context, inc *session.Incarnation, l line, w *Patience) error {
 	for again := false; ; again = true {
 		data, _, watch, err := ReadW(ctx, inc, l.nearest)
@@ -172,13 +169,13 @@ func (n *Node) await(ctx context.Context, inc *session.Incarnation, l line, w *P
 			return nil
 		}
 		if err == nil {
-			if err = n.lookAround(ctx, inc, &l, data, again); err == nil {
-				n.complain(ctx, inc, l, w)
+			if err = n.recheck(ctx, inc, &l, data, again); err == nil {
+				n.warn(ctx, inc, l, w)
 				err = pause(ctx, watch)
 			}
 			watch.Stop()
 			if err == nil && watch.Deleted() {
-				return nil // a round trip less until it is our turn
+				return nil // saves a round trip before the node's turn
 			}
 		}
 		if err == nil && inc.Context().Err() != nil {
@@ -194,10 +191,9 @@ func (n *Node) await(ctx context.Context, inc *session.Incarnation, l line, w *P
 	}
 }
 
-// lookAround checks, when not for the first time, that the node still stands, and
-// reads the first in the line. Should that be gone, the nearest takes its place, which
-// is there and has the given data: only a list could tell more.
-func (n *Node) lookAround(ctx context.Context, inc *session.Incarnation, l *line, data []byte, again bool) error {
+// recheck reads the first contender of the line and, if again is set, checks that the node itself still stands. If the first
+// contender is gone, the nearest, whose data is given, takes its place in l: only a list would show the new first.
+func (n *Node) recheck(ctx context.Context, inc *session.Incarnation, l *line, data []byte, again bool) error {
 	if again {
 		exists, _, err := inc.Exists(ctx, n.path)
 		if err != nil {
@@ -221,14 +217,14 @@ func (n *Node) lookAround(ctx context.Context, inc *session.Incarnation, l *line
 	return nil
 }
 
-// Patience tells when to say that somebody has been waiting for long: half a minute after the
-// first question, and then whenever the time has doubled. The zero value is ready.
+// Patience decides when to log that a wait takes long: half a minute after the first call of [Patience.Over], and then whenever the
+// time has doubled. The zero value is ready for use.
 type Patience struct {
-	since time.Time
-	next  time.Duration
+	since time.Time     // the first call of Over
+	next  time.Duration // the time after since at which the next log line is due
 }
 
-// Over reports whether it is to be said now, and how long it has been.
+// Over reports whether a log line is due now, and how long the wait has lasted.
 func (p *Patience) Over() (waited time.Duration, over bool) {
 	if p.since.IsZero() {
 		p.since, p.next = time.Now(), 30*time.Second
@@ -241,12 +237,12 @@ func (p *Patience) Over() (waited time.Duration, over bool) {
 	return waited.Round(time.Second), over
 }
 
-// Wait waits until done is closed, and calls say whenever it is to be said that this takes long, with how long it has been.
-// When ctx ends first it returns its cause.
-func (p *Patience) Wait(ctx context.Context, done <-chan struct{}, say func(waited time.Duration)) error {
+// Wait waits until done is closed, and calls warn whenever a log line is due, with the time waited. When ctx ends first, Wait
+// returns its cause.
+func (p *Patience) Wait(ctx context.Context, done <-chan struct{}, warn func(waited time.Duration)) error {
 	for {
 		if waited, over := p.Over(); over {
-			say(waited)
+			warn(waited)
 		}
 		timer := time.NewTimer(time.Until(p.since.Add(p.next)))
 		select {
@@ -261,8 +257,8 @@ func (p *Patience) Wait(ctx context.Context, done <-chan struct{}, say func(wait
 	}
 }
 
-// complain says who is in front, if it is time to.
-func (n *Node) complain(ctx context.Context, inc *session.Incarnation, l line, p *Patience) {
+// warn logs the first contender of the line if that is due.
+func (n *Node) warn(ctx context.Context, inc *session.Incarnation, l line, p *Patience) {
 	waited, over := p.Over()
 	if !over {
 		return
@@ -273,14 +269,14 @@ func (n *Node) complain(ctx context.Context, inc *session.Incarnation, l line, p
 	}
 }
 
-// Blocker is a znode that somebody waits for, for the log. Of Stat as much as is known.
+// Blocker is a znode that a caller waits for, as the log shows it.
 type Blocker struct {
 	Path string
 	Data []byte
-	Stat session.Stat
+	Stat session.Stat // unknown fields are zero
 }
 
-// LogValue has a log show who made the znode, and when.
+// LogValue shows the path, the data, the session and, if known, the creation time of the znode.
 func (b Blocker) LogValue() slog.Value {
 	attrs := []slog.Attr{
 		slog.String("path", b.Path),
@@ -293,7 +289,7 @@ func (b Blocker) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// pause waits until the watch says that it is time to look again.
+// pause waits until the watch fires, or ctx ends.
 func pause(ctx context.Context, watch *session.Watch) error {
 	select {
 	case <-watch.C():

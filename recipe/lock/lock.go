@@ -13,48 +13,47 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// Lock is one lock, or one side of a read/write lock. It may be used by several
-// goroutines; each Acquire is a contender of its own.
+// Lock is one lock, or one side of a read/write lock. Several goroutines may use it; each Acquire is a contender of its own.
 type Lock struct {
 	session *session.Session
 	path    string
-	words   []string // of those that Contenders shows
+	words   []string // the words of the contenders that Contenders returns
 	opts    Options
 	dir     *seqnode.Dir
 
 	mu    sync.Mutex
-	holds []*Held // those that have not ended, and some that have
+	holds []*Held // holds that have not ended, and some that have
 }
 
-// New returns a handle on the lock at path, kazoo's Lock. It checks its arguments and
-// does no I/O. The session must be running for the other methods to succeed.
+// New returns a handle on the lock at path, as kazoo's Lock. It checks its arguments and does no I/O. The session must be running for
+// the methods to succeed.
 func New(s *session.Session, path string, opts Options) (*Lock, error) {
 	return newLock(s, path, opts, word, word)
 }
 
-// NewWrite returns a handle on the writing side of the read/write lock at path, kazoo's
-// WriteLock: it waits for all that came before, readers and writers.
+// NewWrite returns a handle on the writing side of the read/write lock at path, as kazoo's WriteLock: a writer waits for all readers
+// and writers that came before it.
 func NewWrite(s *session.Session, path string, opts Options) (*Lock, error) {
 	return newLock(s, path, opts, word, word, readWord)
 }
 
-// NewRead returns a handle on the reading side of the read/write lock at path, kazoo's
-// ReadLock: it waits for the writers that came before, and holds it together with
-// other readers. So that writers don't starve, a reader waits for those that wait, too.
+// NewRead returns a handle on the reading side of the read/write lock at path, as kazoo's ReadLock: a reader waits for the writers
+// that came before it, and holds the lock together with other readers. A reader also waits for writers that are still waiting, so
+// that writers don't starve.
 func NewRead(s *session.Session, path string, opts Options) (*Lock, error) {
 	return newLock(s, path, opts, readWord, word)
 }
 
-// newLock makes the handle of contenders that have one word and wait for the others.
+// newLock returns a handle whose contenders have the word own and wait for those with a word of rivals.
 func newLock(s *session.Session, path string, opts Options, own string, rivals ...string) (*Lock, error) {
 	if s == nil {
-		return nil, errors.New("lock: no session")
+		return nil, errors.New("lock: session is nil")
 	}
 	if err := session.CheckPath(path); err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
 	if err := opts.validate(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("lock: %w", err)
 	}
 	rivals = append(rivals, opts.ExtraPatterns...)
 	words := rivals
@@ -79,7 +78,7 @@ func newLock(s *session.Session, path string, opts Options, own string, rivals .
 // Path returns the lock's path.
 func (l *Lock) Path() string { return l.path }
 
-// Identifier returns the data of our contenders.
+// Identifier returns the data of this handle's contenders.
 func (l *Lock) Identifier() string { return l.opts.Identifier }
 
 // Held reports whether this handle has a hold that may be relied on at this moment.
@@ -90,7 +89,7 @@ func (l *Lock) Held() bool {
 	return slices.ContainsFunc(l.holds, (*Held).Valid)
 }
 
-// prune forgets holds that have ended. It needs mu.
+// prune drops holds that have ended. The caller holds mu.
 func (l *Lock) prune() {
 	l.holds = slices.DeleteFunc(l.holds, func(h *Held) bool { return h.hold.Context().Err() != nil })
 }
@@ -102,28 +101,26 @@ func (l *Lock) add(h *Held) {
 	l.holds = append(l.holds, h)
 }
 
-// Acquire waits until the lock is ours. It outlives lost connections and expired
-// sessions; after an expiry it queues up again at the end. When ctx ends, the error
-// wraps its cause, and is a [*recipe.BlockedError] if another contender was seen in front.
-// Whatever the error, our contender is removed, in the background if need be; the
-// next Acquire or TryAcquire on this handle first waits for that.
+// Acquire waits until the lock is ours. It goes on through lost connections and expired sessions; after an expiry its contender
+// queues up again at the end. When ctx ends, the error wraps its cause, and is a [*recipe.BlockedError] if a contender was
+// seen in front. After any error the call's contender is removed, in the background if the call does not wait for that. The next
+// Acquire or TryAcquire on this handle waits for the removal first.
 func (l *Lock) Acquire(ctx context.Context) (*Held, error) {
 	return l.acquire(ctx, "acquire", func(n *seqnode.Node) (*session.Incarnation, error) {
 		return n.Wait(ctx)
 	})
 }
 
-// TryAcquire takes the lock if nobody else has it or waits for it. Otherwise the
-// error wraps ErrNotAcquired and is a [*recipe.BlockedError]; no contender of ours is left
-// then. It blocks for a few round trips, while there is no connection, and while an earlier
-// contender of this handle is being removed.
+// TryAcquire acquires the lock if nobody else has it or waits for it. Otherwise the error is a [*recipe.BlockedError] that wraps
+// ErrNotAcquired, and the call's contender is gone. TryAcquire blocks for a few round trips, while there is no connection, and
+// while an earlier contender of this handle is being removed.
 func (l *Lock) TryAcquire(ctx context.Context) (*Held, error) {
-	return l.acquire(ctx, "try", func(n *seqnode.Node) (*session.Incarnation, error) {
+	return l.acquire(ctx, "try to acquire", func(n *seqnode.Node) (*session.Incarnation, error) {
 		return n.First(ctx, ErrNotAcquired)
 	})
 }
 
-// acquire makes contenders until one of them is first.
+// acquire creates contenders until one of them is first.
 func (l *Lock) acquire(ctx context.Context, op string, first func(*seqnode.Node) (*session.Incarnation, error)) (*Held, error) {
 	for {
 		n, err := l.dir.Create(ctx)
@@ -135,7 +132,7 @@ func (l *Lock) acquire(ctx context.Context, op string, first func(*seqnode.Node)
 			l.add(held)
 			return held, nil
 		}
-		_ = n.Remove(ctx) // at once when ctx has ended: then it goes on in the background
+		_ = n.Remove(ctx) // returns at once if ctx has ended; the removal then goes on in the background
 		lost := errors.Is(err, seqnode.ErrGone) || errors.Is(err, session.ErrSessionExpired)
 		if lost && ctx.Err() != nil {
 			err, lost = context.Cause(ctx), false
@@ -146,8 +143,8 @@ func (l *Lock) acquire(ctx context.Context, op string, first func(*seqnode.Node)
 	}
 }
 
-// turn waits for n's turn. It waits again when trust ends between the moment when
-// it was seen to be first and the moment when it is handed out: n keeps its place.
+// turn waits until n is first, and returns the hold. If trust ends after n was seen to be first and before the hold is made, n keeps
+// its place and turn waits again.
 func (l *Lock) turn(ctx context.Context, n *seqnode.Node, first func(*seqnode.Node) (*session.Incarnation, error)) (*Held, error) {
 	for {
 		inc, err := first(n)
@@ -161,7 +158,7 @@ func (l *Lock) turn(ctx context.Context, n *seqnode.Node, first func(*seqnode.No
 	}
 }
 
-// wrap says what failed, unless the error says what was in the way.
+// wrap adds operation and path to err. A BlockedError has the path already.
 func (l *Lock) wrap(ctx context.Context, op string, err error) error {
 	if b, ok := hold.Blocked(ctx, err); ok {
 		return b
@@ -169,11 +166,11 @@ func (l *Lock) wrap(ctx context.Context, op string, err error) error {
 	return fmt.Errorf("lock: %s %s: %w", op, l.path, err)
 }
 
-// Settle waits until the contenders that this handle has begun to remove, of holds that were released and of calls that have
-// given up, are proved gone, or their sessions over: expired, or ended with the session's Run, after which they are gone
-// within one session timeout. When ctx ends first the error wraps its cause and says which of them may
-// still stand; their removal goes on. Those of holds and of calls that go on are left alone. It returns nil, too, when a
-// persistent contender can't be removed any more because Run has ended: that is what Release reports.
+// Settle waits until the contenders that this handle has begun to remove are proved gone or their sessions are over: expired, or
+// ended with the session's Run, after which they are gone within one session timeout. These are the contenders of released holds
+// and of calls that gave up; Settle leaves those of other holds and calls alone. When ctx ends first, the error wraps its cause
+// and names a contender that may still stand; the removal goes on. Settle also returns nil when a persistent
+// contender can't be removed any more because Run has ended: Release reports that.
 func (l *Lock) Settle(ctx context.Context) error {
 	if err := l.dir.Settle(ctx); err != nil {
 		return l.wrap(ctx, "settle", err)
@@ -184,17 +181,16 @@ func (l *Lock) Settle(ctx context.Context) error {
 // Contender is a process that holds a lock or waits for it.
 type Contender struct {
 	Node       string    // path of its znode
-	Identifier string    // its data, as far as it is UTF-8; "" if its ACL does not let us read it
+	Identifier string    // data of its znode, without invalid UTF-8; "" if the ACL forbids reading
 	Token      int64     // czxid of its znode
-	Reader     bool      // whether it is one of a ReadLock
-	Session    int64     // the ZooKeeper session that it ends with; 0 if it ends with none
-	Since      time.Time // when it was made, by the server's clock
+	Reader     bool      // whether it is a contender of a ReadLock
+	Session    int64     // the ZooKeeper session that owns its znode; 0 if the znode is persistent
+	Since      time.Time // when its znode was created, by the server's clock
 }
 
-// Contenders returns who holds the lock and who waits, in their order: the first
-// one holds it; if that is a reader, so do the readers right behind it. Who waits at
-// other kinds of handles is shown as far as this one has to do with it: Lock does not
-// see readers. A lock whose znode is missing has none. It creates nothing.
+// Contenders returns the holder of the lock and those that wait, in their order. The first one holds the lock; if it is a reader, so
+// do the readers right behind it. The list has the contenders of other kinds of handles that contenders of this handle wait for:
+// a Lock does not show readers. A lock whose znode is missing has no contenders. Contenders creates nothing.
 func (l *Lock) Contenders(ctx context.Context) ([]Contender, error) {
 	for {
 		list, err := l.contenders(ctx)

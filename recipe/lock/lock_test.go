@@ -26,10 +26,10 @@ func TestNewRefuses(t *testing.T) {
 		opts lock.Options
 		want string
 	}{
-		"no session":          {nil, path, lock.Options{}, "no session"},
+		"no session":          {nil, path, lock.Options{}, "session is nil"},
 		"relative path":       {s, "app/lock", lock.Options{}, "app/lock"},
 		"path that climbs":    {s, "/app/../lock", lock.Options{}, "/app/../lock"},
-		"identifier":          {s, path, lock.Options{Identifier: "a\xff"}, `Identifier "a\xff"`},
+		"identifier":          {s, path, lock.Options{Identifier: "a\xff"}, `option Identifier: "a\xff"`},
 		"empty pattern":       {s, path, lock.Options{ExtraPatterns: []string{""}}, "ExtraPatterns"},
 		"regular expression":  {s, path, lock.Options{ExtraPatterns: []string{"-lock-", "l.ck"}}, `"l.ck"`},
 		"pattern with slash":  {s, path, lock.Options{ExtraPatterns: []string{"a/b"}}, `"a/b"`},
