@@ -22,24 +22,8 @@ const (
 	// StuckLosesClaim, of ownership: a handler that does not return loses its claim. Off: its member ends the session.
 	StuckLosesClaim
 
-	// FreshGUID, of semaphore: each attempt has a GUID of its own. Off: all have the same.
-	FreshGUID
-	// EarlierGone, of semaphore: a handle waits until what it had before is gone. Off: it does not.
-	EarlierGone
-	// KeepPlace, of semaphore: a waiter keeps its contender when trust ends. Off: it makes another.
-	KeepPlace
-	// KeepUntilReleased, of semaphore: the end of trust deletes nothing. Off: it deletes the lease.
-	KeepUntilReleased
-	// ContenderChecked, of semaphore and lease: a write under the inner lock checks our contender. Off: it does not.
+	// ContenderChecked, of lease: a write under the inner lock checks our contender. Off: it does not.
 	ContenderChecked
-	// NumberWithNode, of semaphore: the znode is made with its number. Off: the number is written afterwards.
-	NumberWithNode
-	// NumberIfEmpty, of semaphore: the number is written if the znode is still empty. Off: over whatever is there.
-	NumberIfEmpty
-	// NumberChecked, of semaphore: a lease is made if the number is the one that was read. Off: it is not looked at again.
-	NumberChecked
-	// NumberWatched, of semaphore: a lease ends when another number is written. Off: it goes on.
-	NumberWatched
 	// RecordByZxid, of lease: a record is known by its zxids. Off: by its version.
 	RecordByZxid
 	// RecordWatched, of lease: a hold ends when the record is another's. Off: the record is not looked at.
@@ -72,10 +56,8 @@ const (
 	// OutcomeByZxid, of lease: a write was done if record and contender have one zxid. Off: if there is a record.
 	OutcomeByZxid
 
-	// IdentifierText, of semaphore and lease: New wants an identifier that is UTF-8. Off: it takes any bytes.
+	// IdentifierText, of lease: New wants an identifier that is UTF-8. Off: it takes any bytes.
 	IdentifierText
-	// EnsureAgain, of semaphore: what is missing of the path is made again. Off: that is an error.
-	EnsureAgain
 )
 
 type key struct{}

@@ -6,12 +6,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
 	"github.com/kielgo/kiel/internal/recipetest"
-	"github.com/kielgo/kiel/internal/sabotage"
-	"github.com/kielgo/kiel/internal/sabotage/attack"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/semaphore"
@@ -31,12 +30,6 @@ const (
 	refused    = "refused"    // who could have a lease is not given it
 	unreadable = "unreadable" // kazoo raises an exception when it reads what we have written
 )
-
-// attacked starts a server for one run of an execution.
-func attacked(a *attack.Attack) *world {
-	a.Helper()
-	return newWorld(a.T)
-}
 
 // python is a kazoo Semaphore, with the requests that kazoo sends.
 type python struct {
@@ -108,27 +101,27 @@ func (p *python) must(err error) {
 // §8: the release can't remove the lease yet and goes on trying, the user acquires again, and that reply is lost. Were the
 // old lease taken for the new one, as kazoo's are, which have one name, the release would remove it under the new hold.
 func TestReacquireBesideTheRelease(t *testing.T) {
-	attack.Run(t, tooMany, func(a *attack.Attack) {
-		w := attacked(a)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		sem, others := w.semaphore("ours", 2), []*semaphore.Semaphore{w.semaphore("b", 2), w.semaphore("c", 2)}
-		h, err := sem.Acquire(a.Context())
+		h, err := sem.Acquire(t.Context())
 		if err != nil {
-			a.Fatal(err)
+			t.Fatal(err)
 		}
 		var again *acquiring
 		client := w.Net.Client("ours")
-		recipetest.BesideItsRelease(a, w.Srv, client, h, makesLease, func() { again = w.acquireLater(a.Context(), sem) })
+		recipetest.BesideItsRelease(t, w.Srv, client, h, makesLease, func() { again = w.acquireLater(t.Context(), sem) })
 		var holds []*semaphore.Held
 		for _, other := range others {
 			next, err := other.TryAcquire(w.Context())
 			if err == nil {
 				holds = append(holds, next)
 			} else if !errors.Is(err, semaphore.ErrNotAcquired) {
-				a.Fatal(err)
+				t.Fatal(err)
 			}
 		}
 		if again.ended() && again.err == nil && again.held.Context().Err() == nil && len(holds) == 2 {
-			a.Harmed(tooMany, "%s besides %s and %s", again.held.Node(), holds[0].Node(), holds[1].Node())
+			t.Errorf(tooMany+": %s besides %s and %s", again.held.Node(), holds[0].Node(), holds[1].Node())
 		}
 		client.Heal()
 		for _, h := range holds {
@@ -136,81 +129,81 @@ func TestReacquireBesideTheRelease(t *testing.T) {
 		}
 		<-again.done
 		if again.err != nil {
-			a.Fatal(again.err)
+			t.Fatal(again.err)
 		}
 		w.release(h)
 		w.release(again.held)
 		w.wantZnodes(0, 0)
-	}, sabotage.FreshGUID, sabotage.EarlierGone)
+	})
 }
 
 // §9: a holder loses trust, and its work is still stopping. Its lease stands until it has released, so that nobody follows.
 func TestEndOfTrustGivesNothingAway(t *testing.T) {
-	attack.Run(t, tooMany, func(a *attack.Attack) {
-		w := attacked(a)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		s := w.Session("ours")
 		sem := w.semaphoreIn(s, "ours", 2)
-		h, err := sem.Acquire(a.Context())
+		h, err := sem.Acquire(t.Context())
 		if err != nil {
-			a.Fatal(err)
+			t.Fatal(err)
 		}
 		id := w.ID(s)
 		b := w.acquire(w.semaphore("b", 2))
-		c := w.acquireLater(a.Context(), w.semaphore("c", 2))
+		c := w.acquireLater(t.Context(), w.semaphore("c", 2))
 		time.Sleep(time.Second)
 		w.loseTrust("ours", h.Incarnation())
 		w.ended(h, session.ErrTrustLost)
 		if w.ID(s) != id {
-			a.Fatal("the session is another: nothing was tested")
+			t.Fatal("the session is another: nothing was tested")
 		}
 		time.Sleep(time.Minute)
 		if c.ended() {
-			a.Harmed(tooMany, "the next one has a lease: %v", c.err)
+			t.Errorf(tooMany+": the next one has a lease: %v", c.err)
 		}
 		w.release(h)
 		<-c.done
 		if c.err != nil {
-			a.Fatal(c.err)
+			t.Fatal(c.err)
 		}
 		w.release(c.held)
 		w.release(b)
 		w.wantZnodes(0, 0)
-	}, sabotage.KeepUntilReleased)
+	})
 }
 
 // §9: the same, and the handle acquires again: it gets no second lease while the first is at work.
 func TestHandleGivesNoSecondLease(t *testing.T) {
-	attack.Run(t, twoAtWork, func(a *attack.Attack) {
-		w := attacked(a)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		sem := w.semaphore("ours", 2)
-		h, err := sem.Acquire(a.Context())
+		h, err := sem.Acquire(t.Context())
 		if err != nil {
-			a.Fatal(err)
+			t.Fatal(err)
 		}
 		w.loseTrust("ours", h.Incarnation())
 		w.ended(h, session.ErrTrustLost)
-		ctx, cancel := context.WithTimeout(a.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		second, err := sem.Acquire(ctx)
 		if err == nil {
-			a.Harmed(twoAtWork, "the handle got another lease before the first was released")
+			t.Error(twoAtWork + ": the handle got another lease before the first was released")
 			w.release(second)
 		} else if blocked, ok := errors.AsType[*recipe.BlockedError](err); !ok || blocked.Blocker != h.Node() {
-			a.Errorf("got %v", err)
+			t.Errorf("got %v", err)
 		}
 		w.release(h)
 		w.release(w.acquire(sem))
 		w.wantZnodes(0, 0)
-	}, sabotage.EarlierGone)
+	})
 }
 
 // §9: the first waiter loses trust, and its session lives on: it keeps its place.
 func TestWaiterKeepsItsPlaceWithoutTrust(t *testing.T) {
-	attack.Run(t, starved, func(a *attack.Attack) {
-		w := attacked(a)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		h := w.acquire(w.semaphore("holder", 1))
 		s := w.Session("ours")
-		ours := w.acquireLater(a.Context(), w.semaphoreIn(s, "ours", 1))
+		ours := w.acquireLater(t.Context(), w.semaphoreIn(s, "ours", 1))
 		time.Sleep(time.Second)
 		id, inc := w.ID(s), s.Current()
 		later := w.acquireLater(w.Context(), w.semaphore("later", 1))
@@ -220,29 +213,29 @@ func TestWaiterKeepsItsPlaceWithoutTrust(t *testing.T) {
 		w.release(h)
 		time.Sleep(time.Second)
 		if w.ID(s) != id {
-			a.Fatal("the session is another: nothing was tested")
+			t.Fatal("the session is another: nothing was tested")
 		}
 		first, second := ours, later
 		if !ours.ended() {
-			a.Harmed(starved, "another who came later was served")
+			t.Error(starved + ": another who came later was served")
 			first, second = later, ours
 		}
 		for _, next := range []*acquiring{first, second} {
 			<-next.done
 			if next.err != nil {
-				a.Fatal(next.err)
+				t.Fatal(next.err)
 			}
 			w.release(next.held)
 		}
 		w.wantZnodes(0, 0)
-	}, sabotage.KeepPlace)
+	})
 }
 
 // §10: the one who makes the znode dies right after that. Whoever comes next must see its number, or is never checked: here
 // Python, with three leases, beside ours with one.
 func TestMakerDies(t *testing.T) {
-	attack.Run(t, tooMany, func(a *attack.Attack) {
-		w := attacked(a)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		client := w.Net.Client("maker")
 		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if _, _, made := w.Srv.Get(path); made && r.Client == "maker" {
@@ -251,54 +244,54 @@ func TestMakerDies(t *testing.T) {
 			}
 			return zktest.Action{}
 		})
-		w.acquireLater(a.Context(), w.semaphore("maker", 1))
+		w.acquireLater(t.Context(), w.semaphore("maker", 1))
 		time.Sleep(20 * time.Second)
 		w.wantZnodes(0, 0) // its session has expired
 		p := w.python(3)
 		accepted := p.looks()
 		if p.made {
-			a.Fatal("the znode was not made: nothing was tested")
+			t.Fatal("the znode was not made: nothing was tested")
 		}
-		h, err := w.semaphore("ours", 1).Acquire(a.Context())
+		h, err := w.semaphore("ours", 1).Acquire(t.Context())
 		if err != nil {
-			a.Fatal(err)
+			t.Fatal(err)
 		}
 		if accepted && p.takes() && h.Context().Err() == nil {
 			data, _, _ := w.Srv.Get(path)
-			a.Harmed(tooMany, "ours and Python's, and the znode says %s", data)
+			t.Errorf(tooMany+": ours and Python's, and the znode says %s", data)
 		}
 		w.release(h)
 		w.Srv.SetHook(nil)
 		client.Heal()
-	}, sabotage.NumberWithNode)
+	})
 }
 
 // §10: Python makes the znode, empty; ours finds it so and writes 1. In between Python has written 3.
 func TestNumberWrittenBeforeOurs(t *testing.T) {
-	attack.Run(t, tooMany, func(a *attack.Attack) {
-		beside(a, func(r *zktest.Request) bool { return r.Op == zktest.OpSetData })
-	}, sabotage.NumberIfEmpty)
+	synctest.Test(t, func(t *testing.T) {
+		beside(t, func(r *zktest.Request) bool { return r.Op == zktest.OpSetData })
+	})
 }
 
 // §10: the same, but ours has written 1, and Python writes 3 just before the lease is made.
 func TestNumberWrittenBeforeTheLease(t *testing.T) {
-	attack.Run(t, tooMany, func(a *attack.Attack) {
-		beside(a, func(r *zktest.Request) bool { return makesLease(*r) })
-	}, sabotage.NumberChecked, sabotage.NumberWatched)
+	synctest.Test(t, func(t *testing.T) {
+		beside(t, func(r *zktest.Request) bool { return makesLease(*r) })
+	})
 }
 
 // §10: the same, but Python writes 3 when ours has its lease.
 func TestNumberWrittenAfterTheLease(t *testing.T) {
-	attack.Run(t, tooMany, func(a *attack.Attack) { beside(a, nil) }, sabotage.NumberWatched)
+	synctest.Test(t, func(t *testing.T) { beside(t, nil) })
 }
 
 // beside has Python make the znode and write 3 before a request of ours, which wants one lease, or after all of them.
-func beside(a *attack.Attack, before func(r *zktest.Request) bool) {
-	a.Helper()
-	w := attacked(a)
+func beside(t *testing.T, before func(r *zktest.Request) bool) {
+	t.Helper()
+	w := newWorld(t)
 	p := w.python(3)
 	if !p.looks() || !p.made {
-		a.Fatal("Python did not make the znode")
+		t.Fatal("Python did not make the znode")
 	}
 	written := false
 	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
@@ -308,24 +301,24 @@ func beside(a *attack.Attack, before func(r *zktest.Request) bool) {
 		}
 		return zktest.Action{}
 	})
-	h, err := w.semaphore("ours", 1).Acquire(a.Context())
+	h, err := w.semaphore("ours", 1).Acquire(t.Context())
 	if err != nil && !errors.Is(err, semaphore.ErrMaxLeases) {
-		a.Fatal(err)
+		t.Fatal(err)
 	}
 	if !written {
 		if before != nil {
-			a.Fatal("nothing was tested")
+			t.Fatal("nothing was tested")
 		}
 		p.writes()
 	}
 	if !p.takes() {
-		a.Fatal("Python gets no lease")
+		t.Fatal("Python gets no lease")
 	}
 	time.Sleep(time.Second)
 	switch {
 	case err != nil:
 	case h.Context().Err() == nil:
-		a.Harmed(tooMany, "two, and one was agreed on")
+		t.Error(tooMany + ": two, and one was agreed on")
 		w.release(h)
 	default:
 		w.ended(h, semaphore.ErrMaxLeases)
@@ -336,11 +329,11 @@ func beside(a *attack.Attack, before func(r *zktest.Request) bool) {
 
 // §10: somebody removes our contender of the inner lock just before the lease is made, and Python takes the last one.
 func TestInnerLockLostBeforeTheLease(t *testing.T) {
-	attack.Run(t, tooMany, func(a *attack.Attack) {
-		w := attacked(a)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		p := w.python(1)
 		if !p.looks() {
-			a.Fatal("Python is refused")
+			t.Fatal("Python is refused")
 		}
 		p.writes()
 		overtaken, once := make(chan struct{}), false
@@ -350,103 +343,101 @@ func TestInnerLockLostBeforeTheLease(t *testing.T) {
 				defer close(overtaken)
 				for _, name := range w.Srv.Children(lockDir) {
 					if err := w.Srv.Delete(lockDir + "/" + name); err != nil || !strings.Contains(name, "__lock__") {
-						a.Errorf("%s: %v", name, err)
+						t.Errorf("%s: %v", name, err)
 					}
 				}
 				if !p.takes() {
-					a.Error("Python gets no lease")
+					t.Error("Python gets no lease")
 				}
 			}
 			return zktest.Action{}
 		})
-		ours := w.acquireLater(a.Context(), w.semaphore("ours", 1))
+		ours := w.acquireLater(t.Context(), w.semaphore("ours", 1))
 		<-overtaken
 		time.Sleep(time.Second)
 		if ours.ended() {
-			a.Harmed(tooMany, "Python's and ours: %v", ours.err)
+			t.Errorf(tooMany+": Python's and ours: %v", ours.err)
 		}
 		p.must(p.inc.Delete(w.Context(), p.lease, -1))
 		<-ours.done
 		if ours.err != nil {
-			a.Fatal(ours.err)
+			t.Fatal(ours.err)
 		}
 		w.release(ours.held)
 		w.wantZnodes(0, 0)
-	}, sabotage.ContenderChecked)
+	})
 }
 
 // §13: an identifier that is no UTF-8. kazoo's lease_holders() decodes those of all, and raises UnicodeDecodeError. New refuses
 // it, and is given another.
 func TestIdentifierThatPythonCannotRead(t *testing.T) {
-	attack.Run(t, unreadable, func(a *attack.Attack) {
-		w := attacked(a)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		s := w.Session("ours")
-		ours, err := semaphore.NewIn(a.Context(), s, path, semaphore.Options{Identifier: "z\xfcrich"})
+		ours, err := semaphore.New(s, path, semaphore.Options{Identifier: "z\xfcrich"})
 		if err != nil {
-			ours, err = semaphore.NewIn(a.Context(), s, path, semaphore.Options{Identifier: "z\u00fcrich"})
+			ours, err = semaphore.New(s, path, semaphore.Options{Identifier: "z\u00fcrich"})
 		}
 		if err != nil {
-			a.Fatal(err)
+			t.Fatal(err)
 		}
 		h, err := ours.Acquire(w.Context())
 		if err != nil {
-			a.Fatal(err)
+			t.Fatal(err)
 		}
 		leases := w.Srv.Children(path)
 		if len(leases) != 1 {
-			a.Fatalf("%q", leases)
+			t.Fatalf("%q", leases)
 		}
 		data, _, ok := w.Srv.Get(path + "/" + leases[0])
 		if !ok || !utf8.Valid(data) { // as strict as Python's decode("utf-8")
-			a.Harmed(unreadable, "%q of %s", data, leases[0])
+			t.Errorf(unreadable+": %q of %s", data, leases[0])
 		}
 		w.release(h)
-	}, sabotage.IdentifierText)
+	})
 }
 
 // §13: somebody deletes the semaphore's znode, or the directory of its inner lock.
 func TestDirectoryDeletedInBetween(t *testing.T) {
-	for deleted, rules := range map[string][]sabotage.Rule{path: {sabotage.EnsureAgain}, path + "-__lock__": nil} {
-		attack.Run(t, refused, func(a *attack.Attack) {
-			w := attacked(a)
-			if err := errors.Join(w.Srv.Create(path, []byte("1")), w.Srv.Create(path+"-__lock__", nil)); err != nil {
-				a.Fatal(err)
-			}
-			sem := w.semaphore("ours", 1)
-			for range 2 {
-				h, err := sem.Acquire(a.Context())
-				if errors.Is(err, session.ErrNoNode) {
-					a.Harmed(refused, "%v", err)
-					return
+	for _, deleted := range []string{path, lockDir} {
+		t.Run(deleted, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				if err := errors.Join(w.Srv.Create(path, []byte("1")), w.Srv.Create(lockDir, nil)); err != nil {
+					t.Fatal(err)
 				}
-				if err != nil {
-					a.Fatal(err)
+				sem := w.semaphore("ours", 1)
+				for range 2 {
+					h, err := sem.Acquire(t.Context())
+					if errors.Is(err, session.ErrNoNode) {
+						t.Errorf(refused+": %v", err)
+						return
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					w.release(h)
+					if err := w.Srv.Delete(deleted); err != nil {
+						t.Error(err)
+					}
 				}
-				w.release(h)
-				if err := w.Srv.Delete(deleted); err != nil {
-					a.Error(err)
-				}
-			}
-		}, rules...)
+			})
+		})
 	}
 }
 
 // §13: the directory in which we make our semaphore is one of Python's, too. As nil its data would be None to that, which kazoo
 // can't decode: it raises AttributeError when it makes sure that all agree on the number of leases.
 func TestNilIsNoNumber(t *testing.T) {
-	attack.Run(t, unreadable, func(a *attack.Attack) {
-		w := attacked(a)
-		sem, err := semaphore.New(recipetest.Session(a, w.Net, "ours"), path, semaphore.Options{}) // the session's rules, too
-		if err != nil {
-			a.Fatal(err)
-		}
-		w.release(w.acquire(sem))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.release(w.acquire(w.semaphore("ours", 1)))
 		data, _, err := w.python(1).inc.Get(w.Context(), path[:strings.LastIndexByte(path, '/')])
 		if err != nil {
-			a.Fatal(err)
+			t.Fatal(err)
 		}
 		if data == nil {
-			a.Harmed(unreadable, "None")
+			t.Error(unreadable + ": None")
 		}
 	})
 }

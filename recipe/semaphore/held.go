@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/kielgo/kiel/internal/hold"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -41,9 +40,6 @@ func (s *Semaphore) hold(ctx context.Context, l *lease, inc *session.Incarnation
 		}
 		return number, err
 	})
-	if l.off.Off(sabotage.KeepUntilReleased) {
-		context.AfterFunc(inc.Context(), func() { l.own.Abandon(ctx) })
-	}
 	return &Held{hold: base, lease: l}, nil
 }
 

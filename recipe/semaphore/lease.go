@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/kielgo/kiel/internal/hold"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -15,7 +14,6 @@ type lease struct {
 	semaphore *Semaphore
 	inc       *session.Incarnation // of the session that owns it; used for as long as that lives
 	path      string
-	off       sabotage.Rules
 	own       *hold.Own
 }
 
@@ -25,12 +23,6 @@ var errRefused = errors.New("semaphore: refused")
 // make creates the znode. An error says that it does not stand, unless it wraps hold.ErrUnsure.
 func (l *lease) make(life context.Context, contender string, version int32) error {
 	s := l.semaphore
-	if l.off.Off(sabotage.NumberChecked) {
-		version = -1
-	}
-	if l.off.Off(sabotage.ContenderChecked) {
-		contender = s.path
-	}
 	_, err := l.inc.Multi(life,
 		session.CheckOp(s.path, version),
 		session.CheckOp(contender, -1),
@@ -71,7 +63,7 @@ func (l *lease) find(life context.Context) (bool, error) {
 // another.
 func (l *lease) watchNumber(ctx context.Context, inc *session.Incarnation) (*session.Watch, error) {
 	data, _, number, err := inc.GetW(ctx, l.semaphore.path)
-	if err == nil && l.semaphore.differs(data) && !l.off.Off(sabotage.NumberWatched) {
+	if err == nil && l.semaphore.differs(data) {
 		number.Stop()
 		return nil, l.semaphore.disagree(data)
 	}

@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/kielgo/kiel/internal/sabotage"
 )
 
 // Options of a [Semaphore]. The zero value works.
@@ -26,12 +24,12 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-func (o Options) validate(off sabotage.Rules) error {
+func (o Options) validate() error {
 	var errs []error
 	if o.MaxLeases < 0 {
 		errs = append(errs, fmt.Errorf("semaphore: MaxLeases %d: want at least 1", o.MaxLeases))
 	}
-	if !utf8.ValidString(o.Identifier) && !off.Off(sabotage.IdentifierText) {
+	if !utf8.ValidString(o.Identifier) {
 		errs = append(errs, fmt.Errorf("semaphore: Identifier %q is no valid UTF-8", o.Identifier))
 	}
 	return errors.Join(errs...)

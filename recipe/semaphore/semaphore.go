@@ -11,7 +11,6 @@ import (
 
 	"github.com/kielgo/kiel/internal/defaultlog"
 	"github.com/kielgo/kiel/internal/hold"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/lock"
@@ -42,10 +41,6 @@ type Semaphore struct {
 // New returns a handle on the semaphore at path. It checks its arguments and does no
 // I/O. The session must be running for the other methods to succeed.
 func New(s *session.Session, path string, opts Options) (*Semaphore, error) {
-	return newSemaphore(s, path, opts, sabotage.Rules{})
-}
-
-func newSemaphore(s *session.Session, path string, opts Options, off sabotage.Rules) (*Semaphore, error) {
 	if s == nil {
 		return nil, errors.New("semaphore: no session")
 	}
@@ -55,7 +50,7 @@ func newSemaphore(s *session.Session, path string, opts Options, off sabotage.Ru
 	if path == "/" {
 		return nil, errors.New("semaphore: the root can't be a semaphore")
 	}
-	if err := opts.validate(off); err != nil {
+	if err := opts.validate(); err != nil {
 		return nil, err
 	}
 	inner, err := lock.New(s, path+lockSuffix, lock.Options{Identifier: pythonBytes(opts.Identifier), Logger: opts.Logger})
@@ -173,7 +168,7 @@ func (s *Semaphore) settle(ctx context.Context, wait bool) error {
 	s.mu.Lock()
 	last := s.lease
 	s.mu.Unlock()
-	if last == nil || sabotage.Of(ctx).Off(sabotage.EarlierGone) {
+	if last == nil {
 		return nil
 	}
 	blocked := s.blocked(last.path, s.data, 1, ErrNotAcquired)

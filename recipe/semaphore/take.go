@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/kielgo/kiel/internal/hold"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
@@ -25,9 +24,6 @@ func (s *Semaphore) take(ctx context.Context, inner *lock.Held, wait bool) (*Hel
 	var patience seqnode.Patience
 	for {
 		inc, err := s.incarnation(ctx, inner.Incarnation().SessionID())
-		if err == nil && inc != inner.Incarnation() && sabotage.Of(ctx).Off(sabotage.KeepPlace) {
-			err = errAgain
-		}
 		if err != nil {
 			return nil, err
 		}
@@ -116,7 +112,7 @@ func (s *Semaphore) agree(ctx context.Context, inc *session.Incarnation) (int32,
 	for {
 		data, stat, err := inc.Get(ctx, s.path)
 		switch {
-		case errors.Is(err, session.ErrNoNode) && !sabotage.Of(ctx).Off(sabotage.EnsureAgain):
+		case errors.Is(err, session.ErrNoNode):
 			err = s.clear(ctx, inc, s.make(ctx, inc, number))
 			if err == nil || errors.Is(err, session.ErrNodeExists) {
 				continue
@@ -125,9 +121,6 @@ func (s *Semaphore) agree(ctx context.Context, inc *session.Incarnation) (int32,
 		case err != nil:
 			return 0, err
 		case len(data) == 0:
-			if sabotage.Of(ctx).Off(sabotage.NumberIfEmpty) {
-				stat.Version = -1
-			}
 			_, err := inc.Set(ctx, s.path, number, stat.Version)
 			err = s.clear(ctx, inc, err)
 			if err == nil || errors.Is(err, session.ErrBadVersion) || errors.Is(err, session.ErrNoNode) {
@@ -154,9 +147,6 @@ func (s *Semaphore) disagree(data []byte) error {
 
 // make creates the semaphore's znode with its number, in one request.
 func (s *Semaphore) make(ctx context.Context, inc *session.Incarnation, number []byte) error {
-	if sabotage.Of(ctx).Off(sabotage.NumberWithNode) {
-		number = nil
-	}
 	_, err := inc.Create(ctx, s.path, number, session.Persistent)
 	if !errors.Is(err, session.ErrNoNode) {
 		return err
@@ -184,7 +174,7 @@ func (s *Semaphore) clear(ctx context.Context, inc *session.Incarnation, err err
 // they were. It returns nil when they are not, or the znode is gone. The requests do not end
 // with ctx: see [hold.Own.Make].
 func (s *Semaphore) obtain(ctx context.Context, inc *session.Incarnation, contender string, version int32) (*lease, error) {
-	l := newLease(s, inc, sabotage.Of(ctx))
+	l := newLease(s, inc)
 	err := l.own.Make(ctx, func(life context.Context) error { return l.make(life, contender, version) })
 	if err == nil || errors.Is(err, hold.ErrUnsure) || ctx.Err() != nil {
 		s.note(l)
@@ -228,12 +218,8 @@ func (s *Semaphore) hand(ctx context.Context, l *lease) (*Held, error) {
 }
 
 // newLease returns a lease that is to be made.
-func newLease(s *Semaphore, inc *session.Incarnation, off sabotage.Rules) *lease {
-	guid := seqnode.NewGUID()
-	if off.Off(sabotage.FreshGUID) {
-		guid = strings.Repeat("0", len(guid))
-	}
-	l := &lease{semaphore: s, inc: inc, path: session.Join(s.path, guid), off: off}
+func newLease(s *Semaphore, inc *session.Incarnation) *lease {
+	l := &lease{semaphore: s, inc: inc, path: session.Join(s.path, seqnode.NewGUID())}
 	l.own = hold.NewOwn(l.path, s.log, nil, l.remove)
 	return l
 }
