@@ -7,27 +7,27 @@ import (
 	"github.com/kielgo/kiel/recipe/lock"
 )
 
-// Allocation is a share of the set that is ours until its context ends. Nil is one that is over, and has
-// no items; it must not be asked for its context.
+// Allocation is a share of the set that is ours until its context ends. A nil Allocation is over and has
+// no items; do not call its Context.
 type Allocation struct {
-	items []string
-	held  map[string]*lock.Held
-	ctx   context.Context //nolint:containedctx // an allocation is a lifetime
+	items []string              // in the order of the partition function
+	held  map[string]*lock.Held // by item
+	ctx   context.Context       //nolint:containedctx // an allocation is a lifetime
 	end   context.CancelCauseFunc
 }
 
 type holdKey struct{}
 
-// Hold returns the allocation under which a function was called by [SetPartitioner.Run] with ctx, for its Valid,
+// Hold returns the allocation under which [SetPartitioner.Run] has called a function with ctx, for its Valid,
 // Token and Node; nil when ctx has none. ctx may also be an allocation's own. The end of Run's context ends ctx, but not
-// the allocation: nothing is given up before the function has returned.
+// the allocation: Run gives up no item before the function has returned.
 func Hold(ctx context.Context) *Allocation {
 	a, _ := ctx.Value(holdKey{}).(*Allocation)
 	return a
 }
 
-// Items returns the items, in the order in which the partition function gave them. There may
-// be none: more members than items.
+// Items returns the items, in the order in which the partition function returned them. There may
+// be none, when there are more members than items.
 func (a *Allocation) Items() []string {
 	if a == nil {
 		return nil
@@ -35,13 +35,13 @@ func (a *Allocation) Items() []string {
 	return slices.Clone(a.items)
 }
 
-// Context is the allocation: it ends when one of the items can't be trusted to be ours any
-// more, or all are to be given up.
+// Context is the allocation: it ends when one of the items is no longer surely ours, or when all items
+// are to be given up.
 func (a *Allocation) Context() context.Context { return a.ctx }
 
-// Valid reports whether the allocation may be relied on at this moment: its context has not ended, and the lock of each
-// item is trusted to be ours. It costs nanoseconds for each item: call it right before each effect. A context ends
-// a moment after that has come to be false.
+// Valid reports whether all items are surely ours at this moment: the context has not ended, and the hold on each item's
+// lock is valid. Valid costs nanoseconds for each item: call it right before each effect. The context ends
+// a moment after Valid returns false.
 func (a *Allocation) Valid() bool {
 	if a == nil || a.ctx.Err() != nil {
 		return false
@@ -54,7 +54,7 @@ func (a *Allocation) Valid() bool {
 	return true
 }
 
-// Token returns a number that is larger than that of every holder of the item before; 0 when
+// Token returns a number that is larger than the token of every earlier holder of the item; 0 when
 // the item is not ours.
 func (a *Allocation) Token(item string) int64 {
 	if a == nil || a.held[item] == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// At the end of trust Valid says so at once, and the context a moment later.
+// At the end of trust Valid is false at once, and the context ends a moment later.
 func TestValid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -24,7 +24,7 @@ func TestValid(t *testing.T) {
 	})
 }
 
-// A function in Run has its allocation, for its Token, Node and Valid, also when the set is to be released.
+// A function in Run finds its allocation, for its Token, Node and Valid, also when the set is to be released.
 func TestHold(t *testing.T) {
 	type key struct{}
 	synctest.Test(t, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestHold(t *testing.T) {
 	})
 }
 
-// Without an allocation there is nothing to rely on.
+// A nil allocation is never valid and has no items.
 func TestNoAllocation(t *testing.T) {
 	a := partitioner.Hold(t.Context())
 	if a != nil || a.Valid() || a.Items() != nil || a.Token("0") != 0 || a.Node("0") != "" {

@@ -67,8 +67,8 @@ func TestRestartBesideItsOldSelf(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §15: two with one identifier. The one that came later fails, after as long as what a dead member leaves
-// can stay. The other keeps everything.
+// recipe-attacks.md §15: two members have one identifier. The later one fails, after the time for which a dead member's znode can
+// stand. The other one keeps all items.
 func TestDuplicateIdentifier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := namesakes(newWorld(t), 0)
@@ -81,7 +81,7 @@ func TestDuplicateIdentifier(t *testing.T) {
 	})
 }
 
-// The same, when the first one has had the items for long.
+// Of two members with one identifier the first one has had the items for long.
 func TestDuplicateOfOneThatHasAcquired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := namesakes(newWorld(t), 30*time.Second)
@@ -90,8 +90,8 @@ func TestDuplicateOfOneThatHasAcquired(t *testing.T) {
 	})
 }
 
-// namesakes starts two with one identifier, the second so much later, and returns when what will become of them has. The
-// second has the longer boundary: it is the later one to notice, too.
+// namesakes starts two members with one identifier, the second after a pause, and returns after the time in which one of them fails.
+// The second has the longer boundary: it also notices later.
 func namesakes(w *world, after time.Duration) (first, second *member) {
 	w.Helper()
 	set := []string{"a", "b", "c", "d"}
@@ -127,8 +127,8 @@ func (w *world) memberOr(items, otherwise []string, order partitioner.Order) *me
 	return &member{SetPartitioner: p, w: w, session: s}
 }
 
-// recipe-attacks.md §15, order: 11 items, which Python has as int. If ours takes them for text, four are wanted by both, and
-// four by nobody. It refuses to guess, and is told.
+// recipe-attacks.md §15, order: 11 items, which Python has as int. If the Go member sorted them as text, both members would want four
+// of them, and nobody would want four others. New refuses to guess.
 func TestItemsInTheOrderOfPython(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -171,15 +171,15 @@ func TestItemsInTheOrderOfPython(t *testing.T) {
 }
 
 // recipe-attacks.md §15: two items have one path, so one lock; and an item is named like a contender for another's lock. New
-// refuses both.
+// refuses both sets.
 func TestItemsInEachOthersWay(t *testing.T) {
 	for what, items := range map[string][]string{"one path": {"a/b", "a//b"}, "like contender": {"a", "a/b__lock__0000000000"}} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				m := w.memberOr(items, []string{"a", "b"}, partitioner.OrderUnsaid)
+				m := w.memberOr(items, []string{"a", "b"}, partitioner.OrderUnset)
 				m.start()
-				// Another comes and goes, so that the locks are taken twice.
+				// Another member comes and goes, so that the locks are acquired twice.
 				for range 2 {
 					time.Sleep(10 * time.Second)
 					if err := w.Srv.Create(guest, nil); err != nil {
@@ -206,9 +206,9 @@ func TestItemsInEachOthersWay(t *testing.T) {
 	}
 }
 
-// recipe-attacks.md §15, churn: a member comes and goes every 0.45 s, and the boundary is 1 s. Nobody has anything then: that is
-// what is promised, and better than work that is given up at once. After a boundary of quiet every item belongs to exactly
-// one.
+// recipe-attacks.md §15, churn: a member comes and goes every 0.45 s, and the boundary is 1 s. Nobody has any item then, as
+// promised: that is better than work that is given up at once. After a boundary without changes every item belongs to exactly
+// one member.
 func TestChurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

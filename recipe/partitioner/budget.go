@@ -7,7 +7,7 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// contender is as long as the name of any contender for a lock, without its number.
+// contender is as long as the name of any contender for a lock without its sequence number.
 const contender = "0123456789abcdef0123456789abcdef" + lockWord
 
 // size returns how many bytes of the session's budget of ephemeral znodes our contender for the item takes, at most.
@@ -15,7 +15,7 @@ func (p *SetPartitioner) size(item string) int {
 	return p.sess.EphemeralSize(session.Join(p.locks[item].Path(), contender), session.EphemeralSequential)
 }
 
-// mostItems returns how many items, whichever they are, the session can hold the locks of.
+// mostItems returns for how many items, whichever they are, the session can hold the locks.
 func (p *SetPartitioner) mostItems() int {
 	var sizes []int
 	for item := range p.locks {
@@ -41,6 +41,6 @@ func (p *SetPartitioner) fits(share []string) error {
 	if need <= p.room {
 		return nil
 	}
-	return fmt.Errorf("a share of %d items takes %d path bytes, and there is room for %d, which is enough for any %d of the items: %w",
+	return fmt.Errorf("a share of %d items takes %d bytes of paths, and there is room for %d, which is enough for any %d of the items: %w",
 		len(share), need, p.room, p.mostItems(), session.ErrEphemeralBudget)
 }

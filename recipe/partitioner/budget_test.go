@@ -17,7 +17,7 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// small is a budget of ephemeral znodes for 9 of the items of uneven, and the member.
+// small is a budget of ephemeral znodes for the member and 9 of the items of uneven.
 const small = 9*(len("/chroot"+path+"/locks/long-item-00/")+32+len("__lock__")+11+4) + len("/chroot"+path+"/party/-p0") + 32 + 4
 
 // uneven returns a set of n items with names of two lengths.
@@ -29,14 +29,14 @@ func uneven(n int) []string {
 	return items
 }
 
-// poor returns a session with a small budget.
+// poor returns a session with the small budget.
 func (w *world) poor(name string) *session.Session {
 	w.Helper()
 	s, _ := recipetest.Stoppable(w, w.Net, name, session.Options{EphemeralBudget: small, Chroot: "/chroot"})
 	return s
 }
 
-// New warns if one member can't hold the whole set, with how many items it can hold.
+// New logs a warning if one member can't hold the whole set, with how many items it can hold.
 func TestWarningOfTooManyItems(t *testing.T) {
 	for n, warned := range map[int]bool{9: false, 10: true, 40: true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -51,8 +51,8 @@ func TestWarningOfTooManyItems(t *testing.T) {
 	}
 }
 
-// A member whose share exceeds the budget ends with an error that names the limit, before it acquires anything. That many items
-// it can hold, whichever they are.
+// A member whose share exceeds the budget fails with an error that names the limit, before it acquires any lock. It can hold
+// that many items, whichever they are.
 func TestShareThatExceedsTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

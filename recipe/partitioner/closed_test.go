@@ -14,8 +14,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// One context ends the session and the partitioner, which waits for a lock. While the servers can be reached nothing is left
-// when Run returns; while they can't, Run says so.
+// One context ends the session and the partitioner, which waits for a lock. While the servers can be reached no znode is left
+// when Run returns; while they can't be reached, Run returns ErrUnfinished.
 func TestOneContextForAll(t *testing.T) {
 	for name, tt := range map[string]struct {
 		opts session.Options
@@ -60,8 +60,8 @@ func TestOneContextForAll(t *testing.T) {
 	}
 }
 
-// The session's Run has ended, or was never called: what may stand is said by Finish, too, and nothing is said of what was
-// never made.
+// The session's Run has ended, or was never called: Finish, too, returns ErrUnfinished if znodes may stand, and not if none was
+// ever created.
 func TestFinishAfterTheSession(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -88,8 +88,8 @@ func TestFinishAfterTheSession(t *testing.T) {
 	}
 }
 
-// The servers refuse the credentials of a member that has items: there is no session any more, so it fails at once. Nobody is to
-// release its items before.
+// The servers refuse the credentials of a member that has items. It has no session any more, so it fails at once, without a
+// ReleaseSet.
 func TestCredentialsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

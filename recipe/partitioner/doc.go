@@ -1,10 +1,10 @@
 // Package partitioner is kazoo's SetPartitioner: members of a party divide a fixed set of
-// items, and a lock for each item sees to it that no two work on one. Python and Go
+// items, and a lock for each item prevents that two members work on one. Python and Go
 // processes can divide a set together.
 //
 // # Overview
 //
-// [SetPartitioner.Run] calls a function with the items that are ours, under a context that
+// [SetPartitioner.Run] calls a function with our items, under a context that
 // ends when they are to be given up, and again with other items when the members have
 // changed:
 //
@@ -13,99 +13,98 @@
 //		…
 //	})
 //
-// Who ports code from kazoo finds its four states instead: [SetPartitioner.Start], then
+// Code that is ported from kazoo can use its four states instead: [SetPartitioner.Start], then
 // WaitForAcquire, Allocation, ReleaseSet, Finish.
 //
 // # State
 //
-//	<path>, <path>/party, <path>/locks   persistent, empty, made when missing, never deleted
+//	<path>, <path>/party, <path>/locks   persistent, empty, created when missing, never deleted
 //	<path>/party/<guid>-<identifier>     a member: ephemeral, data: the identifier
 //	<path>/locks/<item>                  persistent, the directory of an item's lock
 //	<path>/locks/<item>/<guid>__lock__<sequence>
 //	                                     its contenders: ephemeral, empty
 //
-// The set itself is not in ZooKeeper: all members must be given the same.
+// The set itself is not in ZooKeeper: give the same set to all members.
 //
 //	ALLOCATING ──all locks are ours──► ACQUIRED ──members changed, trust or a lock lost──► RELEASE
 //	    ▲                                  │                                                  │
 //	    └──────────────────────────── ReleaseSet ─────────────────────────────────────────────┘
 //	any of them ──session expired or closed, Finish──► FAILURE
-//	ALLOCATING ──no use in trying, see the errors──► FAILURE
+//	ALLOCATING ──an error that would come again──► FAILURE
 //
-// That a session has expired shows when a server is reached again: before that, trust has ended.
+// A member knows that its session has expired when it reaches a server again. Trust has ended before that.
 //
 // While ALLOCATING nothing happens until the members have not changed for the time boundary.
-// Then each member sorts items and members, the function picks its share, and it waits for
-// the locks of these. If the members change meanwhile it gives back what it has and starts
-// again. Locks that nobody has are acquired many at once. A lock that somebody has is waited for as in
-// kazoo: while waiting, the member holds only locks of items that come earlier in its share.
+// Then each member sorts items and members, the function picks the member's share, and the member waits for
+// the locks of the share's items. If the members change meanwhile it releases its locks and starts
+// again. It acquires many locks at once if nobody has them. It waits for a lock that somebody has as
+// kazoo does: while waiting, the member holds only locks of items that come earlier in its share.
 //
 // # Guarantees
 //
-//   - No two processes of both languages have an item, those in Go with an allocation that is
-//     valid ([Allocation.Valid]), as long as nobody else deletes contenders. It is the lock of the
-//     item that says so, not what members think of each other.
-//   - An allocation's context ends with the cause: [ErrMembersChanged], what ended the hold of
-//     one of its locks, [ErrReleased] or [ErrFinished]. Its locks stay ours until ReleaseSet or Finish is
-//     called, or Run's function has returned, so that nobody follows while the work stops.
-//   - With all members running, with the same set, function and boundary, and different
-//     identifiers, each item belongs to exactly one after the time boundary of quiet, as soon
-//     as those who had it have given it up.
-//   - Members that disagree about who has what, for a moment or because they were given different sets,
+//   - No two processes, in Go or Python, have the same item, where a Go process has the items of a
+//     valid allocation ([Allocation.Valid]), as long as nobody else deletes contenders. The item's lock
+//     ensures that, not what members know of each other.
+//   - The cause of an allocation's end is [ErrMembersChanged], the cause that ended the hold on
+//     one of its locks, [ErrReleased] or [ErrFinished]. We keep its locks until ReleaseSet or Finish is
+//     called, or Run's function has returned, so that nobody gets an item while the work stops.
+//   - If all members run with the same set, function and boundary, and with different identifiers, and do
+//     not change for the time boundary, each item belongs to exactly one of them, as soon as its earlier
+//     owner has given it up.
+//   - Members that disagree about their shares, for a moment or because they were given different sets,
 //     do not wait for each other in a circle, if their functions pick items in one order: one acquires
 //     its whole share before the other.
-//   - The same identifier twice is an error, not items that nobody has: [ErrDuplicate] goes to
-//     the member that came later, once the other has outlived what a dead member's znode
-//     could, which takes some 45 s ([session.Session.MaxExpiry]). A warning in the log comes at once.
-//     Until then both count, as in kazoo.
-//   - When Finish or Run has returned without an error, our member and all our contenders, of
-//     locks that we had or waited for, are gone, or went with their session. [ErrUnfinished]
+//   - If two members have one identifier, the later one gets [ErrDuplicate] once the other has outlived
+//     the time for which a dead member's znode can stand, some 45 s ([session.Session.MaxExpiry]). Otherwise
+//     some items would stay without an owner. A warning in the log comes at once. Until then both count, as in kazoo.
+//   - When Finish or Run has returned without an error, the znodes of our member and of all contenders for
+//     locks that we had or waited for are gone, or went with their session. [ErrUnfinished]
 //     says that they may still stand: Run returns it when they were not deleted within a session
-//     timeout after it was to end, because the servers were not heard of or refused to. Both return
-//     it when the session's Run ended first: then all goes within one session timeout.
-//   - In FAILURE we are no member, or about to be none: others leave nothing to us. Run begins anew
+//     timeout after it was to end, because the servers did not answer or refused to. Finish and Run return
+//     it when the session's Run ended first: then the znodes go within one session timeout.
+//   - In FAILURE we are no member, or are leaving, so that others leave no items to us. Run starts again
 //     when its function has returned, not before.
 //
 // # Not guaranteed
 //
-//   - That Run returns with its context or its function: it waits for the function, and then for
+//   - That Run returns at once when its context ends: it waits for the function, and then for
 //     the servers, for one session timeout at most.
-//   - Progress while members come and go faster than the time boundary: each change makes all
-//     of them give up everything and wait anew.
-//   - That members who were given different sets, functions or orders notice. Integers are
-//     sorted as numbers by Python if they are int there, and as text if they are str: see
+//   - Progress while members come and go faster than the time boundary: after each change all
+//     of them give up all items and wait again.
+//   - That members notice when they were given different sets, functions or orders. Python sorts
+//     integers as numbers if they are int there, and as text if they are str: see
 //     [Options].Order.
-//   - A Python member with our identifier that came later never learns of it.
+//   - That a later Python member with our identifier notices that.
 //   - Items are not escaped unless [Options].Escape says so: a/b makes two levels, as in kazoo.
-//     kazoo does not escape. Items that are one path after kazoo's normalisation, empty ones,
-//     and those that look like a lock's contender are refused.
+//     New refuses items that are one path after kazoo's normalisation, empty ones,
+//     and those that are named like a lock's contender.
 //   - A share of any size. The paths of a session's ephemeral znodes must not take more than its budget
 //     ([session.Options].EphemeralBudget, 512 KiB), which is enough for about 5,000 locks with paths of
-//     50 bytes. A member whose share takes more, because others have left, ends with an error that says how
+//     50 bytes. A member whose share takes more, because others have left, fails with an error that says how
 //     many items it can hold, and wraps [session.ErrEphemeralBudget]. If that happens to the last member,
 //     nobody has any item. [New] logs a warning if one member can't hold the whole set. Run more members
 //     than are needed, or give items shorter paths. Raise the budget only together with the servers'
 //     jute.maxbuffer, which is 1 MiB by default.
 //   - Directories of locks are never deleted.
-//   - A context ends a moment after the hold has: [Allocation.Valid] knows at once. A process that asks it and
-//     is stopped before its next step can still act after another has the item. A sink that must
-//     not see that compares [Allocation.Token], or the write carries a check of [Allocation.Node].
+//   - That a context ends at once with its hold; [Allocation.Valid] is false at once. A process that calls Valid and
+//     is stopped before its next step can still act after another has got the item. A sink that must
+//     exclude that compares [Allocation.Token], or the write carries a check of [Allocation.Node].
 //
 // # Where it differs from kazoo
 //
 // A lost connection that comes back while the session is trusted changes nothing; RELEASE
-// comes with the end of trust. While ALLOCATING the end of trust starts the allocation anew.
-// A share is there only while ACQUIRED, and the partition function's failure is FAILURE.
-// MaxPartitionTime is ours. WaitForAcquire returns after 30 s, whatever the state, as kazoo's
-// wait_for_acquire does, and says whether it is ACQUIRED; FAILURE is an error.
+// comes with the end of trust. While ALLOCATING the end of trust starts the allocation again.
+// There is a share only while ACQUIRED, and the partition function's failure is FAILURE.
+// kazoo has no MaxPartitionTime. WaitForAcquire returns after 30 s in any state, as kazoo's
+// wait_for_acquire does, but returns whether the state is ACQUIRED; in FAILURE it returns an error.
 //
 // # Concurrency
 //
 // All methods may be called from any goroutine. One goroutine, from Start to Finish or while
 // Run goes on, takes all decisions; it calls the partition function, which must not block.
-// Others work for it: one looks at the members, one keeps our znode
-// among them, up to 64 acquire locks, one watches each lock that we have, and in RELEASE one waits for the end of the
-// session. All end with FAILURE, or when what we had is given up; until then they keep the session
+// Other goroutines work for it: one reads the members, one keeps our znode in
+// the party, up to 64 acquire locks, one watches each lock that we have, and in RELEASE one waits for the end of the
+// session. All end with FAILURE, or when our znodes are gone; until then they keep the session
 // open ([session.Session.Hold]). Run calls its function on the goroutine that has called Run; a panic
-// goes up from there, after the items were given up.
+// goes on there, after the items were given up.
 package partitioner

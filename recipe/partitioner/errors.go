@@ -7,52 +7,51 @@ import (
 
 var (
 	// ErrMembersChanged is the cause of an allocation that ended because a member came or
-	// went: stop, then ReleaseSet.
-	ErrMembersChanged = errors.New("partitioner: members changed")
+	// went: stop the work, then call ReleaseSet.
+	ErrMembersChanged = errors.New("members changed")
 
 	// ErrReleased is the cause of an allocation that ReleaseSet gave back.
-	ErrReleased = errors.New("partitioner: released")
+	ErrReleased = errors.New("allocation was released")
 
-	// ErrFinished is why the state is FAILURE after Finish, and the cause of an allocation
-	// that was given back so.
-	ErrFinished = errors.New("partitioner: finished")
+	// ErrFinished is the reason of FAILURE after Finish, and the cause of an allocation
+	// that Finish gave back.
+	ErrFinished = errors.New("partitioner was finished")
 
 	// ErrDuplicate says that an older member has our identifier. Identifiers must differ.
-	ErrDuplicate = errors.New("partitioner: another member has our identifier")
+	ErrDuplicate = errors.New("an older member has the same identifier")
 
-	// ErrPartitionTime says that no allocation was had within Options.MaxPartitionTime.
-	ErrPartitionTime = errors.New("partitioner: no allocation within MaxPartitionTime")
+	// ErrPartitionTime says that there was no allocation within Options.MaxPartitionTime.
+	ErrPartitionTime = errors.New("no allocation within MaxPartitionTime")
 
-	// ErrFunction says that the partition function failed, or picked what is no item.
-	ErrFunction = errors.New("partitioner: partition function failed")
+	// ErrFunction says that the partition function failed, or picked a name that is no item.
+	ErrFunction = errors.New("partition function failed")
 
-	// ErrNotStarted says that Start was not called. While Run goes on it is its context that
-	// ends it.
-	ErrNotStarted = errors.New("partitioner: not started")
+	// ErrNotStarted says that Start was not called. Only the end of its context ends a Run.
+	ErrNotStarted = errors.New("not started")
 
 	// ErrStarted says that Start or Run was called before, and has not ended.
-	ErrStarted = errors.New("partitioner: started before")
+	ErrStarted = errors.New("already started")
 
 	// ErrNoFunction says that Run was given no function.
-	ErrNoFunction = errors.New("partitioner: no function to work with")
+	ErrNoFunction = errors.New("no function to call")
 
-	// ErrUnfinished says that our znodes, those of a member and of contenders for our items, may still
-	// stand: for too long the servers were not heard of, or refused to delete them. They are removed in
+	// ErrUnfinished says that the znodes of our member and of its contenders for items may still stand, because
+	// the servers did not answer for too long, or refused to delete them. The znodes are deleted in
 	// the background, or go with their session; Finish waits for that. If the session's Run has ended,
-	// which the error wraps then as session.ErrClosed or what else Run has returned, they go within one
+	// the error also wraps session.ErrClosed or the error of that Run; then the znodes go within one
 	// session timeout, and there is nothing to wait for.
-	ErrUnfinished = errors.New("partitioner: what we had may still stand, it is given up in the background")
+	ErrUnfinished = errors.New("own znodes may still stand, they are deleted in the background")
 )
 
 // FailedError says why the state is FAILURE.
 type FailedError struct {
 	Path string // the partitioner's path
-	Err  error
+	Err  error  // the reason
 }
 
-// Error tells the reason.
+// Error names the path and the reason.
 func (e *FailedError) Error() string {
-	return fmt.Sprintf("partitioner: %s failed: %v", e.Path, e.Err)
+	return fmt.Sprintf("%s: failed: %v", e.Path, e.Err)
 }
 
 // Unwrap returns the reason.

@@ -14,7 +14,7 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// Members that come and go start the time boundary anew; hints that nothing comes of do not,
+// Members that come and go start the time boundary again. Watches that fire without such a change do not,
 // or a boundary longer than the session timeout would never pass.
 func TestTimeBoundary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestTimeBoundary(t *testing.T) {
 	})
 }
 
-// Somebody removes a lock that we hold.
+// Somebody deletes the contender of a lock that we hold.
 func TestLockLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -58,7 +58,7 @@ func TestLockLost(t *testing.T) {
 	})
 }
 
-// All that is in ZooKeeper is deleted.
+// Somebody deletes all znodes.
 func TestEverythingDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -73,7 +73,7 @@ func TestEverythingDeleted(t *testing.T) {
 	})
 }
 
-// Trust ends while the set is being divided: nobody works yet, so it starts again by itself.
+// Trust ends while the set is being divided: nobody works yet, so the member starts again by itself.
 func TestTrustLostWhileAllocating(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -166,7 +166,7 @@ func TestLostRequestsAndReplies(t *testing.T) {
 	}
 }
 
-// Start is given up without a link: nothing is left, and it may be called again.
+// The caller gives up a Start without a link: no znode is left, and Start may be called again.
 func TestStartGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -192,7 +192,7 @@ func TestStartGivesUp(t *testing.T) {
 	})
 }
 
-// Finish and ReleaseSet without a link: the caller is not kept, and it is done later.
+// Finish and ReleaseSet without a link return with their context, and go on in the background.
 func TestFinishWithoutALink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -239,8 +239,8 @@ func TestSessionClosed(t *testing.T) {
 	})
 }
 
-// While the locks are had one after the other, none is given out before all are ours, and
-// those that were had are given back when the members change.
+// A member acquires its locks one after the other: it has no allocation before it holds all of them, and it
+// releases those that it holds when the members change.
 func TestMembersChangeWhileWaitingForLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -14,7 +14,7 @@ import (
 
 const leftBehind = "a contender stands when it is said to be gone"
 
-// endings begin a member, and return how it is ended.
+// endings start a member, and return a function that ends it.
 var endings = map[string]func(m *member) (end func()){
 	"Finish": func(m *member) func() {
 		m.start()
@@ -33,7 +33,7 @@ var endings = map[string]func(m *member) (end func()){
 	},
 }
 
-// wantOnlyBlocker checks that no znode of ours is left, by what the server has.
+// wantOnlyBlocker checks that the server has no znode of ours.
 func (w *world) wantOnlyBlocker() {
 	w.Helper()
 	if list := append(w.contenders(), w.Srv.Children(path+"/party")...); len(list) != 1 {
@@ -45,7 +45,7 @@ func (w *world) wantOnlyBlocker() {
 	}
 }
 
-// A member ends while a contender is waiting for its lock, and the servers do not remove that for a while.
+// A member ends while its contender waits for a lock, and the servers refuse to delete the contender for a while.
 func TestFinishWhileAllocating(t *testing.T) {
 	for what, begin := range endings {
 		t.Run(what, func(t *testing.T) {
@@ -75,8 +75,8 @@ func TestFinishWhileAllocating(t *testing.T) {
 	}
 }
 
-// A member ends while it is not known whether its contender was made: the reply is lost, and for three seconds no server lets
-// it look.
+// A member ends while the outcome of its contender's create is unknown: the reply is lost, and for three seconds the servers
+// refuse reads.
 func TestFinishWhileItIsUnknown(t *testing.T) {
 	for what, begin := range endings {
 		t.Run(what, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestFinishWhileItIsUnknown(t *testing.T) {
 	}
 }
 
-// While no server can be reached Finish waits, and returns when the session is over and all is gone with it.
+// While no server can be reached Finish waits, and returns when the session is over and the znodes are gone with it.
 func TestFinishWithTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// Start right after FAILURE waits until what was had before is given up, and then begins anew. So does Run.
+// Start right after FAILURE waits until the earlier znodes are gone, and then starts again. So does Run.
 func TestStartRightAfterFailure(t *testing.T) {
 	for what, again := range map[string]func(m *member){
 		"Start": (*member).start,
@@ -27,7 +27,7 @@ func TestStartRightAfterFailure(t *testing.T) {
 			w := newWorld(t)
 			m := w.join("p0", "0")
 			m.wantItems("0")
-			w.Net.Client("p0").Delay(100 * time.Millisecond) // so that giving up takes some time
+			w.Net.Client("p0").Delay(100 * time.Millisecond) // so that the deletes take some time
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 			defer cancel()
 			if err := m.Finish(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -43,7 +43,7 @@ func TestStartRightAfterFailure(t *testing.T) {
 	}
 }
 
-// That wait ends with its context.
+// The wait for the earlier znodes ends with its context.
 func TestStartWaitsInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -78,7 +78,7 @@ func TestStartWaitsInVain(t *testing.T) {
 	})
 }
 
-// What Start began ends with Finish: afterwards it says nothing about a Run.
+// After a Start and its Finish a Run goes on: Finish and ReleaseSet refuse.
 func TestRunAfterFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -133,7 +133,7 @@ func TestSessionExpiresUnderTheFunction(t *testing.T) {
 	})
 }
 
-// The session expires when the function of Run has returned, because trust had ended. Run begins anew.
+// The session expires when the function of Run has returned, because trust had ended. Run starts again.
 func TestSessionExpiresAfterTheFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

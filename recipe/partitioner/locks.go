@@ -11,8 +11,8 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// maxAtOnce is how many locks are acquired at once. A server in the next room is busy with 16 of them; more hide the round
-// trips of a slow network. Proofs of life queue up behind their requests, so there is a limit.
+// maxAtOnce is how many locks are acquired at once. 16 of them keep a near server busy; more hide the round
+// trips of a slow network. The limit is there because proofs of life queue behind the locks' requests.
 const maxAtOnce = 64
 
 // try divides the set once. When it returns an error, some locks may be held.
@@ -30,7 +30,7 @@ func (m *machine) try(ctx context.Context) error {
 		v.watch.Stop()
 		return err
 	}
-	// What has to stay as it is. It lasts longer than the try.
+	// stable ends when the members change. It outlives this try.
 	stable, change := context.WithCancelCause(m.ctx)
 	hurry, calm := context.WithCancel(stable)
 	m.monitors.Go(func() { change(m.monitor(stable, hurry.Done(), v, deadline)) })
@@ -53,7 +53,7 @@ func (m *machine) try(ctx context.Context) error {
 }
 
 // lockAll acquires the locks of the share: many at once while nobody else has them, and then one by one, in the share's
-// order. While it waits for a lock it holds none behind that one, as kazoo. So members that disagree about their shares
+// order. While it waits for a lock it holds no lock of a later item, as in kazoo. So members that disagree about their shares
 // never wait for each other.
 func (m *machine) lockAll(ctx, stable context.Context, share []string) error {
 	both, cancel := context.WithCancelCause(stable)
@@ -93,8 +93,8 @@ func (m *machine) lockNext(ctx context.Context, item string) error {
 	return err
 }
 
-// lockFree tries to acquire the locks of the items, all at once, and returns how many from the front it holds then. Those
-// behind the first one that somebody else has are released.
+// lockFree tries to acquire the locks of the items, all at once. It keeps those in front of the first one that somebody else
+// has, releases the others, and returns how many it keeps.
 func (m *machine) lockFree(ctx context.Context, items []string) (int, error) {
 	held, errs := make([]*lock.Held, len(items)), make([]error, len(items))
 	var trying sync.WaitGroup
@@ -132,7 +132,7 @@ func (m *machine) unlock(ctx context.Context, items []string) {
 	var waiting sync.WaitGroup
 	for i, item := range items {
 		if h := m.held[item]; h != nil {
-			waiting.Go(func() { released[i] = h.Release(ctx) == nil }) // or it goes on in the background
+			waiting.Go(func() { released[i] = h.Release(ctx) == nil }) // after an error it goes on in the background
 		}
 	}
 	waiting.Wait()
@@ -143,7 +143,7 @@ func (m *machine) unlock(ctx context.Context, items []string) {
 	}
 }
 
-// endAllocation ends what was handed out. Its locks stay.
+// endAllocation ends the allocation. Its locks stay.
 func (m *machine) endAllocation(cause error) {
 	if m.alloc != nil {
 		m.alloc.end(cause)

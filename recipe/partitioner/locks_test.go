@@ -20,7 +20,7 @@ func many(n int) []string {
 	return items
 }
 
-// all picks all items for everybody: the members disagree about who has what.
+// all picks all items for each member: the members disagree about their shares.
 func all(_ string, _, items []string) ([]string, error) { return items, nil }
 
 // own returns the number of contenders of a member's session.
@@ -76,7 +76,7 @@ func TestNothingIsHeldBehindALockThatIsWaitedFor(t *testing.T) {
 			others = append(others, held)
 		}
 		m := w.join("p0", items...)
-		for i, want := range []int{21, 22, 91, 150} { // those in front, and the one that is waited for
+		for i, want := range []int{21, 22, 91, 150} { // the locks in front, and the one that it waits for
 			time.Sleep(10 * time.Second)
 			if n := w.own(m); n != want || !m.Allocating() {
 				t.Errorf("%v with %d contenders, want ALLOCATING with %d", m.State(), n, want)

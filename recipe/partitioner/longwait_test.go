@@ -14,8 +14,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// Who begins anew and waits for long until what it had is given up, since no server can be reached, says for what. It had a lock
-// of an item, or none, and then it is the member.
+// A Start or Run after FAILURE waits for long until the earlier znodes are gone, because no server can be reached. It logs the
+// znode: the contender for an item's lock, or that of the member.
 func TestLongWaitIsSaid(t *testing.T) {
 	for _, items := range [][]string{{"0"}, {}} {
 		synctest.Test(t, func(t *testing.T) {

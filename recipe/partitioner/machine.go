@@ -18,31 +18,31 @@ import (
 
 const retryPause = 100 * time.Millisecond
 
-// machine goes through the four states, for Start until FAILURE, for Run again and again. All but
-// its channels and ctx belongs to the goroutine in run.
+// machine goes through the four states, once for Start and again and again for Run. All fields but
+// the channels and ctx belong to the goroutine in run.
 type machine struct {
 	p        *SetPartitioner
-	ofRun    bool            // it leaves those FAILUREs that may not last
+	ofRun    bool            // whether it is Run's: after some FAILUREs it starts again
 	ctx      context.Context //nolint:containedctx // a machine is a lifetime; ends, with the cause, when it stops
 	stop     context.CancelCauseFunc
-	requests chan chan struct{} // to release, and to leave FAILURE; closed when it is done
-	asked    chan struct{}      // nil, or a request that came before the FAILURE that it led to
+	requests chan chan struct{} // requests to release, or to leave FAILURE; each is closed when that is done
+	asked    chan struct{}      // a request that ended in FAILURE and is not done yet, or nil
 	joined   chan struct{}      // closed when Start may return
-	done     chan struct{}      // closed when nothing is left
-	left     error              // set before done is closed: why something may stand all the same
+	done     chan struct{}      // closed when no znode is left
+	left     error              // why a znode may stand all the same; set before done is closed
 
-	stands atomic.Pointer[seqnode.Blocker] // what is being given up, for the log of who waits for that
+	stands atomic.Pointer[seqnode.Blocker] // the znode that is being given up, for the log of a Start or Run that waits
 
 	party    *party.ShallowParty
-	began    bool  // there was a session to make znodes in
-	session  int64 // id of the ZooKeeper session, which an allocation does not outlive
-	held     map[string]*lock.Held
-	alloc    *Allocation
-	unwatch  context.CancelFunc // ends the monitor of alloc
-	monitors sync.WaitGroup
+	began    bool                  // whether there was a session, so that znodes may have been created
+	session  int64                 // id of the ZooKeeper session; an allocation does not outlive it
+	held     map[string]*lock.Held // by item
+	alloc    *Allocation           // the present allocation, or nil
+	unwatch  context.CancelFunc    // ends the monitor of alloc
+	monitors sync.WaitGroup        // goroutines that watch the members or the session
 }
 
-// begin starts the machine, once what there was before has ended.
+// begin starts a machine, once the machine before has ended.
 func (p *SetPartitioner) begin(ctx context.Context, ofRun bool) (*machine, error) {
 	m := &machine{
 		p:        p,
@@ -79,11 +79,11 @@ func (p *SetPartitioner) begin(ctx context.Context, ofRun bool) (*machine, error
 	return m, nil
 }
 
-// errOpen is why nobody waits to know whether the session is closed.
-var errOpen = errors.New("partitioner: session is not closed")
+// errOpen is the cause of an ended context with which run asks whether the session is closed.
+var errOpen = errors.New("session is not closed")
 
-// run goes through the states until a FAILURE that lasts. It keeps the session open: who ends the session's Run and ours
-// with one context wants to hear that nothing is left.
+// run goes through the states until a FAILURE that lasts. It keeps the session open: a program may end the session's Run and
+// this one with the same context, and still get to know that no znode is left.
 func (m *machine) run() {
 	defer close(m.done)
 	defer m.p.sess.Hold()()
@@ -93,12 +93,12 @@ func (m *machine) run() {
 	ended, cancel := context.WithCancelCause(context.WithoutCancel(m.ctx))
 	cancel(errOpen)
 	if _, err := m.p.sess.Incarnation(ended); m.began && err != nil && !errors.Is(err, errOpen) {
-		m.left = fmt.Errorf("%w: %w", ErrUnfinished, err) // the session does not tell whether the servers have closed it
+		m.left = fmt.Errorf("%w: %w", ErrUnfinished, err) // nobody knows whether the servers have closed the session
 	}
 }
 
-// live goes through the states until FAILURE, and then leaves nothing behind. If that may not last
-// it waits until it is to begin anew.
+// live goes through the states until FAILURE, and then gives up all znodes. If the FAILURE need not last
+// live waits until it is to start again.
 func (m *machine) live() {
 	err := m.loop()
 	if !m.ofRun || !errors.Is(err, session.ErrSessionExpired) && !errors.Is(err, ErrPartitionTime) {
@@ -116,11 +116,11 @@ func (m *machine) live() {
 	m.giveBack(life)
 	if m.party != nil {
 		m.gives(m.party.Node(), m.p.opts.Identifier)
-		_ = m.party.Leave(life) // life does not end, so it does not fail
+		_ = m.party.Leave(life) // does not fail, because life does not end
 	}
 	for _, l := range m.p.locks {
 		m.gives(l.Path(), "")
-		_ = l.Settle(life) // the contender that still waited
+		_ = l.Settle(life) // waits until a contender that waited for the lock is gone
 	}
 	m.monitors.Wait()
 	asked := m.asked
@@ -131,13 +131,13 @@ func (m *machine) live() {
 		}
 	}
 	if m.ctx.Err() == nil {
-		m.p.opts.Logger.InfoContext(m.ctx, "set partitioner begins anew", "path", m.p.path, "error", err)
+		m.p.opts.Logger.InfoContext(m.ctx, "set partitioner starts again", "path", m.p.path, "error", err)
 		m.p.publish(Allocating, nil, nil)
 		close(asked)
 	}
 }
 
-// gives notes a znode that is being given up.
+// gives stores which znode is being given up.
 func (m *machine) gives(path, data string) {
 	m.stands.Store(&seqnode.Blocker{Path: path, Data: []byte(data), Stat: session.Stat{EphemeralOwner: m.session}})
 }
@@ -160,7 +160,7 @@ func (m *machine) loop() error {
 	}
 	m.session = inc.SessionID()
 	if err := inc.EnsurePath(m.ctx, session.Join(m.p.path, "locks")); err != nil && !errors.Is(err, session.ErrUncertain) {
-		return err // the locks make it anyhow, should it be missing
+		return err // after other errors the locks create the directory if it is missing
 	}
 	if !m.ofRun {
 		close(m.joined)
@@ -175,7 +175,7 @@ func (m *machine) loop() error {
 	}
 }
 
-// allocate tries until there is an allocation, or no use in trying.
+// allocate tries until there is an allocation, or an error that would come again.
 func (m *machine) allocate() error {
 	ctx := m.ctx
 	if limit := m.p.opts.MaxPartitionTime; limit > 0 {
@@ -201,7 +201,7 @@ func (m *machine) allocate() error {
 	}
 }
 
-// serve keeps an allocation until it is given back.
+// serve keeps the allocation until it is given back.
 func (m *machine) serve() error {
 	m.p.publish(Acquired, m.alloc, nil)
 	serving, cancel := context.WithCancel(m.ctx)
@@ -236,7 +236,7 @@ func (m *machine) serve() error {
 	}
 }
 
-// incarnation returns the incarnation of the moment, of the session in which we are a member.
+// incarnation returns the present incarnation of the session in which we are a member.
 func (m *machine) incarnation(ctx context.Context) (*session.Incarnation, error) {
 	inc, err := m.p.sess.Incarnation(ctx)
 	if err == nil && inc.SessionID() != m.session {
@@ -245,7 +245,7 @@ func (m *machine) incarnation(ctx context.Context) (*session.Incarnation, error)
 	return inc, err
 }
 
-// expiry waits for the end of the session, across losses of trust, and returns it.
+// expiry waits for the end of the session, across losses of trust, and returns its error.
 func (m *machine) expiry(ctx context.Context) error {
 	for {
 		inc, err := m.incarnation(ctx)
@@ -260,7 +260,7 @@ func (m *machine) expiry(ctx context.Context) error {
 	}
 }
 
-// release is ReleaseSet.
+// release is ReleaseSet, and also leaves a FAILURE that need not last.
 func (m *machine) release(ctx context.Context) error {
 	done, requests := make(chan struct{}), m.requests
 	for {
@@ -279,9 +279,9 @@ func (m *machine) release(ctx context.Context) error {
 		case <-done:
 			return nil
 		case <-m.ctx.Done():
-			return &FailedError{Path: m.p.path, Err: context.Cause(m.ctx)}
+			return m.p.failure("release", context.Cause(m.ctx))
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return fmt.Errorf("partitioner: release %s: %w", m.p.path, context.Cause(ctx))
 		}
 	}
 }

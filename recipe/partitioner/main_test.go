@@ -26,7 +26,7 @@ const (
 	boundary = 200 * time.Millisecond
 )
 
-// world has what tests of this package do.
+// world has the helpers of this package's tests.
 type world struct{ *recipetest.World }
 
 func newWorld(t *testing.T) *world {
@@ -39,7 +39,7 @@ func (w *world) sessionWith(name string) (*session.Session, func()) {
 	return recipetest.Stoppable(w, w.Net, name, session.Options{})
 }
 
-// member is a partitioner in a session of its own, which bears its identifier.
+// member is a partitioner in a session of its own; the network's client has the identifier's name.
 type member struct {
 	*partitioner.SetPartitioner
 	w       *world
@@ -134,7 +134,7 @@ func (m *member) failed(want error) {
 	}
 }
 
-// contenders returns whose contenders stand in the locks' directories.
+// contenders returns the contenders for locks, as lines of the server's dump.
 func (w *world) contenders() []string {
 	var list []string
 	for line := range strings.Lines(w.Srv.Dump()) {
@@ -145,7 +145,7 @@ func (w *world) contenders() []string {
 	return list
 }
 
-// clean checks that no znode of anybody is left.
+// clean checks that no member and no contender is left.
 func (w *world) clean() {
 	w.Helper()
 	if list := append(w.contenders(), w.Srv.Children(path+"/party")...); len(list) != 0 {

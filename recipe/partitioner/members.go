@@ -9,7 +9,7 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// view is the party as it was when it had been quiet.
+// view is the party at one read.
 type view struct {
 	inc      *session.Incarnation
 	children []string
@@ -17,7 +17,7 @@ type view struct {
 	watch    *session.Watch
 }
 
-// same reports whether no member came or went between two readings.
+// same reports whether no member came or went between two reads.
 func same(a, b session.Stat) bool { return a.Czxid == b.Czxid && a.Pzxid == b.Pzxid }
 
 // look reads the party.
@@ -35,7 +35,7 @@ func (m *machine) look(ctx context.Context, inc *session.Incarnation) (view, err
 	}
 }
 
-// quiet waits until the party has not changed for the time boundary.
+// quiet waits until the party has not changed for the time boundary, and returns it.
 func (m *machine) quiet(ctx context.Context) (view, error) {
 	for {
 		inc, err := m.incarnation(ctx)
@@ -57,8 +57,8 @@ func (m *machine) quiet(ctx context.Context) (view, error) {
 	}
 }
 
-// calm waits for the time boundary, and reports whether v did not change. Hints that
-// nothing comes of do not count.
+// calm waits for the time boundary, and reports whether the members are still those of v. Watches that fire without a
+// change of members do not count.
 func (m *machine) calm(ctx context.Context, v *view) (bool, error) {
 	timer := time.NewTimer(m.p.opts.TimeBoundary)
 	defer timer.Stop()
@@ -84,9 +84,9 @@ func (m *machine) calm(ctx context.Context, v *view) (bool, error) {
 	}
 }
 
-// monitor returns when the members have changed, at the deadline if that is not zero, when
-// the incarnation ends, and when ctx does. Until waiting is closed it looks once per
-// reaction time; the watch tells otherwise.
+// monitor returns when the members have changed, at the deadline unless that is zero, when
+// the incarnation ends, and when ctx ends. Until acquired is closed it also reads the members once per
+// reaction time; after that it relies on the watch.
 func (m *machine) monitor(ctx context.Context, acquired <-chan struct{}, v view, deadline time.Time) error {
 	ticker := time.NewTicker(m.p.opts.MaxReactionTime)
 	defer ticker.Stop()
@@ -104,7 +104,7 @@ func (m *machine) monitor(ctx context.Context, acquired <-chan struct{}, v view,
 		case <-v.inc.Context().Done():
 			return context.Cause(v.inc.Context())
 		case <-due:
-			return fmt.Errorf("%w: another with our identifier stays", ErrMembersChanged)
+			return fmt.Errorf("%w: another member with the same identifier stays", ErrMembersChanged)
 		case <-acquired:
 			acquired = nil
 			ticker.Stop()

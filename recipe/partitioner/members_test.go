@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	guest   = path + "/party/514e5a831836450cb1a56c741e990fd8-a" // another member, who is the first
+	guest   = path + "/party/514e5a831836450cb1a56c741e990fd8-a" // another member, the first by name
 	blocker = path + "/locks/1/514e5a831836450cb1a56c741e990fd8__lock__0000000000"
 )
 
@@ -44,8 +44,8 @@ func (w *world) waits(m *member) (contender string) {
 	return contender
 }
 
-// The server forgets who watches the party. A member that waits for locks notices within its reaction time all the same
-// that another has come, and gives back what it has.
+// The server forgets the watches on the party. A member that waits for locks still notices within its reaction time
+// that another has come, and releases its locks.
 func TestReactionTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -69,15 +69,15 @@ func TestReactionTime(t *testing.T) {
 	})
 }
 
-// The members change while the wait for a lock ends for another reason: somebody has removed the contender. Then the set is
-// divided anew; it is no failure.
+// The members change while the wait for a lock ends for another reason: somebody has deleted the contender. Then the set is
+// divided again; that is no FAILURE.
 func TestMembersChangeWhenALockFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		m, contender := w.waiting()
 		var looked atomic.Bool
 		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-			if r.Op != zktest.OpDelete || r.Path != contender || looked.Swap(true) { // the member makes sure that it is gone
+			if r.Op != zktest.OpDelete || r.Path != contender || looked.Swap(true) { // the member checks that the contender is gone
 				return zktest.Action{}
 			}
 			if err := w.Srv.Create(guest, nil); err != nil {

@@ -23,7 +23,7 @@ const (
 	defaultAcquireTime  = 30 * time.Second
 )
 
-// lockWord is the word of a lock's contenders.
+// lockWord is the word in the names of a lock's contenders.
 const lockWord = "__lock__"
 
 // Order is how the default partition function sorts items. All members must sort alike.
@@ -31,9 +31,9 @@ type Order int
 
 // The orders.
 const (
-	// OrderUnsaid is text, and refused for items that are integers of different lengths:
-	// there it has to be said whether Python members have them as int or as str.
-	OrderUnsaid Order = iota
+	// OrderUnset is OrderText, but New refuses it for items that are integers of different lengths:
+	// for those the Order depends on whether Python members have them as int or as str.
+	OrderUnset Order = iota
 	// OrderText sorts byte by byte, as Python sorts str: 1, 10, 2.
 	OrderText
 	// OrderNumeric sorts by value, as Python sorts int: 1, 2, 10.
@@ -41,48 +41,48 @@ const (
 )
 
 // PartitionFunc picks the items of one member. Items are sorted as Options.Order says,
-// members byte by byte; an identifier that two members have is there twice. Every member
-// calls it with the same items and, after quiet, the same members: what it picks for each of
-// them must then be all items, none twice. It must be quick, and must not keep what it is
+// members byte by byte; members has an identifier twice if two members have it. Every member
+// calls the function with the same items and, once the members do not change, with the same members: the function must
+// then give each item to exactly one of the members. It must be quick, and must not keep the slices that it is
 // given.
 type PartitionFunc func(identifier string, members, items []string) ([]string, error)
 
 // Options of a [SetPartitioner]. The zero value works.
 type Options struct {
-	// Func picks our items. Default: [EveryNth], kazoo's.
+	// Func picks our items. Default: [EveryNth], kazoo's function.
 	Func PartitionFunc
 
-	// Identifier is our name among the members. It must differ from all others', and
-	// be fit for the name of a znode. Default: the host's name, "-", the process id.
+	// Identifier names this member. It must differ from all others', and be valid in
+	// the name of a znode. Default: the host's name, "-", the process id.
 	Identifier string
 
 	// TimeBoundary is how long the members must not have changed before items are
-	// allocated. Give all members the same. Default: 30 s.
+	// allocated. Give all members the same boundary. Default: 30 s.
 	TimeBoundary time.Duration
 
-	// MaxReactionTime is how often, while waiting for locks, the members are looked at
-	// without a hint that they have changed. Hints come at once. Default: 1 s.
+	// MaxReactionTime is how often, while this member waits for locks, it reads the members though no
+	// watch has fired. It reads them at once when a watch fires. Default: 1 s.
 	MaxReactionTime time.Duration
 
 	// MaxPartitionTime is how long an allocation may take, from Start or ReleaseSet until
-	// ACQUIRED; past it the state is FAILURE. Run starts anew then. Default: 0, no limit.
+	// ACQUIRED; past that the state is FAILURE, and Run starts again. Default: 0, no limit.
 	MaxPartitionTime time.Duration
 
-	// AcquireTimeout is after how long WaitForAcquire returns false. It bounds that wait and nothing else: what is
-	// waited for goes on. Default: 30 s.
+	// AcquireTimeout is the time after which WaitForAcquire returns false. It limits that wait alone: the allocation
+	// goes on. Default: 30 s.
 	AcquireTimeout time.Duration
 
 	// Order is how items are sorted.
 	Order Order
 
-	// Escape makes one element of a path of each item, percent-encoded, so that items may
-	// hold anything. kazoo does not do that: only Go members, all with Escape, can share
+	// Escape makes each item one element of a path, percent-encoded, so that an item may
+	// be any text. kazoo does not do that: only Go members, all with Escape, can share
 	// such a set.
 	Escape bool
 
-	// Logger is told what can't be returned as an error, and, as "still waiting", for which znode we wait
-	// for long, such as who has the lock of an item: after about half a minute, and then whenever the
-	// time has doubled. Transitions it is told as debug messages.
+	// Logger gets errors that no call can return. It gets a warning "still waiting" with the znode that this
+	// member waits for, such as that of a lock's holder: after about half a minute, and then whenever the
+	// time has doubled. It gets transitions as debug messages.
 	// With nil, warnings and errors go to slog.Default() and the rest is dropped; a Logger with slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }
@@ -97,7 +97,7 @@ func (o Options) withDefaults() (Options, error) {
 			errs = append(errs, fmt.Errorf("partitioner: %s %v: must not be negative", name, d))
 		}
 	}
-	if o.Order < OrderUnsaid || o.Order > OrderNumeric {
+	if o.Order < OrderUnset || o.Order > OrderNumeric {
 		errs = append(errs, fmt.Errorf("partitioner: unknown Order %d", o.Order))
 	}
 	if o.Identifier == "" {
@@ -117,7 +117,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, errors.Join(errs...)
 }
 
-// EveryNth is kazoo's partition function: of n members the one at index i has the items at
+// EveryNth is kazoo's partition function: of n members the one at index i gets the items at
 // i, i+n, i+2n, and so on. It fails when identifier is not among the members.
 func EveryNth(identifier string, members, items []string) ([]string, error) {
 	at := slices.Index(members, identifier)
@@ -131,7 +131,7 @@ func EveryNth(identifier string, members, items []string) ([]string, error) {
 	return share, nil
 }
 
-// sorted returns the items in their order.
+// sorted returns the items, sorted as order says.
 func sorted(items []string, order Order) ([]string, error) {
 	items = slices.Clone(items)
 	slices.Sort(items)
@@ -143,15 +143,15 @@ func sorted(items []string, order Order) ([]string, error) {
 		if n, ok := new(big.Int).SetString(item, 10); ok {
 			numbers[item] = n
 		} else if order == OrderNumeric {
-			return nil, fmt.Errorf("partitioner: item %q is no integer, and Order is numeric", item)
+			return nil, fmt.Errorf("partitioner: item %q is no integer, and Options.Order is OrderNumeric", item)
 		} else {
 			return items, nil
 		}
 	}
 	byValue := slices.Clone(items)
 	slices.SortStableFunc(byValue, func(a, b string) int { return numbers[a].Cmp(numbers[b]) })
-	if order == OrderUnsaid && !slices.Equal(items, byValue) {
-		return nil, fmt.Errorf("partitioner: the items are integers: Options.Order must say whether they are sorted as numbers or as text")
+	if order == OrderUnset && !slices.Equal(items, byValue) {
+		return nil, errors.New("partitioner: items are integers of different lengths: Options.Order must be OrderNumeric or OrderText")
 	}
 	return byValue, nil
 }

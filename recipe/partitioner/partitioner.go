@@ -46,44 +46,44 @@ func (s State) String() string {
 	}
 }
 
-// SetPartitioner is one member of those who divide a set. Several may be used in one
-// process, with different identifiers.
+// SetPartitioner is one of the members that divide a set. A process may have several
+// with different identifiers.
 type SetPartitioner struct {
 	sess  *session.Session
 	path  string
 	opts  Options
-	items []string // in their order
-	locks map[string]*lock.Lock
-	room  int // how many bytes of the session's budget of ephemeral znodes there are for locks, at most
+	items []string              // in the order of Options.Order
+	locks map[string]*lock.Lock // by item
+	room  int                   // how many bytes of the session's budget of ephemeral znodes locks can take
 
 	latest  *latest.Value[Snapshot] // without the channel that Snapshot fills in
 	machine atomic.Pointer[machine] // of the newest Start or Run
 
-	// Of the machine that runs. They outlive it, or one that begins anew more often than
-	// a double can be told from what a dead member leaves would never find out.
-	doubles    map[string]time.Time // since when other members have our identifier, by their znode
-	reconnects uint64               // how often the session had reconnected then
+	// Only the machine that runs uses these. They outlive it, so that a Run which often starts again still finds out
+	// that a namesake is no dead member's znode.
+	namesakes  map[string]time.Time // when another member with our identifier was first seen, by the name of its znode
+	reconnects uint64               // how often the session had reconnected when namesakes was last cleared
 }
 
 // Snapshot is a state and what belongs to it. It never changes.
 type Snapshot struct {
 	State State
 	ID    uint64          // grows by one with each transition
-	Err   error           // why, in FAILURE
+	Err   error           // the reason of FAILURE
 	next  <-chan struct{} // closed at the next transition
 	alloc *Allocation
 }
 
-// Changed is closed when another state has come. Read it before acting on the state, and
-// no transition is missed.
+// Changed returns a channel that is closed at the next transition. Call Changed before you act on the state, and
+// you miss no transition.
 func (s *Snapshot) Changed() <-chan struct{} { return s.next }
 
-// Allocation returns what is ours in the state ACQUIRED, nil in others.
+// Allocation returns our allocation in the state ACQUIRED, nil in other states.
 func (s *Snapshot) Allocation() *Allocation { return s.alloc }
 
-// New returns a member of those who divide items at path. It checks its arguments and does
-// no I/O; Start or Run begins. Options.Logger gets a warning if the session's budget of ephemeral znodes
-// is too small for the locks of all items, with how many it is enough for.
+// New returns one of the members that divide items at path. It checks its arguments and does
+// no I/O; call Start or Run. Options.Logger gets a warning if the session's budget of ephemeral znodes
+// is too small for the locks of all items.
 func New(s *session.Session, path string, items []string, opts Options) (*SetPartitioner, error) {
 	if s == nil {
 		return nil, errors.New("partitioner: no session")
@@ -95,7 +95,7 @@ func New(s *session.Session, path string, items []string, opts Options) (*SetPar
 	if err != nil {
 		return nil, err
 	}
-	p := &SetPartitioner{sess: s, path: path, opts: opts, latest: latest.New(&Snapshot{}), locks: make(map[string]*lock.Lock, len(items)), doubles: make(map[string]time.Time)}
+	p := &SetPartitioner{sess: s, path: path, opts: opts, latest: latest.New(&Snapshot{}), locks: make(map[string]*lock.Lock, len(items)), namesakes: make(map[string]time.Time)}
 	if p.items, err = sorted(items, opts.Order); err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func New(s *session.Session, path string, items []string, opts Options) (*SetPar
 	}
 	p.room = s.EphemeralBudget() - s.EphemeralSize(crowd.Node(), session.Ephemeral)
 	if most := p.mostItems(); most < len(p.locks) {
-		opts.Logger.Warn("one member can't hold all items, its session's budget of ephemeral znodes is too small",
+		opts.Logger.Warn("budget of ephemeral znodes is too small for one member to hold all items",
 			"path", path, "items", len(p.locks), "most", most, "budget", s.EphemeralBudget())
 	}
 	return p, nil
@@ -124,7 +124,7 @@ func (p *SetPartitioner) newParty() (*party.ShallowParty, error) {
 	return party.NewShallowParty(p.sess, session.Join(p.path, "party"), party.KazooOptions{Identifier: p.opts.Identifier, Logger: p.opts.Logger})
 }
 
-// Identifier returns our name among the members.
+// Identifier returns this member's identifier.
 func (p *SetPartitioner) Identifier() string { return p.opts.Identifier }
 
 // Snapshot returns the present state. It never blocks.
@@ -138,36 +138,36 @@ func (p *SetPartitioner) Snapshot() *Snapshot {
 // State returns the present state.
 func (p *SetPartitioner) State() State { return p.Snapshot().State }
 
-// Allocating reports whether the set is being divided: WaitForAcquire.
+// Allocating reports whether the set is being divided: call WaitForAcquire.
 func (p *SetPartitioner) Allocating() bool { return p.State() == Allocating }
 
-// Acquired reports whether there are items to work on: Allocation.
+// Acquired reports whether there are items to work on: see Allocation.
 func (p *SetPartitioner) Acquired() bool { return p.State() == Acquired }
 
-// MustRelease reports whether the items must be given back: ReleaseSet.
+// MustRelease reports whether the items must be given back: call ReleaseSet.
 func (p *SetPartitioner) MustRelease() bool { return p.State() == Release }
 
-// Failed reports whether this is over: see Snapshot().Err.
+// Failed reports whether the state is FAILURE: see Snapshot().Err.
 func (p *SetPartitioner) Failed() bool { return p.State() == Failure }
 
-// Allocation returns what is ours, nil in every state but ACQUIRED. A function under Run asks [Hold].
+// Allocation returns our allocation, nil in every state but ACQUIRED. A function under Run calls [Hold] instead.
 func (p *SetPartitioner) Allocation() *Allocation { return p.Snapshot().Allocation() }
 
-// Items returns the items that are ours, none in every state but ACQUIRED.
+// Items returns our items, none in every state but ACQUIRED.
 func (p *SetPartitioner) Items() []string {
 	return p.Allocation().Items()
 }
 
-// publish makes a new state known. Only begin calls it, and then the goroutine of the machine.
+// publish stores a new state. Only begin calls publish, and then the goroutine of the machine.
 func (p *SetPartitioner) publish(state State, alloc *Allocation, err error) {
 	p.latest.Store(&Snapshot{State: state, ID: p.latest.Load().ID + 1, Err: err, alloc: alloc})
-	p.opts.Logger.Debug("state of set partitioner", "path", p.path, "state", state.String(), "error", err)
+	p.opts.Logger.Debug("set partitioner state changed", "path", p.path, "state", state.String(), "error", err)
 }
 
-// Start joins the party and begins to divide the set, in the background, until Finish. It
-// returns when we have joined. When ctx ends first, all is undone in the background and the
-// error wraps the cause. After FAILURE it may be called again, which begins anew, once what we had
-// is given up; if ctx ends before that, the error wraps ErrUnfinished, too.
+// Start joins the party and divides the set, in the background, until Finish. It
+// returns when the member has joined. When ctx ends first, the member leaves in the background and the
+// error wraps the cause. After FAILURE Start may be called again. It waits until the znodes of before are
+// gone, and starts again; if ctx ends before that, the error wraps ErrUnfinished, too.
 func (p *SetPartitioner) Start(ctx context.Context) error {
 	m, err := p.begin(ctx, false)
 	if err != nil {
@@ -185,10 +185,10 @@ func (p *SetPartitioner) Start(ctx context.Context) error {
 }
 
 func (p *SetPartitioner) failure(op string, err error) error {
-	return fmt.Errorf("partitioner: %s: %w", op, &FailedError{Path: p.path, Err: err})
+	return fmt.Errorf("partitioner: %s %w", op, &FailedError{Path: p.path, Err: err})
 }
 
-// started returns what Start made, or what a Run that has ended left.
+// started returns the machine of Start, or that of a Run that has ended.
 func (p *SetPartitioner) started(op string) (*machine, error) {
 	m := p.machine.Load()
 	if m == nil || m.ofRun && m.ctx.Err() == nil {
@@ -198,11 +198,11 @@ func (p *SetPartitioner) started(op string) (*machine, error) {
 }
 
 // WaitForAcquire waits while the state is ALLOCATING, for Options.AcquireTimeout at most. True says that it has become
-// ACQUIRED, or was that already. False without an error says to look at the state again, as kazoo's loop does: it is
-// RELEASE, for which nothing is waited for, or the time has passed.
+// ACQUIRED, or was that already. False without an error says that the time has passed or that the state is
+// RELEASE, in which WaitForAcquire does not wait: look at the state again, as kazoo's loop does.
 //
-// In FAILURE it returns a [*FailedError], and ErrNotStarted before Start or Run was called. When ctx ends first the error
-// wraps its cause.
+// In FAILURE WaitForAcquire returns a [*FailedError], and before Start or Run was called ErrNotStarted. When ctx ends first
+// the error wraps the cause.
 func (p *SetPartitioner) WaitForAcquire(ctx context.Context) (acquired bool, err error) {
 	timer := time.NewTimer(p.opts.AcquireTimeout)
 	defer timer.Stop()
@@ -212,7 +212,7 @@ func (p *SetPartitioner) WaitForAcquire(ctx context.Context) (acquired bool, err
 		case now.State == Acquired:
 			return true, nil
 		case now.State == Failure:
-			return false, p.failure("wait", now.Err)
+			return false, p.failure("wait for", now.Err)
 		case p.machine.Load() == nil:
 			return false, fmt.Errorf("partitioner: wait for %s: %w", p.path, ErrNotStarted)
 		case now.State == Release, late && ctx.Err() == nil:
@@ -228,29 +228,26 @@ func (p *SetPartitioner) WaitForAcquire(ctx context.Context) (acquired bool, err
 	}
 }
 
-// ReleaseSet gives back the locks of our items and has the set divided again. Call it once
+// ReleaseSet releases the locks of our items, and then the set is divided again. Call ReleaseSet once
 // the work under the allocation's context has returned. It returns when the state is
-// ALLOCATING again; at once, when it is so already. In FAILURE, and when that comes first, it
-// returns a [*FailedError]. When ctx ends first, the error wraps the cause and it goes on in the
+// ALLOCATING again; at once, when it is so already. In FAILURE, and when FAILURE comes first, it
+// returns a [*FailedError]. When ctx ends first, the error wraps the cause and ReleaseSet goes on in the
 // background. While Run goes on it returns ErrNotStarted.
 func (p *SetPartitioner) ReleaseSet(ctx context.Context) error {
 	m, err := p.started("release")
 	if err != nil {
 		return err
 	}
-	if err := m.release(ctx); err != nil {
-		return fmt.Errorf("partitioner: release %s: %w", p.path, err)
-	}
-	return nil
+	return m.release(ctx)
 }
 
-// Finish gives back what we have, leaves the party, and sets the state to FAILURE. Call it
-// once the work under the allocation's context has returned. When it returns nil nothing of ours
-// stands any more, neither our member nor a contender that waited for its lock, or it went with its
-// session. When ctx ends before, the error wraps the cause and it goes on in the background. When the
-// session's Run has ended before it could be done, the error wraps ErrUnfinished. What Run does ends
-// with its context instead: while it goes on Finish returns ErrNotStarted, and afterwards waits for
-// what Run has left to the background.
+// Finish releases our locks, leaves the party, and sets the state to FAILURE. Call Finish
+// once the work under the allocation's context has returned. When Finish returns nil none of our znodes
+// stands any more, neither the member nor a contender that waited for its lock.
+// When ctx ends before, the error wraps the cause and Finish goes on in the background. When the
+// session's Run has ended before the znodes were gone, the error wraps ErrUnfinished. While a Run goes on
+// Finish returns ErrNotStarted, because the end of its context ends a Run. After a Run Finish waits until
+// the znodes are gone that Run has left to the background.
 func (p *SetPartitioner) Finish(ctx context.Context) error {
 	m, err := p.started("finish")
 	if err != nil {

@@ -155,7 +155,7 @@ func TestPartyExpansion(t *testing.T) {
 		if cause := context.Cause(a.Context()); !errors.Is(cause, partitioner.ErrMembersChanged) {
 			t.Errorf("the allocation ended with %v", cause)
 		}
-		// Nobody follows while the first is still at work.
+		// Nobody gets the items while the first member is still at work.
 		two.releaseSet()
 		time.Sleep(time.Minute)
 		if three.Acquired() {
@@ -202,13 +202,13 @@ func TestPartySessionFailure(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		w.clean()
-		m.start() // anew
+		m.start() // again
 		m.wantItems("0", "1")
 	})
 }
 
-// kazoo's test_connection_loss. A connection that comes back in time changes nothing here;
-// what kazoo does then, the end of trust does.
+// kazoo's test_connection_loss. A connection that comes back in time changes nothing here. Kazoo's
+// RELEASE at a lost connection comes at the end of trust here.
 func TestConnectionLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -363,7 +363,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// What a partition function does wrong is FAILURE, not an allocation that never ends.
+// An error of the partition function is FAILURE, not an allocation that never comes.
 func TestPartitionFunctionFails(t *testing.T) {
 	fault := errors.New("a fault")
 	for what, f := range map[string]partitioner.PartitionFunc{
@@ -390,7 +390,7 @@ func TestPartitionFunctionFails(t *testing.T) {
 	}
 }
 
-// A partition function of one's own.
+// The partition function is the program's own.
 func TestPartitionFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// Run divides the set, again and again, until ctx ends, and calls fn with the items that are
-// ours each time, on the goroutine that has called Run. There may be no items. fn's context
-// ends, with a cause, when they are to be given up; they are when fn has returned. It has ctx's
-// values, and [Hold] finds the allocation in it. An fn that returns nil before its context has
-// ended is not called again until the set was divided anew.
+// Run divides the set, again and again, until ctx ends. Each time it calls fn with our items,
+// on the goroutine that has called Run. There may be no items. fn's context
+// ends, with a cause, when the items are to be given up; Run gives them up when fn has returned. The context has
+// ctx's values, and [Hold] finds the allocation in it. If fn returns nil before its context has
+// ended, Run does not call it again until the set was divided again.
 //
-// An error of fn's ends Run and is returned, unless it is fn's context's. Run goes on after
-// an expired session and after MaxPartitionTime, and begins anew. Other failures it returns,
-// such as ErrDuplicate and ErrFunction, as a [*FailedError]. When ctx has ended it returns
-// nil. Whatever it returns, our member and our contenders are gone then, or went with their
-// session, unless it is an error that wraps ErrUnfinished.
+// Run returns an error of fn's, unless that is the error of fn's context. After an expired session
+// and after MaxPartitionTime Run starts again. It returns other failures,
+// such as ErrDuplicate and ErrFunction, as a [*FailedError]. When ctx has ended Run returns
+// nil. When Run has returned, the znodes of our member and of our contenders are gone,
+// unless the error wraps ErrUnfinished.
 //
-// While the servers can't be reached, or refuse deletes, Run can't give up what we have. Once it is
+// While the servers can't be reached, or refuse deletes, Run can't delete these znodes. Once Run is
 // to end, and fn has returned, it tries for one session timeout. Then it returns ErrUnfinished,
-// beside an error of fn's, and goes on in the background, for which Start, Run and Finish wait. It
-// also does when what there was before it is not given up before ctx ends, and when the session's
-// Run has ended first, as that can't tell whether the servers have heard of it: then all goes within
-// one session timeout.
+// joined with fn's error, and goes on in the background; Start, Run and Finish wait for that. Run
+// also returns ErrUnfinished when ctx ends before the znodes of an earlier Start or Run are gone, and when the
+// session's Run has ended first, because then nobody knows whether the servers have closed the session: in that
+// case the znodes go within one session timeout.
 func (p *SetPartitioner) Run(ctx context.Context, fn func(ctx context.Context, items []string) error) (err error) {
 	if fn == nil {
 		return fmt.Errorf("partitioner: run %s: %w", p.path, ErrNoFunction)
@@ -33,7 +33,7 @@ func (p *SetPartitioner) Run(ctx context.Context, fn func(ctx context.Context, i
 	if err != nil {
 		return fmt.Errorf("partitioner: run %s: %w", p.path, err)
 	}
-	defer func() { // also when fn panics
+	defer func() { // runs also when fn panics
 		m.stop(ErrFinished)
 		if left := m.ended(); left != nil {
 			err = errors.Join(err, fmt.Errorf("partitioner: run %s: %w", p.path, left))
@@ -53,7 +53,7 @@ func (p *SetPartitioner) Run(ctx context.Context, fn func(ctx context.Context, i
 				return err
 			}
 		}
-		_ = m.release(ctx) // fails when one of the two contexts has ended
+		_ = m.release(ctx) // fails when ctx or m.ctx has ended
 	}
 	if ctx.Err() != nil {
 		return nil
@@ -61,8 +61,8 @@ func (p *SetPartitioner) Run(ctx context.Context, fn func(ctx context.Context, i
 	return p.failure("run", context.Cause(m.ctx))
 }
 
-// ended waits until the machine has ended, but for no longer than a server that works needs to end
-// our session. It returns an error if something may be left.
+// ended waits until the machine has ended, but for no longer than a server needs to end
+// our session. It returns an error if a znode may be left.
 func (m *machine) ended() error {
 	timer := time.NewTimer(m.p.sess.Timeout())
 	defer timer.Stop()
@@ -74,7 +74,7 @@ func (m *machine) ended() error {
 	}
 }
 
-// work calls fn and returns when the allocation is over, or with fn's error.
+// work calls fn. It returns when the allocation is over, or fn's error.
 func work(ctx context.Context, a *Allocation, fn func(ctx context.Context, items []string) error) error {
 	working, cancel := context.WithCancelCause(a.ctx)
 	defer cancel(nil)

@@ -86,7 +86,7 @@ func TestRun(t *testing.T) {
 		two.wantCause(session.ErrSessionExpired)
 		one.wantCause(partitioner.ErrMembersChanged)
 		one.wantCall("0", "2")
-		two.wantCall("1") // by itself, in a new session
+		two.wantCall("1") // Run starts again by itself, in a new session
 		two.stop()
 		two.wantCause(context.Canceled)
 		one.wantCause(partitioner.ErrMembersChanged)
@@ -99,8 +99,8 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// The function's error ends Run; a function that returns early keeps its items until the set
-// is divided anew.
+// The function's error ends Run. After a function that returns early the member keeps its items until the set
+// is divided again.
 func TestRunFunctionReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -135,7 +135,7 @@ func TestRunFunctionReturns(t *testing.T) {
 	})
 }
 
-// The items are given back when the function has returned, not when its context ends.
+// Run gives the items back when the function has returned, not when its context ends.
 func TestRunWaitsForTheFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -179,8 +179,8 @@ func TestRunPanics(t *testing.T) {
 	})
 }
 
-// The servers are frozen when Run's context ends: Run gives up waiting after one session timeout,
-// says so, and goes on in the background. Nothing is left once the servers are back, and Finish
+// The servers are frozen when Run's context ends: Run waits for one session timeout,
+// returns ErrUnfinished, and goes on in the background. No znode is left once the servers are back, and Finish
 // waits for that.
 func TestRunEndsWithoutServers(t *testing.T) {
 	fault := errors.New("a fault")
@@ -215,7 +215,7 @@ func TestRunEndsWithoutServers(t *testing.T) {
 	}
 }
 
-// The function fails, or there is no use in going on, while the servers are frozen: Run does not wait for longer either,
+// The function fails, or a FAILURE lasts, while the servers are frozen: Run does not wait for longer than a session timeout,
 // though its context lasts.
 func TestRunFailsWithoutServers(t *testing.T) {
 	fault := errors.New("a fault")
@@ -244,7 +244,7 @@ func TestRunFailsWithoutServers(t *testing.T) {
 	}
 }
 
-// unfinished checks that Run returns an error of its function's, if that is not nil, and that it waited in vain for one
+// unfinished checks that Run returns its function's error, if that is not nil, and ErrUnfinished, after one
 // session timeout.
 func (r *running) unfinished(since time.Time, fault error) {
 	r.w.Helper()
@@ -259,7 +259,7 @@ func (r *running) unfinished(since time.Time, fault error) {
 	}
 }
 
-// Without a function there is nothing to run.
+// Run refuses to run without a function.
 func TestRunNeedsAFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -272,7 +272,7 @@ func TestRunNeedsAFunction(t *testing.T) {
 	})
 }
 
-// Run leaves FAILURE after MaxPartitionTime and begins anew; a duplicate identifier ends it.
+// Run starts again after MaxPartitionTime; a duplicate identifier ends it.
 func TestRunAfterFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -290,8 +290,8 @@ func TestRunAfterFailure(t *testing.T) {
 		}
 		one.wantCall("0")
 		two := w.run(w.memberIn(w.Session("other"), "same", []string{"0"}, partitioner.Options{}), nil)
-		// Who came later is told, also when the first begins anew meanwhile and is the later
-		// one then.
+		// The later member gets the error, also when the first one starts again meanwhile and is then the later
+		// one.
 		var err error
 		last := one
 		select {
@@ -310,8 +310,8 @@ func TestRunAfterFailure(t *testing.T) {
 	})
 }
 
-// Members join, leave, lose links, replies and sessions at random: never two work on an item,
-// and after quiet each item has exactly one.
+// Members join, leave, lose links, replies and sessions at random: two never work on an item,
+// and after a boundary without changes each item has exactly one owner.
 func TestRandomFaults(t *testing.T) {
 	total := 0
 	for seed := range uint64(4) {
@@ -331,7 +331,7 @@ func randomFaults(w *world, seed uint64) int {
 	var (
 		set   []string
 		mu    sync.Mutex
-		owner = map[string]func() error{} // of the context under which an item was had last
+		owner = map[string]func() error{} // by item: the Err of the context under which a function last had it
 		count int
 	)
 	for i := range 11 {

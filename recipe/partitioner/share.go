@@ -10,10 +10,10 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// share returns the items that are ours, and until when that may stand should another member
-// have our identifier.
+// share returns our items. If another member has our identifier, it also returns the deadline until which the
+// share is valid.
 func (m *machine) share(ctx context.Context, v view) (share []string, deadline time.Time, err error) {
-	deadline, err = m.double(ctx, v)
+	deadline, err = m.checkIdentifier(ctx, v)
 	if err != nil {
 		return nil, deadline, err
 	}
@@ -50,11 +50,10 @@ func (m *machine) pick(members []string) (share []string, err error) {
 	return slices.Clone(share), err
 }
 
-// double looks whether we are in the party, and alone under our identifier. Another may be
-// what is left of one that died, us before a restart for instance, and goes within the session's
-// MaxExpiry. If it does not, whoever came later has to go. Double returns when that will be known, zero if nothing
-// is to come.
-func (m *machine) double(ctx context.Context, v view) (time.Time, error) {
+// checkIdentifier checks that we are in the party, and that no other member has our identifier. Another such znode may be that of
+// a dead member, such as this process before a restart; then it goes within the session's MaxExpiry. If it stays, the later
+// one of the two members fails. checkIdentifier returns when that time is over; zero if no other member has our identifier.
+func (m *machine) checkIdentifier(ctx context.Context, v view) (time.Time, error) {
 	own := session.Join(m.p.path, "party") + "/"
 	here := false
 	var others []string
@@ -67,7 +66,7 @@ func (m *machine) double(ctx context.Context, v view) (time.Time, error) {
 		}
 	}
 	if !here {
-		// The party is about to make our znode again.
+		// The party is about to create our znode again.
 		select {
 		case <-v.watch.C():
 		case <-ctx.Done():
@@ -75,8 +74,8 @@ func (m *machine) double(ctx context.Context, v view) (time.Time, error) {
 		return time.Time{}, ErrMembersChanged
 	}
 	if n := m.p.sess.Stats().Reconnects; n != m.p.reconnects || len(others) == 0 {
-		// It may be due to a new leader, who gives all sessions their time again.
-		clear(m.p.doubles)
+		// A reconnect may be due to a new leader, which gives all sessions their full timeout again.
+		clear(m.p.namesakes)
 		m.p.reconnects = n
 	}
 	var deadline time.Time
@@ -88,12 +87,12 @@ func (m *machine) double(ctx context.Context, v view) (time.Time, error) {
 		if !later {
 			continue
 		}
-		if m.p.doubles[name].IsZero() {
-			m.p.doubles[name] = time.Now()
-			m.p.opts.Logger.WarnContext(ctx, "an older member has our identifier, waiting for it to go",
+		if m.p.namesakes[name].IsZero() {
+			m.p.namesakes[name] = time.Now()
+			m.p.opts.Logger.WarnContext(ctx, "older member has the same identifier, waiting for it to go",
 				"identifier", m.p.opts.Identifier, "path", own+name, "patience", m.p.sess.MaxExpiry())
 		}
-		due := m.p.doubles[name].Add(m.p.sess.MaxExpiry())
+		due := m.p.namesakes[name].Add(m.p.sess.MaxExpiry())
 		if !time.Now().Before(due) {
 			return time.Time{}, fmt.Errorf("%w: %q, in %s", ErrDuplicate, m.p.opts.Identifier, own+name)
 		}
@@ -104,7 +103,7 @@ func (m *machine) double(ctx context.Context, v view) (time.Time, error) {
 	return deadline, nil
 }
 
-// later reports whether our znode was made after the one at path.
+// later reports whether our znode was created after the one at path.
 func (m *machine) later(ctx context.Context, inc *session.Incarnation, path string) (bool, error) {
 	exists, own, err := inc.Exists(ctx, m.party.Node())
 	if err != nil {

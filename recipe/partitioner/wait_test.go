@@ -40,9 +40,9 @@ func TestWaitForAcquire(t *testing.T) {
 	})
 }
 
-// The time and the context end together: that is an error, as without the time.
+// AcquireTimeout and the context end together: WaitForAcquire returns the context's error.
 func TestWaitForAcquireContextComesFirst(t *testing.T) {
-	for range 20 { // a select that finds both takes either
+	for range 20 { // a select takes either of two that are ready
 		synctest.Test(t, func(t *testing.T) {
 			m := newWorld(t).member("p0", []string{"0"}, partitioner.Options{TimeBoundary: time.Minute, AcquireTimeout: time.Second})
 			m.start()
@@ -56,7 +56,7 @@ func TestWaitForAcquireContextComesFirst(t *testing.T) {
 	}
 }
 
-// lateContext is a context that is asked for its end only later.
+// lateContext is a context whose end is read late.
 type lateContext struct {
 	context.Context
 
@@ -68,8 +68,8 @@ func (c lateContext) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// The set is acquired and to be released again before WaitForAcquire looks, for the first time or later. That is no error, or
-// a loop over the states would fail now and then.
+// The set is acquired and to be released again before WaitForAcquire reads the state, for the first time or later. That is no
+// error, or a loop over the states would fail now and then.
 func TestWaitForAcquireLooksLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -90,12 +90,12 @@ func TestWaitForAcquireLooksLate(t *testing.T) {
 	})
 }
 
-// The loop of kazoo's documentation, with all defaults, of a member alone, and of one beside which others come and go, so that
+// A member runs the loop of kazoo's documentation with all defaults, alone, and beside others that come and go, so that
 // the set is divided only during the third wait.
 func TestLoopOverTheStates(t *testing.T) {
 	for what, tt := range map[string]struct {
-		guests []time.Duration // when one comes or goes
-		waits  int             // that end without the set
+		guests []time.Duration // when another member comes or goes
+		waits  int             // how many waits end without the set
 		within [2]time.Duration
 	}{
 		"alone": {within: [2]time.Duration{30 * time.Second, 31 * time.Second}, waits: 1},
