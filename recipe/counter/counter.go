@@ -10,9 +10,9 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// Options of a [Counter] of numbers of type V. The zero value works.
+// Options configure a [Counter] of numbers of type V. The zero value works.
 type Options[V any] struct {
-	// Default is the number as long as the znode is missing or empty. Default: 0.
+	// Default is the number while the znode is missing or empty. Default: 0.
 	Default V
 }
 
@@ -22,8 +22,8 @@ type Change[V any] struct {
 	Post V // the number after
 }
 
-// Counter is a handle on one counter. V is int64, *big.Int, float64 or int32; which
-// kind of counter it is, its constructor says. It may be used by several goroutines.
+// Counter is a handle on one counter. V is int64, *big.Int, float64 or int32; the constructor determines the kind. Several goroutines
+// may use a Counter.
 type Counter[V any] struct {
 	session *session.Session
 	path    string
@@ -34,15 +34,13 @@ type Counter[V any] struct {
 	last *Change[V]
 }
 
-// New returns a handle on the counter of integers at path. It refuses numbers of more
-// than 64 bits, which [NewBig] does not. It checks its arguments and does no I/O. The
-// session must be running for the methods to succeed.
+// New returns a handle on the counter of integers at path. The counter refuses numbers of more than 64 bits; for those, see
+// [NewBig]. New checks its arguments and does no I/O. The session must be running for the methods to succeed.
 func New(s *session.Session, path string, opts Options[int64]) (*Counter[int64], error) {
 	return newCounter(s, path, opts, kind[int64](intKind{}))
 }
 
-// NewBig is [New] for integers of any size. The numbers that it is given and that it
-// returns are copies.
+// NewBig is [New] for integers of any size. The counter copies the numbers that it is given, and returns copies.
 func NewBig(s *session.Session, path string, opts Options[*big.Int]) (*Counter[*big.Int], error) {
 	if opts.Default == nil {
 		opts.Default = new(big.Int)
@@ -55,15 +53,15 @@ func NewFloat(s *session.Session, path string, opts Options[float64]) (*Counter[
 	return newCounter(s, path, opts, kind[float64](floatKind{}))
 }
 
-// NewCurator returns a handle on the counter at path that Curator's SharedCount and
-// kazoo's Counter with support_curator use; see [New].
+// NewCurator returns a handle on a counter at path in the format of Curator's SharedCount and of kazoo's Counter with
+// support_curator; see [New].
 func NewCurator(s *session.Session, path string, opts Options[int32]) (*Counter[int32], error) {
 	return newCounter(s, path, opts, kind[int32](curatorKind{}))
 }
 
 func newCounter[V any](s *session.Session, path string, opts Options[V], k kind[V]) (*Counter[V], error) {
 	if s == nil {
-		return nil, errors.New("counter: no session")
+		return nil, errors.New("counter: session is nil")
 	}
 	if err := session.CheckPath(path); err != nil {
 		return nil, fmt.Errorf("counter: %w", err)
@@ -71,11 +69,11 @@ func newCounter[V any](s *session.Session, path string, opts Options[V], k kind[
 	return &Counter[V]{session: s, path: path, initial: k.clone(opts.Default), kind: k}, nil
 }
 
-// Default returns the number that a missing or empty znode stands for.
+// Default returns the number of a missing or empty znode.
 func (c *Counter[V]) Default() V { return c.kind.clone(c.initial) }
 
-// Last returns the latest change that was made through this handle, and whether there
-// was one. With several goroutines on one handle it may be another's.
+// Last returns the latest change that was made through this handle, and whether there was one. If several goroutines use the
+// handle, the change may be another goroutine's.
 func (c *Counter[V]) Last() (Change[V], bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,32 +110,31 @@ func (c *Counter[V]) Get(ctx context.Context) (V, error) {
 	}
 }
 
-// Add adds delta and returns the new number. If the error wraps [session.ErrUncertain],
-// delta may or may not have been added; otherwise an error says that it was not.
+// Add adds delta and returns the new number. If the error wraps [session.ErrUncertain], delta may or may not have been added; after
+// any other error it was not.
 func (c *Counter[V]) Add(ctx context.Context, delta V) (V, error) {
 	return c.change(ctx, "add", c.by(c.kind.add, delta))
 }
 
-// Subtract subtracts delta and returns the new number. Errors are those of Add.
+// Subtract subtracts delta and returns the new number. Its errors are those of Add.
 func (c *Counter[V]) Subtract(ctx context.Context, delta V) (V, error) {
 	return c.change(ctx, "subtract", c.by(c.kind.subtract, delta))
 }
 
-// Set makes v the number, whatever it was. Pre of [Counter.Last] is what it replaced, or
-// the default if that was no number. Errors are those of Add.
+// Set replaces the number by v, even if the data is not a number. Pre of [Counter.Last] is the number that was replaced, or the
+// default if there was none. Its errors are those of Add.
 func (c *Counter[V]) Set(ctx context.Context, v V) error {
 	_, err := c.change(ctx, "set", c.to(v))
 	return err
 }
 
-// Reset makes the default the number. Like all changes it deletes nothing. Errors are
-// those of Add.
+// Reset replaces the number by the default. Like all changes it deletes nothing. Its errors are those of Add.
 func (c *Counter[V]) Reset(ctx context.Context) error {
 	_, err := c.change(ctx, "reset", c.to(c.initial))
 	return err
 }
 
-// step makes a change out of what is in the znode.
+// step returns the change of a znode with the given data.
 type step[V any] func(data []byte) (Change[V], error)
 
 func (c *Counter[V]) by(op func(a, b V) (V, error), delta V) step[V] {
@@ -184,8 +181,7 @@ func (c *Counter[V]) change(ctx context.Context, op string, next step[V]) (V, er
 		case errors.Is(err, session.ErrUncertain):
 			return none, c.wrap(op, err)
 		case errors.Is(err, session.ErrBadVersion), errors.Is(err, session.ErrNoNode), errors.Is(err, session.ErrSessionExpired):
-			// Nothing was done. Another changed it, or nobody has made it yet, or the
-			// next session is another try.
+			// Nothing was written: another process changed the znode, or it is missing, or the session has expired.
 			if ctx.Err() != nil {
 				return none, c.wrap(op, context.Cause(ctx))
 			}
@@ -195,8 +191,7 @@ func (c *Counter[V]) change(ctx context.Context, op string, next step[V]) (V, er
 	}
 }
 
-// attempt makes the change once. ErrBadVersion, ErrNoNode and ErrSessionExpired say
-// that nothing was done.
+// attempt tries the change once. After ErrBadVersion, ErrNoNode and ErrSessionExpired nothing was written.
 func (c *Counter[V]) attempt(ctx context.Context, next step[V]) (Change[V], error) {
 	inc, err := c.session.Incarnation(ctx)
 	if err != nil {
@@ -205,13 +200,13 @@ func (c *Counter[V]) attempt(ctx context.Context, next step[V]) (Change[V], erro
 	data, seen, err := inc.Get(ctx, c.path)
 	if errors.Is(err, session.ErrNoNode) {
 		if err = inc.EnsurePath(ctx, c.path); errors.Is(err, session.ErrUncertain) && ctx.Err() == nil {
-			err = nil // the next read shows it
+			err = nil // the next read shows the outcome
 		}
 		if err == nil {
 			data, seen, err = inc.Get(ctx, c.path)
 		}
 		if errors.Is(err, session.ErrUncertain) {
-			return Change[V]{}, context.Cause(ctx) // an empty znode is no change of the number
+			return Change[V]{}, context.Cause(ctx) // an empty znode has the default: the number did not change
 		}
 	}
 	if err != nil {
@@ -231,19 +226,18 @@ func (c *Counter[V]) attempt(ctx context.Context, next step[V]) (Change[V], erro
 	return made, err
 }
 
-// same checks that the znode that was written is the one that was read. If somebody deleted that and another
-// was made, and has the same version, the number was written over one that was not read.
+// same checks that the znode that was written is the one that was read. If that znode was deleted and another with the same version
+// was created, the write replaced a number that was not read.
 func (c *Counter[V]) same(seen, now session.Stat) error {
 	if now.Czxid == seen.Czxid {
 		return nil
 	}
-	return fmt.Errorf("%w: the znode was deleted and made again just before it was written", session.ErrUncertain)
+	return fmt.Errorf("%w: the znode was deleted and created again just before the write", session.ErrUncertain)
 }
 
-// again goes on after the reply to a write was lost: it writes again as long as the
-// znode is as it was seen before the first time. As both writes ask for that version,
-// only one of them can be carried out, however late the first arrives. When the znode
-// is another, the write may have been ours.
+// again repeats a write whose reply was lost, while the znode is as it was read before the first write. Both writes require that
+// version, so only one of them can be carried out, however late the first arrives. If the znode has changed, again returns
+// lost, because the change may be our write or another's.
 func (c *Counter[V]) again(ctx context.Context, text []byte, seen session.Stat, lost error) error {
 	for {
 		inc, err := c.session.Incarnation(ctx)

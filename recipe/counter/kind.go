@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// kind is how numbers of one kind are read, written and added.
+// kind reads, writes and adds numbers of one kind.
 type kind[V any] interface {
 	decode(data []byte) (V, error)
 	encode(v V) []byte
 	add(a, b V) (V, error)
 	subtract(a, b V) (V, error)
-	clone(v V) V // what is handed out must not change what is kept
+	clone(v V) V // a copy that shares no memory with v
 }
 
 // bigKind is Python's int.
@@ -42,7 +42,7 @@ func (bigKind) add(a, b *big.Int) (*big.Int, error)      { return new(big.Int).A
 func (bigKind) subtract(a, b *big.Int) (*big.Int, error) { return new(big.Int).Sub(a, b), nil }
 func (bigKind) clone(v *big.Int) *big.Int                { return new(big.Int).Set(v) }
 
-// intKind is Python's int as far as it fits.
+// intKind is Python's int within 64 bits.
 type intKind struct{ bigKind }
 
 func (k intKind) decode(data []byte) (int64, error) {
@@ -108,13 +108,13 @@ func (floatKind) decode(data []byte) (float64, error) {
 		return 0, fmt.Errorf("%w: %s", ErrValue, quote(data))
 	}
 	v, err := strconv.ParseFloat(strings.ReplaceAll(text, "_", ""), 64)
-	if err != nil && !math.IsInf(v, 0) { // what is too large is infinite, in Python too
+	if err != nil && !math.IsInf(v, 0) { // a number that is too large is infinite, as in Python
 		return 0, fmt.Errorf("%w: %s", ErrValue, quote(data))
 	}
 	return v, nil
 }
 
-// encode writes the shortest text that is read as v, as Python's repr does.
+// encode returns the shortest text that is read as v, as Python's repr does.
 func (floatKind) encode(v float64) []byte {
 	size := math.Abs(v)
 	switch {
@@ -138,8 +138,7 @@ func (floatKind) add(a, b float64) (float64, error)      { return a + b, nil }
 func (floatKind) subtract(a, b float64) (float64, error) { return a - b, nil }
 func (floatKind) clone(v float64) float64                { return v }
 
-// isFloat reports whether Python's float reads text, which has no sign and is in
-// lower case.
+// isFloat reports whether Python's float reads text, which has no sign and is in lower case.
 func isFloat(text string) bool {
 	switch text {
 	case "inf", "infinity", "nan":
@@ -158,8 +157,7 @@ func isFloat(text string) bool {
 	return (whole != "" || fraction != "") && (whole == "" || isDigits(whole)) && (fraction == "" || isDigits(fraction))
 }
 
-// isDigits reports whether text is one or more ASCII digits, with single underscores
-// between them.
+// isDigits reports whether text is one or more ASCII digits, perhaps with single underscores between them.
 func isDigits(text string) bool {
 	before := rune('_')
 	for _, r := range text {
@@ -174,7 +172,7 @@ func isDigits(text string) bool {
 // isPythonSpace reports whether Python strips r from ASCII text that is a number.
 func isPythonSpace(r rune) bool { return r == ' ' || '\t' <= r && r <= '\r' }
 
-// quote shows data in an error, of limited length.
+// quote returns the first bytes of data, quoted for an error.
 func quote(data []byte) string {
 	const limit = 40
 	if len(data) > limit {

@@ -13,11 +13,9 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// Observe yields who leads, at once and whenever that changes; a Contender without a Node
-// says that nobody does. It goes on until the loop is left, ctx ends, or there will be no
-// session any more: then the last pair has the error. It does not stand for election.
-// While the loop's body runs nothing is read, and what came and went meanwhile
-// is skipped.
+// Observe yields the leader, at once and after each change. A Contender without a Node says that nobody leads. The sequence ends when
+// the loop breaks, or with an error when ctx ends or the session has ended for good. Observe creates no candidate. It reads nothing
+// while the loop's body runs, and skips leaders that came and went meanwhile.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[lock.Contender, error] {
 	return func(yield func(lock.Contender, error) bool) {
 		var (
@@ -42,16 +40,15 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[lock.Contender, error]
 			}
 			select {
 			case <-watch.C():
-			case <-ctx.Done(): // the next read says so
+			case <-ctx.Done(): // the next read returns the cause
 			}
 			watch.Stop()
 		}
 	}
 }
 
-// leader returns who leads, with a watch that says when to ask again. One who stands
-// in front of the leader can't come, so it is enough to watch that one; only when
-// there is nobody the directory is watched.
+// leader returns the leader, with a watch that fires when to ask again. No candidate can come in front of the leader, so leader watches
+// the leader's znode alone, or the directory if there is no candidate.
 func (e *Election) leader(ctx context.Context) (lock.Contender, *session.Watch, error) {
 	inc, err := e.session.Incarnation(ctx)
 	if err != nil {
@@ -85,7 +82,7 @@ func (e *Election) leader(ctx context.Context) (lock.Contender, *session.Watch, 
 	}
 }
 
-// list returns the children of a directory, none when it is missing, with a watch.
+// list returns the children of a directory, with a watch. A missing directory has none.
 func list(ctx context.Context, inc *session.Incarnation, path string) ([]string, *session.Watch, error) {
 	for {
 		children, _, watch, err := inc.ChildrenW(ctx, path)
