@@ -26,7 +26,7 @@ const (
 	Acquired
 	// Release: stop working on the items, then call ReleaseSet.
 	Release
-	// Failure: nothing is ours and nothing will be. Start anew, or not.
+	// Failure: no item is ours. Call Start to start again.
 	Failure
 )
 

@@ -340,7 +340,7 @@ func TestGivingUp(t *testing.T) {
 			if left := w.Srv.Children(path + "/taken"); len(left) != 0 {
 				t.Errorf("left: %q", left)
 			}
-			// And of Consume.
+			// The caller of Consume gives up.
 			h := w.take(q, "one")
 			w.once(isMulti, func(*zktest.Request) zktest.Action {
 				w.Net.Client("a").BlackHole(zktest.ToClient)
