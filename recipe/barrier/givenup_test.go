@@ -105,7 +105,7 @@ func TestGivingUpEnterAtTheEnd(t *testing.T) {
 	})
 }
 
-// What the other one did.
+// These say what the other member did.
 const (
 	nobodyCame = "there was none"
 	left       = "it entered and left"
