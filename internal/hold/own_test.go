@@ -17,7 +17,7 @@ import (
 
 const path = "/own"
 
-// own returns a znode that is to be made, and what makes it.
+// own returns an Own and the function that creates its znode.
 func own(inc *session.Incarnation) (o *hold.Own, create func(life context.Context) error) {
 	stands := func(life context.Context) (bool, error) {
 		if err := inc.Sync(life, path); err != nil && !errors.Is(err, session.ErrNoNode) {
@@ -35,8 +35,8 @@ func own(inc *session.Incarnation) (o *hold.Own, create func(life context.Contex
 	}
 }
 
-// A znode of a caller that gave up is removed, also if nobody knows whether it was made; one that was not made is gone at once. Deletes
-// that are refused, or whose reply is lost, are repeated.
+// The znode of a caller that gave up is removed, also if the outcome of its create is unknown; a znode that was not created is gone at
+// once. Deletes that are refused, or whose reply is lost, are repeated.
 func TestOwnIsNotLeft(t *testing.T) {
 	for what, tt := range map[string]struct {
 		giveUp, unsure, notMade bool

@@ -14,9 +14,8 @@ import (
 
 var errBusy = errors.New("busy")
 
-// §4 of the attacks on recipes: the reply to the create is lost, and the server that we come to next lags behind: it does
-// not have what was made yet. A Sync makes it catch up, as does a write of ours: of those that the session makes by itself none
-// succeeds in time.
+// §4 of the attacks on recipes: the reply to the create is lost, and the next server lags behind and does not have the contender
+// yet. A Sync makes the server catch up, and so does a write, but no write of the session itself succeeds in time.
 func TestLostReplyAndALaggingServer(t *testing.T) {
 	const ownWay = "in its own way"
 	synctest.Test(t, func(t *testing.T) {
@@ -60,9 +59,9 @@ func TestLostReplyAndALaggingServer(t *testing.T) {
 	})
 }
 
-// §4 of the attacks on recipes: the session was given up, and the server does not know it yet. In the next one the reply to a
-// create is lost. Were the contender of the old session taken for the new one, it would go with that session while
-// we hold.
+// §4 of the attacks on recipes: the session was given up, and the server does not know it yet. In the next session the reply to a
+// create is lost. If the contender of the old session were taken for the new one, it would be deleted with that session, under the
+// new hold.
 func TestLostReplyBesideAnOldSession(t *testing.T) {
 	const twoFirst = "two are first"
 	synctest.Test(t, func(t *testing.T) {

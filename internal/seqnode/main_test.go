@@ -30,7 +30,7 @@ func (w *world) session() *session.Session {
 	return recipetest.Session(w, w.Net, "a")
 }
 
-// node makes a contender in the directory /d, which others in it wait for.
+// node creates a contender in the directory /d, for which later ones wait.
 func (w *world) node(s *session.Session, data string) *seqnode.Node {
 	w.Helper()
 	dir := seqnode.NewDir(s, "/d", seqnode.Options{Word: "-n-", Rivals: []string{"-n-"}, Data: []byte(data)})

@@ -69,7 +69,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// The server makes names with "%010d" of a signed 32-bit counter.
+// The server formats a signed 32-bit counter with "%010d".
 func TestParseReadsWhatServersMake(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seq := rapid.Int32().Draw(t, "seq")

@@ -71,8 +71,7 @@ func TestRemovedNodeIsNotFirst(t *testing.T) {
 	}
 }
 
-// The list says that the node is first, but when it arrives trust has ended. That is
-// no answer; the next incarnation gives one.
+// A list that shows the node as first arrives after the end of trust: the node is first only when the next incarnation shows it.
 func TestAnswerThatComesAfterTheEndOfTrust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -106,8 +105,8 @@ func TestAnswerThatComesAfterTheEndOfTrust(t *testing.T) {
 	})
 }
 
-// The session is given up, but the server does not know it yet: the old contender
-// still stands, at the head of the line. It must not serve the next session.
+// The session is given up, but the server does not know it yet: the old contender still stands in front of all. It must not count in
+// the next session.
 func TestNodeOfAnOldSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -131,7 +130,7 @@ func TestNodeOfAnOldSession(t *testing.T) {
 	})
 }
 
-// A search by GUID does not take what another session owns.
+// A search by GUID ignores a znode of another session.
 func TestSearchLooksAtTheOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -13,9 +13,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The reply to a create is lost, and the server refuses to say what became of it: the contender
-// is removed as soon as it can be seen, also when the caller has given up meanwhile, and nothing
-// is made before.
+// The reply to a create is lost, and the server refuses to show the outcome. The contender is removed as soon as the server shows it,
+// even if the caller has given up, and no other is created before that.
 func TestLookIsRefusedAfterALostReply(t *testing.T) {
 	for _, persistent := range []bool{false, true} {
 		for _, look := range []zktest.Op{zktest.OpSync, zktest.OpGetChildren2, zktest.OpExists} {
@@ -57,8 +56,8 @@ func TestLookIsRefusedAfterALostReply(t *testing.T) {
 	}
 }
 
-// refuseLooks loses the reply to the next create of a contender and calls lose then. After that
-// it has n requests of a kind answered with NOAUTH.
+// refuseLooks loses the reply to the next create of a contender and calls lose. From then on it answers n requests of one kind with
+// NOAUTH.
 func (w *world) refuseLooks(look zktest.Op, n int, lose func()) {
 	lost := false
 	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
@@ -75,7 +74,7 @@ func (w *world) refuseLooks(look zktest.Op, n int, lose func()) {
 	})
 }
 
-// Who stands in front can't be read: that hides its data, not the place in the line.
+// A contender in front that can't be read hides its data, not its place.
 func TestUnreadableNodeInFront(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// Who waits for long says behind whom: after half a minute, and then whenever the time has doubled.
+// A long wait logs the contender in front: after half a minute, and then whenever the time has doubled.
 func TestLongWaitIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -59,7 +59,7 @@ func TestLongWaitIsSaid(t *testing.T) {
 	})
 }
 
-// Who waits for long until a contender of its own is gone, since no server can be reached, says so, too.
+// A long wait for the removal of an own contender is logged, too.
 func TestLongWaitForOnesOwnIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -11,14 +11,14 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The harms that executions here do.
+// The harms of the executions. § in the comments below is the number of the attack in the table of recipe/README.md.
 const (
 	oneShort    = "an addition counts and is not in the sum"
 	pythonFails = "Python's counter fails"
 )
 
-// recipe-attacks.md §11 (c): the counter is at 5. Ours and Python's both write 6; our connection breaks and Python's write
-// wins. That the znode has our number, one version later, does not say that it is ours.
+// §11 (c): the counter is at 5. We and Python both write 6; our connection breaks and Python's write wins. The znode then has
+// our number, one version later, although our write was not carried out.
 func TestAnotherWroteTheSameNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -50,7 +50,7 @@ func TestAnotherWroteTheSameNumber(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §13: a reset. Python's counter has made sure once that the znode is there, and does not look again.
+// §13: a reset. Python's counter creates the znode once and does not check again that it exists.
 func TestResetKeepsTheZnode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -73,8 +73,8 @@ func TestResetKeepsTheZnode(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §13: Python reads the counter after ours has made the znode and before it has written the number. Nil would be
-// None to it, which kazoo can't decode: it raises AttributeError.
+// §13: Python reads the counter after we have created the znode and before we have written the number. kazoo can't decode nil data,
+// which is None in Python: it raises AttributeError.
 func TestNilIsNoNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -94,8 +94,8 @@ func TestNilIsNoNumber(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §13: somebody deletes the znode, and the directory that it is in. Ours makes both again, and Python's, which
-// has made sure once that it is there, works again.
+// §13: somebody deletes the znode and its directory. Our counter creates both again, so that Python's, which creates them once, works
+// again.
 func TestDirectoryDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

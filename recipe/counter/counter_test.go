@@ -78,8 +78,7 @@ func TestFloatCounter(t *testing.T) {
 	})
 }
 
-// What is a TypeError in Python does not compile here. What remains are values that do
-// not fit, and data of another kind.
+// Arguments that raise TypeError in Python do not compile here. There remain numbers that do not fit, and data of another kind.
 func TestErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -124,7 +123,7 @@ func TestErrors(t *testing.T) {
 				t.Errorf("%q: %s: something was written", tt.data, tt.call)
 			}
 		}
-		// Set and Reset put it right.
+		// Set and Reset replace the data.
 		w.put("junk")
 		if err := ints.Set(ctx, 7); err != nil || w.data() != "7" {
 			t.Errorf("%v, %q", err, w.data())
@@ -170,8 +169,7 @@ func TestPrePostValues(t *testing.T) {
 	})
 }
 
-// The default stands for what is not there, and is what Reset writes. Nothing is deleted,
-// and reading creates nothing.
+// The default is the number of a missing znode, and Reset writes it. Nothing is deleted, and reading creates nothing.
 func TestDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -197,7 +195,7 @@ func TestDefault(t *testing.T) {
 		if v := is(c.Subtract(ctx, 1)); v != 9 {
 			t.Errorf("got %d", v)
 		}
-		// Deleted with its parent: made again.
+		// The znode was deleted with its parent: both are created again.
 		if err := w.Srv.Delete("/app"); err != nil {
 			t.Fatal(err)
 		}
@@ -207,7 +205,7 @@ func TestDefault(t *testing.T) {
 	})
 }
 
-// Integers of any size, and what the counter keeps is not what its callers hold.
+// Integers have any size, and the counter shares no memory with its callers.
 func TestBig(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -235,7 +233,7 @@ func TestBig(t *testing.T) {
 	})
 }
 
-// The texts are Python's: these are made and read by it.
+// The texts are those that Python writes and reads.
 func TestTexts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -74,7 +74,7 @@ func ExampleNewCurator() {
 	// Output: 1 2 1
 }
 
-// A change whose outcome is not known is not repeated: that is for the caller to decide.
+// A change whose outcome is unknown is not repeated: the caller decides.
 func ExampleCounter_Add() {
 	ctx := context.Background()
 	s, closed := connect(ctx)

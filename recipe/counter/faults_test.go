@@ -21,7 +21,7 @@ func (w *world) counter(s *session.Session) *counter.Counter[int64] {
 	return must[*counter.Counter[int64]](w)(counter.New(s, path, counter.Options[int64]{}))
 }
 
-// onSet does something with the first write of the number.
+// onSet calls a function at the first write of the number.
 func (w *world) onSet(do func() zktest.Action) {
 	done := false
 	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
@@ -64,8 +64,7 @@ func TestLostReply(t *testing.T) {
 	})
 }
 
-// The znode is deleted and made again with the version that was seen, while the reply is
-// missing: it is another znode.
+// The znode is deleted and created again with the version that was read, while the reply is missing: it is another znode.
 func TestSameVersionOfAnotherZnode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -88,8 +87,8 @@ func TestSameVersionOfAnotherZnode(t *testing.T) {
 	})
 }
 
-// The znode is deleted and made again, with the version that was seen, before the write arrives,
-// or before it arrives the second time: the number that it is written over is not the one that was read.
+// The znode is deleted and created again, with the version that was read, before the first or the second write arrives: the write
+// replaces a number that was not read.
 func TestWrittenToAnotherZnode(t *testing.T) {
 	for name, second := range map[string]bool{"first": false, "second": true} {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +122,7 @@ func TestWrittenToAnotherZnode(t *testing.T) {
 	}
 }
 
-// ending is a context that ends when it is told to, so late that nobody who waits hears of it.
+// ending is a context of which Err, but not Done, says that it has ended.
 type ending struct {
 	context.Context
 	ended atomic.Bool
@@ -138,7 +137,7 @@ func (e *ending) Err() error {
 
 var errEnough = errors.New("enough")
 
-// The context ends at the moment at which another's change makes ours fail: the error is the context's.
+// The context ends in the moment in which another's change makes ours fail: the error is the context's.
 func TestContextEndsWithTheReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -176,7 +175,7 @@ func TestGivingUp(t *testing.T) {
 	})
 }
 
-// The session expires between the write and the look after it.
+// The session expires between the write and the check after it.
 func TestSessionKilled(t *testing.T) {
 	for _, written := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -204,8 +203,8 @@ func TestSessionKilled(t *testing.T) {
 	}
 }
 
-// Several add at random while links break and replies are lost. Each that returned nil
-// counts once, each that is uncertain at most once, others not at all.
+// Several clients add at random while links break and replies are lost. An addition that returned nil counts once, one with an unknown
+// outcome at most once, others not at all.
 func TestRandomFaults(t *testing.T) {
 	for seed := range uint64(4) {
 		synctest.Test(t, func(t *testing.T) {

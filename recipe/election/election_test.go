@@ -96,8 +96,8 @@ func TestNewRefuses(t *testing.T) {
 	})
 }
 
-// The context of the function has the values of Run's, and the hold; it ends with Run's, and
-// the function's answer is Run's.
+// The context of the function has the hold and the values of Run's context, and ends with Run's context. Run returns the function's
+// error.
 func TestContextOfTheFunction(t *testing.T) {
 	type key struct{}
 	inWorld(t, func(w *world) {
@@ -132,8 +132,7 @@ func TestContextOfTheFunction(t *testing.T) {
 	})
 }
 
-// The session of the leader expires: its function is told, and the next one leads. kazoo's
-// function would go on.
+// The session of the leader expires: the context of its function ends, and the next candidate leads. kazoo's function would go on.
 func TestSessionKilledWhileLeading(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s := w.Session("one")
@@ -200,7 +199,7 @@ func TestFunctionThatDoesNotReturn(t *testing.T) {
 	}
 }
 
-// Other znodes stand under the path: they neither lead nor hinder.
+// Other znodes under the path neither lead nor block a candidate.
 func TestForeignChildren(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for _, name := range []string{"lease_holder", "x__rlock__0000000000", "_c_x-lock-0000000000"} {
@@ -215,7 +214,7 @@ func TestForeignChildren(t *testing.T) {
 	})
 }
 
-// The hold on the leadership is not taken for that of a lock which the leader has besides, nor that for the leadership.
+// Hold of election and Hold of lock each return their own hold when the leader has both.
 func TestLockOfTheLeader(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s := w.Session("one")

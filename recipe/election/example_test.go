@@ -38,7 +38,7 @@ func ExampleElection_Run() {
 	// Output: leading, may go on: true
 }
 
-// Observe tells who leads, without standing for election.
+// Observe yields the leader without being a candidate.
 func ExampleElection_Observe() {
 	ctx := context.Background()
 	s, closed := connect(ctx)

@@ -51,8 +51,7 @@ type candidate struct {
 	stop   context.CancelCauseFunc
 }
 
-// run stands for election. The function returns when it is told to, whatever becomes of
-// its context.
+// run starts a candidate. Its function returns when the test says so, even if its context has ended.
 func (w *world) run(e *election.Election) *candidate {
 	ctx, stop := context.WithCancelCause(w.Context())
 	c := &candidate{leads: make(chan context.Context, 1), answer: make(chan error, 1), done: make(chan error, 1), stop: stop}
@@ -87,5 +86,5 @@ func (w *world) wantIdentifiers(e *election.Election, want ...string) {
 	}
 }
 
-// wait sleeps until what is under way has come to rest.
+// wait sleeps until requests in flight are answered.
 func wait() { time.Sleep(time.Second) }

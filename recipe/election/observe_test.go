@@ -73,7 +73,7 @@ func TestObserve(t *testing.T) {
 	})
 }
 
-// Who observes a leader watches that one only: candidates that come don't wake him.
+// An observer watches the leader alone: new candidates don't wake it.
 func TestObserverIsNotWokenByCandidates(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.run(w.election(w.Session("one"), "one"))
@@ -111,7 +111,7 @@ func TestObserveUntilTheSessionCloses(t *testing.T) {
 	})
 }
 
-// The loop is left: nothing goes on.
+// When the loop breaks, no goroutine and no watch remains.
 func TestObserveOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		e := w.election(w.Session("observer"), "")
@@ -128,7 +128,7 @@ func TestObserveOnce(t *testing.T) {
 	})
 }
 
-// An ACL keeps us from reading who leads: that hides the name, and nothing else.
+// An ACL forbids reading the leader's znode: that hides the identifier and nothing else.
 func TestObserveAnUnreadableLeader(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.run(w.election(w.Session("one"), "one"))

@@ -18,20 +18,20 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The executions of the design's list of attacks on recipes that a lock must withstand; § is the number there. The
-// table in recipe/README.md has all.
+// The executions that a lock must withstand, of the attacks on recipes. § is the number of the attack in the table of
+// recipe/README.md, which names the mutant that each test kills.
 
-// What an execution can do.
+// The harms of the executions.
 const (
 	twoHolders = "two holders"
-	twoAtWork  = "two at work"      // one of them in a hold that has ended, but was not released
-	ownWay     = "in its own way"   // a contender that nobody knows of any more is in front of its own handle
-	starved    = "starved"          // others who came later are served first
-	orphaned   = "orphaned"         // a contender stays that nobody uses
-	servedLate = "never served"     // it should have been
-	wrongError = "the wrong answer" // the handle does not say what is wrong
-	staleWrite = "stale write"      // whoever compares tokens lets an earlier holder through
-	unreadable = "unreadable"       // kazoo raises an exception when it reads what we have written
+	twoAtWork  = "two at work"      // one of the two works under a hold that has ended but was not released
+	ownWay     = "in its own way"   // a contender that nobody uses any more stands in front of its own handle
+	starved    = "starved"          // contenders that came later acquire the lock first
+	orphaned   = "orphaned"         // a contender that nobody uses stays
+	servedLate = "never served"     // a call never acquires the lock
+	wrongError = "the wrong answer" // the error does not say what is wrong
+	staleWrite = "stale write"      // a sink that compares tokens lets an earlier holder through
+	unreadable = "unreadable"       // kazoo raises an exception when it reads the data
 )
 
 // python is a kazoo Lock, with the requests that kazoo sends.
@@ -53,8 +53,8 @@ func (w *world) python(name string) *python {
 	return &python{w: w, inc: inc}
 }
 
-// contend makes a contender, and reports whether kazoo takes the lock for its own: no child has the same word and a number
-// that, as text, is smaller.
+// contend creates a contender, and reports whether kazoo takes it for the holder: no child has the same word and a number that is
+// smaller as text.
 func (p *python) contend() bool {
 	p.w.Helper()
 	node, err := p.inc.Create(p.w.Context(), path+"/"+seqnode.NewGUID()+"__lock__", []byte("python"), session.EphemeralSequential)
@@ -83,7 +83,7 @@ func (p *python) release() {
 	}
 }
 
-// stick has the server's counter of the directory stand still: creates get these numbers in turn.
+// stick replaces the server's sequence numbers: creates get these numbers in turn.
 func (w *world) stick(numbers ...string) {
 	var n atomic.Int64
 	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
@@ -95,8 +95,8 @@ func (w *world) stick(numbers ...string) {
 	})
 }
 
-// §1: the directory has seen 2^31-1 creates, and each contender gets the number 2147483647 again; if creates come in
-// quick succession every other one gets -2147483648. Python has the lock; of ours the first two try.
+// §1: the directory has seen 2^31-1 creates, and each contender gets the number 2147483647 again; when creates come in
+// quick succession, every other one gets -2147483648. Python holds the lock, and two of our contenders try.
 func TestSequenceSticks(t *testing.T) {
 	execution := func(numbers ...string) func(t *testing.T) {
 		return func(t *testing.T) {
@@ -128,8 +128,8 @@ func TestSequenceSticks(t *testing.T) {
 	t.Run("two numbers", func(t *testing.T) { synctest.Test(t, execution("2147483647", "-2147483648")) })
 }
 
-// §1: who has waited since the directory was in order sees a negative number: that one holds the lock, as far as kazoo is
-// concerned, although it came later. (kazoo does not even see one of nine digits.)
+// §1: a contender that has waited since before the overflow sees a contender with a negative number, which holds the lock in kazoo's
+// view, although it came later. (kazoo ignores a negative number of nine digits.)
 func TestNegativeNumberIsInFront(t *testing.T) {
 	for _, number := range []string{"-2147483648", "-000000001"} {
 		t.Run(number, func(t *testing.T) {
@@ -160,8 +160,8 @@ func TestNegativeNumberIsInFront(t *testing.T) {
 	}
 }
 
-// §4: the reply to the create is lost. The contender is looked for and found, not made twice: the second would wait for the
-// first, of which nobody knows.
+// §4: the reply to the create is lost. The contender is found by its GUID and not created twice: the second would wait for the first,
+// which nobody uses.
 func TestLostCreateReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for losses := 1; losses <= 3; losses++ {
@@ -186,8 +186,8 @@ func TestLostCreateReply(t *testing.T) {
 	})
 }
 
-// §4: an attempt has two contenders, as when a create that was given up arrives after all. The first is ours, the other goes:
-// it would hold off everybody. (The hook makes it out of the Sync, in the same session.)
+// §4: an attempt has two contenders, because a create that was given up arrives after all. The call keeps the first and removes the
+// other, for which everybody would wait. (The hook turns the Sync into a second create, in the same session.)
 func TestContenderFoundTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -223,8 +223,8 @@ func TestContenderFoundTwice(t *testing.T) {
 	})
 }
 
-// §8: the release can't remove the contender yet and goes on trying, the user acquires again, and the reply to that create
-// is lost. Were the old contender found and taken for the new one, the release would remove it under the new hold.
+// §8: the release can't remove the contender yet and repeats its delete. The user acquires the lock again, and the reply to that
+// create is lost. If the old contender were taken for the new one, the release would remove it under the new hold.
 func TestReacquireBesideTheRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -256,8 +256,8 @@ func TestReacquireBesideTheRelease(t *testing.T) {
 	})
 }
 
-// §9: a holder loses trust, and its work is still stopping. Its contender stands until it has released, so that nobody
-// follows, not even through its own handle.
+// §9: a holder loses trust while its work is still stopping. Its contender stands until Release, so that nobody else acquires the lock,
+// not even through the same handle.
 func TestEndOfTrustGivesNothingAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -295,7 +295,7 @@ func TestEndOfTrustGivesNothingAway(t *testing.T) {
 	})
 }
 
-// §9: the link of a waiter is bad: it loses trust again and again, and its session lives on. Each time another one comes.
+// §9: a waiter with a bad link loses trust again and again while its session lives on, and each time a new contender comes.
 func TestWaiterKeepsItsPlaceWithoutTrust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -335,8 +335,8 @@ func TestWaiterKeepsItsPlaceWithoutTrust(t *testing.T) {
 	})
 }
 
-// §13: an identifier that is no UTF-8, such as a host's name in an old encoding. kazoo's contenders() decodes those of all, and
-// raises UnicodeDecodeError, of an Election, too. New refuses it, and is given another.
+// §13: an identifier is not valid UTF-8, such as a host's name in an old encoding. kazoo's contenders(), also that of an Election,
+// decodes all identifiers and raises UnicodeDecodeError. New refuses such an identifier; the test then uses another.
 func TestIdentifierThatPythonCannotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -359,8 +359,8 @@ func TestIdentifierThatPythonCannotRead(t *testing.T) {
 	})
 }
 
-// General rules: who waits loses its contender to an operator, and then the one in front of it goes. That nobody is in front does
-// not make it the holder: whoever comes next does not see it.
+// General rules: an operator deletes the contender of a waiter, and then the contender in front goes. The waiter is not the holder then,
+// although nobody is in front: the next contender would not see it.
 func TestNobodyInFrontIsNotEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -390,8 +390,8 @@ func TestNobodyInFrontIsNotEnough(t *testing.T) {
 	})
 }
 
-// General rules: the lock's znode is deleted while nobody uses the lock, as it must be when its numbers have come to their end,
-// and numbers begin anew. The next holder's token is larger all the same.
+// General rules: the lock's znode is deleted while nobody uses the lock, as it must be when its numbers are used up. Numbers then
+// begin at 0 again, but the next holder's token is larger.
 func TestTokensGrowBeyondTheDirectory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

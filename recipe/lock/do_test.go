@@ -27,7 +27,7 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// A function releases its lock with its own context, which ends by that, and learns what became of it.
+// A function releases its lock with its own context, which ends by the release, and still learns the outcome.
 func TestDoWithItsOwnContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The create was not carried out, only its connection broke: it is made again.
+// The connection broke before the create was carried out: the contender is created by a second request.
 func TestLostCreateRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -35,7 +35,7 @@ func TestLostCreateRequest(t *testing.T) {
 	})
 }
 
-// The caller gives up while its create is under way, or not even sent.
+// The caller gives up while its create is in flight or not yet sent.
 func TestGivingUpDuringCreateLeavesNothing(t *testing.T) {
 	for what, dir := range map[string]zktest.Direction{"request held back": zktest.ToServer, "reply held back": zktest.ToClient} {
 		for _, fate := range []string{"heal", "cut"} {
@@ -89,7 +89,7 @@ func TestGivingUpWhileWaitingLeavesNothing(t *testing.T) {
 	})
 }
 
-// overtakes has a hold released, upon which b is the next to acquire, and then a, who has lost its place.
+// overtakes releases a hold. Then b must acquire the lock before a, which has lost its place.
 func (w *world) overtakes(h *lock.Held, b, a *acquiring) {
 	w.Helper()
 	w.release(h)
@@ -102,7 +102,7 @@ func (w *world) overtakes(h *lock.Held, b, a *acquiring) {
 	w.release(w.got(a))
 }
 
-// The session is killed under a waiter: it queues up again at the end.
+// A waiter whose session is killed queues up again at the end.
 func TestSessionKilledWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -177,8 +177,8 @@ func TestContenderChangedWhileHolding(t *testing.T) {
 	})
 }
 
-// Somebody removes the contender of a waiter. It has lost its place, and the end of
-// the one in front must not make it a holder.
+// Somebody removes the contender of a waiter. The waiter has lost its place, and must not become the holder when the contender in front
+// goes.
 func TestContenderRemovedWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -194,7 +194,7 @@ func TestContenderRemovedWhileWaiting(t *testing.T) {
 	})
 }
 
-// Without any hint a waiter finds out within a session timeout that it lost its place.
+// Without a watch event a waiter notices within a session timeout that it has lost its place.
 func TestWaiterLooksAfterItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -214,7 +214,7 @@ func TestWaiterLooksAfterItself(t *testing.T) {
 	})
 }
 
-// The whole directory is deleted below a waiter and a holder, and made anew.
+// The whole directory of a waiter and a holder is deleted and created again.
 func TestDirectoryDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -233,7 +233,7 @@ func TestDirectoryDeleted(t *testing.T) {
 	})
 }
 
-// The link of a waiter breaks, and what it waits for ends meanwhile.
+// The link of a waiter breaks, and the contender in front goes meanwhile.
 func TestReleasedWhileTheWaiterIsDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -259,15 +259,15 @@ func TestReleasedWhileTheWaiterIsDisconnected(t *testing.T) {
 	})
 }
 
-// loseTrust ends trust for a moment, and lets what that begins come to rest.
+// loseTrust ends trust for a moment and waits for the consequences.
 func (w *world) loseTrust(client string, inc *session.Incarnation) {
 	w.Helper()
 	recipetest.LoseTrust(w, w.Net.Client(client), inc)
 	time.Sleep(5 * time.Second)
 }
 
-// Released with the link down: the caller is not kept, the contender goes as soon as
-// there is a link again, and the handle waits for that.
+// A lock is released while the link is down: Release ends with its context, the contender is removed as soon as there is a link
+// again, and the handle waits for that.
 func TestReleaseWithoutALink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -310,7 +310,7 @@ func TestLostDeleteReply(t *testing.T) {
 	}
 }
 
-// A delete that is refused is tried again until it is not.
+// A refused delete is repeated until it is carried out.
 func TestRefusedDelete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -338,7 +338,7 @@ func TestRefusedDelete(t *testing.T) {
 	})
 }
 
-// The session ends while its lock waits or is being released: nothing hangs.
+// The session ends while a call waits for the lock or releases it: no call hangs.
 func TestSessionClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -382,7 +382,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	})
 }
 
-// Nor does a call that the server does not answer last longer than its context.
+// A call that the server does not answer ends with its context, too.
 func TestCallsEndWithTheirContextThoughTheServerIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -400,8 +400,7 @@ func TestCallsEndWithTheirContextThoughTheServerIsSilent(t *testing.T) {
 	})
 }
 
-// Trust ends just before the lock is handed out: the waiter does not get a hold that
-// is over, and keeps its place.
+// Trust ends just before Acquire returns a hold: the waiter keeps its place and returns no hold that has ended.
 func TestTrustEndsJustBeforeTheHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -432,7 +431,7 @@ func TestTrustEndsJustBeforeTheHold(t *testing.T) {
 	})
 }
 
-// Somebody removes the contender just before the lock is handed out.
+// Somebody removes the contender just before Acquire returns a hold.
 func TestContenderRemovedJustBeforeTheHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -78,8 +78,8 @@ func TestZnodes(t *testing.T) {
 	})
 }
 
-// Five wait, and are served in the order in which they came. Each watches one node:
-// a release wakes one waiter and costs a handful of requests.
+// Five contenders wait and acquire the lock in the order in which they came. Each watches one znode, so a release wakes one waiter and
+// costs a handful of requests.
 func TestWaitersAreServedInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -133,7 +133,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 	})
 }
 
-// requests counts what clients sent, pings and proofs of life left out.
+// requests counts the requests of clients, without pings and proofs of life.
 func requests(w *world) int {
 	n := 0
 	for op, count := range w.Srv.Stats().Requests {
@@ -144,9 +144,8 @@ func requests(w *world) int {
 	return n
 }
 
-// Children that are no contenders of this lock are in nobody's way.
-// TestHandOverIsQuick: once the holder has gone, the next one asks who is left and has its own contender watched; a third
-// request would be a round trip more in each hand-over.
+// When the holder has gone, the next one lists the directory and watches its own contender. A third request would cost one more
+// round trip in each hand-over.
 func TestHandOverIsQuick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -173,6 +172,7 @@ func TestHandOverIsQuick(t *testing.T) {
 	})
 }
 
+// Children that are not contenders of this lock block nobody.
 func TestForeignChildrenAreIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -222,8 +222,7 @@ func TestTryAcquire(t *testing.T) {
 	})
 }
 
-// Who waits for ever learns which znode is in the way: the one at the head, not
-// another that waits like he does.
+// A blocked caller learns which znode is in the way: the first contender, not one that waits, too.
 func TestBlockedErrorNamesTheZnodeInTheWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -254,7 +253,7 @@ func TestBlockedErrorNamesTheZnodeInTheWay(t *testing.T) {
 	})
 }
 
-// A contender with our own number, which no server makes, is in front if it is older.
+// A contender with an equal number, which no server assigns, stands in front if it is older.
 func TestEqualNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -281,7 +280,7 @@ func TestEqualNumbers(t *testing.T) {
 	})
 }
 
-// Close to the end of the numbers nothing is acquired any more.
+// Acquire refuses the last sequence numbers.
 func TestSequenceExhausted(t *testing.T) {
 	for seq, ok := range map[string]bool{"2146435071": true, "2146435072": false, "2147483647": false, "-2147483648": false, "-000000001": false} {
 		synctest.Test(t, func(t *testing.T) {

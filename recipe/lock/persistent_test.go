@@ -18,7 +18,7 @@ func (w *world) persistent(s *session.Session, identifier string) *lock.Lock {
 	return w.make(lock.New, s, lock.Options{Identifier: identifier, Persistent: true})
 }
 
-// The hold of a persistent contender does not end with trust nor with the session.
+// The hold of a persistent contender does not end with trust or with the session.
 func TestPersistentHoldOutlivesItsSession(t *testing.T) {
 	inSession(t, func(w *world, s *session.Session) {
 		l := w.persistent(s, "a")
@@ -42,7 +42,7 @@ func TestPersistentHoldOutlivesItsSession(t *testing.T) {
 	})
 }
 
-// Somebody removes the contender, in a session in which it was not made.
+// Somebody removes the contender, in a later session than that in which it was created.
 func TestPersistentContenderRemoved(t *testing.T) {
 	inSession(t, func(w *world, s *session.Session) {
 		h := w.acquire(w.persistent(s, "a"))
@@ -113,8 +113,7 @@ func TestPersistentContenderIsRemovedInAnotherSession(t *testing.T) {
 	})
 }
 
-// The reply to the create is lost: found again in the same session, or in the next one
-// removed before another is made.
+// The reply to the create is lost. The contender is found in the same session, or removed in the next one before another is created.
 func TestPersistentLostCreateReply(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -149,8 +148,7 @@ func TestPersistentLostCreateReply(t *testing.T) {
 	}
 }
 
-// The create of a session that is over arrives late: the contender goes, and no other is
-// made before.
+// The create of an ended session arrives late: the contender is removed, and no other is created before that.
 func TestPersistentCreateThatComesLate(t *testing.T) {
 	inSession(t, func(w *world, s *session.Session) {
 		l := w.persistent(s, "a")
@@ -183,8 +181,8 @@ func TestPersistentCreateThatComesLate(t *testing.T) {
 	})
 }
 
-// A persistent contender is given up, and the session shall end, while there is no link: the
-// session waits until the contender could be removed.
+// While there is no link, a caller gives up its persistent contender and the session is told to end: the session waits until the contender
+// is removed.
 func TestSessionWaitsForThePersistentContenderToGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

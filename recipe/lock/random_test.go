@@ -16,7 +16,7 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// holders watches that nobody holds the lock beside another, unless both are readers.
+// holders checks that nobody holds the lock beside another, unless both are readers.
 type holders struct {
 	mu    sync.Mutex
 	live  map[*lock.Held]string
@@ -29,7 +29,7 @@ type holders struct {
 // reads reports whether the client of this name is a reader.
 func reads(who string) bool { return strings.HasPrefix(who, "reader") }
 
-// enter notes a new hold. Whoever has another must have lost it by now.
+// enter records a new hold, and checks that the holds before it have ended.
 func (o *holders) enter(h *lock.Held, who string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -63,9 +63,8 @@ func (o *holders) leave(h *lock.Held) {
 	delete(o.live, h)
 }
 
-// Clients acquire, give up, hold and release at random while links break, freeze
-// and lose replies: never two hold the lock, tokens grow, everybody gets it again
-// when the faults end, and no contender is left.
+// Clients acquire, give up, hold and release at random while links break, freeze and lose replies. The lock never has two holders, tokens
+// grow, all clients acquire the lock again when the faults have ended, and no contender is left.
 func TestRandomFaults(t *testing.T) {
 	total := 0
 	for seed := range uint64(4) {
@@ -80,7 +79,7 @@ func TestRandomFaults(t *testing.T) {
 	}
 }
 
-// Writers and readers together, and one whose contenders are persistent.
+// The same with writers, readers and a client whose contenders are persistent.
 func TestRandomFaultsReadWrite(t *testing.T) {
 	total, pairs := 0, 0
 	for seed := range uint64(3) {

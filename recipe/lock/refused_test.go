@@ -16,8 +16,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The reply to a create is lost, and the server refuses to show whether it was made: the lock is
-// not blocked by what it has made itself.
+// The reply to a create is lost, and the server refuses to show whether the contender exists: a handle is not blocked by its own
+// contender.
 func TestLookIsRefusedAfterALostReply(t *testing.T) {
 	for _, look := range []zktest.Op{zktest.OpSync, zktest.OpGetChildren2, zktest.OpExists} {
 		synctest.Test(t, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestLookIsRefusedAfterALostReply(t *testing.T) {
 	}
 }
 
-// An ACL keeps us from reading the holder's contender: that hides whose it is, and nothing else.
+// An ACL forbids reading the holder's contender: that hides its identifier and nothing else.
 func TestUnreadableContender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -78,7 +78,7 @@ func TestUnreadableContender(t *testing.T) {
 	})
 }
 
-// The context ends just when our contender was removed by somebody: that end is what is told.
+// The context ends just when somebody has removed the contender: the error wraps the cause of the context.
 func TestContextEndsBesideALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -133,7 +133,7 @@ func TestValid(t *testing.T) {
 	})
 }
 
-// Valid knows of the end of trust before the context does.
+// Valid is false before the context ends.
 func TestValidBeforeItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -143,7 +143,7 @@ func TestValidBeforeItsContextEnds(t *testing.T) {
 	})
 }
 
-// Settle waits for what is being removed, and for nothing else: not for a hold, nor for who waits.
+// Settle waits for contenders that are being removed, and not for those of holds or of calls that wait.
 func TestSettle(t *testing.T) {
 	inSession(t, func(w *world, s *session.Session) {
 		l := w.lockIn(s, "client")
