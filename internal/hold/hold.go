@@ -102,7 +102,7 @@ func (h *Hold) look(ctx context.Context) (*session.Watch, error) {
 			return nil, h.Unseen(err)
 		case !exists || stat.Czxid != h.token:
 			watch.Stop()
-			return nil, fmt.Errorf("%w: %s was removed", h.opts.Lost, h.opts.Path)
+			return nil, fmt.Errorf("%w: %s was deleted", h.opts.Lost, h.opts.Path)
 		}
 		return watch, nil
 	}

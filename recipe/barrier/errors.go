@@ -9,7 +9,7 @@ var (
 
 	// ErrLost is the cause of a member's context when somebody else deleted its znode.
 	// Enter returns it if that happened, or its context ended, after the number was complete.
-	ErrLost = errors.New("own znode was deleted by somebody else")
+	ErrLost = errors.New("membership was lost")
 
 	// ErrLeft is the cause of a member's context after Leave was called.
 	ErrLeft = errors.New("member has left")

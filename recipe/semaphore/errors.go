@@ -14,7 +14,7 @@ var (
 
 	// ErrLost is the cause of a lease whose znode was removed by somebody else. Another
 	// may have taken it already: stop, then Release.
-	ErrLost = errors.New("semaphore: lease was removed by somebody else")
+	ErrLost = errors.New("semaphore: lease was lost")
 
 	// ErrReleased is the cause of a lease that was released.
 	ErrReleased = errors.New("semaphore: released")
