@@ -13,34 +13,34 @@ import (
 // Values of the label result of commits.
 const (
 	resultOK     = "ok"
-	resultFenced = "fenced" // refused by us, because the claim was not ours any more
+	resultFenced = "fenced" // not sent, because the claim was lost
 	resultError  = "error"
 )
 
-// Values of the label kind of what came too late.
+// Values of the label kind of late errors and marks.
 const (
-	lateError = "error" // after the beginning of Close
-	lateMark  = "mark"  // after its partition was closed
+	lateError = "error" // an error after Close was called
+	lateMark  = "mark"  // a mark of a partition that is not open
 )
 
 // Values of the label reason of offset resets.
 const (
-	reasonNone       = "none" // nothing was committed
-	reasonOutOfRange = "out_of_range"
-	reasonTruncated  = "truncated" // an unclean leader election has cut the log off
-	reasonRecreated  = "recreated" // what was committed is of a deleted topic
+	reasonNone       = "none"         // no offset was committed
+	reasonOutOfRange = "out_of_range" // Kafka does not have the committed offset
+	reasonTruncated  = "truncated"    // an unclean leader election has truncated the log
+	reasonRecreated  = "recreated"    // the committed offset is of a topic that was deleted
 )
 
-// Values of the label action of errors of handlers: what follows.
+// Values of the label action of a handler's errors: what follows the error.
 const (
 	actionSession = "session" // the call of Consume or Run ends
 	actionReopen  = "reopen"  // the partition is opened again
-	actionReport  = "report"  // nothing else: the partition, or the call, was about to end
+	actionReport  = "report"  // nothing but a report: the partition, or the call, was ending
 )
 
-// metrics are counted where things happen. What is a state, not a count, is read by gauges at the time of a scrape.
+// metrics counts what happens. States, such as the lag, are read by gauges at each scrape.
 type metrics struct {
-	observed bool // they are registered: somebody may look at what is sampled
+	observed bool // the metrics are registered; without it nothing is sampled
 
 	messages      *prometheus.CounterVec
 	bytes         *prometheus.CounterVec
@@ -61,77 +61,63 @@ type metrics struct {
 }
 
 func newMetrics(set *promreg.Set) *metrics {
-	labels := set.Labels()
 	m := &metrics{
-		messages: promreg.Add(set, prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kiel_consumer_messages_total", ConstLabels: labels,
-			Help: "Messages handed to handlers.",
-		}, []string{"topic"})),
-		bytes: promreg.Add(set, prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kiel_consumer_bytes_total", ConstLabels: labels,
-			Help: "Bytes of keys and values handed to handlers.",
-		}, []string{"topic"})),
-		handling: promreg.Add(set, prometheus.NewHistogramVec(promreg.Native(prometheus.HistogramOpts{
-			Name: "kiel_consumer_handler_duration_seconds", ConstLabels: labels,
-			Help: "Time that handlers of Run took for what they were handed, in seconds: from the hand-out of a message, or of a batch with Batches, " +
-				"until they asked for the next. With sarama's interfaces it is the time between two receives from Messages, as far as the channel " +
+		messages: counters(set, "kiel_consumer_messages_total", "Messages handed to handlers.", "topic"),
+		bytes:    counters(set, "kiel_consumer_bytes_total", "Bytes of keys and values handed to handlers.", "topic"),
+		handling: histograms(set, "kiel_consumer_handler_duration_seconds",
+			"Time that handlers of Run took for what they were handed, in seconds: from the hand-out of a message, or of a batch with Batches, "+
+				"until they asked for the next. With sarama's interfaces it is the time between two receives from Messages, as far as the channel "+
 				"was full. Of each partition one in 10 ms is measured, which is each one that takes longer.",
-			Buckets: []float64{.00001, .0001, .001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300},
-		}), []string{"topic"})),
-		delay: promreg.Add(set, prometheus.NewHistogramVec(promreg.Native(prometheus.HistogramOpts{
-			Name: "kiel_consumer_delay_seconds", ConstLabels: labels,
-			Help: "Time from a message's timestamp to its hand-out, in seconds, of messages that have a timestamp. Of each partition one in " +
+			[]float64{.00001, .0001, .001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300}, "topic"),
+		delay: histograms(set, "kiel_consumer_delay_seconds",
+			"Time from a message's timestamp to its hand-out, in seconds, of messages that have a timestamp. Of each partition one in "+
 				"10 ms is measured.",
-			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400},
-		}), []string{"topic"})),
-		handlerErrors: promreg.Add(set, prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kiel_consumer_handler_errors_total", ConstLabels: labels,
-			Help: "Errors and panics of handlers, by what followed: the call of Consume or Run ended (session), the partition was opened again " +
-				"(reopen), or nothing but a report, since the partition or the call was about to end (report).",
-		}, []string{"topic", "action"})),
-		fetchErrors: promreg.Add(set, prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kiel_consumer_fetch_errors_total", ConstLabels: labels,
-			Help: "Failures to fetch a partition, by reason. Each partition of a request that fails has one.",
-		}, []string{"reason"})),
-		commits: promreg.Add(set, prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kiel_consumer_commits_total", ConstLabels: labels,
-			Help: "Offsets committed, one per partition, by result; fenced ones were not sent because the claim was lost.",
-		}, []string{"result"})),
-		commitTime: promreg.Add(set, prometheus.NewHistogramVec(promreg.Native(prometheus.HistogramOpts{
-			Name: "kiel_consumer_commit_duration_seconds", ConstLabels: labels,
-			Help:    "Time that committing offsets took, in seconds, retries included.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
-		}), []string{"result"})),
-		resets: promreg.Add(set, prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kiel_consumer_offset_resets_total", ConstLabels: labels,
-			Help: "Start positions that came from a policy, by reason.",
-		}, []string{"topic", "reason"})),
+			[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400}, "topic"),
+		handlerErrors: counters(set, "kiel_consumer_handler_errors_total",
+			"Errors and panics of handlers, by what followed: the call of Consume or Run ended (session), the partition was opened again "+
+				"(reopen), or nothing but a report, since the partition or the call was about to end (report).", "topic", "action"),
+		fetchErrors: counters(set, "kiel_consumer_fetch_errors_total",
+			"Failures to fetch a partition, by reason. Each partition of a request that fails counts one.", "reason"),
+		commits: counters(set, "kiel_consumer_commits_total",
+			"Offsets committed, one per partition, by result; fenced ones were not sent because the claim was lost.", "result"),
+		commitTime: histograms(set, "kiel_consumer_commit_duration_seconds", "Time that committing offsets took, in seconds, retries included.",
+			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, "result"),
+		resets: counters(set, "kiel_consumer_offset_resets_total", "Start positions that came from a policy, by reason.", "topic", "reason"),
 		heldBack: promreg.Add(set, prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kiel_consumer_held_back_partitions", ConstLabels: labels,
+			Name: "kiel_consumer_held_back_partitions", ConstLabels: set.Labels(),
 			Help: "Partitions of which no message is handed out because one has not been marked for 30 s.",
 		}, []string{"topic"})),
-		stuck: promreg.Add(set, prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kiel_consumer_fetch_resets_total", ConstLabels: labels,
-			Help: "Partitions fetched anew because they had stood still for 30 s though there was something to read.",
-		}, []string{"topic"})),
+		stuck: counters(set, "kiel_consumer_fetch_resets_total",
+			"Partitions fetched anew because they had stood still for 30 s though there was something to read.", "topic"),
 		missing: promreg.Add(set, prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kiel_consumer_missing_topics", ConstLabels: labels,
+			Name: "kiel_consumer_missing_topics", ConstLabels: set.Labels(),
 			Help: "Members that wait for a topic which Kafka does not have any more.",
 		}, []string{"topic"})),
-		mismatches: promreg.Add(set, prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "kiel_consumer_topic_mismatches_total", ConstLabels: labels,
-			Help: "Partitions assigned to this member and not claimed, because it does not consume their topic.",
-		})),
-		dropped: promreg.Add(set, prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "kiel_consumer_errors_dropped_total", ConstLabels: labels,
-			Help: "Errors that nobody read from Errors in time.",
-		})),
-		late: promreg.Add(set, prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kiel_consumer_late_total", ConstLabels: labels,
-			Help: "Errors after the beginning of Close, which are not sent to Errors, and marks of partitions that are not open.",
-		}, []string{"kind"})),
-		gauges: promreg.Add(set, newGauges(labels)),
+		mismatches: counters(set, "kiel_consumer_topic_mismatches_total",
+			"Partitions assigned to this member and not claimed, because it does not consume their topic.").WithLabelValues(),
+		dropped: counters(set, "kiel_consumer_errors_dropped_total", "Errors that nobody read from Errors in time.").WithLabelValues(),
+		late: counters(set, "kiel_consumer_late_total",
+			"Errors after the beginning of Close, which are not sent to Errors, and marks of partitions that are not open.", "kind"),
+		gauges: promreg.Add(set, newGauges(set.Labels())),
 	}
+	m.showZeros()
+	return m
+}
+
+// counters returns counters by labels, which it adds to a set.
+func counters(set *promreg.Set, name, help string, labels ...string) *prometheus.CounterVec {
+	return promreg.Add(set, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: set.Labels()}, labels))
+}
+
+// histograms returns histograms by one label, which it adds to a set.
+func histograms(set *promreg.Set, name, help string, buckets []float64, label string) *prometheus.HistogramVec {
+	return promreg.Add(set, prometheus.NewHistogramVec(promreg.Native(prometheus.HistogramOpts{
+		Name: name, Help: help, ConstLabels: set.Labels(), Buckets: buckets,
+	}), []string{label}))
+}
+
+// showZeros creates the series whose labels are known, so that each counts from 0.
+func (m *metrics) showZeros() {
 	for _, reason := range fetch.Reasons() {
 		m.fetchErrors.WithLabelValues(string(reason))
 	}
@@ -144,10 +130,9 @@ func newMetrics(set *promreg.Set) *metrics {
 	for _, kind := range []string{lateError, lateMark} {
 		m.late.WithLabelValues(kind)
 	}
-	return m
 }
 
-// of returns the metrics that the partitions of a topic share.
+// of returns the metrics of a topic, which its partitions share.
 func (m *metrics) of(topic string) partitionMetrics {
 	label := labelOf(topic)
 	out := partitionMetrics{
@@ -162,7 +147,7 @@ func (m *metrics) of(topic string) partitionMetrics {
 	return out
 }
 
-// forget deletes the series of a topic that is gone, and of which no partition is open.
+// forget deletes the series of a topic that was removed, and of which no partition is open.
 func (m *metrics) forget(topic string) {
 	label := labelOf(topic)
 	of := prometheus.Labels{"topic": label}
@@ -179,12 +164,12 @@ func (m *metrics) failedToFetch(reason fetch.Reason) {
 	m.fetchErrors.WithLabelValues(string(reason)).Inc()
 }
 
-// handlerFailed counts an error of a handler.
+// handlerFailed counts an error of a handler by the action that follows.
 func (m *metrics) handlerFailed(topic, action string) {
 	m.handlerErrors.WithLabelValues(labelOf(topic), action).Inc()
 }
 
-// committed counts one partition's part in a commit.
+// committed counts the commit of one partition's offset, with its result and duration.
 func (m *metrics) committed(err error, took time.Duration) {
 	result := resultOK
 	switch {
