@@ -26,11 +26,11 @@ const (
 	callFence       = "Fence"
 )
 
-// callbacks calls what the user gave, each call on a goroutine of its own. So
-// whatever happens there, a panic, runtime.Goexit or nothing at all, happens to
-// the call; who made it decides how long to wait for it.
+// callbacks calls the user's functions, each call on a goroutine of its own. So a
+// panic, runtime.Goexit or a call that never returns affects that call alone, and the
+// caller decides how long to wait for it.
 type callbacks struct {
-	usercall.Calls // but for ConsumeClaim and Fence, which take as long as they do: these are made by Guard
+	usercall.Calls // bounds all calls but those of ConsumeClaim and Fence, which have no limit and are made by Guard
 
 	log    *slog.Logger
 	report func(error)
@@ -38,23 +38,23 @@ type callbacks struct {
 
 	mu    sync.Mutex
 	left  error // why the member was made to leave
-	ended bool  // end has looked at left: from then on no call is said to be stuck
+	ended bool  // end has read left; from then on no call is reported as stuck
 }
 
 func newCallbacks(limit time.Duration, log *slog.Logger, errs *errlog.Log, report func(error), leave context.CancelCauseFunc) *callbacks {
 	u := &callbacks{log: log, report: report, leave: leave}
-	u.Guard, u.Limit, u.Stuck = usercall.Guard{Err: ownership.ErrCallback, Log: errs}, limit, u.sayStuck
+	u.Guard, u.Limit, u.Stuck = usercall.Guard{Err: ownership.ErrCallback, Log: errs}, limit, u.reportStuck
 	return u
 }
 
-// ofOne names a callback that is about one partition.
+// ofOne returns a callback about one partition.
 func ofOne(kind string, p kiel.Partition) usercall.Callback {
 	return usercall.Callback{Kind: kind, About: p.String(), Name: kind + " of " + p.String()}
 }
 
-// sayStuck says that a call does not return. Without the Observer nothing is opened: the member leaves, so that others get
-// what it has.
-func (u *callbacks) sayStuck(what usercall.Callback, since time.Duration) (again bool) {
+// reportStuck logs and reports a call that does not return. A stuck Observer makes the member leave: no partition can be opened
+// without it, so others are to get the member's partitions.
+func (u *callbacks) reportStuck(what usercall.Callback, since time.Duration) (again bool) {
 	err := fmt.Errorf("consumer: %w: %s has not returned for %v", ownership.ErrStuck, what.Kind, since.Round(time.Second))
 	u.mu.Lock()
 	late, first := u.ended, what.Kind == callObserver && u.left == nil
@@ -73,9 +73,9 @@ func (u *callbacks) sayStuck(what usercall.Callback, since time.Duration) (again
 	return true
 }
 
-// end waits until every call has returned, until late ends at most; meanwhile and
-// from then on none is made. It returns what did not return, or made the member
-// leave.
+// end waits until every call has returned, until late ends at most. From the call of
+// end on no callback is called. The error names the callbacks that have not returned, or
+// the one that made the member leave.
 func (u *callbacks) end(late context.Context) error {
 	returned := kafkaconn.Await(late, u.End())
 	if kinds := u.Kinds(); !returned && len(kinds) > 0 {
@@ -87,11 +87,11 @@ func (u *callbacks) end(late context.Context) error {
 	return u.left
 }
 
-// errAbandoned says that a call was waited for long enough; end returns which.
+// errAbandoned says that a call did not return in time. The error of end names the call.
 var errAbandoned = errors.New("consumer: abandoned")
 
-// callBounded calls f and waits for it, until late ends at most; after that it does
-// not call it, and the error says so.
+// callBounded calls f and waits for it, until late ends at most. After the end of late
+// it does not call f, and the error wraps usercall.ErrNotStarted.
 func (u *callbacks) callBounded(late context.Context, name string, f func() error) error {
 	if late.Err() != nil {
 		return fmt.Errorf("consumer: %w: no time was left, %s was %w", ownership.ErrStuck, name, usercall.ErrNotStarted)

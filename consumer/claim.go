@@ -12,8 +12,8 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// Claim is what the claims given to ConsumeClaim are, beside
-// sarama.ConsumerGroupClaim: assert for it to tell revocation from loss, or to
+// Claim is implemented by the claims given to ConsumeClaim, beside
+// sarama.ConsumerGroupClaim. Assert for it to distinguish revocation from loss, or to
 // fence a store of your own.
 //
 //	if c, ok := claim.(consumer.Claim); ok { token = c.Token() }
@@ -26,14 +26,14 @@ type Claim interface {
 	// partition's owner. Give it to a store that can refuse an older one.
 	Token() int64
 
-	// Trusted says whether the partition surely is this member's at this
+	// Trusted reports whether the partition surely is this member's at this
 	// moment. It costs nanoseconds; ask before each effect on the outside.
 	Trusted() bool
 
 	// Context ends when the claim does. Its cause wraps ownership.ErrLost when
-	// the partition may be another's already and nothing of it can be
-	// committed. It lives on after Messages was closed by a revocation, for the
-	// handler to finish; ConsumeClaim has RebalanceTimeout for that.
+	// the partition may be another member's already and nothing can be committed
+	// any more. When a revocation has closed Messages, Context goes on, so that the
+	// handler can finish; ConsumeClaim has RebalanceTimeout for that.
 	Context() context.Context
 }
 
@@ -43,10 +43,11 @@ type holder interface {
 	Topic() string
 	Partition() int32
 	Context() context.Context
-	// Reason and Previous say why the partition came to this member, and from whom, if that is known.
+	// Reason returns why the partition came to this member.
 	Reason() status.Reason
+	// Previous returns the owner before, or "" when that is not known.
 	Previous() string
-	// TrustedAt is Trusted, and returns the moment that it judged, by the session's clock.
+	// TrustedAt is Trusted, and also returns the time of the check by the session's clock.
 	TrustedAt() (at time.Duration, trusted bool)
 }
 
@@ -54,17 +55,17 @@ type holder interface {
 type claim struct {
 	p    *Partition
 	out  chan *sarama.ConsumerMessage
-	full bool // the last message had to wait until the handler took one; of the goroutine that feeds
+	full bool // the last message had to wait until the handler took one; only feed uses it
 
 	mu      sync.Mutex
-	batches []batchStart // of which messages may stand in the channel, and the newest
+	batches []batchStart // the batches of which messages may be in the channel, and the newest one
 }
 
-// batchStart is the first message of a batch. It keeps nothing of the batch in memory.
+// batchStart is the first message of a batch. It does not keep the batch in memory.
 type batchStart struct {
-	number int64 // how many messages came before
-	offset int64
-	at     time.Time // its timestamp
+	number int64     // number of messages before this one
+	offset int64     // the message's offset
+	at     time.Time // the message's timestamp
 }
 
 func newClaim(p *Partition, size int) *claim {
@@ -73,10 +74,10 @@ func newClaim(p *Partition, size int) *claim {
 	return c
 }
 
-// feed moves messages into the channel until p's context ends. Then it takes out
-// what stands there, as far as the handler is not faster, and closes the channel.
-// If reading has ended by itself, the handler may take what stands there for as long
-// as owned lasts. returned is closed when the handler has returned.
+// feed moves messages into the channel until p's context ends. Then it empties and
+// closes the channel. If reading has ended by itself, feed closes the channel first, and
+// empties it when owned ends, so that the handler may take the remaining messages.
+// returned is closed when the handler has returned.
 func (c *claim) feed(owned context.Context, returned <-chan struct{}) {
 	for m := c.p.next(); m != nil && c.send(m); m = c.p.next() {
 	}
@@ -94,8 +95,8 @@ func (c *claim) feed(owned context.Context, returned <-chan struct{}) {
 	}
 }
 
-// send reports false if p's context ended before there was room. The time between two messages that both had to wait for room is that
-// between two receives.
+// send puts m into the channel. It returns false if p's context ended before there was room. The time between two messages that both had
+// to wait for room is the time between two receives, so it is sampled.
 func (c *claim) send(m *sarama.ConsumerMessage) bool {
 	select {
 	case c.out <- m:
@@ -103,7 +104,7 @@ func (c *claim) send(m *sarama.ConsumerMessage) bool {
 		return true
 	default:
 	}
-	c.p.count() // it may take long
+	c.p.count() // before a wait that may be long
 	select {
 	case c.out <- m:
 		if !c.full || c.p.sampler.waited {
@@ -117,7 +118,7 @@ func (c *claim) send(m *sarama.ConsumerMessage) bool {
 	}
 }
 
-// arrived notes where a batch begins that is about to enter the channel, and forgets those of which nothing stands there.
+// arrived stores the start of a batch that is about to enter the channel, and drops the batches that have left the channel.
 func (c *claim) arrived(b *cursor) {
 	if len(b.messages) == 0 {
 		return
@@ -132,8 +133,8 @@ func (c *claim) arrived(b *cursor) {
 	c.batches = slices.Delete(c.batches, 0, gone)
 }
 
-// find returns about where the message with this number stands: its offset, if the log has no gap between it and the first one of its
-// batch, else a lower one; and the timestamp of that first one.
+// find returns the offset of the message with this number, and the timestamp of the first message of its batch. If the log has a gap
+// between the two messages, the offset is too low.
 func (c *claim) find(number int64) (offset int64, at time.Time, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,6 +146,7 @@ func (c *claim) find(number int64) (offset int64, at time.Time, ok bool) {
 	return 0, time.Time{}, false
 }
 
+// empty drops the messages in the channel, unless the handler takes them first.
 func (c *claim) empty() {
 	for {
 		select {
@@ -173,15 +175,15 @@ func (c *claim) Trusted() bool { return c.p.Trusted() }
 // Context returns the lifetime of the claim.
 func (c *claim) Context() context.Context { return c.p.Context() }
 
-// InitialOffset returns the offset of the first message asked for.
+// InitialOffset returns the start position.
 func (c *claim) InitialOffset() int64 { return c.p.start }
 
 // HighWaterMarkOffset returns the offset of the next message that will be
-// produced, as the newest answer with messages had it.
+// produced, according to the newest answer of a broker.
 func (c *claim) HighWaterMarkOffset() int64 { return c.p.HighWatermark() }
 
-// Messages returns the messages. It is closed when the partition is revoked or
-// lost, and holds nothing then.
+// Messages returns the channel of messages. It is closed and empty when the partition
+// is revoked or lost.
 func (c *claim) Messages() <-chan *sarama.ConsumerMessage { return c.out }
 
 var _ Claim = (*claim)(nil)

@@ -16,56 +16,57 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 )
 
-// consumeSession is one call of Consume on a membership. Partitions are opened under it, from the end of Setup until it
+// consumeSession is one call of Consume or Run on a membership. Partitions are opened under it, from the end of Setup until it
 // ends. It ends with the membership, or alone: then its partitions are closed and their claims stand.
 type consumeSession struct {
 	user     sessionUser
-	caller   context.Context //nolint:containedctx // the user's own, which is the first to end
-	ctx      context.Context //nolint:containedctx // ends, with why, when the session begins to end; what the user sees
+	caller   context.Context //nolint:containedctx // the context that the user gave; it ends before ctx
+	ctx      context.Context //nolint:containedctx // the context that the user sees; ends with the reason when the session begins to end
 	stop     context.CancelCauseFunc
-	closing  context.Context //nolint:containedctx // ends, with why, when the partitions are to be closed although their claims stand
+	closing  context.Context //nolint:containedctx // ends with the reason when the partitions are to be closed and their claims stand
 	end      context.CancelCauseFunc
-	openings kafkaconn.Calls // the loops of partitions that the session was yielded to
-	holding  kafkaconn.Calls // the same, until what they hold is released
-	detached chan struct{}   // closed when the call makes no use of the membership any more
+	openings kafkaconn.Calls // the loops that open partitions under the session
+	holding  kafkaconn.Calls // the same loops, until they have released the partitions that they hold
+	detached chan struct{}   // closed when the call does not use the membership any more
 
 	nextAt      time.Time     // when the next session may begin; set before partitions are opened
-	heldLeaving bool          // partitions are held until Cleanup has returned also when the member leaves
+	heldLeaving bool          // partitions are held until Cleanup has returned, also when the member leaves
 	cleaned     chan struct{} // closed when Cleanup has returned, or is not called
 	cleanOnce   sync.Once
 
 	mu       sync.Mutex
-	exited   bool                // a handler ends the session, or has
-	exiting  *time.Timer         // ends it when it is old enough; nil when that is not waited for
-	failure  error               // with which the call returns because of that; nil for none
-	expected []kiel.Partition    // about to be opened; nil when Setup has returned without error
+	exited   bool                // a handler that returned by itself ends the session, or has ended it
+	exiting  *time.Timer         // ends the session when it is old enough; nil when no handler waits for that
+	failure  error               // the error of that handler, if the call returns it; else nil
+	expected []kiel.Partition    // the partitions about to be opened; nil when Setup has returned without error
 	seeking  bool                // Setup runs
-	plan     *allocator.Snapshot // the one that expected is of
+	plan     *allocator.Snapshot // the plan that has the expected partitions
 	seeks    map[kiel.Partition][]seek
-	left     []kiel.Partition // closed because the session ends
+	left     []kiel.Partition // the partitions that were closed because the session ends
 
-	over atomic.Bool // Cleanup has returned: what a late handler does with it has no effect
-	open sync.Map    // of kiel.Partition to its *Partition; it is asked for each message, so it has no lock
+	over atomic.Bool // Cleanup has returned: late calls of handlers have no effect
+	open sync.Map    // from kiel.Partition to its *Partition; lock-free, because handlers may read it for each message
 }
 
-// sessionUser is the user's code that a session calls. Each kind of session has its own.
+// sessionUser is the user's code that a session calls: the handler of Consume, or the function of Run.
 type sessionUser interface {
 	// setup is called once, when the member has joined, before partitions are opened.
 	setup() error
-	// consume is called for each opening of a partition, for several at the same time, on a goroutine of its own. owned ends
-	// when the partition is revoked or lost, or is to be closed; p's context ends when reading ends, too.
+	// consume is called for each opening of a partition, on a goroutine of its own, for several partitions at the same time.
+	// owned ends when the partition is revoked or lost, or is to be closed. p's context also ends when reading ends.
 	consume(owned context.Context, p *Partition) error
 	// cleanup is called once after setup, when every consume has returned.
 	cleanup() error
-	// failure returns the error with which the call returns because consume returned err by itself; nil when the call returns
-	// none, and err is to be reported.
+	// failure returns the error that the call returns because consume returned err by itself. With nil the call returns no
+	// error, and err is reported.
 	failure(p kiel.Partition, err error) error
 }
 
-// errSessionOver is why partitions are closed whose claims stand.
+// errSessionOver is the cause with which partitions are closed while their claims stand.
 var errSessionOver = errors.New("consumer: the Consume call ends")
 
-// newConsumeSession returns a session for a call that the user made with caller, and that ends with ctx, which is derived from it.
+// newConsumeSession returns the session of a call. caller is the context that the user gave; ctx is derived from it and ends the
+// session.
 func newConsumeSession(ctx, caller context.Context) *consumeSession {
 	s := &consumeSession{caller: caller, detached: make(chan struct{}), cleaned: make(chan struct{})}
 	s.ctx, s.stop = context.WithCancelCause(ctx)
@@ -73,8 +74,8 @@ func newConsumeSession(ctx, caller context.Context) *consumeSession {
 	return s
 }
 
-// within returns a context for one partition's loop: it ends with ctx, the time of the claim, and when the session closes its
-// partitions. The caller calls stop.
+// within returns a context for one partition's loop. It ends with ctx, which is the time of the claim, and when the session
+// closes its partitions. The caller calls stop.
 func (s *consumeSession) within(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	unhook := context.AfterFunc(s.closing, func() { cancel(context.Cause(s.closing)) })
@@ -84,14 +85,14 @@ func (s *consumeSession) within(ctx context.Context) (_ context.Context, stop fu
 	}
 }
 
-// expect notes which partitions are about to be opened, by which plan: Setup is called.
+// expect stores the partitions that are about to be opened, and their plan, before Setup is called.
 func (s *consumeSession) expect(ps []kiel.Partition, plan *allocator.Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expected, s.plan, s.seeking = ps, plan, true
 }
 
-// setUp notes that Setup has returned: no mark is a seek any more. Without its error the partitions are opened.
+// setUp ends the time in which marks are seeks: Setup has returned. If err is nil, partitions are opened from now on.
 func (s *consumeSession) setUp(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,10 +102,10 @@ func (s *consumeSession) setUp(err error) {
 	}
 }
 
-// opened notes that a partition is open.
+// opened adds a partition to the open ones.
 func (s *consumeSession) opened(p *Partition) { s.open.Store(p.id, p) }
 
-// closed notes that a partition is closed, because its handler has returned by itself or for another reason.
+// closed removes a partition from the open ones. byItself says that its handler has returned by itself.
 func (s *consumeSession) closed(p *Partition, byItself bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +114,7 @@ func (s *consumeSession) closed(p *Partition, byItself bool) {
 	}
 }
 
-// find returns a partition that is open, or nil.
+// find returns an open partition, or nil.
 func (s *consumeSession) find(topic string, partition int32) *Partition {
 	if s.isOver() {
 		return nil
@@ -123,8 +124,8 @@ func (s *consumeSession) find(topic string, partition int32) *Partition {
 	return open
 }
 
-// partitions returns the partitions that are open; before Setup has returned, those that are about to be; when the session has ended,
-// those that were open then.
+// partitions returns the open partitions. Before Setup has returned it returns those that are about to be opened, and after the
+// end of the session those that were open at the end.
 func (s *consumeSession) partitions() map[string][]int32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,11 +146,11 @@ func (s *consumeSession) opens() map[kiel.Partition]*Partition {
 	return out
 }
 
-// ending returns whether the session has begun to end. The caller's context is looked at too: a handler that watches it may be
-// faster than its end reaches the contexts derived from it.
+// ending returns whether the session has begun to end. It checks the caller's context, too: a handler that watches that context
+// may return before its end has reached the contexts derived from it.
 func (s *consumeSession) ending() bool { return s.caller.Err() != nil || s.ctx.Err() != nil }
 
-// isEnd returns whether err says nothing but that the session ends: it is nil, or the error or the cause of a context that has ended.
+// isEnd returns whether err only says that the session ends: it is nil, or the error or the cause of a context that has ended.
 func (s *consumeSession) isEnd(err error) bool {
 	return err == nil || isEndOf(s.caller, err) || isEndOf(s.ctx, err)
 }
@@ -159,9 +160,9 @@ func isEndOf(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
 }
 
-// exit ends the session alone because a handler has returned by itself, and the call with failure; not before the time at which the next
-// one may begin, so that a handler which fails at once leaves the others the time until then. It returns false, and does nothing, when
-// the session was ending.
+// exit ends the session alone because a handler has returned by itself, and the call with failure. The session ends when the next one
+// may begin, at the earliest: if one handler fails at once, the others go on until then. exit returns false, and does nothing, if the
+// session is ending.
 func (s *consumeSession) exit(failure error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +179,7 @@ func (s *consumeSession) exit(failure error) bool {
 	return true
 }
 
-// stopExiting stops waiting for the end: the session has ended for another reason.
+// stopExiting stops the timer of exit: the session has ended for another reason.
 func (s *consumeSession) stopExiting() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,17 +194,17 @@ func (s *consumeSession) close(cause error) {
 	s.end(errSessionOver)
 }
 
-// failed returns the error that ended the session, or nil.
+// failed returns the error with which exit has ended the session, or nil.
 func (s *consumeSession) failed() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failure
 }
 
-// isOver says whether the call has let go of the membership.
+// isOver returns whether Cleanup has returned, or the session has finished.
 func (s *consumeSession) isOver() bool { return s.over.Load() }
 
-// finish ends the session for good: what comes later of its handlers has no effect.
+// finish ends the session for good: later calls of its handlers have no effect.
 func (s *consumeSession) finish() {
 	s.stopExiting()
 	s.setCleaned()

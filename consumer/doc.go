@@ -109,7 +109,7 @@
 // partition that is not in Kafka's answer keeps its zone; SetZones of the allocator
 // removes it. An error is reported to Errors and ends nothing.
 //
-// With Config.RackID, brokers name a replica in that rack to fetch from, if
+// With Config.RackID, brokers name a replica in that rack to fetch from (KIP-392), if
 // their replica.selector.class does so (Kafka 2.4, Config.Version 2.3 or newer). Both work
 // together: by its zone a member gets partitions that are led in its rack, as far as shares
 // allow, and it reads its other partitions from a follower in its rack, if there is one.
@@ -124,16 +124,15 @@
 //     stopped, and goes on after its trust has ended, hands out at most one message: one
 //     whose check began before the stop.
 //   - With Consume, trust is checked right before each message enters the channel
-//     that Messages returns. When the partition is revoked or trust ends, what
-//     stands in the channel is taken out.
+//     that Messages returns. When the partition is revoked or trust ends, the channel is emptied.
 //   - Trust is checked before each commit is sent. A lost partition is never
 //     committed: not by a late mark, not by Commit, not by a handler that is stuck.
 //     A handler that still has a message in hand can check trust itself, by [Partition], [Claim]
 //     or [Session].
 //   - A start position that comes from a policy (From, or a reset), or from a mark or
 //     reset of Setup, is committed before the first message is handed out, so that it is not
-//     decided twice; with Options.Fence only if From is Latest and Setup has not moved it.
-//     Each start by policy is a warning in the log; starts within a second share one line with the reason, their
+//     decided twice. With Options.Fence it is committed only if From is Latest and Setup has not moved it.
+//     Each start by policy is a warning in the log. Starts within a second share one line with the reason, their
 //     number, and the first partitions with their offsets. kiel_consumer_offset_resets_total counts them by
 //     reason: "none" (no offset was committed), "out_of_range", "truncated" (an unclean leader election) or
 //     "recreated" (the topic is another one).
@@ -154,28 +153,29 @@
 //     opened within about 10 s. A partition in the set that its topic does not have is
 //     reported once and tried again every few seconds.
 //   - When Kafka's ACLs refuse a topic or the group (sarama.ErrTopicAuthorizationFailed,
-//     sarama.ErrGroupAuthorizationFailed), a member does not try for ever: Consume and Run end
-//     with the error, for all topics, and the text says which topic or group the ACLs
-//     must allow READ on. In the first minute of a membership the first refusal of a
-//     named topic that was not read yet, or of the group before an offset was stored or, with
-//     Options.Fence, read, ends the call. Later, and for topics that patterns have found, a call ends after a minute in which
-//     all partitions of the topic that the member owns, or all commits of the group, were refused,
-//     three times at least; until then each refusal goes to Errors. Access that is given
-//     back within the minute costs no more than reading again what could not be committed.
-//     Partitions that another member has got meanwhile do not count, nor do partitions that are not
-//     tried because their handlers are slow. No other refusal ends the call. A refused
-//     password is an error when a member joins; later the member tries again.
+//     sarama.ErrGroupAuthorizationFailed), a member does not try for ever. Consume and Run end
+//     with the error, for all topics. Its text says which topic or group the ACLs must allow
+//     READ on. Two rules say when a call ends. First, in the first minute of a membership one
+//     refusal is enough: of a named topic that was not read yet, or of the group before an offset
+//     was stored (with Options.Fence: read). Second, later, and for topics that patterns have
+//     found, a call ends after a minute of refusals, three at least: of all partitions of the
+//     topic that the member owns, or of all commits of the group. Until then each refusal goes to
+//     Errors. Access that is given back within the minute costs no more than reading again what
+//     could not be committed. Partitions that another member has got meanwhile do not count.
+//     Partitions that are not tried because their handlers are slow do not count either. No other
+//     refusal ends the call. A refused password is an error when a member joins; later the member
+//     tries again.
 //   - With Options.Fence the program commits positions, in transactions. The group itself then commits
 //     nothing but a start position, and that only if From is Latest.
 //   - Without Options.Fence the position is committed when a partition is opened, marked or
-//     not. A session timeout, 1 minute and 10 minutes later the owner looks at the stored
-//     offset, in case a late commit of a former owner lowered it, and raises it again. Every 6 hours
-//     while nothing is marked it commits the position anew, because Kafka forgets an
-//     offset 7 days after its last commit (1 day before Kafka 2.0). When a partition is
+//     not. A session timeout, 1 minute and 10 minutes later the owner reads the stored
+//     offset, and raises it again if a late commit of a former owner has lowered it. Every 6 hours
+//     while nothing is marked it commits the position anew, because Kafka deletes an
+//     offset 7 days after its last commit (KIP-186; 1 day before Kafka 2.0). When a partition is
 //     released in which nothing was marked, its position is restored if it was deleted or
-//     lowered meanwhile; that takes a second at most, and its failure is logged.
+//     lowered meanwhile. That takes a second at most, and its failure is logged.
 //   - A partition whose offset a transaction is about to store is opened when the
-//     transaction has ended (Config.Version 2.5 or newer).
+//     transaction has ended (KIP-447; Config.Version 2.5 or newer).
 //   - The commits that an owner repeats never lower an offset. They leave an offset alone that
 //     another program has stored, for example in a transaction, until a mark is committed again.
 //     The group does not keep such an offset from expiring, which is
@@ -192,10 +192,10 @@
 //     cut off. A broker that throttles is sent no fetch while its throttle time lasts,
 //     for a minute at most each time.
 //   - After a change of leader the message read last is compared with the new leader's
-//     log. If an unclean election has cut it off, that is an [ErrOffsetReset], and the
-//     partition continues at the first offset that was written anew. The leader epoch is
-//     committed with the position (Config.Version 2.1 or newer), so the next owner
-//     compares too, as does a member that was restarted.
+//     log, as KIP-320 demands. If an unclean election has truncated the log before that message,
+//     an [ErrOffsetReset] is reported, and the partition continues at the first offset that was
+//     written anew. The leader epoch is committed with the position (Config.Version 2.1 or
+//     newer), so the next owner compares too, as does a member that was restarted.
 //   - A partition that stands still for 30 s though there is something to read is fetched
 //     anew, once a minute at most; kiel_consumer_fetch_resets_total counts that.
 //
@@ -205,23 +205,23 @@
 //     fencing token for stores that can refuse an old owner. Results that go to Kafka can be
 //     exactly-once by its transactions, with Options.Fence.
 //
-//   - Commits are not fenced by Kafka: whoever writes last wins. Trust, short
-//     TCP timeouts, connections thrown away when trust ends and the repeats make a
-//     late commit harmless, not impossible. A repeat reads what is stored right before
-//     it writes: another program's commit in between is written over.
+//   - Kafka does not fence commits: the last write wins. Four things make a late commit
+//     harmless, not impossible: trust, short TCP timeouts, connections that are aborted when
+//     trust ends, and the repeats. A repeat reads the stored offset right before it writes.
+//     A commit of another program in between is overwritten.
 //
 //   - Nothing is shared with members of Kafka's own group protocol. While some are
 //     in the group of this name, nothing is opened ([ErrGroupInUse]). With Options.Fence that is
 //     not noticed.
 //
 //   - After an unclean leader election messages may be missed that replaced others
-//     at offsets already read, if there is no leader epoch to compare: Config.Version is
-//     older than 2.1, retention or compaction has removed the record batch before the
-//     position, or the position was stored by another program or lies where no message was read.
+//     at offsets already read, if there is no leader epoch to compare. That is so if Config.Version
+//     is older than 2.1, if retention or compaction has removed the record batch before the
+//     position, or if the position was stored by another program or lies where no message was read.
 //
-//   - What stands in a channel of Messages is bounded by Config.ChannelBufferSize
-//     alone, 256 unless changed. A process that was stopped for longer than its
-//     trust lasts may hand its handler some of that before the channel is emptied.
+//   - The number of messages in a channel of Messages is bounded by Config.ChannelBufferSize
+//     alone, 256 unless changed. In a process that was stopped for longer than its
+//     trust lasts, the handler may receive some of them before the channel is emptied.
 //     Ask Claim.Trusted or Session.Trusted before each effect on the outside, or use Run.
 //
 // # Differences from a group of sarama
@@ -235,43 +235,43 @@
 //     RebalanceTimeout and StopTimeout, and Consume then returns an ownership.ErrStuck, without Cleanup if a ConsumeClaim
 //     runs or the time was over before: a process that is to stop must be able to.
 //   - Partitions that are not given back in time: When a ConsumeClaim goes on for longer than Rebalance.Timeout, sarama's
-//     member leaves the group, and its session ends. Here that partition is lost to it (ownership.ErrStuck), and the others
+//     member leaves the group, and its session ends. Here the member loses that partition (ownership.ErrStuck), and the others
 //     go on.
 //   - Rebalances: With sarama's default strategy each rebalance ends the session, and Consume returns. Here a rebalance ends
-//     what is revoked alone, as with cooperative-sticky: what a member keeps need not stop. Setup is not called
-//     again then, so a handler that makes state for its partitions makes it when ConsumeClaim begins: a partition may come
+//     the revoked partitions alone, as with cooperative-sticky (KIP-429): what a member keeps need not stop. Setup is not called
+//     again then. So a handler that makes state for its partitions makes it when ConsumeClaim begins: a partition may come
 //     later, or come back after another member has read on in it.
 //   - Claims in Setup: With sarama they are claimed. Here they are about to be: a former owner may still be at work, and
 //     ConsumeClaim is called when it has finished. Setup need not wait for other members.
-//   - Sessions that fail quickly: sarama begins the next session at once. Here it begins a second after the beginning of the
-//     last one at the earliest, if that ended because of a handler or Setup: one that fails at once must not keep the
-//     members busy. A ConsumeClaim that returns earlier than that is reported at once and ends its session then, so that the
-//     other partitions are consumed meanwhile.
+//   - Sessions that fail quickly: sarama begins the next session at once. Here, if a handler or Setup has ended a session, the
+//     next one begins a second after that one's beginning at the earliest: a session that fails at once must not keep the
+//     members busy. A ConsumeClaim that returns within that second is reported at once. It ends its session when the second is
+//     over, so that the other partitions are consumed meanwhile.
 //   - The error of the context: When ConsumeClaim or Cleanup returns the error of a context that has ended, sarama sends it
 //     to Errors. Here it is no error: the handler did what it was asked to. Consume returns Cleanup's all the same.
 //   - The last commit: sarama commits after Cleanup, for all partitions. Here each partition is committed when its
-//     ConsumeClaim has returned, and released then if it is revoked or the member leaves, so that its next owner need not wait
-//     for the slowest handler; Cleanup comes after all. What is marked or reset after that, in Cleanup or on a goroutine that
-//     Cleanup waits for, is stored where partitions are held until Cleanup has returned: when a ConsumeClaim has ended the
-//     session, and with AutoCommit off, where Cleanup may be what commits, also when the member leaves, for half of
-//     StopTimeout and of RebalanceTimeout at most. Else it is not stored: mark before ConsumeClaim returns.
+//     ConsumeClaim has returned. If it is revoked or the member leaves, it is then released, so that its next owner need not
+//     wait for the slowest handler; Cleanup comes after all. A mark or reset that comes later, in Cleanup or on a goroutine
+//     that Cleanup waits for, is stored only where partitions are held until Cleanup has returned. That is so when a
+//     ConsumeClaim has ended the session. With AutoCommit off, where Cleanup may be what commits, it is also so when the member
+//     leaves, for half of StopTimeout and half of RebalanceTimeout at most. Everywhere else mark before ConsumeClaim returns.
 //   - Start positions: sarama stores nothing before the first mark, and InitialOffset may be OffsetOldest or OffsetNewest.
 //     Here InitialOffset is an offset, and it is committed before the first message is handed out, so that where a partition
-//     starts is not decided twice. That is also when a mark or reset of Setup is stored, with AutoCommit or without, and not
-//     by a Commit in Setup: the partition may be another member's then. If it goes to another one before it is opened, that
-//     mark counts no more.
-//   - Metadata: sarama stores the text of a mark as it is. Here the text of this package stands before it, which says which
-//     topic and which owner the offset is of; see Overview.
+//     starts is not decided twice. A mark or reset of Setup is stored at the same moment, with AutoCommit or without. A Commit
+//     in Setup does not store it: the partition may be another member's then. If the partition goes to another member before
+//     it is opened, the mark has no effect.
+//   - Metadata: sarama stores the text of a mark as it is. Here the text of this package stands before it. That text says of
+//     which topic and which owner the offset is; see Overview.
 //   - A second Consume: While a call runs sarama lets another wait for it. Here the other returns ErrBusy: one that waits
 //     without limit hides a mistake.
 //   - A context that has ended before: Consume of sarama returns its error. Here it returns nil, as when the context ends
-//     later: a stop in order is no error.
+//     later: a normal stop is no error.
 //   - A Setup that fails: sarama's member stays in the group until Kafka misses it, and its partitions wait. Here it stays
 //     for the timeout of its ZooKeeper session, gives up what others are to have meanwhile, and then leaves.
 //   - Where to start: sarama starts a partition without a committed offset where Offsets.Initial says, by default at its
 //     end. Here Options.From says where, by default at the first message: nothing may be lost.
-//   - New partitions: With OffsetNewest sarama starts at the end of a partition that the topic has got. Here Latest means
-//     its first message then: what it has was written after the group had started.
+//   - New partitions: With OffsetNewest sarama starts at the end of a partition that was added to the topic. Here Latest means
+//     its first message then: all its messages were written after the group had started.
 //   - Positions that Kafka does not have: sarama goes on where Offsets.Initial says, in silence, and keeps a stored offset
 //     beyond the end; with ResetInvalidOffsets false the session ends. Here the reset is reported (ErrOffsetReset) and
 //     committed; with ResetInvalidOffsets false that partition stays closed and is tried again, and the others go on.
@@ -279,7 +279,7 @@
 //     (ErrTopicMissing), and its partitions wait for it to be created again; other topics go on.
 //   - Lost memberships: When Kafka forgets a member, sarama's session ends, and Consume returns nil. Here the member joins
 //     again by itself: its partitions are closed and opened again in the same session, and that is reported. A session ends
-//     with sarama.ErrSessionHeartbeatFailed only when the membership can't be had any more.
+//     with sarama.ErrSessionHeartbeatFailed only when the member can't join again.
 //   - Kafka out of reach: sarama reports an error for each partition, the session ends, and Consume returns an error. Here
 //     the session goes on, and reads again when Kafka is back; the log says why it waits, every 10 s, and when it has recovered.
 //     The connection to ZooKeeper says who owns what meanwhile.
@@ -289,7 +289,8 @@
 //   - Wrapped errors: The Err of a ConsumerError from sarama is often Kafka's error itself. Here it says what failed and
 //     wraps Kafka's error: compare with errors.Is.
 //   - Identity: MemberID is the name that Kafka gave, and GenerationID counts Kafka's generations. Here they are "" and -1,
-//     which Kafka takes from who is no member of a group. Member and Version of Session are the counterparts (SessionOf).
+//     which Kafka accepts from a client that is no member of a group. Member and Version of Session are the counterparts
+//     (SessionOf).
 //   - Interceptors: sarama calls them again for a message that the handler was not ready to take within MaxProcessingTime.
 //     Here they are called once for each message, right before it enters the channel.
 //   - Messages left in the channel: sarama's channel keeps what it holds when it is closed. Here it is emptied when the
@@ -305,21 +306,27 @@
 //
 // # Metrics
 //
-// With Options.Registerer a member shows how far behind it is, counting messages that wait in a channel; how long handlers take and how often
-// they fail; for how long a handler has taken no message though one waits, or has marked none that it took; how long offsets wait to be
-// stored; why fetches fail; for how long a partition has not been read; and whether Kafka can be reached. A
-// partition has series while it is open; those of a topic stay, at 0 when nothing of it is open. The time that handlers take is sampled, at
-// most once in 10 ms for each partition. With Run it is the time that the handler takes for a message. With sarama's interfaces nothing shows
-// when a handler has finished with a message, so the time between two receives from Messages is taken, while the channel is full. A
-// handler that waits for its messages, as it should, is not measured there.
+// With Options.Registerer the metrics of a member show:
+//
+//   - how far behind the member is; messages that wait in a channel count,
+//   - how long handlers take and how often they fail,
+//   - for how long a handler has taken no message though one waits, or has marked none that it took,
+//   - how long offsets wait to be stored,
+//   - why fetches fail, and for how long a partition has not been read,
+//   - whether Kafka can be reached.
+//
+// A partition has series while it is open. The series of a topic stay, at 0 when none of its partitions is open. The time that handlers
+// take is sampled, at most once in 10 ms for each partition. With Run it is the time that the handler takes for a message. With sarama's
+// interfaces nothing shows when a handler has finished with a message. There the time between two receives from Messages is measured, and
+// only while the channel is full: a handler that waits for its messages, as it should, is not measured.
 //
 // # Status and log
 //
-// [Group.Status] describes the group as the member sees it, in the model of package status: the members; who has which partition, since
+// [Group.Status] describes the group as the member sees it, in the model of package status: the members; the owner of each partition, since
 // when and why; the offsets of the member's own partitions, and what a partition that is not read yet waits for; the errors that last; and
-// the last changes. [Group.Alive] and [Group.Waiting] are for probes; package health serves all three over HTTP.
+// the last changes. [Group.Alive] and [Group.Waiting] are for probes. Package health serves all three over HTTP.
 //
-// The log has what happened before that. To find why a partition moved, look for its name, such as orders:7:
+// The log has the earlier changes. To find why a partition moved, look for its name, such as orders:7:
 //
 //	level=INFO msg=rebalanced component=allocator … reason="member-gone host-2" gone=host-2 moved=4 gained=2 …
 //	level=INFO msg=claimed component=ownership … partition=orders:7 token=… reason="member-gone host-2" previous=host-2
@@ -335,19 +342,19 @@
 //
 // All methods of Group, its sessions and claims may be called from any goroutine, except that
 // Close must not be called from the handler or the Observer. Each call of the user's code has
-// a goroutine of its own: a panic, or runtime.Goexit, ends that call and is
+// a goroutine of its own. A panic, or runtime.Goexit, ends that call and is
 // reported; that of an interceptor is only logged, and the next interceptor is called.
-// ConsumeClaim runs for several partitions at the same time; Setup and Cleanup run while no ConsumeClaim
-// does. The Observer is called for several partitions at the same time; the calls for one partition
+// ConsumeClaim runs for several partitions at the same time. Setup and Cleanup run while no ConsumeClaim
+// does. The Observer is called for several partitions at the same time. The calls for one partition
 // begin in the order of its events, and may overlap. A call that does not return is
-// reported, and in the end left behind (see [Group.Consume]). Between two Consume calls
-// of a member that stays only the Observer is called; no call begins after the member has
+// reported, and in the end abandoned (see [Group.Consume]). Between two Consume calls
+// of a member that stays only the Observer is called. No call begins after the member has
 // left.
 //
 // Fetches have connections of their own, because a commit on the same connection would wait for a
 // long poll. There are two connections to a broker, each with
-// two goroutines. Consume leaves no goroutine behind, except one of sarama: the meters of go-metrics,
-// which count fetches by topic in that package's own registry, share one for ever. A member
+// two goroutines. Consume leaves one goroutine behind, which is not its own: sarama counts fetches by
+// topic in meters of go-metrics, and all meters of a process share one goroutine for ever. A member
 // that stays for the next call keeps its goroutines until it leaves. A Group that NewGroup has
 // made runs its ZooKeeper session until Close has returned.
 package consumer

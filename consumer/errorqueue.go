@@ -2,13 +2,13 @@ package consumer
 
 import "sync"
 
-// errorQueue is a channel of errors that never blocks who writes: when it is
-// full, the oldest error is dropped.
+// errorQueue is a channel of errors to which put writes without blocking. When the
+// channel is full, put drops the oldest error.
 type errorQueue struct {
 	mu      sync.Mutex
 	ch      chan error
 	closed  bool
-	dropped func()
+	dropped func() // called for each dropped error
 }
 
 func newErrorQueue(size int, dropped func()) *errorQueue {
@@ -28,11 +28,9 @@ func (q *errorQueue) put(err error) {
 		default:
 		}
 		select {
-		case _, ok := <-q.ch: // not ok can't be: closed is false
-			if ok {
-				q.dropped()
-			}
-		default: // a reader was faster
+		case <-q.ch:
+			q.dropped()
+		default: // a reader has made room
 		}
 	}
 }

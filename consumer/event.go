@@ -6,18 +6,18 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// EventKind names what happened; its text is the one of the event log.
+// EventKind is the kind of an event, as in the event log.
 type EventKind string
 
-// The events. Those from Joined to Left, without Opened, Message and Committed,
-// are ownership's.
+// The kinds of events. Opened, Message and Committed are this package's, all
+// others are ownership's.
 const (
-	Joined    EventKind = "joined"    // the member znode stands
+	Joined    EventKind = "joined"    // the member znode was created
 	Snapshot  EventKind = "snapshot"  // a new mapping was agreed on
 	Claimed   EventKind = "claimed"   // a claim was acknowledged and verified
 	Opened    EventKind = "opened"    // reading starts, at Offset
 	Message   EventKind = "message"   // the message at Offset is about to be handed out, or to enter the channel of Messages
-	Revoking  EventKind = "revoking"  // the handler is told to finish
+	Revoking  EventKind = "revoking"  // the plan gives the partition to another member; the handler is to finish
 	Committed EventKind = "committed" // Offset is stored; the next owner starts there
 	Released  EventKind = "released"  // the claim is about to be deleted
 	Lost      EventKind = "lost"      // the claim is gone, nothing may be committed
@@ -25,27 +25,28 @@ const (
 	Left      EventKind = "left"      // the member has left
 )
 
-// Event is something that happened to this member. Fields that say nothing for
-// a kind are zero.
+// Event is something that happened to this member. Fields that do not apply to the
+// kind are zero.
 type Event struct {
 	Kind      EventKind
 	Topic     string
 	Partition int32  // -1 when the event is about no partition
 	Token     int64  // the claim's fencing token
-	Offset    int64  // of Opened, Message and Committed; -1 in the others
-	Version   uint64 // of the snapshot that the member acts on
-	Session   int64  // id of the ZooKeeper session; 0 in Opened, Message and Committed
-	Err       error  // of Lost, Untrusted and Left: why
+	Offset    int64  // the offset of Opened, Message and Committed; -1 in all other kinds
+	Version   uint64 // the version of the snapshot that the member acts on
+	Session   int64  // the id of the ZooKeeper session; 0 in Opened, Message and Committed
+	Err       error  // the reason of Lost, Untrusted and Left
 
-	// Since is, of Untrusted, when trust ended. Of Committed it is when it was last
-	// found, before the answer came, that the offset may be stored: when the request was
-	// written, or after that, at the write of another one.
+	// Since is when trust ended (Untrusted). In Committed it is the last time, before the
+	// answer came, at which the claim still allowed to store the offset: the write of the
+	// request, or a later write of another request.
 	Since time.Time
 
-	// Reason is why it happened, of the events that are ownership's, and none of Joined. Of Claimed and Revoking it is why the
-	// partition comes and goes.
+	// Reason is why an event of ownership happened; Joined has none. In Claimed and Revoking it is
+	// why the partition moves.
 	Reason status.Reason
-	// Previous is, of Claimed, the owner before, as far as this member knows, and "" when it does not. Next is, of Revoking, the
-	// member to which the plan gives the partition, and "" when that is not known.
-	Previous, Next string
+	// Previous is the owner before (Claimed), "" when this member does not know it.
+	Previous string
+	// Next is the member to which the plan gives the partition (Revoking), "" when that is not known.
+	Next string
 }

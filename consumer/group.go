@@ -22,28 +22,28 @@ import (
 type Group struct {
 	zk       *session.Session
 	brokers  []string
-	name     string // of the group
+	name     string // the group's name
 	settings settings
 	metrics  *metrics
 	// registerer keeps the metrics of the group, and those of the parts that each membership makes anew, until Close.
 	registerer *promreg.Keeper
 	errs       *errorQueue
-	log        *errlog.Log // of what fails, for all memberships
+	log        *errlog.Log // logs errors that repeat, for all memberships
 	pauses     pauses
 	reach      kafkaconn.Reach
 
-	idle       *ownership.Owner                // never runs; it describes the member while there is no membership
-	endSession func(limit time.Duration) error // nil when the session is not the Group's own
+	idle       *ownership.Owner                // describes the member while there is no membership; it never runs
+	endSession func(limit time.Duration) error // ends the ZooKeeper session; nil when the session is not the Group's own
 
 	mu      sync.Mutex
-	closed  bool
-	called  bool               // Consume or Run was
-	stop    context.CancelFunc // of the running Consume
-	running chan struct{}      // closed when it has returned
-	current *membership        // nil when the member has left, and the error of that was returned
+	closed  bool               // Close was called
+	called  bool               // Consume or Run was called
+	stop    context.CancelFunc // ends the running call of Consume or Run
+	running chan struct{}      // closed when the running call has returned; nil when no call runs
+	current *membership        // nil when the member has left, and its error was returned
 	refused time.Time          // when Kafka's ACLs refused the last membership; zero when they did not
 
-	notNow time.Time // before which Setup is not called; only the running call uses it
+	setupAfter time.Time // the time before which Setup is not called; only the running call uses it
 }
 
 var _ sarama.ConsumerGroup = (*Group)(nil)
@@ -54,43 +54,47 @@ func (g *Group) Name() string { return g.settings.Name }
 // Consume joins the group, adds the partitions of topics to its set, and
 // consumes those that are this member's, until ctx ends or Close is called; then
 // it leaves and returns nil. It blocks all the while, after ctx's end for
-// StopTimeout at most. It returns an error when the group can't be joined, when
-// membership is lost for good, and what Setup or Cleanup return. What the user gave
-// and has not returned by then, a ConsumeClaim, Setup, Cleanup or Observer, is left
-// behind, and the error is an ownership.ErrStuck; so it is when an Observer that
-// does not return made the member leave. Without a Kafka broker it returns sarama's
-// error (sarama.ErrOutOfBrokers) when it joins, and for a topic that is named and does
-// not exist one that is sarama.ErrUnknownTopicOrPartition. Without ZooKeeper it waits, and
+// StopTimeout at most.
+//
+// Consume returns an error when it can't join the group, when the membership is lost for good,
+// and when Setup or Cleanup returns one. A ConsumeClaim, Setup, Cleanup or Observer that has not
+// returned within StopTimeout is abandoned, and the error is an ownership.ErrStuck. The same
+// error is returned when an Observer that does not return has made the member leave. Without a
+// Kafka broker the error is sarama.ErrOutOfBrokers, for a named topic that does not exist it is
+// sarama.ErrUnknownTopicOrPartition, both when it joins. Without ZooKeeper Consume waits, and
 // the log of the session says for which servers.
 //
 // When Kafka's ACLs refuse one of the topics, or the group, the whole call ends with the
-// error (sarama.ErrTopicAuthorizationFailed, sarama.ErrGroupAuthorizationFailed), whose
-// text says what they must allow: at the start at once, later after a minute. The next
-// call waits for 5 s first, so that a loop does not keep the whole group rebalancing.
+// error (sarama.ErrTopicAuthorizationFailed, sarama.ErrGroupAuthorizationFailed): at the start
+// at once, later after a minute. The text says what the ACLs must allow. The next call waits
+// for 5 s first, so that a loop does not keep the whole group rebalancing.
 //
 // Members of a group may consume different topics; the package's page says what then
 // becomes of a partition, and when all need the same. An entry of topics that begins with ^
 // is a pattern that finds topics, one that begins with !^ excludes some ("Topics by pattern"
 // there). What can't be a topic or a pattern is an error that is kiel.ErrInvalidName.
 //
-// Call it in a loop until ctx ends, as sarama's. A ConsumeClaim that returns while its
-// Messages is open ends the call, which returns nil; what it returned goes to Errors as a
-// *sarama.ConsumerError. It does not end the call when its partition was revoked, lost or
-// created again, nor with Options.ReopenPartition. When the call ends before ctx does, by a
-// ConsumeClaim or an error of Setup, the member stays in the group and waits for the next
-// call, as sarama's does: its claims stand, those that the plan gives to others are
-// released, new ones are claimed, and nothing is read. A next call with the same topics goes
-// on from there; one with other topics leaves and joins again. Setup is called a second after
-// the last Setup at the earliest, and a ConsumeClaim that returns earlier ends the call then. When no call comes within the timeout of the ZooKeeper session
-// the member leaves, with a warning in the log; what goes wrong then is reported to Errors,
-// and the next call joins again. When the membership is lost while it waits, the next call
-// returns why, and the one after it joins again.
+// Call Consume in a loop until ctx ends, as sarama's. A ConsumeClaim that returns while its
+// Messages is open ends the call. The call then returns nil, and the error of ConsumeClaim goes
+// to Errors as a *sarama.ConsumerError. A ConsumeClaim does not end the call when its partition
+// was revoked, lost or created again, nor with Options.ReopenPartition. Setup is called a second
+// after the last Setup at the earliest. A ConsumeClaim that returns earlier ends the call when
+// that second is over.
+//
+// When the call ends before ctx does, by a ConsumeClaim or an error of Setup, the member stays in
+// the group and waits for the next call, as sarama's does. Meanwhile its claims stand, the
+// partitions that the plan gives to others are released, new ones are claimed, and nothing is
+// read. A next call with the same topics goes on from there; one with other topics leaves and
+// joins again. When no call comes within the timeout of the ZooKeeper session, the member leaves
+// with a warning in the log. An error of that goes to Errors, and the next call joins again. When
+// the membership is lost while the member waits, the next call returns the error, and the call
+// after it joins again.
 //
 // The cause of the session's context says why the session ends: sarama.ErrSessionConsumeClaimExited
 // when a ConsumeClaim has returned, sarama.ErrSessionHeartbeatFailed, with the reason, when the
 // membership is lost for good, else the cause of ctx, or context.Canceled after Close.
 //
-// It calls handler as sarama's cooperative groups do. Setup is called once, when this
+// Consume calls handler as sarama's cooperative groups do. Setup is called once, when this
 // member has joined. Claims then has the partitions that are this member's or are about to
 // be, and Setup may mark and reset their offsets to say where they start. ConsumeClaim is
 // called for each partition that the member comes to own, on a goroutine of its own, while
@@ -108,7 +112,7 @@ func (g *Group) Consume(ctx context.Context, topics []string, handler sarama.Con
 	})
 }
 
-// runSession checks topics and calls serve, as the one call that consumes.
+// runSession checks topics, makes this the running call and serves it.
 func (g *Group) runSession(ctx context.Context, topics []string, user func(*membership, *consumeSession) sessionUser) error {
 	if len(topics) == 0 {
 		return errors.New("consumer: no topics given")
@@ -125,7 +129,7 @@ func (g *Group) runSession(ctx context.Context, topics []string, user func(*memb
 	return g.serve(call, ctx, list, user)
 }
 
-// begin makes this the running Consume.
+// begin makes this the running call, until the function that it returns is called.
 func (g *Group) begin(ctx context.Context) (context.Context, func(), error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -149,13 +153,12 @@ func (g *Group) begin(ctx context.Context) (context.Context, func(), error) {
 
 // Close makes the member leave, in a Consume call or between two, waits until it has
 // left and Consume has returned, StopTimeout at most, and closes Errors. It may be
-// called more than once and from anywhere but the handler and the Observer: there it
-// waits for itself, until that counts as stuck. What goes wrong is
-// returned by Consume, or reported to Errors when none runs.
+// called more than once and from anywhere but the handler and the Observer: there Close
+// waits for itself, until that counts as stuck. Errors of leaving are
+// returned by Consume, or sent to Errors when no Consume runs.
 //
-// For a Group that NewGroup has made it then ends the session, which takes a few seconds at most. It returns why the session
-// had ended by itself, if it had, and an error if the session was closed though the member had not left in time. For other
-// Groups it returns nil.
+// For a Group that NewGroup has made, Close then ends the session, which takes a few seconds at most. It returns the error with which
+// the session had ended by itself, or an error if the session was closed before the member had left. For other Groups it returns nil.
 func (g *Group) Close() error {
 	began := time.Now()
 	g.mu.Lock()
@@ -166,11 +169,11 @@ func (g *Group) Close() error {
 		stop()
 		<-running
 	}
-	if m := g.member(); m != nil { // it waits for another Consume
+	if m := g.member(); m != nil { // the member waits for another Consume
 		m.leave(nil)
 		<-m.done
 		if g.forget(m) && m.err != nil {
-			g.log.Failed(kindMember, "", m.err) // it had ended by itself, and no call has returned that
+			g.log.Failed(kindMember, "", m.err) // no call has returned the error
 			g.send(m.err)
 		}
 	}
@@ -192,7 +195,7 @@ func (g *Group) member() *membership {
 	return g.current
 }
 
-// forget lets go of m, which has left, and reports false if that was done before.
+// forget drops m, which has left. It returns false if m was dropped before.
 func (g *Group) forget(m *membership) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -221,7 +224,7 @@ func (g *Group) open() map[kiel.Partition]*Partition {
 
 // Pause suspends fetching of those of the partitions that are open. Messages
 // fetched before still come. A paused partition that is revoked and comes back
-// is still paused. Like the other three it does not block, and moves nothing.
+// is still paused. Like the other three methods it does not block, and moves no partition.
 func (g *Group) Pause(partitions map[string][]int32) {
 	open := g.open()
 	for topic, ids := range partitions {

@@ -9,24 +9,24 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 )
 
-// A partition whose handler has returned because the session ends is held, where its claim stands, until Cleanup has returned: it is not
-// read, and what Cleanup, or work that Cleanup waits for, marks and commits is stored under the claim. A partition that is revoked for
-// another member is not held, so that it need not wait for the slowest handler. When the member leaves all are revoked; then they are
-// held only if the program alone commits, which else could commit nothing in Cleanup.
+// A partition is held when its handler has returned because the session ends, and its claim stands: the partition is not read, but its
+// tracker stays open until Cleanup has returned. So marks and commits of Cleanup, or of work that Cleanup waits for, are stored. A partition
+// that is revoked for another member is not held, because that member must not wait for the slowest handler. When the member leaves, all
+// partitions are revoked. They are then held only if the program alone commits, because it could not commit in Cleanup otherwise.
 
-// mayHold returns whether the partition, whose handler has returned, is to be held until Cleanup has returned.
+// mayHold returns whether the partition is to be held until Cleanup has returned. Its handler has returned.
 func (o *opening) mayHold() bool {
 	s := o.session
 	return s.endsAlone() || s.heldLeaving && (s.ending() || o.member.ctx.Err() != nil)
 }
 
-// hold commits what was marked, if that is done without being asked for, and holds the partition.
+// hold holds the partition, and commits its marks if AutoCommit is on.
 func (o *opening) hold() {
 	o.held = true
 	o.lastCommit(o.member.committer.Store)
 }
 
-// lastCommit logs the failure of a commit that is the last one unless there are later marks.
+// lastCommit calls commit for the partition's tracker, and logs its failure.
 func (o *opening) lastCommit(commit func(context.Context, *offsets.Tracker) error) {
 	ctx := o.claim.Context()
 	if err := commit(ctx, o.tracker); err != nil && !errors.Is(err, offsets.ErrLost) && !o.member.isMissing(ctx, o.tp.Topic, err) {
@@ -49,8 +49,8 @@ func (o *opening) under(ctx context.Context, s *consumeSession) error {
 	return err
 }
 
-// awaitCleanup waits until Cleanup has returned. When the partition is revoked meanwhile that wait ends, or when the member leaves
-// after a part of the time in which it is to have left: handlers that don't return must not keep the partitions of the others.
+// awaitCleanup waits until Cleanup has returned, or the partition is revoked. When the member leaves, it waits for half of the
+// time to leave at most: a handler that does not return must not keep the partitions of the other handlers.
 func (o *opening) awaitCleanup(ctx context.Context) {
 	s, m := o.session, o.member
 	if kafkaconn.Await(ctx, s.cleaned) || !s.heldLeaving || m.ctx.Err() == nil {
@@ -62,7 +62,7 @@ func (o *opening) awaitCleanup(ctx context.Context) {
 	kafkaconn.Await(ctx, s.cleaned)
 }
 
-// release lets go of the partitions that s has held until now: Cleanup has returned, if it was called. It waits until they are
+// release releases the partitions that s holds. Cleanup has returned, or was not called. It waits until the partitions are
 // committed, or the member has left.
 func (m *membership) release(s *consumeSession) {
 	s.setCleaned()
@@ -72,20 +72,20 @@ func (m *membership) release(s *consumeSession) {
 	}
 }
 
-// endsAlone returns whether a handler has ended the session, or it closes its partitions for another reason, while the member stays.
+// endsAlone returns whether the session ends while the member stays: a handler has ended it, or its partitions are being closed.
 func (s *consumeSession) endsAlone() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.exited || s.closing.Err() != nil
 }
 
-// setCleaned notes that Cleanup has returned. What comes later of the handlers has no effect.
+// setCleaned stores that Cleanup has returned. Later calls of the handlers have no effect.
 func (s *consumeSession) setCleaned() {
 	s.over.Store(true)
 	s.cleanOnce.Do(func() { close(s.cleaned) })
 }
 
-// isClosed returns whether the partitions are closed, or held, although the member leaves.
+// isClosed returns whether all partitions are closed or held while the member leaves.
 func (s *consumeSession) isClosed() bool {
 	select {
 	case <-s.openings.Ended():

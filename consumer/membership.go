@@ -21,9 +21,9 @@ import (
 	"github.com/kielgo/kiel/ownership"
 )
 
-// membership is this member in its group, from the Consume call that joins until it has left. It owns the connections to
-// Kafka, the catalog, the committer, the allocator and the owner of the claims. Consume calls are sessions on it, one at a time.
-// Between two of them the claims stand, the plan is followed, and nothing is read.
+// membership is this member in its group, from the Consume call that joins until the member has left. It owns the connections to
+// Kafka, the catalog, the committer, the allocator and the owner of the claims. Each Consume call is a session on it, one at a
+// time. Between two sessions the claims stand, the plan is followed, and nothing is read.
 type membership struct {
 	group     *Group
 	topics    *topiclist.List
@@ -44,8 +44,8 @@ type membership struct {
 	openLog        *openLog
 	openings       openings
 	stumbled       stumbled
-	background     kafkaconn.Calls // of openings; they call no user code
-	judging        kafkaconn.Calls // of reportCommit
+	background     kafkaconn.Calls // goroutines of openings; they call no user code
+	judging        kafkaconn.Calls // goroutines of reportCommit
 	users          *callbacks
 
 	from         From
@@ -54,29 +54,29 @@ type membership struct {
 	observer     func(Event)
 
 	ctx     context.Context         //nolint:containedctx // ends when the member begins to leave
-	leave   context.CancelCauseFunc // makes it leave; with nil when that was asked for
+	leave   context.CancelCauseFunc // makes the member leave; called with nil when the user asked for that
 	late    context.Context         //nolint:containedctx // ends when the time to leave is over
 	endLate context.CancelFunc
-	life    context.Context //nolint:containedctx // for what is to be done after ctx has ended
+	life    context.Context //nolint:containedctx // outlives ctx, for the work of leaving
 	endLife context.CancelFunc
-	closed  chan struct{} // closed when the owner has ended: nothing is open but what is stuck
+	closed  chan struct{} // closed when the owner has ended: no partition is open but stuck ones
 	done    chan struct{} // closed when the member has left
-	owned   error         // of the owner; written before closed is closed
-	err     error         // why it ended or did not leave in order; written before done is closed
+	owned   error         // the owner's error; written before closed is closed
+	err     error         // why the membership ended, or did not leave in time; written before done is closed
 
 	mu      sync.Mutex
-	current *consumeSession // nil between two calls
+	current *consumeSession // the session of the running call; nil between two calls
 	opening *consumeSession // current, while it opens partitions
 	changed chan struct{}   // closed when opening changes
-	begun   int             // sessions that have begun
+	begun   int             // number of sessions that have begun
 	waiting *time.Timer     // makes the member leave when no session begins; nil before the first has ended
 }
 
-// sessionPause is how long after the beginning of a session that has ended alone the next one begins at the earliest, also one
-// with other topics: a handler that fails at once must not cost more.
+// sessionPause is the least time between the beginnings of two sessions, if the first has ended alone. A handler that fails at
+// once must not cost more. The pause also holds for a session with other topics.
 const sessionPause = time.Second
 
-// closingGrace is how long connections that were aborted get to close when the time to leave is over.
+// closingGrace is how long aborted connections may take to close after the time to leave is over.
 const closingGrace = 50 * time.Millisecond
 
 // cleanupGrace is how much of the time to leave is kept for Cleanup, after the partitions.
@@ -84,8 +84,8 @@ func cleanupGrace(stopTimeout time.Duration) time.Duration {
 	return min(stopTimeout/20, 500*time.Millisecond)
 }
 
-// newMembership connects to Kafka and asks for the topics; run joins. It gives up with errNotJoined when ctx ends, and passes
-// ctx's values on to what it calls.
+// newMembership connects to Kafka and asks for the topics; run joins. It returns errNotJoined when ctx ends. The membership's
+// contexts have ctx's values.
 func (g *Group) newMembership(ctx context.Context, topics *topiclist.List) (*membership, error) {
 	m := g.emptyMembership(ctx, topics)
 	err := m.build(ctx)
@@ -126,11 +126,11 @@ func (g *Group) emptyMembership(ctx context.Context, topics *topiclist.List) *me
 	m.late, m.endLate = kafkaconn.Overdue(m.ctx, g.settings.StopTimeout)
 	m.life, m.endLife = context.WithCancel(values)
 	m.refusals = newRefusals(g.name, topics.Names, g.settings.CommitInterval, m.leave)
-	m.users = newCallbacks(usercall.Limit(g.settings.RebalanceTimeout), g.settings.log, g.log, g.send, m.leave) // sarama has no such errors, so none are dropped at the end; they are in the log
+	m.users = newCallbacks(usercall.Limit(g.settings.RebalanceTimeout), g.settings.log, g.log, g.send, m.leave) // send, not pass: stuck callbacks are reported after Close, too
 	return m
 }
 
-// build makes the parts. Those that run are started by run.
+// build makes the parts of the membership, which run starts.
 func (m *membership) build(ctx context.Context) error {
 	g := m.group
 	k, err := newKafka(m.life, g.brokers, g.name, g.settings.config, g.zk.Timeout(), g.fetchOptions(), &g.reach)
@@ -164,7 +164,7 @@ func (m *membership) build(ctx context.Context) error {
 	return m.buildOwner()
 }
 
-// fetchOptions returns the options of the fetcher but for what newKafka sets.
+// fetchOptions returns the options of the fetcher, without those that newKafka sets.
 func (g *Group) fetchOptions() fetch.Options {
 	return fetch.Options{
 		MaxBytes:  g.settings.BufferBytes,
@@ -211,8 +211,8 @@ func (m *membership) buildOwner() (err error) {
 	return nil
 }
 
-// run joins, and returns when the member has left: because leave was called, or the membership has ended by itself. It calls no
-// user code itself and waits for none when late has ended.
+// run joins, and returns when the member has left: because leave was called, or because the membership has ended by itself. run
+// calls no user code, and waits for none after late has ended.
 func (m *membership) run() {
 	defer close(m.done)
 	var background sync.WaitGroup
@@ -233,7 +233,7 @@ func (m *membership) run() {
 		m.owned = fmt.Errorf("consumer: %w", err)
 	}
 	byItself := m.ctx.Err() == nil || !errors.Is(context.Cause(m.ctx), context.Canceled)
-	m.leave(m.owned) // what is waited for is so for StopTimeout from now on, if not from earlier
+	m.leave(m.owned) // StopTimeout begins now, if it has not begun before
 	kafkaconn.Await(m.late, m.background.Ended())
 	last := m.lastSession()
 	close(m.closed)
@@ -241,7 +241,7 @@ func (m *membership) run() {
 		<-last.detached
 	}
 
-	m.endLife() // before the end of kafka: nothing is connected again
+	m.endLife() // before kafka ends, so that nothing connects again
 	background.Wait()
 	m.judging.Wait()
 	m.forgetMissing()
@@ -251,15 +251,15 @@ func (m *membership) run() {
 	err := errors.Join(m.owned, m.refusals.reason(), m.users.end(m.late), m.kafka.endUntil(m.late))
 	m.endLate()
 	if err != nil && last == nil && !byItself {
-		m.group.log.Failed(kindMember, "", err) // no call is there to return it
+		m.group.log.Failed(kindMember, "", err) // no call runs that could return the error
 		m.group.send(err)
 		err = nil
 	}
 	m.err = err
 }
 
-// lastSession returns the session that the membership ends under, or nil when it ends between two calls. No session begins
-// after it: m.ctx has ended.
+// lastSession returns the session during which the membership ends, or nil when it ends between two calls. No later session
+// begins, because m.ctx has ended.
 func (m *membership) lastSession() *consumeSession {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -267,9 +267,8 @@ func (m *membership) lastSession() *consumeSession {
 	return m.current
 }
 
-// watchTrust throws away the connections that carry commits when the session is
-// not trusted any more, so that what is under way on them can't arrive after the
-// next owner's commits.
+// watchTrust aborts the connections that carry commits when trust in the session ends,
+// so that no commit in flight arrives after the next owner's commits.
 func (m *membership) watchTrust(ctx context.Context) {
 	for {
 		inc, err := m.group.zk.Incarnation(ctx)
@@ -285,7 +284,7 @@ func (m *membership) watchTrust(ctx context.Context) {
 	}
 }
 
-// begin makes s the current session. It is false when the member leaves already.
+// begin makes s the current session. It returns false if the member is leaving.
 func (m *membership) begin(s *consumeSession) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -298,8 +297,8 @@ func (m *membership) begin(s *consumeSession) bool {
 	return true
 }
 
-// detach ends the time of s as the current session. Unless the member leaves already it will when no other session begins
-// within the session timeout.
+// detach ends s as the current session. The member leaves if no other session begins within the timeout of the ZooKeeper
+// session.
 func (m *membership) detach(s *consumeSession) {
 	s.finish()
 	m.mu.Lock()
@@ -311,14 +310,14 @@ func (m *membership) detach(s *consumeSession) {
 	}
 }
 
-// stopWaiting stops waiting for the next session. m.mu is held.
+// stopWaiting stops the timer that makes the member leave. m.mu is held.
 func (m *membership) stopWaiting() {
 	if m.waiting != nil {
 		m.waiting.Stop()
 	}
 }
 
-// evict makes the member leave if no session has begun since the one with this number ended.
+// evict makes the member leave if the number of sessions that have begun is still begun, and none is current.
 func (m *membership) evict(begun int, after time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -328,7 +327,7 @@ func (m *membership) evict(begun int, after time.Duration) {
 	}
 }
 
-// setOpening lets partitions be opened under s, or, with nil, under no session.
+// setOpening has partitions opened under s. With nil no partition is opened.
 func (m *membership) setOpening(s *consumeSession) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -339,8 +338,8 @@ func (m *membership) setOpening(s *consumeSession) {
 	}
 }
 
-// sessions yields the sessions under which a partition is to be opened, one after the other, and waits between them, until ctx
-// ends. The end of a session waits for the loops that it was yielded to: they end s.openings.
+// sessions yields the sessions under which a partition is to be opened, one after the other, until ctx ends. It waits between
+// two sessions. A session ends only when each loop to which it was yielded has called s.openings.End.
 func (m *membership) sessions(ctx context.Context) iter.Seq[*consumeSession] {
 	return func(yield func(*consumeSession) bool) {
 		for s := m.enter(ctx); s != nil; s = m.enter(ctx) {
@@ -351,7 +350,7 @@ func (m *membership) sessions(ctx context.Context) iter.Seq[*consumeSession] {
 	}
 }
 
-// enter waits for a session that opens partitions, and counts the caller in. It returns nil when ctx ends.
+// enter waits for a session that opens partitions, and counts the caller in the session's openings. It returns nil when ctx ends.
 func (m *membership) enter(ctx context.Context) *consumeSession {
 	for ctx.Err() == nil {
 		m.mu.Lock()
@@ -374,7 +373,7 @@ func (m *membership) session() *consumeSession {
 	return m.current
 }
 
-// notifyAsync has the user's observer notified, and then calls then. It waits for nothing.
+// notifyAsync has the user's Observer notified, and then calls then. It does not block. It returns nil without an Observer.
 func (m *membership) notifyAsync(e Event, then func()) *usercall.Call {
 	if m.observer == nil {
 		return nil
@@ -389,8 +388,8 @@ func (m *membership) notifyAsync(e Event, then func()) *usercall.Call {
 	})
 }
 
-// notifyCommitted has the observer notified that an offset was stored, and then calls
-// observed. It returns false when there is nobody to notify.
+// notifyCommitted has the Observer notified that an offset was stored, and then calls
+// observed. It returns false without an Observer.
 func (m *membership) notifyCommitted(s offsets.Committed, observed func()) bool {
 	return m.notifyAsync(Event{
 		Kind: Committed, Topic: s.Partition.Topic, Partition: s.Partition.ID,
@@ -398,7 +397,7 @@ func (m *membership) notifyCommitted(s offsets.Committed, observed func()) bool 
 	}, observed) != nil
 }
 
-// notify notifies the user's observer.
+// notify calls the user's Observer, if there is one.
 func (m *membership) notify(e Event) {
 	if m.observer == nil {
 		return
@@ -417,7 +416,7 @@ func (m *membership) lateMark(p kiel.Partition, offset int64) {
 	m.log.Debug("mark came too late", "partition", p.String(), "offset", offset)
 }
 
-// countCommit counts the result of one partition's part in a commit, and judges it.
+// countCommit counts the commit of one partition's offset, and passes its result to refusals.
 func (m *membership) countCommit(p kiel.Partition, err error, took time.Duration) {
 	m.metrics.committed(err, took)
 	m.refusals.committed(p, err)
@@ -426,7 +425,7 @@ func (m *membership) countCommit(p kiel.Partition, err error, took time.Duration
 	}
 }
 
-// accept refuses partitions of topics that were not asked for.
+// accept returns an ErrTopicMismatch for a partition of a topic that this member does not consume.
 func (m *membership) accept(p kiel.Partition) error {
 	if m.topics.Asks(p.Topic) {
 		return nil
@@ -434,7 +433,7 @@ func (m *membership) accept(p kiel.Partition) error {
 	return fmt.Errorf("%w: %s", ErrTopicMismatch, p)
 }
 
-// ownerError passes on what ownership reports and has logged, but for what was reported here.
+// ownerError passes an error of ownership, which is in the log, to the user. It skips errors that were passed before.
 func (m *membership) ownerError(err error) {
 	if errors.Is(err, errReported) {
 		return
@@ -451,15 +450,15 @@ func (m *membership) ownerError(err error) {
 	}
 }
 
-// allocatorError passes on what the allocator reports and has logged, but for topics that no member asks for: nothing is wrong with what
-// this member consumes.
+// allocatorError passes an error of the allocator, which is in the log, to the user. It skips topics that no member asks for: they
+// concern nothing that this member consumes.
 func (m *membership) allocatorError(err error) {
 	if !errors.Is(err, allocator.ErrUnwantedTopic) {
 		m.group.pass(err)
 	}
 }
 
-// observeOwner passes on ownership's events. Ownership reports panics itself.
+// observeOwner passes ownership's events to the user's Observer. ownership reports panics itself.
 func (m *membership) observeOwner(e ownership.Event) {
 	if e.Kind == ownership.Released || e.Kind == ownership.Lost {
 		m.gaveUp(kiel.Partition{Topic: e.Topic, ID: e.Partition})
@@ -472,7 +471,7 @@ func (m *membership) observeOwner(e ownership.Event) {
 
 // snapshot returns the newest mapping, nil before the first.
 func (m *membership) snapshot() *allocator.Snapshot {
-	if m.allocator == nil { // the member has not been made yet
+	if m.allocator == nil { // build has not made it yet
 		return nil
 	}
 	return m.allocator.Snapshot()

@@ -18,31 +18,31 @@ import (
 	"github.com/kielgo/kiel/ownership"
 )
 
-// Waits between attempts to open a partition, and between openings of a
-// partition whose stream ends by itself.
+// The first and the longest wait between two attempts to open a partition. The same waits
+// separate openings whose reading ends by itself.
 const (
 	openBackoff    = 100 * time.Millisecond
 	maxOpenBackoff = 5 * time.Second
 )
 
-// errHandlerReturned ends the context of a handler that has returned by itself.
+// errHandlerReturned is the cause with which the context of a handler ends that has returned by itself.
 var errHandlerReturned = errors.New("consumer: the handler has returned")
 
-// errFence is in the errors of the user's Fence.
+// errFence marks the errors of the user's Fence.
 var errFence = errors.New("fence")
 
-// errReported is in what is returned to ownership and was handed to the user here already. Ownership logs it.
+// errReported marks errors that are returned to ownership, which logs them, and that were sent to the user before.
 var errReported = errors.New("reported")
 
-// reportedError is an error that is errReported too, with its text as it was.
+// reportedError makes an error an errReported, and keeps its text.
 type reportedError struct{ error }
 
 func (e reportedError) Unwrap() error   { return e.error }
 func (reportedError) Is(err error) bool { return err == errReported }
 
-// own consumes a partition for as long as it is owned, under one session after the
-// other: ownership calls it, and releases the claim after it has returned. ctx ends
-// when the partition is revoked or lost.
+// own is the handler that ownership calls with a claim. It consumes the partition under one
+// session after the other until ctx ends, when the partition is revoked or lost. ownership
+// releases the claim when own has returned.
 func (m *membership) own(ctx context.Context, h holder) error {
 	o := opening{member: m, claim: h, tp: kiel.Partition{Topic: h.Topic(), ID: h.Partition()}, since: time.Now()}
 	o.prevTopicID, o.prevPartitions = m.catalog.id(o.tp.Topic), m.catalog.count(o.tp.Topic) // the topic may be missing now
@@ -58,8 +58,8 @@ func (m *membership) own(ctx context.Context, h holder) error {
 }
 
 // repeat opens the partition again and again until ctx ends or the session closes its
-// partitions. With Options.ReopenPartition it ends before with errReported when the handler
-// has returned by itself: ownership logs that, and calls own again after a pause.
+// partitions. With Options.ReopenPartition it returns an errReported when the handler has
+// returned by itself: ownership logs that error, and calls own again after a pause.
 func (o *opening) repeat(ctx context.Context) error {
 	ctx, stop := o.session.within(ctx)
 	defer stop()
@@ -70,8 +70,8 @@ func (o *opening) repeat(ctx context.Context) error {
 		errors.As(err, &o.cut)
 		o.noteFailure(err)
 		switch {
-		case ctx.Err() != nil: // err tells the same
-		case errors.Is(err, errFence): // whatever it wraps is the user's
+		case ctx.Err() != nil: // err says only that ctx ended
+		case errors.Is(err, errFence): // err may wrap any error of the user
 			o.member.failed(kindFence, err, o.tp)
 		case errors.Is(err, errHandlerReturned):
 			<-ctx.Done() // the session ends
@@ -79,7 +79,7 @@ func (o *opening) repeat(ctx context.Context) error {
 			o.again = true
 			return reportedError{err}
 		case o.member.refusals.failed(o.tp, err):
-			<-ctx.Done() // the member leaves, and its call returns why
+			<-ctx.Done() // the member leaves, and its call returns the refusal
 		case o.worthReporting(ctx, err):
 			o.member.failed(o.at().kind(), err, o.tp)
 		}
@@ -91,14 +91,14 @@ func (o *opening) repeat(ctx context.Context) error {
 	return nil
 }
 
-// worthReporting returns whether a failure is to be reported. What comes next reports the others.
+// worthReporting returns whether a failure is to be reported here. The other failures are reported elsewhere, or by the next attempt.
 func (o *opening) worthReporting(ctx context.Context, err error) bool {
 	switch {
 	case err == nil, errors.Is(err, offsets.ErrLost), errors.Is(err, ownership.ErrLost), errors.Is(err, ErrRecreated), errors.Is(err, ErrTopicMissing):
 		return false
 	case o.member.isMissing(ctx, o.tp.Topic, err):
 		return false
-	case errors.Is(err, sarama.ErrUnknownTopicOrPartition): // the topic has no such partition: once is enough
+	case errors.Is(err, sarama.ErrUnknownTopicOrPartition): // the topic does not have the partition, which is reported once
 		first := !o.unknown
 		o.unknown = true
 		return first
@@ -111,33 +111,33 @@ func (o *opening) worthReporting(ctx context.Context, err error) bool {
 	}
 }
 
-// handlerEnded does what follows from a handler's end: it returned err after its context had ended with the cause ended, which is
-// errHandlerReturned if it returned by itself. It reports err, or ends the session with it, and returns ended. When the partition
-// alone is to be opened again, it reports err as an ErrHandler, which it returns.
+// handlerEnded acts on the return of a handler. err is the handler's error. ended is the cause with which the handler's context
+// ended; errHandlerReturned says that the handler returned by itself. handlerEnded reports err, or ends the session with err, and
+// returns ended. When the partition alone is to be opened again, it reports err as an ErrHandler, and returns that instead.
 func (o *opening) handlerEnded(ended, err error) error {
 	s, byItself := o.session, errors.Is(ended, errHandlerReturned)
 	switch {
 	case !byItself || s.ending():
 		switch {
 		case s.isEnd(err), isEndOf(o.claim.Context(), err):
-		case s.isOver(): // nobody waits for the handler any more
+		case s.isOver(): // the call does not wait for the handler any more
 			o.member.metrics.handlerFailed(o.tp.Topic, actionReport)
 			o.member.group.drop(ofPartition(err, o.tp))
-		default: // as sarama reports what a revoked ConsumeClaim returns
+		default: // sarama, too, reports the error of a revoked ConsumeClaim
 			o.member.metrics.handlerFailed(o.tp.Topic, actionReport)
 			o.member.failed(kindHandler, err, o.tp)
 		}
 	case o.member.group.settings.ReopenPartition:
 		ended = errHandler(err)
 		o.member.metrics.handlerFailed(o.tp.Topic, actionReopen)
-		o.member.pass(ended, o.tp) // now: the partition may be revoked before it is closed
+		o.member.pass(ended, o.tp) // not later: the partition may be revoked before it is closed
 	default:
 		o.endSession(err)
 	}
 	return ended
 }
 
-// endSession ends the session because a handler has returned err by itself, and reports err, if the call does not return it.
+// endSession ends the session because a handler has returned err by itself. It reports err if the call does not return it.
 func (o *opening) endSession(err error) {
 	s, log := o.session, o.member.group.log
 	failure := s.user.failure(o.tp, err)
@@ -146,7 +146,7 @@ func (o *opening) endSession(err error) {
 	}
 	first := s.exit(failure)
 	switch {
-	case err != nil && (failure == nil || !first && !s.isEnd(err)): // no call returns it
+	case err != nil && (failure == nil || !first && !s.isEnd(err)): // the call does not return err
 		o.member.failed(kindHandler, err, o.tp)
 	case failure != nil && first:
 		log.FailedWarn(kindHandler, o.tp.String(), failure)
@@ -155,7 +155,7 @@ func (o *opening) endSession(err error) {
 	}
 }
 
-// errHandler returns an ErrHandler that wraps what a handler has returned.
+// errHandler returns an ErrHandler that wraps the error of a handler.
 func errHandler(err error) error {
 	if err == nil {
 		return ErrHandler
@@ -169,27 +169,27 @@ type opening struct {
 	claim   holder
 	session *consumeSession
 	tp      kiel.Partition
-	again   bool // ownership calls own again after a pause, unless the partition goes
+	again   bool // ownership calls own again after a pause, unless the partition is revoked or lost
 
-	// The topic's id, and how many partitions it had, when a start position was committed last, or else when the partition was
-	// claimed; zero when not known.
+	// prevTopicID and prevPartitions are the topic's id and number of partitions when a start position was committed last, or, if
+	// none was, when the partition was claimed. They are zero when not known.
 	prevTopicID    sarama.Uuid
 	prevPartitions int32
 
 	topicID  sarama.Uuid           // the topic's id now
-	cut      *fetch.TruncatedError // how the log was truncated, until it is read from there; nil if it was not
+	cut      *fetch.TruncatedError // where the log was truncated, until the partition is open again; nil if it was not truncated
 	tracker  *offsets.Tracker
-	held     bool  // the handler has returned, and tracker is open until Cleanup has
-	settling int   // how many tries have failed with what settles, since it was open
-	unknown  bool  // it was reported that Kafka does not have the partition, and it was not opened since
-	epoch    int32 // the leader epoch of the record batch before the start position; -1 when it is not known
-	origin   origin
-	since    time.Time // when the partition was claimed, or had been open last
+	held     bool      // the handler has returned, and tracker stays open until Cleanup has returned
+	settling int       // number of attempts since the partition was open that failed because its leader was not ready
+	unknown  bool      // it was reported that Kafka does not have the partition, which was not open since
+	epoch    int32     // the leader epoch of the record batch before the start position; -1 when it is not known
+	origin   origin    // where the start position comes from
+	since    time.Time // when the partition was claimed, or was open last
 
 	progress
 }
 
-// noteFailure notes why the last try failed, for those who look at the opening from outside.
+// noteFailure stores why the last attempt failed, for the status.
 func (o *opening) noteFailure(err error) {
 	if err == nil {
 		o.failure.Store(nil)
@@ -198,8 +198,8 @@ func (o *opening) noteFailure(err error) {
 	o.failure.Store(new(err.Error()))
 }
 
-// run returns when the partition is closed again: because ctx ended, and then it
-// returns anything; or with the reason.
+// run opens the partition, and returns why the partition closed again. The caller ignores
+// the error if ctx has ended.
 func (o *opening) run(ctx context.Context) error {
 	start, err := o.position(ctx)
 	if err != nil {
@@ -216,10 +216,10 @@ func (o *opening) run(ctx context.Context) error {
 	return o.consume(ctx, s, start)
 }
 
-// consume runs the handler on an open source and commits what it marked.
+// consume runs the handler on an open source and commits its last marks.
 func (o *opening) consume(ctx context.Context, s source, start int64) error {
 	work, stop := context.WithCancelCause(ctx)
-	defer s.Close() // the next session may open the partition at once
+	defer s.Close() // before consume returns, because the next session may open the partition at once
 	defer stop(nil)
 	o.member.background.Start(func() {
 		<-work.Done()
@@ -248,7 +248,7 @@ func (o *opening) consume(ctx context.Context, s source, start int64) error {
 	if errors.Is(ended, errHandlerReturned) || errors.Is(ended, ErrHandler) {
 		o.member.stumbled.at(p)
 	}
-	o.awaitNotified(p.notifying.Load()) // events come in order
+	o.awaitNotified(p.notifying.Load()) // the observer is notified in the order of events
 	o.member.openPartitions.remove(o)
 	o.session.closed(p, errors.Is(ended, errHandlerReturned))
 	o.member.pauses.closed(o.tp, s)
@@ -262,18 +262,17 @@ func (o *opening) consume(ctx context.Context, s source, start int64) error {
 	return ended
 }
 
-// awaitNotified waits for the observer when the partition is to be given up, for
+// awaitNotified waits for a call of the Observer when the partition is closed, for
 // offsets.SettleTimeout at most, within the claim's lifetime. The last commit has a time of
-// its own after that: an observer that is slow with an event must not cost it.
+// its own after that, so that a slow Observer does not use it up.
 func (o *opening) awaitNotified(call *usercall.Call) {
 	ctx, cancel := context.WithTimeoutCause(o.claim.Context(), offsets.SettleTimeout, offsets.ErrLate)
 	defer cancel()
 	kafkaconn.Await(ctx, call.Returned())
 }
 
-// callHandler calls the handler, which may take as long as the partition is owned.
-// A panic is an error of the handler like any other: it ends with this partition,
-// not with the process.
+// callHandler calls the handler, which may run as long as the partition is owned.
+// A panic is an error of the handler like any other. It does not end the process.
 func (o *opening) callHandler(owned context.Context, p *Partition) error {
 	o.inUser.Store(true)
 	defer o.inUser.Store(false)
@@ -292,9 +291,9 @@ func (o *opening) newPartition(ctx context.Context, end context.CancelCauseFunc,
 	return p
 }
 
-// announce shows a message that is about to be handed out to the interceptors and
-// notifies the observer of it. It reports false if p's context ended, or trust did,
-// before they returned.
+// announce calls the interceptors with a message that is about to be handed out, and
+// notifies the Observer of the message. It returns false if p's context or trust ended
+// before these calls returned.
 func (o *opening) announce(p *Partition, m *sarama.ConsumerMessage) bool {
 	if len(o.member.interceptors) > 0 && (!p.mayHandOut() || !kafkaconn.Await(p.ctx, o.member.intercept(m).Returned())) {
 		return false
@@ -320,13 +319,13 @@ func typeOf(i sarama.ConsumerInterceptor) string {
 	return reflect.TypeOf(i).String()
 }
 
-// intercept shows a message to the user's interceptors before it is handed out. What
-// they panic with is logged and costs nothing else, as with sarama.
+// intercept calls the user's interceptors with a message that is about to be handed out. A
+// panic of an interceptor is logged and has no other effect, as with sarama.
 func (m *membership) intercept(msg *sarama.ConsumerMessage) *usercall.Call {
 	return m.users.Go(usercall.Callback{Kind: callInterceptor}, func() error {
 		for _, i := range m.interceptors {
 			if m.users.Over() {
-				break // while the one before ran
+				break // the time for callbacks ended while the interceptor before ran
 			}
 			<-m.users.Guard.Go(usercall.Callback{Kind: callInterceptor, About: typeOf(i)}, func() error { i.OnConsume(msg); return nil }, nil).Returned()
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/kielgo/kiel/internal/usercall"
 )
 
-// openings are the partitions that this member owns and opens, or has open.
+// openings are the openings of all partitions that this member owns.
 type openings struct {
 	mu  sync.Mutex
 	all map[kiel.Partition]*opening
@@ -28,7 +28,7 @@ func (o *openings) list() []*opening {
 	return out
 }
 
-// begins notes that a partition is owned, until ended is called.
+// begins adds an opening to the member's openings, until ended is called.
 func (m *membership) begins(o *opening) (ended func()) {
 	set := &m.openings
 	set.mu.Lock()
@@ -47,7 +47,7 @@ func (m *membership) begins(o *opening) (ended func()) {
 	}
 }
 
-// gaveUp ends what failed about a partition that is not this member's any more.
+// gaveUp ends the errors of a partition in the log: the partition is not this member's any more.
 func (m *membership) gaveUp(p kiel.Partition) {
 	m.stumbled.forget(p)
 	m.openLog.forget(p)
@@ -56,7 +56,7 @@ func (m *membership) gaveUp(p kiel.Partition) {
 	}
 }
 
-// logOpened logs that the partition is open, where it starts, and why and from whom it came, as the line "claimed" has it.
+// logOpened logs that the partition is open, and where it starts. Reason and previous owner are those of the line "claimed".
 func (o *opening) logOpened(start int64) {
 	args := []any{"offset", start, "from", string(o.origin), "reason", o.claim.Reason()}
 	if previous := o.claim.Previous(); previous != "" {
@@ -77,13 +77,13 @@ func (m *membership) unopened() int {
 			open++
 		}
 	}
-	return planned - open + 1 // the one that asks is open
+	return planned - open + 1 // the caller's partition is open already, and counts
 }
 
-// recoveryInterval is how often it is looked for handlers that have recovered.
+// recoveryInterval is how often watchStumbled looks for handlers that have recovered.
 const recoveryInterval = 5 * time.Second
 
-// watchStumbled notes which handlers have recovered, until ctx ends.
+// watchStumbled reports to the log which handlers have recovered, until ctx ends.
 func (m *membership) watchStumbled(ctx context.Context) {
 	for pause.Sleep(ctx, recoveryInterval) == nil {
 		for _, p := range m.stumbled.passed(m.group.open) {
@@ -92,20 +92,20 @@ func (m *membership) watchStumbled(ctx context.Context) {
 	}
 }
 
-// stumbled are the partitions whose handlers have returned by themselves, and where they were. One that gets further has recovered.
+// stumbled has the partitions whose handlers have returned by themselves. A handler that gets further than before has recovered.
 type stumbled struct {
 	mu    sync.Mutex
-	where map[kiel.Partition]reached // at the return
+	where map[kiel.Partition]reached // how far the handler had come when it returned
 }
 
-// reached is how far a handler has come. Messages that wait in a channel count as handed out, so marks tell more, where there are some.
+// reached is how far a handler has come. Messages that wait in a channel count as handed out, so marks, if there are any, say more.
 type reached struct{ handed, marked int64 }
 
 func (p *Partition) reached() reached {
 	return reached{handed: p.position(), marked: p.tracker.Progress().Marked}
 }
 
-// at notes where a handler has returned by itself.
+// at stores how far a handler had come that has returned by itself.
 func (s *stumbled) at(p *Partition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,8 +121,8 @@ func (s *stumbled) forget(p kiel.Partition) {
 	delete(s.where, p)
 }
 
-// passed returns the partitions that have got further than where they stumbled, and forgets them. It calls opens, which returns the open
-// ones, if there is any to look for.
+// passed removes and returns the partitions whose handlers have got further than where they stumbled. It calls opens, which returns the
+// open partitions, only if a handler has stumbled.
 func (s *stumbled) passed(opens func() map[kiel.Partition]*Partition) (ps []kiel.Partition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// maxLines is how many partitions of one change are logged one by one. Of more, each has a line at Debug; ownership and the
-	// allocator log how many they are.
+	// maxLines is how many partitions may open in one change so that each is logged at Info. Above that each is logged at Debug;
+	// ownership and the allocator log their number.
 	maxLines = 16
 	// maxNamed is how many partitions one line names.
 	maxNamed = 5
-	// startsWithin is how long partitions that start by policy are gathered for one line.
+	// startsWithin is how long starts by policy are gathered for one line.
 	startsWithin = time.Second
 )
 
@@ -29,9 +29,9 @@ type origin string
 // The origins.
 const (
 	fromCommitted origin = "committed"
-	fromPolicy    origin = "policy" // none was committed, or not of this topic
-	fromReset     origin = "reset"  // Kafka does not have the committed one
-	fromSetup     origin = "setup"  // the user's Setup has marked or reset it
+	fromPolicy    origin = "policy" // no offset was committed, or only one of another topic of the same name
+	fromReset     origin = "reset"  // Kafka does not have the committed offset
+	fromSetup     origin = "setup"  // the user's Setup has marked or reset the position
 )
 
 // openLog logs which partitions were opened and where they start.
@@ -39,20 +39,20 @@ type openLog struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	version uint64                      // of the plan under which a claim was opened last
-	loud    bool                        // the claims of that plan that were not open are few
-	tokens  map[kiel.Partition]int64    // of the claims that stand and were opened
-	starts  map[policyStart]*someStarts // not logged yet
-	timer   *time.Timer                 // until they are; nil when there are none
+	version uint64                      // the version of the plan under which a claim was opened last
+	loud    bool                        // maxLines partitions of that plan, at most, were not open
+	tokens  map[kiel.Partition]int64    // the tokens of the claims that stand and were opened
+	starts  map[policyStart]*someStarts // the starts by policy that were not logged yet
+	timer   *time.Timer                 // fires when starts is to be logged; nil when there are none
 }
 
-// policyStart is why partitions start where a policy says, and the policy.
+// policyStart is the reason for which partitions start by policy, and the policy.
 type policyStart struct {
 	reason string
 	policy From
 }
 
-// someStarts are partitions that start by policy: the first ones, and how many there are.
+// someStarts are partitions that start by policy: the first maxNamed, and the number of all.
 type someStarts struct {
 	first []string
 	count int
@@ -62,8 +62,8 @@ func newOpenLog(log *slog.Logger) *openLog {
 	return &openLog{log: log, tokens: map[kiel.Partition]int64{}, starts: map[policyStart]*someStarts{}}
 }
 
-// opened logs that a partition was opened under a claim: at Info when that is the first time, and waiting, which is asked once for each
-// plan, counts no more than maxLines partitions that are to be opened.
+// opened logs that a partition was opened under a claim. The line is at Info at the first opening of the claim, if waiting returns maxLines
+// at most. waiting returns how many partitions of the plan are to be opened, and is called once for each plan.
 func (l *openLog) opened(p kiel.Partition, claim holder, waiting func() int, args ...any) {
 	log := l.log.Debug
 	if l.isLoud(p, claim, waiting) {
@@ -86,14 +86,14 @@ func (l *openLog) isLoud(p kiel.Partition, claim holder, waiting func() int) boo
 	return l.loud
 }
 
-// forget lets go of a partition whose claim has ended: the next one has another token.
+// forget drops the token of a partition whose claim has ended.
 func (l *openLog) forget(p kiel.Partition) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.tokens, p)
 }
 
-// startsByPolicy logs that a partition starts at an offset that a policy has chosen, together with others within startsWithin.
+// startsByPolicy logs that a partition starts at an offset that a policy has chosen. Starts within startsWithin share a line.
 func (l *openLog) startsByPolicy(p kiel.Partition, offset int64, reason string, policy From) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +111,7 @@ func (l *openLog) startsByPolicy(p kiel.Partition, offset int64, reason string, 
 	}
 }
 
-// flush logs the starts that were gathered.
+// flush logs the gathered starts.
 func (l *openLog) flush() {
 	l.mu.Lock()
 	starts := l.starts

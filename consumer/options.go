@@ -53,16 +53,16 @@ func (f From) String() string {
 type Options struct {
 	// Name is the member's name in the group: letters, digits and "._:-", at
 	// most 249 of them, unique in the group. "" is host:pid-xxxxxxxx, with a
-	// random end. While another process has the name, Consume waits, as the log and Errors
-	// say. If the znode of that name does not go, as that of a dead process does within
-	// [session.Options].MaxSessionTimeout and a few seconds, Consume returns a party.ErrNameTaken.
+	// random end. While another process has the name, Consume waits, and the log and Errors
+	// say so. The znode of a dead process disappears within [session.Options].MaxSessionTimeout
+	// and a few seconds. If the znode still stands then, Consume returns a party.ErrNameTaken.
 	Name string
 
 	// Config is sarama's configuration: security, client id, protocol version,
 	// fetch sizes, interceptors, isolation level. It is copied and never
 	// written to. nil is sarama.NewConfig with client id "kiel" and version
-	// 3.6. docs/sarama-config.md says what becomes of each field. Those that are set and
-	// not honoured are named in one warning.
+	// 3.6. docs/sarama-config.md says how each field is used. One warning names the
+	// fields that are set and not honoured.
 	Config *sarama.Config
 
 	// From is where a partition without a committed offset starts.
@@ -94,11 +94,11 @@ type Options struct {
 	// says more. "" is Config.RackID; if that is empty too, the member is in no zone.
 	Zone string
 
-	// RebalanceTimeout is how long a ConsumeClaim may go on after its partition
-	// was revoked, or its session has ended. After that the partition is lost to it. One that goes
-	// on after its session makes the member leave, and Consume return an ownership.ErrStuck. Where
-	// ConsumeClaim has returned in time, closing the partition may take 20 s more while Kafka does
-	// not answer the last commit. 0 is Config.Consumer.Group.Rebalance.Timeout, 60 s unless changed.
+	// RebalanceTimeout is how long a ConsumeClaim may go on after its partition was revoked, or its
+	// session has ended. After a revocation the partition is then lost. After the end of a session
+	// the member leaves, and Consume returns an ownership.ErrStuck. When ConsumeClaim has returned
+	// in time, closing the partition may take 20 s more while Kafka does not answer the last
+	// commit. 0 is Config.Consumer.Group.Rebalance.Timeout, 60 s unless changed.
 	RebalanceTimeout time.Duration
 
 	// StopTimeout is how long leaving the group may take. A 20th of it, half a
@@ -106,8 +106,8 @@ type Options struct {
 	StopTimeout time.Duration
 
 	// CommitInterval is how often marked offsets are committed. 0 is
-	// Config.Consumer.Offsets.AutoCommit.Interval, 1 s unless changed. It means
-	// nothing when AutoCommit.Enable is false.
+	// Config.Consumer.Offsets.AutoCommit.Interval, 1 s unless changed. It has no
+	// effect when AutoCommit.Enable is false.
 	CommitInterval time.Duration
 
 	// Window is how many messages of a partition may be handed out from the oldest one
@@ -115,8 +115,8 @@ type Options struct {
 	// batch counts as its messages.
 	Window int
 
-	// BufferBytes bounds what waits in the buffers of all partitions of this member, in
-	// bytes, with what requests in flight may bring; the package's page says what comes
+	// BufferBytes bounds the buffers of all partitions of this member together, in bytes.
+	// Answers to requests in flight count in advance; the package's page says what comes
 	// on top. Each open partition has an equal share. 0 is 64 MiB.
 	BufferBytes int
 
@@ -142,57 +142,61 @@ type Options struct {
 	//
 	// Fence is called for several partitions at the same time. ctx ends when the partition is revoked
 	// or lost, or when the session ends; from then on Fence has RebalanceTimeout to return, like a
-	// ConsumeClaim. When it returns an error or panics, that is reported to Errors, the
+	// ConsumeClaim. When Fence returns an error or panics, that is reported to Errors, the
 	// partition stays closed, and Fence is called again after a pause. ConsumeClaim does not follow
-	// each Fence, since opening the partition may fail, or end, in between: close the producer that
-	// no ConsumeClaim has taken at the next Fence, and in Cleanup.
+	// each Fence, since opening the partition may fail, or end, in between. So a producer may be left
+	// that no ConsumeClaim has taken: close it at the next Fence, and in Cleanup.
 	Fence func(ctx context.Context, topic string, partition int32) error
 
-	// Observer, when not nil, is called with each event of this member. For a
-	// partition the calls begin in the order in which the events happen, and may
-	// overlap: of its messages and commits each waits for the one before, but a
-	// commit, or what befalls the claim, may be told during the call for a message, and
-	// Revoking during or after the calls for the commits that follow it.
-	// The call for a message returns before the message is handed out.
-	// One that blocks at Opened, Message or Committed holds up that partition, at
-	// any other event all of this member. It may call Commit, which does not wait
-	// for it, and must not call Close. A panic ends the call; it is logged and goes
-	// to Errors, as ownership.ErrCallback. A call that takes longer than
-	// RebalanceTimeout, and 5 s, is an ownership.ErrStuck, logged and sent to
-	// Errors; then the member leaves, and Consume returns that. For Setup, Cleanup
-	// and the interceptors it is only reported.
+	// Observer, when not nil, is called with each event of this member.
+	//
+	// For one partition the calls begin in the order in which the events happen. They may
+	// overlap: the call for a message waits for that of the message before, and the call for
+	// a commit for that of the commit before, but the observer may be notified of a commit or
+	// of a change of the claim during the call for a message, and of Revoking during or after
+	// the calls for the commits that follow it. The call for a message returns before the
+	// message is handed out. A call that blocks at Opened, Message or Committed holds up that
+	// partition; at any other event it holds up the whole member.
+	//
+	// The Observer may call Commit, which does not wait for it, and must not call Close. A panic
+	// ends the call; it is logged and goes to Errors, as ownership.ErrCallback. A call that takes
+	// longer than RebalanceTimeout, and 5 s, is logged and goes to Errors as an
+	// ownership.ErrStuck; then the member leaves, and Consume returns that error. For Setup,
+	// Cleanup and the interceptors such a call is only reported.
 	Observer func(Event)
 
 	// Session are the options of the session that NewGroup makes: its timeout, the chroot,
-	// credentials, TLS. Without a Logger of its own the session logs to that of the group. Close
-	// waits for the member by the Group's StopTimeout, and not by that of the session. Session
-	// means nothing to New and NewFromClient, which are given a session.
+	// credentials, TLS. Without a Logger of its own the session logs to the group's Logger. Close
+	// waits for the member for the Group's StopTimeout, and not for that of the session. New and
+	// NewFromClient, which are given a session, ignore Session.
 	Session session.Options
 
 	// Logger receives the log of the group, those of allocator and ownership
-	// included. Errors of one kind are logged once, then once in 10 s with a count, and when all
-	// works again there is a line "recovered". What happens to single partitions is logged at Info while
-	// no more than 16 change at once, and at Debug above that. With nil, warnings and errors go to slog.Default() and the rest is
-	// dropped; a Logger with slog.DiscardHandler drops all. A session that New or
-	// NewFromClient is given has a Logger of its own.
+	// included. Errors of one kind are logged once, then once in 10 s with a count; a line
+	// "recovered" follows when the errors have ended. Events of single partitions are logged at
+	// Info while no more than 16 partitions change at once, and at Debug above that. With nil,
+	// warnings and errors go to slog.Default() and the rest is dropped; a Logger with
+	// slog.DiscardHandler drops all. A session that New or NewFromClient is given has a Logger
+	// of its own.
 	Logger *slog.Logger
 
 	// Registerer receives the metrics of the group, those of allocator, ownership and its session
-	// included, with a label "group", from New to Close; Session.Registerer is then not used. nil registers none. Groups of the same name in one
-	// process need one each, or one that adds a label, such as prometheus.WrapRegistererWith makes: with the
-	// same the second New is an error until the first one was closed.
+	// included, with a label "group", from New to Close; Session.Registerer is then not used. nil
+	// registers none. Groups of the same name in one process need a Registerer each, or one that
+	// adds a label, such as prometheus.WrapRegistererWith makes. With the same Registerer the
+	// second New returns an error until the first Group was closed.
 	Registerer prometheus.Registerer
 }
 
-// settings are Options with all defaults in.
+// settings are the Options with all defaults filled in.
 type settings struct {
 	Options
 	config     *sarama.Config
 	autoCommit bool
-	log        *slog.Logger // Logger with our keys; the parts below put on their own
+	log        *slog.Logger // Logger with this package's keys; the parts below add their own
 }
 
-// minVersion is the oldest protocol ceiling with which records have batches.
+// minVersion is the oldest Config.Version with which records come in batches (KIP-98).
 func minVersion() sarama.KafkaVersion { return sarama.V0_11_0_0 }
 
 func newSettings(brokers []string, group string, opts Options) (settings, error) {
@@ -224,7 +228,7 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 		opts.Zone = config.RackID
 	}
 	if opts.Fence != nil && config != nil && !config.Version.IsAtLeast(sarama.V2_5_0_0) {
-		errs.add("option Fence: Config.Version is %s, and before 2.5 an offset can be read while a transaction is about to store another", config.Version)
+		errs.add("option Fence: Config.Version is %s, and before 2.5 (KIP-447) an offset can be read while a transaction is about to store another", config.Version)
 	}
 	if err := zones.Check(opts.Zone); err != nil {
 		errs.add("option Zone or Config.RackID: %w", err)
@@ -244,7 +248,7 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 	}, nil
 }
 
-// faults are what is wrong with the arguments of a constructor.
+// faults collects what is wrong with the arguments of a constructor.
 type faults []error
 
 func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Errorf(format, args...)) }
@@ -299,8 +303,8 @@ func (f *faults) checkFuncs(opts Options) {
 	}
 }
 
-// withRoundRobin appends the function that Python members run, if it is not
-// among those that come behind Balanced, and takes Balanced out of them.
+// withRoundRobin removes Balanced from also, and appends the function that Python members
+// run unless also has it.
 func withRoundRobin(also []allocfn.Func) []allocfn.Func {
 	last, first := allocfn.RoundRobin(), allocfn.Balanced().ID()
 	also = slices.DeleteFunc(also, func(f allocfn.Func) bool { return f.ID() == first })
@@ -310,15 +314,15 @@ func withRoundRobin(also []allocfn.Func) []allocfn.Func {
 	return append(also, last)
 }
 
-// defaultName makes a name from the host and the process. What a host name may
-// hold and a member name may not is replaced.
+// defaultName returns name, or without one a name made from host and process. Characters of
+// the host that a member name may not have are replaced.
 func defaultName(name string) (string, error) {
 	if name != "" {
 		return name, nil
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return "", fmt.Errorf("option Name: the host has no name to take: %w", err)
+		return "", fmt.Errorf("option Name: read the host's name: %w", err)
 	}
 	var end [4]byte
 	rand.Read(end[:]) // never fails

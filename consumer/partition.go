@@ -21,16 +21,16 @@ import (
 	"github.com/kielgo/kiel/ownership"
 )
 
-// errUntrusted ends a handler's context when trust in the claim has ended.
+// errUntrusted is the cause with which a handler's context ends when trust in the claim has ended.
 var errUntrusted = fmt.Errorf("consumer: the claim is not trusted any more: %w", ownership.ErrLost)
 
-// Partition is a partition that is open, for the handler given to [Group.Run].
+// Partition is an open partition, for the handler given to [Group.Run].
 // Messages and Batches are for one goroutine at a time, which need not be the
 // handler's own; the other methods may be called from any goroutine, also after
 // the handler has returned. A partition that is closed and opened again is
 // another Partition.
 type Partition struct {
-	ctx       context.Context         //nolint:containedctx // the handler's
+	ctx       context.Context         //nolint:containedctx // the handler's context
 	end       context.CancelCauseFunc // ends ctx
 	id        kiel.Partition
 	claim     holder
@@ -40,10 +40,10 @@ type Partition struct {
 	committer *offsets.Committer
 	pauses    *pauses
 	log       *errlog.Log
-	late      func(p kiel.Partition, offset int64) // counts a mark that has no effect, since p is closed
+	late      func(p kiel.Partition, offset int64) // counts a mark that has no effect, because p is closed
 
-	// announce, when not nil, shows a message that is about to be handed out to the
-	// interceptors and the Observer. It reports false if ctx ended before they returned.
+	// announce, when not nil, calls the interceptors and the Observer with a message that is
+	// about to be handed out. It returns false if ctx ended before they returned.
 	announce  func(*sarama.ConsumerMessage) bool
 	notifying atomic.Pointer[usercall.Call] // the Observer's call for the newest message
 
@@ -51,29 +51,29 @@ type Partition struct {
 	metrics partitionMetrics
 
 	openedAt time.Time                 // when reading started
-	openTook time.Duration             // from the claim, or from when it was open last, to openedAt
+	openTook time.Duration             // time from the claim, or from the end of the last opening, to openedAt
 	firstAt  atomic.Pointer[time.Time] // when the first message was handed out; nil before
 	waits    atomic.Bool               // the goroutine that reads waits for a batch
-	channel  atomic.Pointer[claim]     // in which messages stand that were handed out; nil when there is no channel
+	channel  atomic.Pointer[claim]     // the claim whose channel has messages that were handed out; nil with Run
 	stalling stalling
 
 	// The fields below belong to the goroutine that reads.
-	at           time.Duration // when the claim was found trusted last, by the session's clock
+	at           time.Duration // when the claim was last found trusted, by the session's clock
 	sampler      sampler
-	resumed      <-chan struct{} // closed at the end of the pause in which p was opened; nil for none, or when it was waited for
-	handed       counts          // of messages that are not in the metrics yet
-	readingEnded bool            // by itself: the source has no more
+	resumed      <-chan struct{} // closed at the end of the pause in which p was opened; nil without such a pause, or when it is over
+	handed       counts          // handed out and not yet added to the metrics
+	readingEnded bool            // the source has ended, and p's context had not
 }
 
 // cursor is a batch of messages, and how many of them were handed out.
 type cursor struct {
 	messages []sarama.ConsumerMessage
-	next     int64 // the position after the batch
-	before   int64 // messages in the batches before
-	done     atomic.Int64
+	next     int64        // the position after the batch
+	before   int64        // number of messages in the batches before
+	done     atomic.Int64 // number of messages that were handed out
 }
 
-// counts are numbers of messages and of bytes in their keys and values.
+// counts is a number of messages, and of the bytes in their keys and values.
 type counts struct{ messages, bytes int }
 
 func (c *counts) add(m *sarama.ConsumerMessage) {
@@ -85,14 +85,14 @@ func (c *counts) add(m *sarama.ConsumerMessage) {
 type partitionMetrics struct {
 	messages, bytes prometheus.Counter
 	heldBack        prometheus.Gauge
-	handling, delay prometheus.Observer // nil when nobody looks at them
+	handling, delay prometheus.Observer // nil when the metrics are not registered
 }
 
-// heldBackLimit is how long a full window may hold messages back before that is
-// reported.
+// heldBackLimit is how long a full window may hold messages back before a warning
+// is logged.
 const heldBackLimit = 30 * time.Second
 
-// countEvery is how many messages may be missing in the metrics while a batch is handed out.
+// countEvery is how many messages of a batch may be handed out before they are added to the metrics.
 const countEvery = 64
 
 // Topic returns the partition's topic.
@@ -112,16 +112,16 @@ func (p *Partition) Token() int64 { return p.claim.Token() }
 func (p *Partition) Trusted() bool { return p.claim.Trusted() }
 
 // Context returns the lifetime of the claim. It outlives the handler's context
-// after a revocation, so that the handler can finish what it has in hand. Its cause
+// after a revocation, so that the handler can finish its current message. Its cause
 // wraps ownership.ErrLost when the partition may be another member's.
 func (p *Partition) Context() context.Context { return p.claim.Context() }
 
 // Messages returns the messages one after the other, in the order of their
-// offsets. It waits for more; the loop ends when the handler's context does. Right
-// before each message the claim is checked, by the clock: none is handed out if
-// the claim is not trusted at that moment. A second loop begins behind the last
-// message of the first. The messages of a batch share memory: who keeps one for
-// long, keeps all of them.
+// offsets. It waits for more messages; the loop ends when the handler's context does.
+// Right before each message the claim is checked, by the clock: no message is handed
+// out if the claim is not trusted at that moment. A second loop begins after the last
+// message of the first. The messages of a batch share memory: a handler that keeps one
+// of them keeps all in memory.
 func (p *Partition) Messages() iter.Seq[*sarama.ConsumerMessage] {
 	return func(yield func(*sarama.ConsumerMessage) bool) {
 		defer p.count()
@@ -134,9 +134,9 @@ func (p *Partition) Messages() iter.Seq[*sarama.ConsumerMessage] {
 	}
 }
 
-// Batches is Messages by batch: what one answer of a broker held, or what is left
-// of it. The claim is checked once for each batch, right before it is handed out.
-// No batch is empty. The handler must not write to the slice.
+// Batches is Messages by batch. A batch has the messages of one answer of a broker, or
+// those of them that are left. The claim is checked once for each batch, right before
+// the batch is handed out. No batch is empty. The handler must not write to the slice.
 func (p *Partition) Batches() iter.Seq[[]sarama.ConsumerMessage] {
 	return func(yield func([]sarama.ConsumerMessage) bool) {
 		defer p.count()
@@ -149,8 +149,8 @@ func (p *Partition) Batches() iter.Seq[[]sarama.ConsumerMessage] {
 	}
 }
 
-// next returns the next message, nil when there will be none. It checks the claim
-// after everything that may take time.
+// next returns the next message, or nil when reading has ended. It checks the claim
+// last, after all steps that may take time.
 func (p *Partition) next() *sarama.ConsumerMessage {
 	c, done := p.current()
 	if c == nil {
@@ -174,7 +174,7 @@ func (p *Partition) next() *sarama.ConsumerMessage {
 	return m
 }
 
-// nextBatch returns the rest of the batch, or the next one.
+// nextBatch returns the rest of the current batch, or the next batch.
 func (p *Partition) nextBatch() []sarama.ConsumerMessage {
 	c, done := p.current()
 	if c == nil {
@@ -202,8 +202,8 @@ func (p *Partition) nextBatch() []sarama.ConsumerMessage {
 	return rest
 }
 
-// current returns the batch that is being handed out and how many of its messages
-// were, nil when reading has ended.
+// current returns the batch that is being handed out, and how many of its messages were
+// handed out. It returns nil when reading has ended.
 func (p *Partition) current() (*cursor, int64) {
 	for {
 		if c := p.cursor.Load(); c != nil {
@@ -217,7 +217,7 @@ func (p *Partition) current() (*cursor, int64) {
 	}
 }
 
-// fill waits for the next batch.
+// fill waits for the next batch. It returns false when reading has ended.
 func (p *Partition) fill() bool {
 	p.count()
 	p.waits.Store(true)
@@ -229,7 +229,7 @@ func (p *Partition) fill() bool {
 	b, err := p.source.Next(p.ctx)
 	if err != nil {
 		p.readingEnded = p.ctx.Err() == nil
-		p.end(err) // unless it has ended
+		p.end(err) // no effect if p's context has ended
 		return false
 	}
 	p.tracker.SetEpoch(b.EpochFrom, b.LeaderEpoch)
@@ -239,7 +239,7 @@ func (p *Partition) fill() bool {
 	return true
 }
 
-// arrived makes c the batch that is handed out.
+// arrived makes c the current batch.
 func (p *Partition) arrived(c *cursor) {
 	if last := p.cursor.Load(); last != nil {
 		c.before = last.before + int64(len(last.messages))
@@ -250,8 +250,8 @@ func (p *Partition) arrived(c *cursor) {
 	p.cursor.Store(c)
 }
 
-// awaitRoom waits until the window has room for the message at offset. It reports
-// false if p's context ended before.
+// awaitRoom waits until the window has room for the message at offset. It returns
+// false if p's context ended first.
 func (p *Partition) awaitRoom(offset int64) bool {
 	room := p.tracker.Room(offset)
 	if room == nil {
@@ -269,7 +269,7 @@ func (p *Partition) awaitRoom(offset int64) bool {
 		case <-timer.C:
 			oldest, since, held := p.tracker.HeldBack()
 			if left := heldBackLimit - time.Since(since); held && left > 0 {
-				timer.Reset(left) // the window has moved meanwhile
+				timer.Reset(left) // the window has moved since the timer was set
 			} else if held && !warned {
 				warned = true
 				p.metrics.heldBack.Inc()
@@ -284,8 +284,8 @@ func (p *Partition) awaitRoom(offset int64) bool {
 	return true
 }
 
-// mayHandOut reports whether the claim allows that messages are handed out at this
-// moment.
+// mayHandOut returns whether messages may be handed out now: the claim is trusted, and
+// p's context has not ended.
 func (p *Partition) mayHandOut() bool {
 	if p.ctx.Err() != nil {
 		return false
@@ -299,8 +299,8 @@ func (p *Partition) mayHandOut() bool {
 	return true
 }
 
-// handlerReturned ends p's context because the handler has returned. What has ended the partition before is the cause, also if its
-// end has not reached p's context yet. owned ends when the partition is revoked, or is to be closed.
+// handlerReturned ends p's context because the handler has returned. If the partition has ended before, the cause is that of the
+// partition's end, even if that end has not reached p's context yet. owned ends when the partition is revoked, or is to be closed.
 func (p *Partition) handlerReturned(owned context.Context) {
 	switch {
 	case p.claim.Context().Err() != nil:
@@ -314,7 +314,7 @@ func (p *Partition) handlerReturned(owned context.Context) {
 	}
 }
 
-// count adds what was handed out to the metrics.
+// count adds the messages that were handed out to the metrics.
 func (p *Partition) count() {
 	if p.handed.messages == 0 {
 		return
@@ -325,8 +325,8 @@ func (p *Partition) count() {
 }
 
 // Mark marks m and all messages before it. The mark is committed within
-// Options.CommitInterval, and at once when the partition is given up. A mark below
-// an earlier one changes nothing, nor does one after the partition was closed. Mark
+// Options.CommitInterval, and at once when the partition is closed. A mark below
+// an earlier one has no effect, nor has a mark after the partition was closed. Mark
 // does not block. It panics if m is of another partition.
 func (p *Partition) Mark(m *sarama.ConsumerMessage) {
 	p.mustOwn(m)
@@ -336,17 +336,19 @@ func (p *Partition) Mark(m *sarama.ConsumerMessage) {
 }
 
 // Done marks m alone, for handlers that work on several messages of the partition at
-// a time and finish them in any order. Only what is done without a hole is committed:
-// the position is the offset of the oldest message that is neither marked nor done.
-// Mark marks all messages before its own in any case. From the first call of Done on,
-// Options.Window bounds how many messages may be handed out from that oldest one on.
-// When it is full the loop waits. If the oldest message does not change for 30 s
-// meanwhile, a warning names it. Done does not block, may be called from any
-// goroutine, and panics if m is of another partition. A handler must wait for what it
-// has begun before it returns: what is done later is not committed. One that takes more
-// than 16 million messages, or messages from 65,536 gaps of the log, before its first
-// Done must Mark the last of them: until then nothing that is done is committed, and the
-// loop waits.
+// a time and finish them in any order. The committed position is the offset of the oldest
+// message that is neither marked nor done. Mark still marks all messages before its own.
+//
+// From the first call of Done on, Options.Window bounds how many messages may be handed
+// out from the oldest unmarked one on. When the window is full, the loop over Messages
+// waits. If the oldest unmarked message does not change for 30 s meanwhile, a warning
+// names it.
+//
+// Done does not block, may be called from any goroutine, and panics if m is of another
+// partition. A handler must wait for its own work before it returns: a Done after the
+// return is not committed. A handler that takes more than 16 million messages, or messages
+// from 65,536 gaps of the log, before its first Done must Mark the last of them. Until then
+// nothing is committed, and the loop waits.
 func (p *Partition) Done(m *sarama.ConsumerMessage) {
 	p.mustOwn(m)
 	if !p.tracker.Done(m.Offset) {
@@ -354,16 +356,16 @@ func (p *Partition) Done(m *sarama.ConsumerMessage) {
 	}
 }
 
-// mustOwn panics if m is of another partition: its offset means nothing here.
+// mustOwn panics if m is of another partition, because m's offset means nothing in this one.
 func (p *Partition) mustOwn(m *sarama.ConsumerMessage) {
 	if m.Partition != p.id.ID || m.Topic != p.id.Topic {
 		panic(fmt.Sprintf("consumer: message of %q:%d marked in %s", m.Topic, m.Partition, p.id))
 	}
 }
 
-// Commit stores what is marked, and returns when it is stored, refused, or ctx
-// ends. It returns nil at once if all marks are stored. A refusal goes to Errors,
-// too; one because the claim has ended is an ownership.ErrLost and goes nowhere else.
+// Commit stores the marked position, and returns when it is stored or refused, or when ctx
+// ends. It returns nil at once if all marks are stored. A refusal goes to Errors, too. When
+// the claim has ended, Commit returns an ownership.ErrLost, which does not go to Errors.
 func (p *Partition) Commit(ctx context.Context) error {
 	if _, _, dirty := p.tracker.Marked(); !dirty {
 		return nil
@@ -375,15 +377,15 @@ func (p *Partition) Commit(ctx context.Context) error {
 	return err
 }
 
-// HighWatermark returns the offset after the last message that all replicas in sync
-// have, as the newest answer of a broker had it. With ReadCommitted, messages before
-// it may not be readable yet.
+// HighWatermark returns the offset after the last message that all in-sync replicas
+// have, according to the newest answer of a broker. With ReadCommitted, messages before
+// that offset may not be readable yet.
 func (p *Partition) HighWatermark() int64 { return p.source.HighWatermark() }
 
-// Lag returns how many offsets there are between the next message that the handler gets and
-// the end of what may be read, and how old that message is: 0 when there is none, it has
-// no timestamp, or the broker has not sent it yet. With sarama.ReadCommitted what may be
-// read ends at the first transaction that is not decided.
+// Lag returns the number of offsets from the next message that the handler gets to the end
+// of the readable messages, and the age of that next message. The age is 0 when there is no
+// such message, when it has no timestamp, or when the broker has not sent it yet. With
+// sarama.ReadCommitted the readable messages end at the first undecided transaction (KIP-98).
 func (p *Partition) Lag() (messages int64, behind time.Duration) {
 	messages, behind = p.source.Lag()
 	if c := p.cursor.Load(); c != nil {
@@ -394,9 +396,9 @@ func (p *Partition) Lag() (messages int64, behind time.Duration) {
 	return messages, behind
 }
 
-// Pause suspends fetching, as [Group.Pause] does. What was fetched before still
-// comes. The pause is the partition's: it lasts when the partition is closed and opened
-// again, until Resume of this Partition or of a later one, and then nothing comes before.
+// Pause suspends fetching, as [Group.Pause] does. Messages fetched before are still handed
+// out. The pause lasts when the partition is closed and opened again, until Resume of this
+// Partition or of a later one. After a reopening no message is handed out before Resume.
 func (p *Partition) Pause() { p.pauses.set(p.id, true) }
 
 // Resume ends the pause.

@@ -13,9 +13,9 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 )
 
-// position finds out where to start, opens the tracker there, and commits it: the
-// policy's choice must not be made twice, and the commit of an owner before us
-// may come late.
+// position determines the start position, opens the tracker there, and commits it. The
+// commit has two reasons: a policy must not choose twice, and the commit of a former owner
+// may arrive late.
 func (o *opening) position(ctx context.Context) (int64, error) {
 	o.enter(atTopic)
 	if err := o.describe(ctx); err != nil {
@@ -44,10 +44,10 @@ func (o *opening) position(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	if isNew {
-		from = Earliest // the group had started before there was this partition
+		from = Earliest // the group had started before the partition existed
 	}
 	o.epoch, o.origin = -1, fromCommitted
-	if found.Ours && reason == "" { // others may store any number
+	if found.Ours && reason == "" { // another program may store any epoch
 		o.epoch = found.LeaderEpoch
 	}
 	if reason != "" {
@@ -67,12 +67,12 @@ func (o *opening) position(ctx context.Context) (int64, error) {
 	return start, err
 }
 
-// fence has the user fence off the partition's former owners. What they have committed until then is read next.
+// fence calls the user's Fence, which fences off the partition's former owners. The offset that they have committed is read next.
 func (o *opening) fence(ctx context.Context) error {
 	switch {
 	case !o.isFenced():
 		return nil
-	case ctx.Err() != nil: // the next owner may have fenced
+	case ctx.Err() != nil: // the next owner may have fenced already
 		return context.Cause(ctx)
 	case !o.claim.Trusted():
 		return errUntrusted
@@ -87,13 +87,13 @@ func (o *opening) fence(ctx context.Context) error {
 		return fmt.Errorf("consumer: %w %s: %w", errFence, o.tp, err)
 	}
 	if !o.claim.Trusted() {
-		return errUntrusted // it took long
+		return errUntrusted // trust ended while Fence ran
 	}
 	return nil
 }
 
-// describe asks Kafka for the topic, not long after the last time, and returns ErrTopicMissing if Kafka does not have it. All
-// partitions of a missing topic wait together, so they ask less often.
+// describe asks Kafka for the topic, unless Kafka was asked a second ago or less. It returns ErrTopicMissing if Kafka does not have
+// the topic. All partitions of a missing topic wait together, so they ask less often.
 func (o *opening) describe(ctx context.Context) error {
 	o.member.catalog.own(o.tp.Topic)
 	age := time.Second
@@ -104,22 +104,24 @@ func (o *opening) describe(ctx context.Context) error {
 	if err == nil {
 		o.member.group.log.OK(kindMetadata, "")
 	} else if ctx.Err() == nil {
-		o.member.group.log.FailedWarn(kindMetadata, "", err) // what is known is good enough
+		o.member.group.log.FailedWarn(kindMetadata, "", err) // the older metadata are good enough
 	}
 	if o.member.catalog.isMissing(o.tp.Topic) {
 		return fmt.Errorf("%w: %s", ErrTopicMissing, o.tp.Topic)
 	}
 	if err != nil && o.member.catalog.count(o.tp.Topic) == 0 {
-		return err // nothing is known
+		return err // the topic was never described
 	}
 	return nil
 }
 
-// firstPartitions returns how many partitions the topic had when the group first started on it: as
-// what is stored says, and as many as there are now if nothing says so. Of a topic that was created again
-// it returns no more than the old one had, so that those it has more are new. isNew says whether this
-// partition was not among them, or the topic is one that patterns have found since this member joined. Only one without an
-// offset may be new, and only when the policy is Latest it matters: then what is stored for the others is read.
+// firstPartitions returns how many partitions the topic had when the group first started on it. Stored
+// offsets have that number; without any it is the number of partitions now. For a topic that was created again
+// the number is at most that of the old topic, so that its additional partitions are new.
+//
+// isNew says that this partition was added later, or that patterns have found the topic after this member
+// joined. Only a partition without an offset can be new, and isNew matters only when the policy is Latest. Only
+// then are the offsets of the other partitions read.
 func (o *opening) firstPartitions(ctx context.Context, found offsets.Stored, reason string) (first int32, isNew bool, err error) {
 	ids := o.member.catalog.partitions()[o.tp.Topic]
 	now := int32(len(ids)) //nolint:gosec // partitions have numbers of 32 bits
@@ -143,16 +145,17 @@ func (o *opening) firstPartitions(ctx context.Context, found offsets.Stored, rea
 	return first, isNew || o.tp.ID >= first, err
 }
 
-// isFenced returns whether the user fences off former owners and commits positions in transactions.
+// isFenced returns whether the user gave a Fence, and so commits positions in transactions.
 func (o *opening) isFenced() bool { return o.member.group.settings.Fence != nil }
 
-// leavesAlone returns whether a start position is not committed: with Fence the user commits positions in transactions, which a
-// commit that comes late would lower. A position that is none yet need not be committed if the same policy chooses the same again.
+// leavesAlone returns whether the start position is not committed. With Fence the user commits positions in transactions, and a late
+// commit of the start position would lower them. The choice of the policy Earliest need not be committed either: Earliest chooses
+// the same again.
 func (o *opening) leavesAlone(reason string) bool {
 	return o.isFenced() && (reason == "" || o.member.from == Earliest)
 }
 
-// track opens the tracker at start and commits that.
+// track opens the tracker at start and commits the start position.
 func (o *opening) track(ctx context.Context, start int64, text string, firstPartitions int32, reason string, policy From) error {
 	o.enter(atStart)
 	open := o.member.committer.Open
@@ -165,8 +168,7 @@ func (o *opening) track(ctx context.Context, start int64, text string, firstPart
 	return o.first(ctx, reason, policy)
 }
 
-// first commits the position that the partition starts at. A reason says that a policy has chosen it, which is counted and
-// logged.
+// first commits the start position. With a reason a policy has chosen the position, which is counted and logged.
 func (o *opening) first(ctx context.Context, reason string, policy From) error {
 	if !o.leavesAlone(reason) {
 		if err := o.member.committer.Commit(ctx, o.tracker); err != nil {
@@ -187,8 +189,8 @@ func (o *opening) first(ctx context.Context, reason string, policy From) error {
 	return nil
 }
 
-// openSource opens the source at start. If Kafka does not have start it opens where
-// the policy says, and if the log was truncated below start, where it was.
+// openSource opens the source at start. If Kafka does not have that offset, it opens the source
+// where the policy says. If the log was truncated below start, it opens the source there.
 func (o *opening) openSource(ctx context.Context, start int64) (source, int64, error) {
 	o.enter(atLeader)
 	if o.cut != nil && o.cut.Diverges < start {
@@ -212,8 +214,8 @@ func (o *opening) openSource(ctx context.Context, start int64) (source, int64, e
 	return o.openElsewhere(ctx, start, next, reasonOutOfRange, why)
 }
 
-// openElsewhere opens the source at next because of why, and reports that, if the
-// configuration allows it.
+// openElsewhere opens the source at next, and reports why, if the configuration allows
+// resets.
 func (o *opening) openElsewhere(ctx context.Context, start, next int64, reason string, why error) (source, int64, error) {
 	if !o.member.resetInvalid {
 		return nil, 0, fmt.Errorf("%w: %d: %w", ErrOffsetReset, start, why)

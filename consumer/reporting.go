@@ -10,32 +10,33 @@ import (
 
 // The kinds of errors in the log and in the status, beside those of package fetch.
 const (
-	kindCleanup  = "cleanup"       // what Cleanup has returned
+	kindCleanup  = "cleanup"       // Cleanup has returned an error
 	kindCommit   = "commit"        // offsets can't be stored
-	kindFence    = "fence"         // what Fence has returned
+	kindFence    = "fence"         // Fence has returned an error
 	kindFetch    = "fetch"         // a partition can't be read
-	kindHandler  = "handler"       // a handler has returned, or panicked
+	kindHandler  = "handler"       // a handler has returned by itself, or panicked
 	kindKafka    = "kafka"         // no broker answers
 	kindHeldBack = "held-back"     // messages of a partition are not handed out because an old one is not marked
-	kindMember   = "member"        // why the member has left, when no call returns that
+	kindMember   = "member"        // the member has left with an error that no call returns
 	kindMetadata = "metadata"      // the topics can't be described
 	kindMissing  = "missing-topic" // Kafka does not have a topic any more
 	kindOffsets  = "offsets"       // stored offsets, or the first or the last offset of a partition, can't be read
 	kindSet      = "set"           // the group's set can't be changed
-	kindZones    = "zones"         // the zones can't be written, or racks can be no zones
+	kindZones    = "zones"         // the zones can't be written, or a rack is no valid zone
 )
 
-// Errors returns the errors that no Consume returns, those of partitions as
-// *sarama.ConsumerError, when Config.Consumer.Return.Errors is true. The log has them in any case: of
-// one kind the first at once, then one line in 10 s with a count, and a line when all works again. When
-// nobody reads, the oldest are dropped and counted. From the beginning of
-// Close on, errors are dropped as by a group of sarama, counted and logged at Debug, but
-// for what is stuck, and why the member could not leave when no Consume returns that. Close
-// closes the channel.
+// Errors returns the channel of errors that no Consume returns, if Config.Consumer.Return.Errors
+// is true. Errors of partitions are *sarama.ConsumerError. The log has all these errors, too: of
+// each kind the first at once, then one line in 10 s with a count, and a line "recovered" when the
+// errors have ended. When nobody reads the channel, the oldest errors are dropped and counted.
+//
+// From the beginning of Close on, errors are not sent, as with a group of sarama, but counted and
+// logged at Debug. Two errors are still sent: a callback is stuck, and the member could not leave
+// while no Consume returns that. Close closes the channel.
 func (g *Group) Errors() <-chan error { return g.errs.ch }
 
-// failed logs an error and hands it to the user, before the beginning of Close. about is what has failed, such as a partition, or "".
-// It does not block.
+// failed logs an error and sends it to the user, unless Close was called. about is what has failed, such as a partition, or "". failed
+// does not block.
 func (g *Group) failed(kind, about string, err error) {
 	if g.isClosed() {
 		g.drop(err)
@@ -45,7 +46,7 @@ func (g *Group) failed(kind, about string, err error) {
 	g.send(err)
 }
 
-// pass hands an error that is in the log already to the user, before the beginning of Close. It does not block.
+// pass sends an error that is in the log already to the user, unless Close was called. It does not block.
 func (g *Group) pass(err error) {
 	if g.isClosed() {
 		g.drop(err)
@@ -54,13 +55,13 @@ func (g *Group) pass(err error) {
 	g.send(err)
 }
 
-// drop counts and logs an error that comes too late for the user.
+// drop counts and logs an error that is not sent to the user, because Close was called.
 func (g *Group) drop(err error) {
 	g.metrics.late.WithLabelValues(lateError).Inc()
 	g.settings.log.Debug("error came too late", "error", err)
 }
 
-// send hands an error to the user. It does not block.
+// send puts an error into the channel Errors. It does not block.
 func (g *Group) send(err error) {
 	if g.settings.config.Consumer.Return.Errors {
 		g.errs.put(err)
@@ -74,7 +75,7 @@ func (g *Group) isClosed() bool {
 	return g.closed
 }
 
-// failed logs an error of a partition and hands it to the user.
+// failed logs an error of a partition and sends it to the user, unless Close was called.
 func (m *membership) failed(kind string, err error, p kiel.Partition) {
 	if !m.group.isClosed() {
 		m.group.log.Failed(kind, p.String(), err)
@@ -82,10 +83,10 @@ func (m *membership) failed(kind string, err error, p kiel.Partition) {
 	m.pass(err, p)
 }
 
-// pass hands an error of a partition that is in the log already to the user.
+// pass sends an error of a partition that is in the log already to the user, unless Close was called.
 func (m *membership) pass(err error, p kiel.Partition) { m.group.pass(ofPartition(err, p)) }
 
-// works notes that what is of these kinds works for a partition.
+// works ends the errors of these kinds about a partition in the log.
 func (m *membership) works(p kiel.Partition, kinds ...string) {
 	if !m.group.log.Failing() {
 		return
@@ -96,7 +97,7 @@ func (m *membership) works(p kiel.Partition, kinds ...string) {
 	}
 }
 
-// ofPartition returns err in sarama's shape.
+// ofPartition returns err as a *sarama.ConsumerError.
 func ofPartition(err error, p kiel.Partition) error {
 	if _, ok := errors.AsType[*sarama.ConsumerError](err); ok {
 		return err

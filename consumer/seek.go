@@ -11,12 +11,12 @@ import (
 // seek is a call of MarkOffset or ResetOffset in Setup, before the partition is open.
 type seek struct {
 	offset int64
-	text   string
-	reset  bool
+	text   string // the metadata that the user gave
+	reset  bool   // the call was ResetOffset
 }
 
-// seek notes where a partition is to start that is about to be opened. It returns false, and does nothing, for any other, and when Setup
-// has returned.
+// seek stores where an expected partition is to start. It returns false, and does nothing, for any other partition, and when Setup has
+// returned.
 func (s *consumeSession) seek(p kiel.Partition, to seek) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,7 +30,8 @@ func (s *consumeSession) seek(p kiel.Partition, to seek) bool {
 	return true
 }
 
-// sought returns where a partition starts by what Setup has marked and reset, and the metadata of that; false when it starts at start.
+// sought returns where a partition starts after the marks and resets of Setup, and the metadata with them. moved is false when it starts
+// at start.
 func (s *consumeSession) sought(p kiel.Partition, start int64) (offset int64, text string, moved bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,22 +44,22 @@ func (s *consumeSession) sought(p kiel.Partition, start int64) (offset int64, te
 	return offset, text, moved
 }
 
-// forgetSeek forgets where a partition was to start: when it is opened again, it starts where it was left.
+// forgetSeek drops the seeks of a partition: when it is opened again, it starts at its own position.
 func (s *consumeSession) forgetSeek(p kiel.Partition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.seeks, p)
 }
 
-// isPromised returns whether o is of the claim that Setup was told of: the partition has been this member's since then, by the claim or
-// by the plan. In between another member may have got it and read on; then what Setup wanted is not about where it left off.
+// isPromised returns whether the partition has been this member's since Setup, by the claim or by the plan. If another member has got it
+// in between and has read on, the seeks of Setup do not apply.
 func (o *opening) isPromised() bool {
 	plan := o.session.plan
 	switch {
-	case plan == nil || plan.Incarnation == nil: // there was no other member
+	case plan == nil || plan.Incarnation == nil: // Setup saw no plan of a group
 		return true
 	case plan.Incarnation.SessionID() != o.claim.Incarnation().SessionID():
-		return false // the group went on without this member
+		return false // this member has left the group and joined again
 	case o.claim.Version() <= plan.Version:
 		return true
 	}
@@ -66,8 +67,8 @@ func (o *opening) isPromised() bool {
 	return ok && move.Version <= plan.Version
 }
 
-// seek moves the position to where Setup has put it, and commits that: when the partition is opened again it starts there, too. A
-// negative offset stands for the one that Options.From says, as with sarama.
+// seek moves the position to where Setup has set it, and commits the new position, so that a second opening starts there, too. A
+// negative offset stands for the offset that Options.From chooses, as with sarama.
 func (o *opening) seek(ctx context.Context, start int64) (int64, error) {
 	offset, text, moved := o.session.sought(o.tp, start)
 	switch {

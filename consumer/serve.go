@@ -20,11 +20,11 @@ import (
 	"github.com/kielgo/kiel/ownership"
 )
 
-// errNotJoined says that the end came before Setup.
+// errNotJoined says that the call ended before Setup.
 var errNotJoined = errors.New("consumer: not joined")
 
-// serve is a call that consumes: user's code is called as a session on the membership of topics, until ctx ends, the membership
-// does, or the session alone. ctx is derived from caller, the user's own.
+// serve runs one call of Consume or Run as a session on the membership of topics. It returns when ctx, the membership or the
+// session ends. user makes the user's part of the session. ctx is derived from caller, the context that the user gave.
 func (g *Group) serve(ctx, caller context.Context, topics *topiclist.List, user func(*membership, *consumeSession) sessionUser) error {
 	for {
 		m, err := g.join(ctx, topics)
@@ -39,18 +39,18 @@ func (g *Group) serve(ctx, caller context.Context, topics *topiclist.List, user 
 		if m.begin(s) {
 			return m.serve(ctx, s)
 		}
-		s.finish() // the member has ended meanwhile: join says why
+		s.finish() // the membership has ended meanwhile: join returns why
 	}
 }
 
-// join returns the membership of topics: the one that waits for this call, or a new one. It returns the error of one that ended
-// while it waited, and errNotJoined when ctx ends before.
+// join returns the membership of topics: the one that waits for this call, or a new one. It returns the error of a membership
+// that ended while it waited, and errNotJoined when ctx ends first.
 func (g *Group) join(ctx context.Context, topics *topiclist.List) (*membership, error) {
 	if m := g.member(); m != nil {
 		if m.ctx.Err() == nil && slices.Equal(m.topics.Entries, topics.Entries) {
 			return m, nil
 		}
-		m.leave(nil) // other topics are another record
+		m.leave(nil) // other topics need another record, and records never change in place
 		<-m.done
 		g.setMember(nil)
 		if m.err != nil {
@@ -69,8 +69,8 @@ func (g *Group) join(ctx context.Context, topics *topiclist.List) (*membership, 
 	return m, nil
 }
 
-// serve is the life of a session: Setup, partitions, Cleanup. When the session alone ends the member stays, and waits for the
-// next one; else it returns when the member has left.
+// serve runs a session: Setup, partitions, Cleanup. When the session alone ends, the member stays and waits for the next one.
+// Otherwise serve returns when the member has left.
 func (m *membership) serve(ctx context.Context, s *consumeSession) error {
 	unhook := m.leaveWith(ctx, s)
 	unhookMember := context.AfterFunc(m.ctx, func() { s.stop(m.whyEnded()) })
@@ -82,7 +82,7 @@ func (m *membership) serve(ctx context.Context, s *consumeSession) error {
 		m.setOpening(s)
 		<-s.ctx.Done()
 	case !setupReturned(setup):
-		m.leave(nil) // the membership ends, if it has not yet
+		m.leave(nil) // a Setup that was abandoned or not called ends the membership
 	}
 	stuck := m.closePartitions(ctx, s)
 	cleanup := m.cleanup(s, setup)
@@ -94,15 +94,15 @@ func (m *membership) serve(ctx context.Context, s *consumeSession) error {
 	if unhook() && m.ctx.Err() == nil {
 		return joined(setup, s.failed(), cleanup)
 	}
-	m.leave(nil) // what ended ctx does that at this moment
+	m.leave(nil) // leaveWith's function, which has begun, does the same at this moment
 	<-m.done
 	m.group.setMember(nil)
-	m.group.notNow = time.Time{}
+	m.group.setupAfter = time.Time{}
 	return joined(setup, s.failed(), stuck, m.err, cleanup)
 }
 
-// leaveWith makes the member leave when ctx ends, from which the context of s is derived, until stop is called. That of s ends first, with the
-// cause of ctx: who finds Messages closed because the call ends finds the session's context ended.
+// leaveWith makes the member leave when ctx ends, until stop is called. The context of s, which is derived from ctx, ends before
+// that, with the cause of ctx. So a handler that finds Messages closed by the end of the call finds the session's context ended.
 func (m *membership) leaveWith(ctx context.Context, s *consumeSession) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
 		<-s.ctx.Done()
@@ -110,7 +110,7 @@ func (m *membership) leaveWith(ctx context.Context, s *consumeSession) (stop fun
 	})
 }
 
-// joined is errors.Join, but that an error which is alone is returned as it is: programs compare it with their own.
+// joined is errors.Join, but returns a single error as it is, because programs compare it with their own.
 func joined(errs ...error) error {
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if len(errs) == 1 {
@@ -119,8 +119,8 @@ func joined(errs ...error) error {
 	return errors.Join(errs...)
 }
 
-// whyEnded returns the cause of the session's context when the membership has ended: sarama's error for a membership that is lost,
-// with the reason, or context.Canceled when the member leaves in order.
+// whyEnded returns the cause of the session's context when the membership has ended: sarama's error for a lost membership, with
+// the reason, or context.Canceled when the member leaves because it was asked to.
 func (m *membership) whyEnded() error {
 	cause := context.Cause(m.ctx)
 	if errors.Is(cause, context.Canceled) {
@@ -129,8 +129,8 @@ func (m *membership) whyEnded() error {
 	return fmt.Errorf("%w: %w", sarama.ErrSessionHeartbeatFailed, cause)
 }
 
-// watchEnd makes the member leave when its allocator has failed. So the session's context ends at once, and not when the handlers
-// have returned, which may wait for it.
+// watchEnd makes the member leave when its allocator has failed. So the session's context ends at once, and does not wait for
+// handlers, which may be waiting for that context.
 func (m *membership) watchEnd(ctx context.Context) {
 	var failed error
 	for snapshot := range m.allocator.Updates(ctx) {
@@ -141,18 +141,18 @@ func (m *membership) watchEnd(ctx context.Context) {
 	}
 }
 
-// setupReturned returns whether Setup was called and has returned, by the error of setup.
+// setupReturned returns whether Setup was called and has returned. err is the error of setup.
 func setupReturned(err error) bool {
 	return !errors.Is(err, errNotJoined) && !errors.Is(err, usercall.ErrNotStarted) && !errors.Is(err, errAbandoned)
 }
 
-// setup waits until this member has joined, and until sessionPause is over after the last session's beginning, and calls Setup.
+// setup calls Setup when this member has joined, and sessionPause after the beginning of the last session at the earliest.
 func (m *membership) setup(s *consumeSession) error {
-	if pause.Sleep(s.ctx, time.Until(m.group.notNow)) != nil || m.allocator.Ready(s.ctx) != nil {
+	if pause.Sleep(s.ctx, time.Until(m.group.setupAfter)) != nil || m.allocator.Ready(s.ctx) != nil {
 		return errNotJoined // the membership's error says why
 	}
-	m.group.notNow = time.Now().Add(sessionPause)
-	s.nextAt = m.group.notNow
+	m.group.setupAfter = time.Now().Add(sessionPause)
+	s.nextAt = m.group.setupAfter
 	plan := m.allocator.Snapshot()
 	s.expect(m.mine(plan), plan)
 	err := m.users.callBounded(m.late, callSetup, s.user.setup)
@@ -160,7 +160,7 @@ func (m *membership) setup(s *consumeSession) error {
 	return err
 }
 
-// mine returns the partitions that this member has or by plan, which may be nil, is about to get, and opens.
+// mine returns the partitions that this member owns, and those that plan gives it and that it accepts. plan may be nil.
 func (m *membership) mine(plan *allocator.Snapshot) []kiel.Partition {
 	var planned []kiel.Partition
 	if plan != nil {
@@ -169,8 +169,9 @@ func (m *membership) mine(plan *allocator.Snapshot) []kiel.Partition {
 	return withHeld(planned, m.owner.Owned())
 }
 
-// withHeld returns the partitions of the newest plan, and those whose claims stand although that plan does not have them: it may
-// not have reached the owner yet, or be made while the member is not in the group for a moment. They are opened all the same.
+// withHeld returns the planned partitions, and the held ones that are not being revoked. A held partition may be missing in the
+// plan, because the plan has not reached the owner yet, or because the member was not in the group for a moment. It is opened
+// all the same.
 func withHeld(planned []kiel.Partition, held []ownership.Info) []kiel.Partition {
 	ps := map[kiel.Partition]bool{}
 	for _, p := range planned {
@@ -184,9 +185,9 @@ func withHeld(planned []kiel.Partition, held []ownership.Info) []kiel.Partition 
 	return slices.Collect(maps.Keys(ps))
 }
 
-// closePartitions waits until the partitions of s are closed: with the claims when the member leaves, else alone. A
-// ConsumeClaim that does not return when the session alone ends makes the member leave, so that others get the partition, and
-// is the error.
+// closePartitions waits until the partitions of s are closed. When the member leaves, their claims are released, too. When the
+// session alone ends, a ConsumeClaim that does not return makes the member leave, so that others get its partition; the error
+// names the partition.
 func (m *membership) closePartitions(ctx context.Context, s *consumeSession) (err error) {
 	if ctx.Err() == nil && m.ctx.Err() == nil {
 		s.close(nil)
@@ -201,10 +202,10 @@ func (m *membership) closePartitions(ctx context.Context, s *consumeSession) (er
 	return err
 }
 
-// awaitLeft waits until the partitions of s, which ends because the member leaves, are closed, or held for Cleanup.
+// awaitLeft waits until the partitions of s are closed, or held for Cleanup. The member is leaving.
 func (m *membership) awaitLeft(s *consumeSession) {
 	if s.heldLeaving {
-		m.setOpening(nil) // none is opened any more
+		m.setOpening(nil) // no partition is opened from now on
 		select {
 		case <-s.openings.Ended():
 		case <-m.closed:
@@ -215,12 +216,12 @@ func (m *membership) awaitLeft(s *consumeSession) {
 	m.setOpening(nil)
 }
 
-// closingTimeout is how long partitions whose ConsumeClaim has returned in time may take to close: the observer and the last
-// commit have a time of their own.
+// closingTimeout is how long a partition may take to close after its ConsumeClaim has returned: the Observer and the last
+// commit have offsets.SettleTimeout each.
 const closingTimeout = 2 * offsets.SettleTimeout
 
-// awaitClosed waits until the partitions of s, which has ended, are closed, or the member leaves. It returns what has not
-// returned in time.
+// awaitClosed waits until the partitions of s, which has ended, are closed, or the member leaves. It returns an error that names
+// the handlers that have not returned in time, or says that partitions were not closed.
 func (m *membership) awaitClosed(s *consumeSession) error {
 	began, closed := time.Now(), s.openings.Ended()
 	for _, limit := range []time.Duration{m.group.settings.RebalanceTimeout, closingTimeout} {
@@ -237,8 +238,8 @@ func (m *membership) awaitClosed(s *consumeSession) error {
 	return fmt.Errorf("consumer: %w: partitions were not closed %v after the end of their session", ownership.ErrStuck, time.Since(began))
 }
 
-// stuckSince returns an error for each partition whose ConsumeClaim or Fence runs although it was to return at that time. Each is
-// a StuckError, so that the time it has had counts when the member leaves.
+// stuckSince returns a StuckError for each partition whose ConsumeClaim or Fence still runs, although it was asked to return at
+// the time ended. The time since then counts when the member leaves.
 func (m *membership) stuckSince(ended time.Time) error {
 	var stuck []error
 	for _, o := range m.openings.list() {
@@ -262,10 +263,10 @@ func (m *membership) cleanup(s *consumeSession, setup error) error {
 	}
 	err := m.users.callBounded(m.late, callCleanup, s.user.cleanup)
 	if errors.Is(err, errAbandoned) {
-		return nil // the membership's error says so
+		return nil // the membership's error names Cleanup
 	}
 	if !s.isEnd(err) {
 		m.group.failed(kindCleanup, "", err)
 	}
-	return err // as with sarama, also when it says nothing but that
+	return err // as sarama does, also when err is the error of the ended context
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 )
 
-// groupSession is the Session of one Consume call, and calls its handler.
+// groupSession is the Session of one Consume call. It calls the call's handler.
 type groupSession struct {
 	session   *consumeSession
 	ctx       context.Context //nolint:containedctx // the session's, with the groupSession as a value for SessionOf
@@ -18,9 +18,9 @@ type groupSession struct {
 	member    string
 	committer *offsets.Committer
 	version   func() uint64
-	late      func(p kiel.Partition, offset int64) // counts a mark that has no effect, since p is not open
+	late      func(p kiel.Partition, offset int64) // counts a mark that has no effect, because p is not open
 
-	channelSize int // of what Messages of a claim returns
+	channelSize int // the capacity of each claim's channel of messages
 }
 
 var _ sessionUser = (*groupSession)(nil)
@@ -39,7 +39,7 @@ func (m *membership) newGroupSession(s *consumeSession, handler sarama.ConsumerG
 func (s *groupSession) setup() error   { return s.handler.Setup(s) }
 func (s *groupSession) cleanup() error { return s.handler.Cleanup(s) }
 
-// failure returns nil: Consume does not return what a ConsumeClaim has returned.
+// failure returns nil: Consume does not return the error of a ConsumeClaim.
 func (s *groupSession) failure(kiel.Partition, error) error { return nil }
 
 // consume calls ConsumeClaim with a claim, while a goroutine moves messages into its channel.
@@ -60,8 +60,8 @@ func (s *groupSession) consume(owned context.Context, p *Partition) error {
 
 var _ Session = (*groupSession)(nil)
 
-// Claims returns the partitions that are open; before Setup has returned, those
-// that are about to be; when the session has ended, those that were open then. The map is the caller's.
+// Claims returns the open partitions. Before Setup has returned it returns those that are about to be
+// opened, and after the end of the session those that were open at the end. The map is the caller's.
 func (s *groupSession) Claims() map[string][]int32 { return s.session.partitions() }
 
 // MemberID returns "": Kafka knows no member of this group.
@@ -90,7 +90,7 @@ func (s *groupSession) Trusted(topic string, partition int32) bool {
 	return p != nil && p.Trusted()
 }
 
-// find returns the tracker of a partition that is open in this call, or nil.
+// find returns the tracker of an open partition, or nil, also when the session is over.
 func (s *groupSession) find(topic string, partition int32) *offsets.Tracker {
 	if s.session.isOver() {
 		return nil
@@ -98,26 +98,26 @@ func (s *groupSession) find(topic string, partition int32) *offsets.Tracker {
 	return s.committer.Find(topic, partition)
 }
 
-// MarkOffset marks offset, the one of the next message to read. Lower ones than
-// marked before, those of a partition that is not open, and those that come after
-// the Consume call are ignored; the latter two are counted. In Setup it says where one of Claims starts, if that
-// is higher than the committed offset, and if no other member gets that partition before.
+// MarkOffset marks offset, which is that of the next message to read. It ignores an offset lower
+// than the marked one, an offset of a partition that is not open, and all offsets after the Consume
+// call; the latter two are counted. In Setup it sets where one of Claims starts, if offset is higher
+// than the committed one, and if no other member gets that partition before.
 func (s *groupSession) MarkOffset(topic string, partition int32, offset int64, metadata string) {
 	if t := s.find(topic, partition); t == nil || !t.Mark(offset, metadata) {
-		s.sought(kiel.Partition{Topic: topic, ID: partition}, seek{offset: offset, text: metadata})
+		s.seek(kiel.Partition{Topic: topic, ID: partition}, seek{offset: offset, text: metadata})
 	}
 }
 
-// ResetOffset is MarkOffset for a lower offset, and ignores higher ones. In Setup a negative offset, such as
+// ResetOffset is MarkOffset for a lower offset, and ignores a higher one. In Setup a negative offset, such as
 // sarama.OffsetOldest, makes the partition start where Options.From says.
 func (s *groupSession) ResetOffset(topic string, partition int32, offset int64, metadata string) {
 	if t := s.find(topic, partition); t == nil || !t.Reset(offset, metadata) {
-		s.sought(kiel.Partition{Topic: topic, ID: partition}, seek{offset: offset, text: metadata, reset: true})
+		s.seek(kiel.Partition{Topic: topic, ID: partition}, seek{offset: offset, text: metadata, reset: true})
 	}
 }
 
-// sought notes a mark of Setup, or that it comes late.
-func (s *groupSession) sought(p kiel.Partition, to seek) {
+// seek stores a mark or reset of Setup. Outside of Setup it counts it as late.
+func (s *groupSession) seek(p kiel.Partition, to seek) {
 	if !s.session.seek(p, to) {
 		s.late(p, to.offset)
 	}
@@ -128,13 +128,13 @@ func (s *groupSession) MarkMessage(m *sarama.ConsumerMessage, metadata string) {
 	s.MarkOffset(m.Topic, m.Partition, m.Offset+1, metadata)
 }
 
-// Commit commits what is marked in one request and returns when it is answered;
-// failures go to Errors.
+// Commit commits all marks in one request and returns when the request is answered.
+// Failures go to Errors.
 func (s *groupSession) Commit() {
-	_ = s.committer.Commit(context.WithoutCancel(s.session.ctx), nil) // ends with the committer; reported there
+	_ = s.committer.Commit(context.WithoutCancel(s.session.ctx), nil) // returns when the committer ends, which reports the errors
 }
 
-// Context ends when this member begins to leave, or the call to end.
+// Context ends when this member begins to leave, or when the call begins to end.
 func (s *groupSession) Context() context.Context { return s.ctx }
 
 // byTopic returns the ids of partitions by topic, sorted.

@@ -6,8 +6,8 @@ import "github.com/IBM/sarama"
 // sarama.ConsumerGroupSession. [SessionOf] returns it, also when a wrapper stands in between.
 //
 // MemberID returns "" and GenerationID returns -1 (sarama.GroupGenerationUndefined): Kafka
-// knows no members of this group. With these two it stores the offsets of any producer's
-// transaction, a former owner's too; [Options].Fence is against that.
+// knows no members of this group. With these two Kafka stores the offsets of any producer's
+// transaction, also those of a former owner; [Options].Fence prevents that.
 type Session interface {
 	sarama.ConsumerGroupSession
 
@@ -19,11 +19,11 @@ type Session interface {
 	// before the first mapping.
 	Version() uint64
 
-	// Token returns the fencing token of a partition that is open in this session: the one
-	// of [Claim]. It returns 0 for any other partition, and for every one in Setup, in
-	// Cleanup and after the session's end. A partition that is closed and opened
-	// again in the same session may have another token. Ask for it when ConsumeClaim begins,
-	// and keep it for what that ConsumeClaim does.
+	// Token returns the fencing token of a partition that is open in this session: the token
+	// of its [Claim]. It returns 0 for any other partition, and for every partition in Setup, in
+	// Cleanup and after the session's end. A partition that is closed and opened again in the
+	// same session may have another token. Call Token when ConsumeClaim begins, and use that
+	// token until ConsumeClaim returns.
 	Token(topic string, partition int32) int64
 
 	// Trusted reports whether a partition is open in this session and surely this member's at
@@ -32,18 +32,18 @@ type Session interface {
 	Trusted(topic string, partition int32) bool
 }
 
-// sessionKey is the key of the value in a session's context that is the Session itself.
+// sessionKey is the key under which a session's context has the Session itself.
 type sessionKey struct{}
 
-// SessionOf returns the Session behind what a handler was given. s may be the Session itself
-// or a wrapper around it whose Context descends from the Session's. The wrapper may show a MemberID
-// of its own, but no GenerationID. It returns false for a session of sarama's own group.
+// SessionOf returns the Session behind the session that a handler was given. s may be the Session
+// itself or a wrapper around it whose Context descends from the Session's. The wrapper may have a
+// MemberID of its own, but no GenerationID. SessionOf returns false for a session of sarama's own group.
 //
 //	if own, ok := consumer.SessionOf(session); ok {
 //		token := own.Token(claim.Topic(), claim.Partition())
 //	}
 //
-// A handler in a wrapper that makes claims of its own can't assert for [Claim]. It finds token and trust here.
+// A handler in a wrapper that makes claims of its own can't assert for [Claim]. SessionOf gives it token and trust.
 func SessionOf(s sarama.ConsumerGroupSession) (Session, bool) {
 	if own, ok := s.(Session); ok {
 		return own, true
@@ -51,11 +51,11 @@ func SessionOf(s sarama.ConsumerGroupSession) (Session, bool) {
 	if s == nil {
 		return nil, false
 	}
-	if s.MemberID() != "" && s.GenerationID() != sarama.GroupGenerationUndefined { // of Kafka's member, although its context may descend from one of ours
+	if s.MemberID() != "" && s.GenerationID() != sarama.GroupGenerationUndefined { // s is of a member of Kafka, although its context may descend from one of ours
 		return nil, false
 	}
 	ctx := s.Context()
-	if ctx == nil { // of a session that a test of the user's has made
+	if ctx == nil { // a test of the user may have made s
 		return nil, false
 	}
 	own, ok := ctx.Value(sessionKey{}).(Session)

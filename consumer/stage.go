@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// stage is how far the opening of a partition has come: what it waits for.
+// stage is how far the opening of a partition has come.
 type stage int32
 
 // The stages, in their order.
 const (
-	atSession  stage = iota // a Consume call, and its Setup
-	atTopic                 // Kafka's answer about the topic
-	atFence                 // the user's Fence
-	atOffset                // the committed offset, or the first or last one
-	atStart                 // the start position to be stored
-	atLeader                // the first answer of the partition's leader
-	atObserver              // the user's Observer
-	atHandler               // nothing: the partition is open
+	atSession  stage = iota // waits for a Consume call, and its Setup
+	atTopic                 // waits for Kafka's answer about the topic
+	atFence                 // waits for the user's Fence
+	atOffset                // waits for the committed offset, or the first or last one of the log
+	atStart                 // waits for the commit of the start position
+	atLeader                // waits for the first answer of the partition's leader
+	atObserver              // waits for the user's Observer
+	atHandler               // the partition is open
 )
 
-// waitsFor says what a partition at this stage waits for.
+// waitsFor returns what a partition at this stage waits for.
 func (s stage) waitsFor() string {
 	switch s {
 	case atSession:
@@ -58,27 +58,27 @@ func (s stage) kind() string {
 	}
 }
 
-// progress is where an opening stands, for those who look at it from outside.
+// progress is how far an opening has come, for the status and the metrics.
 type progress struct {
 	stage   atomic.Int32
-	waited  atomic.Pointer[time.Time] // since when the partition is not open; nil while it is
-	failure atomic.Pointer[string]    // of the last try; nil when it did not fail
-	inUser  atomic.Bool               // its ConsumeClaim or Fence runs
+	waited  atomic.Pointer[time.Time] // since when the partition is not open; nil while it is open
+	failure atomic.Pointer[string]    // the error of the last attempt; nil when it did not fail
+	inUser  atomic.Bool               // the partition's ConsumeClaim or Fence runs
 }
 
 func (p *progress) enter(s stage) { p.stage.Store(int32(s)) }
 func (p *progress) at() stage     { return stage(p.stage.Load()) }
 
-// opens notes since when the partition is not open.
+// opens stores since when the partition is not open.
 func (p *progress) opens(since time.Time) { p.waited.Store(&since) }
 
-// isOpen notes that the partition is open.
+// isOpen stores that the partition is open.
 func (p *progress) isOpen() {
 	p.enter(atHandler)
 	p.waited.Store(nil)
 }
 
-// notOpenSince returns since when the partition is not open; zero while it is.
+// notOpenSince returns since when the partition is not open; zero while it is open.
 func (p *progress) notOpenSince() time.Time {
 	if since := p.waited.Load(); since != nil {
 		return *since
