@@ -15,41 +15,43 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 )
 
-// topicInfo is what Kafka says of a topic.
+// topicInfo is Kafka's description of a topic.
 type topicInfo struct {
-	id         sarama.Uuid      // zero when the brokers have no ids
-	partitions []int32          // sorted
-	racks      map[int32]string // of the partitions' preferred leaders, as far as they are known
-	err        error            // the topic can't be described
+	id         sarama.Uuid      // the topic's id (KIP-516); zero when the brokers have no ids
+	partitions []int32          // the ids of the partitions, sorted
+	racks      map[int32]string // the racks of the partitions' preferred leaders, as far as they are known
+	err        error            // why the topic can't be described; nil if it can
 }
 
 // ok returns whether the topic is described.
 func (t topicInfo) ok() bool { return t.err == nil && len(t.partitions) > 0 }
 
-// catalog knows the topics of a membership. A topic that Kafka does not have any more is missing; what was known of it stays.
+// catalog caches the descriptions of a membership's topics. A topic that Kafka does not have any more is missing; its last
+// description stays.
 type catalog struct {
-	topics []string // those that are asked for by name
+	topics []string // the topics that are asked for by name
 	// load asks Kafka and blocks; it answers for all topics, or fails.
 	load func(topics []string) (map[string]topicInfo, error)
 	do   *kafkaconn.Calls
-	// notify is called when a topic becomes missing, and when it is back; grew when it has got partitions.
+	// notify is called when a topic becomes missing, and when it is back.
 	notify func(topic string, missing bool)
-	grew   func(topic string, from, to int)
+	// grew is called when a topic has more partitions than before.
+	grew func(topic string, from, to int)
 	// find asks Kafka which topics the patterns find, and blocks. It is nil if there are no patterns.
 	find func() ([]string, error)
 
 	mu      sync.Mutex
-	infos   map[string]topicInfo // only ever replaced
-	missing map[string]bool      // only ever replaced
-	missed  map[string]time.Time // when topics that were missing were found so last, within missingLately
+	infos   map[string]topicInfo // the descriptions; the map is replaced and never changed
+	missing map[string]bool      // the missing topics; the map is replaced and never changed
+	missed  map[string]time.Time // when Kafka last said that a topic is missing, if that was within missingLately
 	asked   time.Time            // when Kafka was asked last
-	err     error                // what that came to
-	stale   bool                 // Kafka did not answer then
-	turn    chan struct{}        // not nil while one asks; closed when it has
-	found   map[string]finding   // the topics that are asked for by patterns alone, as far as they are known
-	looked  bool                 // find has answered
+	err     error                // the error of the last question
+	stale   bool                 // Kafka did not answer the last question
+	turn    chan struct{}        // closed when the running question is answered; nil when no question runs
+	found   map[string]finding   // the known topics that are asked for by patterns alone
+	looked  bool                 // find has answered once
 	unfound bool                 // find did not answer the last time
-	changes int                  // of found
+	changes int                  // number of changes of found
 }
 
 func newCatalog(topics []string, load func([]string) (map[string]topicInfo, error), do *kafkaconn.Calls) *catalog {
@@ -59,9 +61,9 @@ func newCatalog(topics []string, load func([]string) (map[string]topicInfo, erro
 	}
 }
 
-// refresh asks Kafka unless it was asked less than age before; callers at the
-// same time share a question. The error joins those of topics that could not be
-// described; the others are up to date nevertheless. That a topic is missing which
+// refresh asks Kafka unless Kafka was asked within the last age. Callers at the
+// same time share a question. The error joins the errors of topics that could not be
+// described; the other topics are up to date nevertheless. A missing topic that
 // was known before is no error.
 func (c *catalog) refresh(ctx context.Context, age time.Duration) error {
 	oldest := time.Now().Add(-age)
@@ -91,7 +93,7 @@ func (c *catalog) ask(ctx context.Context) error {
 	q := c.question()
 	var infos map[string]topicInfo
 	var err error
-	if len(q.topics) > 0 { // none at all would be all
+	if len(q.topics) > 0 { // Kafka takes an empty list for all topics
 		infos, err = kafkaconn.Run(ctx, c.do, func() (map[string]topicInfo, error) { return c.load(q.topics) }, nil)
 	}
 	before := c.known()
@@ -110,25 +112,25 @@ func (c *catalog) ask(ctx context.Context) error {
 	return err
 }
 
-// known returns what is known of the topics. The map must not be changed.
+// known returns the descriptions of the topics. The map must not be changed.
 func (c *catalog) known() map[string]topicInfo {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.infos
 }
 
-// answered takes in what Kafka answered, and returns the topics that have become missing, and those that are back.
+// answered stores Kafka's answer, and returns the topics that have become missing, and those that are back.
 func (c *catalog) answered(ctx context.Context, q question, infos map[string]topicInfo, err error) (missing, back []string, _ error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	close(c.turn)
 	c.turn = nil
 	if ctx.Err() != nil {
-		return nil, nil, err // says nothing to others
+		return nil, nil, err // the caller gave up, which says nothing about Kafka
 	}
 	c.stale = err != nil
 	if c.asked = q.at; q.changes != c.changes {
-		c.asked = time.Time{} // another topic has come
+		c.asked = time.Time{} // a topic was found that was not asked about
 	}
 	if err != nil {
 		c.err = fmt.Errorf("consumer: describe topics: %w", err)
@@ -142,7 +144,7 @@ func (c *catalog) answered(ctx context.Context, q question, infos map[string]top
 		_, known := c.infos[topic]
 		f, byPattern := c.found[topic]
 		switch {
-		case !byPattern && !slices.Contains(c.topics, topic): // forgotten meanwhile
+		case !byPattern && !slices.Contains(c.topics, topic): // the topic was forgotten meanwhile
 		case (known || f.owned) && errors.Is(info.err, sarama.ErrUnknownTopicOrPartition):
 			if !now[topic] {
 				missing = append(missing, topic)
@@ -154,7 +156,7 @@ func (c *catalog) answered(ctx context.Context, q question, infos map[string]top
 			}
 		case !ok:
 			errs = append(errs, fmt.Errorf("consumer: topic %s: %w", topic, sarama.ErrIncompleteResponse))
-		case info.err == nil && len(info.partitions) == 0: // no topic is so; a broker does not know it yet
+		case info.err == nil && len(info.partitions) == 0: // every topic has a partition; this broker does not know the topic yet
 			errs = append(errs, fmt.Errorf("consumer: topic %s: no partitions: %w", topic, sarama.ErrIncompleteResponse))
 		case errors.Is(info.err, sarama.ErrTopicAuthorizationFailed):
 			errs = append(errs, refused("topic", topic, 0, info.err))
@@ -172,7 +174,7 @@ func (c *catalog) answered(ctx context.Context, q question, infos map[string]top
 	return missing, back, c.err
 }
 
-// isUnanswered returns whether Kafka did not answer when it was asked last, about the topics or for those that patterns find.
+// isUnanswered returns whether Kafka did not answer the last question about the topics, or the last question of find.
 func (c *catalog) isUnanswered() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,7 +184,7 @@ func (c *catalog) isUnanswered() bool {
 // isMissing returns whether Kafka does not have a topic any more.
 func (c *catalog) isMissing(topic string) bool { return c.missingTopics()[topic] }
 
-// wasMissing returns whether Kafka did not have a topic when it was asked lately.
+// wasMissing returns whether Kafka said within missingLately that it does not have a topic.
 func (c *catalog) wasMissing(topic string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,8 +224,8 @@ func (c *catalog) partitions() map[string][]int32 {
 	return out
 }
 
-// present returns the partitions of all topics that are not missing; the map is the caller's. It returns none if Kafka did not
-// answer when it was asked last: then any may be missing.
+// present returns the partitions of all topics that are not missing; the map is the caller's. It returns nil if Kafka did not
+// answer the last question, because then any topic may be missing.
 func (c *catalog) present() map[string][]int32 {
 	c.mu.Lock()
 	stale := c.stale

@@ -13,7 +13,7 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 )
 
-// configPage says what becomes of each field of sarama.Config.
+// configPage is the page that says how each field of sarama.Config is used.
 const configPage = "docs/sarama-config.md"
 
 // copyConfig returns a validated copy of the user's configuration, or the
@@ -51,7 +51,7 @@ func (n *notHonoured) note(field string, value any, instead string) {
 	*n = append(*n, fmt.Sprintf("%s=%v: %s", field, value, instead))
 }
 
-// unhonoured returns the fields of c that are set and are not honoured.
+// unhonoured returns the fields of c that are set and not honoured.
 func unhonoured(c *sarama.Config, from From) []string {
 	var n notHonoured
 	d := sarama.NewConfig()
@@ -106,7 +106,7 @@ func (n *notHonoured) group(c, d *sarama.Config) {
 	}
 }
 
-// strategyNames returns the names of balance strategies, and shows no more of them.
+// strategyNames returns the names of balance strategies as one short text.
 func strategyNames(strategies []sarama.BalanceStrategy) string {
 	names := make([]string, len(strategies))
 	for i, s := range strategies {

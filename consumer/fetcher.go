@@ -11,8 +11,8 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 )
 
-// kafkaFetcher reads from Kafka on connections of its own. It asks another client who
-// leads which partition.
+// kafkaFetcher reads from Kafka on connections of its own. It asks another client for the
+// leaders of partitions.
 type kafkaFetcher struct {
 	reading *fetch.Fetcher
 	dialer  *kafkaconn.Dialer
@@ -29,10 +29,11 @@ func newKafkaFetcher(life context.Context, d *kafkaconn.Dialer, control sarama.C
 	}
 	life, stop := context.WithCancel(life)
 	f := &kafkaFetcher{reading: reading, dialer: d, stop: stop}
-	f.running.Start(func() { _ = reading.Run(life) }) // it fails only if it runs already
+	f.running.Start(func() { _ = reading.Run(life) }) // Run fails only if it runs already
 	return f, nil
 }
 
+// open opens a partition and waits until Kafka has accepted the position.
 func (f *kafkaFetcher) open(ctx context.Context, p kiel.Partition, offset int64, epoch int32) (source, error) {
 	s, err := f.reading.Open(ctx, p.Topic, p.ID, offset, epoch)
 	if err != nil {
@@ -45,7 +46,7 @@ func (f *kafkaFetcher) open(ctx context.Context, p kiel.Partition, offset int64,
 	return s, nil
 }
 
-// end closes the connections too, so that a handshake or a dial that is under way ends.
+// end stops the fetcher. It aborts the connections, so that a running dial or handshake ends.
 func (f *kafkaFetcher) end() {
 	f.stop()
 	f.dialer.Abort()

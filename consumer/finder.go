@@ -9,26 +9,26 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 )
 
-// finder asks Kafka for the names of all topics. It has a client of its own, which knows all of them; the others keep to the topics
-// that are consumed.
+// finder asks Kafka for the names of all topics. It has a client of its own, which keeps the metadata of all topics. The other clients
+// keep those of the consumed topics only.
 type finder struct {
 	connect func() (sarama.Client, error)
 
 	mu     sync.Mutex
-	client sarama.Client // nil before it was asked
+	client sarama.Client // nil before the first call of topics
 }
 
-// newFinder returns a finder, which connects when it is asked.
+// newFinder returns a finder, which connects at the first call of topics.
 func newFinder(brokers []string, config sarama.Config, d *kafkaconn.Dialer) *finder {
 	return &finder{connect: func() (sarama.Client, error) {
 		all := kafkaconn.ControlConfig(config, d)
 		all.Metadata.Full = true
-		all.Metadata.RefreshFrequency = 0 // only when asked
+		all.Metadata.RefreshFrequency = 0 // topics refreshes the metadata
 		return sarama.NewClient(brokers, all)
 	}}
 }
 
-// topics returns the names of the topics that Kafka has and lets us see. It blocks.
+// topics returns the names of the topics that Kafka has and that ACLs let this client describe. It blocks.
 func (f *finder) topics() ([]string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -44,12 +44,12 @@ func (f *finder) topics() ([]string, error) {
 	return f.client.Topics()
 }
 
-// ofSomeTopics returns whether err says that some topics have no leader or must not be seen, which does not concern the rest.
+// ofSomeTopics returns whether err concerns single topics: they have no leader, or ACLs refuse them. The other topics are described.
 func ofSomeTopics(err error) bool {
 	return errors.Is(err, sarama.ErrLeaderNotAvailable) || errors.Is(err, sarama.ErrReplicaNotAvailable) || errors.Is(err, sarama.ErrTopicAuthorizationFailed)
 }
 
-// close closes the connections. It must not be asked any more.
+// close closes the connections. topics must not be called any more.
 func (f *finder) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -14,15 +14,15 @@ import (
 	"github.com/kielgo/kiel"
 )
 
-// gauges shows the state of a Group as it is when a scrape asks for it. A partition has series while it is open, a topic from its first
-// partition on that was open.
+// gauges reads the state of a Group at each scrape. A partition has series while it is open. A topic has series from the first scrape on
+// that finds one of its partitions open.
 type gauges struct {
-	group atomic.Pointer[Group] // nil until there is one
+	group atomic.Pointer[Group] // nil until the Group is made
 
 	lag, behind, paused, stalled, lastCommit, oldestMark, unreadable, reachable *prometheus.Desc
 
 	mu     sync.Mutex
-	topics map[string]bool // as labels name them
+	topics map[string]bool // the topics that have series, by label
 }
 
 func newGauges(constant prometheus.Labels) *gauges {
@@ -108,7 +108,7 @@ func (g *gauges) seen(now func(yield func(string) bool)) []string {
 	return slices.Collect(maps.Keys(g.topics))
 }
 
-// forget lets go of a topic that is gone.
+// forget deletes the series of a topic that was removed.
 func (g *gauges) forget(label string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -118,7 +118,7 @@ func (g *gauges) forget(label string) {
 // labels name a partition.
 type labels struct{ topic, partition string }
 
-// labelled returns partitions by their labels. Of two that only differ in what is no UTF-8 it returns one.
+// labelled returns partitions by their labels. Two partitions may have the same labels if their topics are no UTF-8; it returns one of them.
 func labelled(open map[kiel.Partition]*Partition) map[labels]*Partition {
 	out := make(map[labels]*Partition, len(open))
 	for id, p := range open {
@@ -127,10 +127,10 @@ func labelled(open map[kiel.Partition]*Partition) map[labels]*Partition {
 	return out
 }
 
-// labelOf returns the value that the label topic has for a topic. Prometheus takes UTF-8 alone.
+// labelOf returns the value of the label topic. Prometheus accepts UTF-8 alone.
 func labelOf(topic string) string { return strings.ToValidUTF8(topic, "?") }
 
-// commitAges returns for how long no offset was stored though something waited for that, and how old the oldest mark is that is not
+// commitAges returns for how long no offset was stored although a mark waited to be stored, and the age of the oldest mark that is not
 // committed.
 func (g *Group) commitAges(now time.Time) (lastCommit, oldest time.Duration) {
 	m := g.member()

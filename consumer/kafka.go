@@ -16,12 +16,12 @@ import (
 	"github.com/kielgo/kiel/ownership"
 )
 
-// kafka is the Kafka side of a membership. It has two sets of connections: a
-// client's for commits, offsets and metadata, and those of the fetcher, on which long
-// polls hold up what comes behind them. A third client is made where patterns are to find topics.
+// kafka is the Kafka side of a membership. It has two sets of connections: those of
+// client, for commits, offsets and metadata, and those of the fetcher, on which a request
+// would wait for long polls. With patterns the finder makes a third client.
 type kafka struct {
 	client  sarama.Client
-	dialer  *kafkaconn.Dialer // of client
+	dialer  *kafkaconn.Dialer // opens the connections of client
 	offsets *offsets.KafkaStore
 	fetcher *kafkaFetcher
 	do      kafkaconn.Calls
@@ -29,8 +29,9 @@ type kafka struct {
 }
 
 // newKafka makes the client and starts the fetcher. Both connect when they are used.
-// Everything ends with life; end must be called after that. timeout is the ZooKeeper
-// session's. Of fetching, the configuration and the dialer are set here. reach is told what comes of the connections.
+// Everything ends with life; end must be called after that. timeout is that of the ZooKeeper
+// session. newKafka sets the configuration and the dialer of fetching. reach is notified of
+// answers and failures on the connections.
 func newKafka(
 	life context.Context, brokers []string, group string, config *sarama.Config, timeout time.Duration, fetching fetch.Options, reach *kafkaconn.Reach,
 ) (*kafka, error) {
@@ -61,11 +62,11 @@ func newKafka(
 	return k, nil
 }
 
-// abortCommits ends the connections that carry commits, with all that is written
-// and not sent.
+// abortCommits aborts the connections that carry commits. Bytes that were written and
+// not sent are dropped.
 func (k *kafka) abortCommits() { k.dialer.Abort() }
 
-// end closes everything and returns when nothing is left.
+// end closes all connections and returns when they are closed.
 func (k *kafka) end() {
 	k.dialer.Abort()
 	k.fetcher.end()
@@ -75,8 +76,8 @@ func (k *kafka) end() {
 	k.dialer.Wait()
 }
 
-// endUntil is end, but leaves behind what is left closingGrace after the end of
-// late: the user's dialer may be what does not return.
+// endUntil is end, but abandons connections that are not closed closingGrace after the end of
+// late: the user's dialer may not return.
 func (k *kafka) endUntil(late context.Context) error {
 	late, stop := kafkaconn.Overdue(late, closingGrace)
 	defer stop()
@@ -97,11 +98,11 @@ func (k *kafka) edge(ctx context.Context, p kiel.Partition, from From) (int64, e
 	return kafkaconn.Run(ctx, &k.do, func() (int64, error) { return k.client.GetOffset(p.Topic, p.ID, at) }, nil)
 }
 
-// describe asks for topics, and makes both clients know their leaders.
+// describe asks Kafka for the descriptions of topics, and refreshes the client's metadata.
 func (k *kafka) describe(topics []string) (map[string]topicInfo, error) {
 	known := k.client.RefreshMetadata(topics...)
 	if errors.Is(known, sarama.ErrOutOfBrokers) {
-		return nil, known // a broker that is asked below would say why it alone can't be reached
+		return nil, known // the request below would return the error of one broker alone
 	}
 	broker := k.client.LeastLoadedBroker()
 	if broker == nil {
@@ -132,8 +133,8 @@ func (k *kafka) describe(topics []string) (map[string]topicInfo, error) {
 	return infos, nil
 }
 
-// settles returns whether err says that a partition's leader is not known yet, or not ready, which the next try may find changed. The errors
-// are those after which sarama's groups try again.
+// settles returns whether err says that a partition's leader is not known or not ready, which may change until the next attempt. sarama's
+// groups retry after the same errors.
 func settles(err error) bool {
 	return slices.ContainsFunc([]error{
 		sarama.ErrLeaderNotAvailable, sarama.ErrNotLeaderForPartition, sarama.ErrFencedLeaderEpoch, sarama.ErrUnknownLeaderEpoch,

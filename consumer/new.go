@@ -21,17 +21,18 @@ import (
 // NewGroup returns a member of a group that consumes from the Kafka behind brokers, coordinated through a ZooKeeper session of its own,
 // which Close ends. zookeeper are the addresses of the servers, as session.New takes them; Options.Session has what else the session needs.
 //
-// It is the one constructor of this package that starts something, and that waits, as sarama.NewConsumerGroup does. It connects to
+// NewGroup is the one constructor of this package that starts something, and that waits, as sarama.NewConsumerGroup does. It connects to
 // Kafka and asks for metadata: of all topics if Config.Metadata.Full is true. When no broker answers it returns an error that is
-// sarama.ErrOutOfBrokers, after the time and the number of tries that Config.Net and Config.Metadata allow; Net's timeouts count for 10 s at
-// most. The connection is closed again. Then it starts the session, and does not wait for ZooKeeper: Consume does, and it returns what
-// makes the session end by itself, such as refused credentials (session.ErrAuthFailed). When NewGroup returns an error nothing runs.
+// sarama.ErrOutOfBrokers, after the time and the number of attempts that Config.Net and Config.Metadata allow; Net's timeouts count for
+// 10 s at most. It closes the connection again. Then it starts the session, and does not wait for ZooKeeper. Consume waits for ZooKeeper,
+// and returns the error if the session ends by itself, for example for refused credentials (session.ErrAuthFailed). When NewGroup returns
+// an error, nothing runs.
 func NewGroup(zookeeper, brokers []string, group string, opts Options) (g *Group, err error) {
 	opts.Session.Logger = cmp.Or(opts.Session.Logger, opts.Logger)
 	if opts.Registerer != nil {
 		opts.Session.Registerer = nil // the group's metrics have those of its session
 	}
-	shown := promreg.NewKeeper(opts.Session.Registerer, "") // refuses what another session shows now, not when the session runs
+	shown := promreg.NewKeeper(opts.Session.Registerer, "") // refuses metrics of another session now, not when the session runs
 	opts.Session.Registerer = shown
 	defer func() {
 		if err != nil {
@@ -62,9 +63,9 @@ func NewGroup(zookeeper, brokers []string, group string, opts Options) (g *Group
 }
 
 // New returns a member of a group that consumes from the Kafka behind brokers,
-// coordinated through s, which session.Start has started or whose Run somebody else
-// calls. It checks its arguments, does no I/O and starts nothing. Several members, of
-// different groups, may share a session; Close leaves it alone. Options.Session means nothing here.
+// coordinated through s. session.Start has started s, or the caller runs it. New checks
+// its arguments, does no I/O and starts nothing. Several members, of different groups,
+// may share a session; Close does not end it. New ignores Options.Session.
 func New(s *session.Session, brokers []string, group string, opts Options) (*Group, error) {
 	set, err := newSettings(brokers, group, opts)
 	if err != nil {
@@ -73,11 +74,10 @@ func New(s *session.Session, brokers []string, group string, opts Options) (*Gro
 	return newGroup(s, brokers, group, set)
 }
 
-// NewFromClient is New for programs that have a sarama.Client: its configuration is that of the Group, so Options.Config must be nil, and
-// the brokers that it knows are those that the Group connects to first. The Group makes connections of its own, because it has to throw
-// connections away at times. It never closes client, and does not use it after NewFromClient has returned. For a client that is
-// closed the error is sarama.ErrClosedClient. A client that has asked Kafka for nothing yet is made to connect to one of its brokers, which
-// is not waited for.
+// NewFromClient is New for programs that have a sarama.Client. The Group uses the client's configuration, so Options.Config must be nil, and
+// connects first to the brokers that the client knows. The Group makes connections of its own, because it aborts connections at times. It
+// never closes client, and does not use it after NewFromClient has returned. For a closed client the error is sarama.ErrClosedClient. A
+// client that has not asked Kafka for anything yet begins to connect to one of its brokers; NewFromClient does not wait for that.
 func NewFromClient(s *session.Session, client sarama.Client, group string, opts Options) (*Group, error) {
 	switch {
 	case client == nil:
@@ -96,7 +96,7 @@ func NewFromClient(s *session.Session, client sarama.Client, group string, opts 
 // addressesOf returns the addresses of the brokers that a client knows.
 func addressesOf(client sarama.Client) []string {
 	brokers := client.Brokers()
-	if len(brokers) == 0 { // of those that it was given it tells one
+	if len(brokers) == 0 { // the client has no metadata yet, and returns one of the brokers that it was given
 		if b := client.LeastLoadedBroker(); b != nil {
 			brokers = append(brokers, b)
 		}
@@ -128,7 +128,7 @@ func newGroup(s *session.Session, brokers []string, group string, set settings) 
 	return g, nil
 }
 
-// showParts makes the parts that each membership makes anew, so that their metrics are there before the first one.
+// showParts makes the parts that each membership makes anew, so that their metrics exist before the first membership.
 func (g *Group) showParts() error {
 	a, err := allocator.New(g.zk, g.name, g.settings.Name, allocator.Options{Registerer: g.registerer, Logger: g.settings.Logger})
 	if err != nil {
@@ -139,8 +139,7 @@ func (g *Group) showParts() error {
 	return err
 }
 
-// startSession runs zk until the function that it returns is called, which waits for the holders of zk for limit at most and returns what
-// Close of zk does.
+// startSession runs zk until end is called. end waits for the holders of zk, for limit at most, and returns the error of zk's Close.
 func startSession(life context.Context, zk *session.Session) (end func(limit time.Duration) error) {
 	ran := make(chan struct{})
 	go func() {
@@ -156,14 +155,14 @@ func startSession(life context.Context, zk *session.Session) (end func(limit tim
 	}
 }
 
-// offsetsTopic is the topic that nearly every Kafka has.
+// offsetsTopic is a topic that nearly every Kafka has.
 const offsetsTopic = "__consumer_offsets"
 
-// checkKafka returns an error when no broker answers, within what config allows. What a broker says about topics is no reason.
+// checkKafka returns an error when no broker answers, within the timeouts of config. Errors of topics are answers.
 func checkKafka(life context.Context, brokers []string, config *sarama.Config) error {
 	dialer := kafkaconn.NewDialer(life, config, 0)
 	control := kafkaconn.ControlConfig(*config, dialer)
-	control.Metadata.RefreshFrequency = 0 // the client asks for nothing but what is asked here
+	control.Metadata.RefreshFrequency = 0 // the client asks nothing by itself
 	client, err := sarama.NewClient(brokers, control)
 	if err != nil {
 		return fmt.Errorf("consumer: connect to Kafka: %w", err)

@@ -12,27 +12,28 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 )
 
-// finding is how a topic became known that is asked for by patterns alone.
+// finding says how a topic became known that is asked for by patterns alone.
 type finding struct {
-	isNew bool // patterns did not find it when Kafka was asked first
-	owned bool // this member has had a partition of it, so it is or was in the group's set
+	isNew bool // patterns did not find the topic at the first look
+	owned bool // this member has had a partition of the topic, so the group's set has or had the topic
 }
 
-// question is what Kafka is asked.
+// question is a question to Kafka about topics.
 type question struct {
 	at      time.Time
 	topics  []string
-	changes int // catalog.changes
+	changes int // catalog.changes when the question was made
 }
 
+// question returns a question about all topics of the catalog.
 func (c *catalog) question() question {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return question{at: time.Now(), topics: slices.Concat(c.topics, slices.Sorted(maps.Keys(c.found))), changes: c.changes}
 }
 
-// look asks Kafka which topics the patterns find, if there are patterns, and then about all topics, as refresh does. When the
-// first question fails, it asks the second nevertheless, unless the first was never answered.
+// look asks Kafka which topics the patterns find, if there are patterns, and then asks about all topics, as refresh does. When
+// the first question fails, look asks the second nevertheless, unless the first was never answered.
 func (c *catalog) look(ctx context.Context) error {
 	var failed error
 	if c.find != nil {
@@ -47,14 +48,14 @@ func (c *catalog) look(ctx context.Context) error {
 	return errors.Join(failed, c.refresh(ctx, 0))
 }
 
-// noteFind notes whether Kafka answered find.
+// noteFind stores whether Kafka answered find.
 func (c *catalog) noteFind(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.unfound = err != nil
 }
 
-// add takes in the topics that patterns find.
+// add adds the topics that patterns find.
 func (c *catalog) add(topics []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,14 +65,14 @@ func (c *catalog) add(topics []string) {
 	c.looked = true
 }
 
-// hasLooked returns whether Kafka has said once which topics the patterns find.
+// hasLooked returns whether Kafka has answered find once.
 func (c *catalog) hasLooked() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.looked
 }
 
-// own takes in a topic of which this member has a partition: another member may have found it first, or Kafka may not have it.
+// own adds a topic of which this member has a partition. Another member may have found it first, or Kafka may not have it.
 func (c *catalog) own(topic string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,7 +81,7 @@ func (c *catalog) own(topic string) {
 	}
 }
 
-// addOne takes in a topic unless it is asked for by name. c.mu is held.
+// addOne adds a topic unless it is asked for by name. c.mu is held.
 func (c *catalog) addOne(topic string, owned bool) {
 	f, known := c.found[topic]
 	if slices.Contains(c.topics, topic) || known && (f.owned || !owned) {
@@ -91,20 +92,20 @@ func (c *catalog) addOne(topic string, owned bool) {
 	}
 	f.owned = owned
 	c.found[topic] = f
-	if _, described := c.infos[topic]; !described { // what was asked before says nothing of it
+	if _, described := c.infos[topic]; !described { // earlier questions did not ask about it
 		c.changes++
 		c.asked = time.Time{}
 	}
 }
 
-// isNew returns whether a topic was found by patterns, and not when Kafka was asked first.
+// isNew returns whether patterns found a topic after the first look.
 func (c *catalog) isNew(topic string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.found[topic].isNew
 }
 
-// forget forgets a topic that is missing, if it is asked for by patterns alone. It returns whether it did.
+// forget drops a missing topic that is asked for by patterns alone. It returns false if the topic is none.
 func (c *catalog) forget(topic string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +119,7 @@ func (c *catalog) forget(topic string) bool {
 	return true
 }
 
-// firstLook asks Kafka for the topics, before the member joins.
+// firstLook asks Kafka for the topics before the member joins.
 func (m *membership) firstLook(ctx context.Context) error {
 	if m.topics.HasPatterns() {
 		m.catalog.find = func() ([]string, error) {
@@ -135,8 +136,7 @@ func (m *membership) firstLook(ctx context.Context) error {
 	return nil
 }
 
-// forgetRemoved forgets the topics that patterns have found, that Kafka does not have any more, and that somebody has removed from
-// the set.
+// forgetRemoved drops the topics that patterns have found, that Kafka does not have any more, and that were removed from the set.
 func (m *membership) forgetRemoved() {
 	s := m.allocator.Snapshot()
 	if s == nil {

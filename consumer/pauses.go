@@ -6,18 +6,18 @@ import (
 	"github.com/kielgo/kiel"
 )
 
-// pauses knows which partitions the user has paused while they come and go, and the sources of
-// those that are open. Whoever pauses, resumes or opens a partition does it in one step.
+// pauses has the partitions that the user has paused, open or not, and the sources of the open
+// partitions. Its mutex makes each pause, resume and opening one step.
 type pauses struct {
 	mu     sync.Mutex
 	paused map[kiel.Partition]bool
 	open   map[kiel.Partition]*opened
 }
 
-// opened is a partition that is open.
+// opened is an open partition.
 type opened struct {
 	source  source
-	resumed chan struct{} // closed at Resume, when it was opened while it was paused; else nil
+	resumed chan struct{} // closed at Resume, if the partition was opened while it was paused; else nil
 }
 
 // resume ends a pause.
@@ -29,7 +29,7 @@ func (o *opened) resume() {
 	}
 }
 
-// set pauses or resumes tp, now if it is open, and for when it is opened again.
+// set pauses or resumes tp, if it is open at once, and also for later openings.
 func (p *pauses) set(tp kiel.Partition, paused bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,8 +62,8 @@ func (p *pauses) resumeAll() {
 	clear(p.paused)
 }
 
-// opened notes that s is tp's source from now on, and pauses it if tp is paused. Then it returns a channel that is closed at Resume: what
-// was fetched to open tp is not handed out before.
+// opened makes s the source of tp, and pauses s if tp is paused. In that case it returns a channel that is closed at Resume: messages that
+// were fetched to open tp are not handed out before.
 func (p *pauses) opened(tp kiel.Partition, s source) (resumed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,7 +80,7 @@ func (p *pauses) opened(tp kiel.Partition, s source) (resumed <-chan struct{}) {
 	return o.resumed
 }
 
-// closed forgets s, unless tp has another source meanwhile.
+// closed drops s, unless tp has another source by now.
 func (p *pauses) closed(tp kiel.Partition, s source) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,7 +8,8 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// position returns the offset of the next message to hand out, as far as it is known. What stands in the channel of sarama's API was.
+// position returns the offset of the next message to hand out, as far as it is known. Messages in the channel of sarama's API count as
+// handed out.
 func (p *Partition) position() int64 {
 	c := p.cursor.Load()
 	if c == nil {
@@ -20,7 +21,7 @@ func (p *Partition) position() int64 {
 	return c.next
 }
 
-// standing returns where the partition stands at this moment.
+// standing returns the partition's offsets, lag and pause for the status.
 func (p *Partition) standing(now time.Time) status.Offsets {
 	progress := p.tracker.Progress()
 	lag, behind := p.Lag()
@@ -36,7 +37,7 @@ func (p *Partition) standing(now time.Time) status.Offsets {
 	return out
 }
 
-// firstMessage returns when the first message was handed out, zero when none was.
+// firstMessage returns when the first message was handed out; zero when none was.
 func (p *Partition) firstMessage() time.Time {
 	if at := p.firstAt.Load(); at != nil {
 		return *at
@@ -44,23 +45,23 @@ func (p *Partition) firstMessage() time.Time {
 	return time.Time{}
 }
 
-// received returns how many messages the handler has received of those that c and the batches before have, and how many it has not though
-// they were handed out: they stand in the channel, or wait for room there. While it is counted, messages may go on: then received is too
-// low for a moment, never too high.
+// received returns how many messages of c and of the batches before the handler has received. queued is the number of messages that were
+// handed out and not received: they are in the channel, or wait for room there. Messages may move while received counts. Then its first
+// result is too low for a moment, never too high.
 func (p *Partition) received(c *cursor) (received, queued int64) {
 	handed := c.before + c.done.Load()
 	if to := p.channel.Load(); to != nil {
 		queued = int64(len(to.out))
 		if queued == int64(cap(to.out)) && !p.waits.Load() {
-			queued++ // the next one waits for room
+			queued++ // the next message waits for room
 		}
 		queued = min(queued, handed)
 	}
 	return handed - queued, queued
 }
 
-// upcoming returns the offset of the next message that the handler gets, and its timestamp, if c or a batch before has it. Of a message
-// that stands in the channel and is of a batch before, both may be those of a message a little before it.
+// upcoming returns the offset and the timestamp of the next message that the handler gets, if c or a batch before has that message. If the
+// message is in the channel and of a batch before, both values may be those of a slightly earlier message.
 func (p *Partition) upcoming(c *cursor) (offset int64, at time.Time, waits bool) {
 	number, _ := p.received(c)
 	i := number - c.before
@@ -89,16 +90,17 @@ func (p *Partition) handlerPosition() int64 {
 	return offset
 }
 
-// stalling is what stalled remembers.
+// stalling is what stalled has seen at its last call.
 type stalling struct {
 	mu       sync.Mutex
-	received int64     // messages that the handler has received
-	marked   int64     // the position that it has marked
-	since    time.Time // when it was first seen so; zero when the handler was at no message
+	received int64     // number of messages that the handler has received
+	marked   int64     // the position that the handler has marked
+	since    time.Time // the first call that found these two values; zero when the handler had no message
 }
 
-// stalled returns for how long the handler has taken no further message and marked none, though it has one or one waits for it; 0 when it
-// waits for the next, or has taken one since the last call. What came before the first call that found it so is not counted.
+// stalled returns for how long the handler has taken no further message and marked none, though it has a message or one waits for it. It
+// returns 0 when the handler waits for the next message, or has made progress since the last call. The time counts from the first call
+// that found the handler so.
 func (p *Partition) stalled(now time.Time) time.Duration {
 	var received, queued int64
 	if c := p.cursor.Load(); c != nil {
@@ -118,7 +120,8 @@ func (p *Partition) stalled(now time.Time) time.Duration {
 	return now.Sub(s.since)
 }
 
-// isIdle returns whether the handler has nothing in hand as far as that shows, and nothing waits for it outside of the channel.
+// isIdle returns whether the handler has no message in hand, as far as that can be seen, and no message waits for it outside of the
+// channel.
 func (p *Partition) isIdle(progress offsets.Progress) bool {
 	if p.waits.Load() {
 		return !p.hasUnmarked(progress)
@@ -127,8 +130,8 @@ func (p *Partition) isIdle(progress offsets.Progress) bool {
 	return p.firstAt.Load() == nil && lag == 0
 }
 
-// hasUnmarked returns whether the handler marks what it has done, and has left out what it received last. That counts when it shows in no
-// other way what it has in hand: a loop over Messages or Batches asks for the next one.
+// hasUnmarked returns whether the handler uses marks, and has not marked the last message that it received. It returns false for a loop
+// over Messages or Batches without Done: such a loop shows that it is done by asking for the next message.
 func (p *Partition) hasUnmarked(progress offsets.Progress) bool {
 	if p.channel.Load() == nil && !progress.Alone {
 		return false

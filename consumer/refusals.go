@@ -14,58 +14,58 @@ import (
 	"github.com/kielgo/kiel/internal/pause"
 )
 
-// refusalLimit is for how long Kafka may refuse a topic or the group to a member that has worked before it leaves. An ACL that is
-// replaced, or was deleted by mistake, is back sooner.
+// refusalLimit is how long Kafka may refuse a topic or the group, after it has granted them, before the member leaves. An ACL that
+// is replaced, or was deleted by mistake, is back sooner.
 const refusalLimit = time.Minute
 
-// refusalProof is for how long one refusal tells that access is refused, until the next: what was asked seldom may have been granted
-// in between.
+// refusalProof is how long one refusal counts at most, until the next: between two distant refusals access may have been granted.
 const refusalProof = refusalLimit / 2
 
 // refusalPause is how long a member that was refused waits before it joins again.
 const refusalPause = 5 * time.Second
 
-// refusals judges Kafka's refusals to let a member read a topic, or use the group, and makes the member leave when they stay.
-// Only these two count: a refused password, too, may be good again after the brokers' next restart, and it is reported.
+// refusals counts how long ACLs refuse a topic or the group to the member, and makes the member leave when they go on to refuse it.
+// A refused password does not count: it may be accepted again after the brokers' next restart. It is only reported.
 type refusals struct {
 	group string
 	named []string      // the topics that are asked for by name
 	leave func(error)   // makes the member leave; it does not block
-	gap   time.Duration // between two refusals, of which the second begins a new stretch
+	gap   time.Duration // the longest time between two refusals of one stretch
 	began time.Time     // when the membership began
 
 	mu      sync.Mutex
-	owned   map[kiel.Partition]answer // of the partitions that the member owns
-	topics  map[string]*stretch
-	commits stretch // of the group
-	reads   stretch // of the group: of what it has stored. It is another operation than commits, which may be granted alone
-	ended   error   // why the member was made to leave; nil if it was not
+	owned   map[kiel.Partition]answer // the answers for the partitions that the member owns
+	topics  map[string]*stretch       // the refusals of each topic
+	commits stretch                   // the refusals to commit offsets of the group
+	reads   stretch                   // the refusals to read offsets of the group, which ACLs may refuse alone
+	ended   error                     // why the member was made to leave; nil if it was not
 }
 
-// answer is what Kafka's last answers for a partition said, and when the member came to own it.
+// answer is Kafka's last answer for a partition, and when the member claimed it.
 type answer struct {
 	access
 	claimed time.Time
 }
 
-// access is what Kafka's last answers for a partition said.
+// access is what Kafka's last answer for a partition allows.
 type access int
 
 const (
-	unknown access = iota
-	works
-	unreadable    // it may not be opened, or read
-	uncommittable // it is read, and its offset may not be stored
+	unknown       access = iota // no answer yet
+	works                       // the partition may be read, and its offset may be committed
+	unreadable                  // the partition may not be read
+	uncommittable               // the partition may be read, and its offset may not be committed
 )
 
-// stretch is the time in which Kafka has refused a topic, or the group, and granted it never.
+// stretch is a time in which Kafka has refused a topic, or the group, without granting it in between.
 type stretch struct {
-	since, last time.Time     // the first and the last refusal; zero when the last answer was another one
-	proven      time.Duration // of it, as far as refusals prove: one does for refusalProof at most
-	granted     bool          // once since the membership began
+	since, last time.Time     // the first and the last refusal; zero when the last answer was none
+	proven      time.Duration // the time that counts as refused; each refusal counts for refusalProof at most
+	granted     bool          // access was granted once since the membership began
 }
 
-// newRefusals returns refusals for a membership that begins now, asks for the topics named by name, and commits once per interval.
+// newRefusals returns the refusals of a membership that begins now. named are the topics that it asks for by name, interval is the
+// time between two commits.
 func newRefusals(group string, named []string, interval time.Duration, leave func(error)) *refusals {
 	return &refusals{
 		group: group, named: named, leave: leave, gap: 2 * max(refusalLimit, interval), began: time.Now(),
@@ -73,7 +73,7 @@ func newRefusals(group string, named []string, interval time.Duration, leave fun
 	}
 }
 
-// claimed notes that the member owns p, until released is called.
+// claimed adds p to the member's partitions, until released is called.
 func (r *refusals) claimed(p kiel.Partition) (released func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,30 +85,30 @@ func (r *refusals) claimed(p kiel.Partition) (released func()) {
 	}
 }
 
-// opened notes that Kafka lets the member read p.
+// opened stores that Kafka lets the member read p.
 func (r *refusals) opened(p kiel.Partition) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.worked(p)
 }
 
-// worked notes that p works. r.mu is held.
+// worked stores that p may be read and committed. r.mu is held.
 func (r *refusals) worked(p kiel.Partition) {
 	r.owned[p] = answer{works, r.owned[p].claimed}
 	r.topic(p).grant()
 }
 
-// readOffset notes that Kafka lets the member read what the group has stored.
+// readOffset stores that Kafka lets the member read offsets of the group.
 func (r *refusals) readOffset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reads.grant()
 }
 
-// failed notes why p could not be opened, or can't be read any more. It returns whether the member leaves because of that.
+// failed handles the error with which p could not be opened or read. It returns whether the member leaves because of a refusal.
 func (r *refusals) failed(p kiel.Partition, err error) bool { return r.judge(p, err, unreadable) }
 
-// committed notes what became of the commit of p's offset.
+// committed handles the result of a commit of p's offset.
 func (r *refusals) committed(p kiel.Partition, err error) {
 	if err != nil {
 		r.judge(p, err, uncommittable)
@@ -123,13 +123,13 @@ func (r *refusals) committed(p kiel.Partition, err error) {
 	}
 }
 
-// judge makes the member leave if err is a refusal and there have been enough, and returns whether it has.
+// judge makes the member leave if err is a refusal and refusals have lasted long enough. It returns whether the member leaves.
 func (r *refusals) judge(p kiel.Partition, err error, now access) bool {
 	var reason error
 	r.mu.Lock()
 	switch {
 	case errors.Is(err, sarama.ErrGroupAuthorizationFailed):
-		g := &r.reads // of a commit that an opening has failed with, committed was told, too
+		g := &r.reads // also when an opening's commit was refused: committed has counted that before
 		if now == uncommittable {
 			g = &r.commits
 		}
@@ -140,7 +140,7 @@ func (r *refusals) judge(p kiel.Partition, err error, now access) bool {
 		t := r.topic(p)
 		if was, owned := r.owned[p]; owned && was.access != unreadable {
 			if was.access == works {
-				t.since = time.Time{} // until now
+				t.since = time.Time{} // p was readable until now, so a new stretch begins
 			}
 			r.owned[p] = answer{now, was.claimed}
 		}
@@ -158,7 +158,8 @@ func (r *refusals) judge(p kiel.Partition, err error, now access) bool {
 	return reason != nil || now == unreadable && r.reason() != nil
 }
 
-// atStart returns whether the membership is young and nothing was granted to it. r.mu is held.
+// atStart returns whether the last refusal came within refusalLimit after the membership's beginning, and access was never granted.
+// r.mu is held.
 func (r *refusals) atStart(s *stretch) bool { return !s.granted && s.last.Sub(r.began) < refusalLimit }
 
 // topic returns the stretch of p's topic. r.mu is held.
@@ -171,8 +172,8 @@ func (r *refusals) topic(p kiel.Partition) *stretch {
 	return t
 }
 
-// allRefused returns whether all partitions of a topic that the member owns are refused. One that gets no answer for long, since it
-// has no leader or its Fence is slow, tells nothing. r.mu is held.
+// allRefused returns whether all partitions of a topic that the member owns are refused. A partition that has had no answer for
+// refusalLimit, because it has no leader or its Fence is slow, does not count. r.mu is held.
 func (r *refusals) allRefused(topic string) bool {
 	for p, a := range r.owned {
 		if p.Topic == topic && (a.access == works || a.access == unknown && time.Since(a.claimed) < refusalLimit) {
@@ -189,10 +190,10 @@ func (r *refusals) reason() error {
 	return r.ended
 }
 
-// grant notes that Kafka has refused nothing now.
+// grant ends the stretch: Kafka has granted access.
 func (s *stretch) grant() { *s = stretch{granted: true} }
 
-// refuse notes a refusal.
+// refuse adds a refusal to the stretch, or begins a new stretch if the last refusal is older than gap.
 func (s *stretch) refuse(gap time.Duration) {
 	now := time.Now()
 	if s.since.IsZero() || now.Sub(s.last) > gap {
@@ -202,13 +203,13 @@ func (s *stretch) refuse(gap time.Duration) {
 	s.last = now
 }
 
-// lasted returns how long the stretch is.
+// lasted returns the time from the first to the last refusal.
 func (s *stretch) lasted() time.Duration { return s.last.Sub(s.since) }
 
-// stays returns whether the stretch is so long that it is not waited for its end.
+// stays returns whether refusals have lasted so long that the member leaves.
 func (s *stretch) stays() bool { return s.proven >= refusalLimit }
 
-// refused returns the error for what Kafka has refused for a while, with what to do about it.
+// refused returns the error for a topic or group that Kafka has refused for a while. The text says what the ACLs must allow.
 func refused(what, name string, lasted time.Duration, err error) error {
 	if lasted > 0 {
 		err = fmt.Errorf("refused for %v: %w", lasted.Round(time.Second), err)
@@ -216,7 +217,7 @@ func refused(what, name string, lasted time.Duration, err error) error {
 	return fmt.Errorf("consumer: Kafka's ACLs must allow READ on %s %q: %w", what, name, err)
 }
 
-// noteRefusal notes when a membership that ended with err was refused, if it was.
+// noteRefusal stores the time if err, with which a membership ended, is a refusal.
 func (g *Group) noteRefusal(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -11,10 +11,9 @@ import (
 
 // Run is [Group.Consume] for programs that need nothing of sarama's interfaces. It
 // calls handle for each partition that this member comes to own, on a goroutine of
-// its own. No other goroutine stands between Kafka and handle: [Partition.Messages]
-// checks the claim in the same call that hands out a message, so a process that was
-// stopped, and goes on after it has lost the partition, gets no message more than
-// the one that it was about to get.
+// its own. [Partition.Messages] checks the claim in the same call that hands out a
+// message. So a process that was stopped, and goes on after it has lost the partition,
+// gets at most the one message whose check began before the stop.
 //
 //	err := group.Run(ctx, []string{"orders"}, func(ctx context.Context, p *consumer.Partition) error {
 //		for m := range p.Messages() {
@@ -27,20 +26,25 @@ import (
 //	})
 //
 // handle's ctx ends when the partition is revoked, lost, or can't be read any more,
-// and the loop with it. context.Cause(ctx) is then ownership.ErrRevoked: handle has
-// RebalanceTimeout to finish what it has in hand and return; what it marks is
-// committed. Or it is ownership.ErrLost: the partition may be another member's
-// already, and nothing is committed any more. With any other cause what was marked is
-// committed and the partition is opened again, by the next call if this one ends.
+// and the loop over Messages ends with it. context.Cause(ctx) says why:
 //
-// When handle returns before that, the call ends and returns the error, as a
-// *sarama.ConsumerError that wraps [ErrHandler] and what handle returned; nil counts as
-// an error, since nobody would read the partition any more. All partitions are closed and
-// what was marked is committed. The member stays in the group for a while and keeps its
-// claims, for the next call; Close makes it leave at once. Calls that end so begin once a
-// second at most, and one that is younger ends when it is a second old. With Options.ReopenPartition that partition alone is closed, and opened
-// again. A panic and runtime.Goexit are errors, too. What handle returns after its context
-// has ended goes to Errors, unless it is the context's error or cause.
+//   - ownership.ErrRevoked: handle has RebalanceTimeout to finish its current messages and
+//     return; its marks are committed.
+//   - ownership.ErrLost: the partition may be another member's already, and nothing is
+//     committed any more.
+//   - Any other cause: marks are committed and the partition is opened again, by the next
+//     call if this one ends.
+//
+// When handle returns before its ctx ends, the call ends and returns the error, as a
+// *sarama.ConsumerError that wraps [ErrHandler] and the error of handle. nil counts as
+// an error, because nobody would read the partition any more; a panic and runtime.Goexit are
+// errors, too. All partitions are closed and marks are committed. The member stays in the
+// group for a while and keeps its claims, for the next call; Close makes it leave at once.
+// Calls that end so begin once a second at most: a call that is younger ends when it is a
+// second old. With Options.ReopenPartition that partition alone is closed, and opened again.
+//
+// An error that handle returns after its ctx has ended goes to Errors, unless it is the
+// context's error or cause.
 //
 // Everything else is as with Consume, which uses the same partitions: Run blocks
 // until ctx ends or Close is called, and returns nil then.
@@ -64,7 +68,7 @@ func (runUser) failure(p kiel.Partition, err error) error {
 	return &sarama.ConsumerError{Topic: p.Topic, Partition: p.ID, Err: errHandler(err)}
 }
 
-// consume calls the function. That it ends with its context is no error.
+// consume calls the function. The error of the function's ended context is no error.
 func (u runUser) consume(_ context.Context, p *Partition) error {
 	err := u.handle(p.ctx, p)
 	if isEndOf(p.ctx, err) {

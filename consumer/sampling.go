@@ -6,18 +6,18 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// sampleEvery is the time between two messages of a partition that are sampled. What takes longer than that is sampled each time.
+// sampleEvery is the time between two samples of a partition. Messages whose handling takes longer are all sampled.
 const sampleEvery = 10 * time.Millisecond
 
-// sampler measures now and then what becomes of a message, or of a batch. It belongs to the goroutine that reads.
+// sampler measures the handling time of some messages, or batches. It belongs to the goroutine that reads.
 type sampler struct {
 	due     time.Duration // when the next sample is due, by the session's clock
 	running bool          // a message that was handed out is being measured
-	began   time.Time     // when it was handed out
-	waited  bool          // a batch was waited for; reset by who wants to know
+	began   time.Time     // when that message was handed out
+	waited  bool          // the goroutine has waited for a batch since claim.send reset the field
 }
 
-// sample begins a sample with m, which is handed out now, if one is due. The clock for that was read to check the claim.
+// sample begins a sample with m, which is handed out now, if a sample is due. p.at, the time of the last check of the claim, is the clock.
 func (p *Partition) sample(m *sarama.ConsumerMessage) {
 	if p.at >= p.sampler.due {
 		p.beginSample(m)
@@ -34,12 +34,12 @@ func (p *Partition) beginSample(m *sarama.ConsumerMessage) {
 		return
 	}
 	p.sampler.running, p.sampler.began = true, now
-	if m.Timestamp.UnixMilli() >= 0 { // it has one
+	if m.Timestamp.UnixMilli() >= 0 { // m has a timestamp
 		p.metrics.delay.Observe(max(now.Sub(m.Timestamp), 0).Seconds())
 	}
 }
 
-// handled notes that the handler has finished with what was handed out last.
+// handled ends the running sample: the handler has finished with the last message or batch.
 func (p *Partition) handled() {
 	if p.sampler.running {
 		p.sampler.running = false
@@ -47,5 +47,5 @@ func (p *Partition) handled() {
 	}
 }
 
-// dropSample notes that it does not show when the handler has finished.
+// dropSample drops the running sample: the end of the handling can't be seen.
 func (p *Partition) dropSample() { p.sampler.running = false }

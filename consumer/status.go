@@ -19,15 +19,15 @@ const (
 	waitsForNothing = "nothing: the group is closed"
 )
 
-// errZooKeeperOver is why a Group is not alive whose session runs no more.
+// errZooKeeperOver is the error of Alive when the ZooKeeper session does not run any more.
 var errZooKeeperOver = errors.New("consumer: the ZooKeeper session has been closed, or has failed for good: the process has to be started anew")
 
-// Status describes the group as this member sees it: what ownership.Owner's Status tells, whether Kafka can be reached, and of the
-// partitions that are its own how far their opening is, what that waits for, their offsets and their lag. Troubles are those of all parts.
-// Before the first Consume, and when the member has left, it knows itself and its session alone.
+// Status describes the group as this member sees it. To the Status of ownership.Owner it adds whether Kafka can be reached, and for the
+// member's own partitions how far their opening is, what the opening waits for, their offsets and their lag. Troubles are those of all
+// parts. Before the first Consume, and when the member has left, Status describes the member and its session alone.
 //
-// It asks neither ZooKeeper nor Kafka nor handlers, and may be called at any time and from anywhere, also from handlers and after Close. It
-// waits for the owner's loop for a second at most. While nobody calls it, it costs nothing. The result is the caller's.
+// Status asks neither ZooKeeper nor Kafka nor handlers, and may be called at any time and from anywhere, also from handlers and after
+// Close. It waits for the owner's loop for a second at most. While nobody calls it, it costs nothing. The result is the caller's.
 func (g *Group) Status() *status.Group {
 	m := g.member()
 	owner := g.idle
@@ -45,9 +45,9 @@ func (g *Group) Status() *status.Group {
 	return out
 }
 
-// Waiting returns why this member is not ready, "" when it is: it has joined, its session is trusted, and its first claims are settled, as
-// ownership.Owner's Waiting has it. Between two calls of Consume a member that stays in the group is as ready as before. Waiting does
-// not block.
+// Waiting returns why this member is not ready, or "" when it is ready: it has joined, its session is trusted, and its first claims are
+// settled, as with ownership.Owner's Waiting. Between two calls of Consume a member that stays in the group is as ready as before.
+// Waiting does not block.
 func (g *Group) Waiting() string {
 	g.mu.Lock()
 	m, closed, called, running := g.current, g.closed, g.called, g.running != nil
@@ -66,10 +66,10 @@ func (g *Group) Waiting() string {
 	}
 }
 
-// Alive returns nil when the loops of the membership have answered, that of the allocator, that of the owner and that of the committer, and
-// when there is no membership. Otherwise it returns why not, when ctx ends at the latest. Before Close it also returns an error when the
-// session has ended for good, since no call of Consume can join then. It asks no other loops, such as those that read from ZooKeeper and
-// Kafka: what they do shows in Status. It depends on neither ZooKeeper nor Kafka nor handlers.
+// Alive returns nil when the loops of the allocator, the owner and the committer have answered, or when there is no membership. Otherwise
+// it returns the reason, when ctx ends at the latest. Before Close it also returns an error when the session has ended for good, because
+// no call of Consume can join then. It does not ask the loops that read from ZooKeeper and Kafka; Status shows their state. Alive depends
+// on neither ZooKeeper nor Kafka nor handlers.
 func (g *Group) Alive(ctx context.Context) error {
 	g.mu.Lock()
 	m, closed := g.current, g.closed
@@ -86,7 +86,7 @@ func (g *Group) Alive(ctx context.Context) error {
 	}
 	select {
 	case <-m.closed:
-		return nil // why it has ended is what Consume returns
+		return nil // the membership has ended, and Consume returns why
 	default:
 	}
 	if err != nil {
@@ -95,7 +95,7 @@ func (g *Group) Alive(ctx context.Context) error {
 	return nil
 }
 
-// describeKafka describes what is known of Kafka.
+// describeKafka describes whether Kafka can be reached, and since when.
 func (g *Group) describeKafka() *status.Kafka {
 	reachable, since := g.reach.State()
 	k := &status.Kafka{Reachable: reachable}
@@ -105,7 +105,7 @@ func (g *Group) describeKafka() *status.Kafka {
 	return k
 }
 
-// describe adds to the member's own partitions what the consumer knows of them.
+// describe adds the state of openings and open partitions to the member's own partitions.
 func (m *membership) describe(out *status.Group) {
 	now := time.Now()
 	openings := map[kiel.Partition]*opening{}
@@ -132,7 +132,7 @@ func (m *membership) describe(out *status.Group) {
 	}
 }
 
-// waitsFor says what the opening waits for, and why the last try failed.
+// waitsFor returns what the opening waits for, and why the last attempt failed.
 func (o *opening) waitsFor() string {
 	text := o.at().waitsFor()
 	if failure := o.failure.Load(); failure != nil {
@@ -141,7 +141,7 @@ func (o *opening) waitsFor() string {
 	return status.ShownText(text)
 }
 
-// describe adds what is known of an open partition.
+// describe adds the state of an open partition.
 func (p *Partition) describe(out *status.Partition, now time.Time) {
 	out.Offsets = new(p.standing(now))
 	if since := p.source.FailingSince(); !since.IsZero() {

@@ -12,7 +12,7 @@ import (
 // errAway says that Kafka is out of reach.
 var errAway = errors.New("consumer: no broker of Kafka answers")
 
-// watchKafka tells the log when Kafka gets out of reach, and when it is back, until ctx ends. While Kafka answers it sleeps.
+// watchKafka logs when Kafka gets out of reach, and when it is back, until ctx ends. While Kafka answers it sleeps.
 func (m *membership) watchKafka(ctx context.Context) {
 	changed := m.group.reach.Changed()
 	timer := time.NewTimer(0)
@@ -24,7 +24,7 @@ func (m *membership) watchKafka(ctx context.Context) {
 		case <-changed:
 		case <-timer.C:
 		}
-		if wait := m.group.tellReach(); wait > 0 {
+		if wait := m.group.logReach(); wait > 0 {
 			timer.Reset(wait)
 		} else {
 			timer.Stop()
@@ -32,14 +32,14 @@ func (m *membership) watchKafka(ctx context.Context) {
 	}
 }
 
-// tellReach tells the log whether Kafka is in reach, and returns after how long to do so again; 0 when that takes a change.
-func (g *Group) tellReach() (again time.Duration) {
+// logReach logs whether Kafka is in reach, and returns after how long to call it again; 0 to call it after a change alone.
+func (g *Group) logReach() (again time.Duration) {
 	since, wait, why := g.reach.Failure()
 	switch {
 	case why == nil:
 		g.log.OK(kindKafka, "")
 		return 0
-	case wait > 0: // it may answer yet
+	case wait > 0: // Kafka does not count as out of reach yet
 		return wait
 	}
 	g.log.Failed(kindKafka, "", fmt.Errorf("%w: %w", errAway, why), "since", since)

@@ -24,9 +24,9 @@ func racksOf(brokers []*sarama.Broker) map[int32]string {
 	return racks
 }
 
-// preferredRacks returns the racks of the preferred leaders of a topic's partitions: of each partition's first replica. Unlike
-// the leader, it stays when brokers are restarted. A broker that is down is not among those that Kafka names, so of its
-// partitions nothing is known for a while.
+// preferredRacks returns the racks of the preferred leaders of a topic's partitions. The preferred leader is a partition's first
+// replica and, unlike the leader, stays when brokers are restarted. Kafka does not name brokers that are down, so the racks of
+// their partitions are unknown for a while.
 func preferredRacks(topic *sarama.TopicMetadata, racks map[int32]string) map[int32]string {
 	if len(racks) == 0 {
 		return nil
@@ -40,25 +40,25 @@ func preferredRacks(topic *sarama.TopicMetadata, racks map[int32]string) map[int
 	return out
 }
 
-// zoneKeeper tells the group in which zones its partitions are, as Kafka tells this member. Members may be told different
-// things, for a moment or for long. So that they do not write against each other for ever, each writes a partition's zone when
-// it has seen it for the first time, when it has seen it change, and when the group has none; never because the group has
-// another. The number of writes is bounded by that of members that start and of changes that they see.
+// zoneKeeper writes the zones of the group's partitions, according to Kafka's answers to this member. Kafka may answer members
+// differently, for a moment or for long. So that they do not overwrite each other for ever, a member writes a partition's zone
+// only at its first answer, when its answer has changed, and when the group has no zone. It never writes because the group has
+// another zone. So the number of writes is bounded by the number of members that start and of changes that they see.
 type zoneKeeper struct {
-	kafka  func() map[kiel.Partition]string // what Kafka says, if it says something
-	group  func() map[kiel.Partition]string // what the group has, as read last
-	update func(ctx context.Context, changes map[kiel.Partition]string) error
+	kafka  func() map[kiel.Partition]string                                   // returns the racks that Kafka's answers have
+	group  func() map[kiel.Partition]string                                   // returns the group's zones, as read last
+	update func(ctx context.Context, changes map[kiel.Partition]string) error // writes zones of the group
 
-	told map[kiel.Partition]string // what Kafka said when it was written last, or was so already
+	written map[kiel.Partition]string // the zones that this member has written
 }
 
 // look uses cached metadata; its only request is a write.
 func (k *zoneKeeper) look(ctx context.Context) error {
-	said, refused := checkRacks(k.kafka())
+	racks, refused := checkRacks(k.kafka())
 	has := k.group()
 	changes := map[kiel.Partition]string{}
-	for p, zone := range said {
-		if k.told[p] != zone || has[p] == "" {
+	for p, zone := range racks {
+		if k.written[p] != zone || has[p] == "" {
 			changes[p] = zone
 		}
 	}
@@ -66,16 +66,16 @@ func (k *zoneKeeper) look(ctx context.Context) error {
 		return refused
 	}
 	if err := k.update(ctx, changes); err != nil {
-		return errors.Join(refused, fmt.Errorf("consumer: %w", err)) // told stays, so it is tried again
+		return errors.Join(refused, fmt.Errorf("consumer: %w", err)) // written stays, so the next look writes again
 	}
-	if k.told == nil {
-		k.told = map[kiel.Partition]string{}
+	if k.written == nil {
+		k.written = map[kiel.Partition]string{}
 	}
-	maps.Copy(k.told, changes)
+	maps.Copy(k.written, changes)
 	return refused
 }
 
-// checkRacks leaves out racks that can be no zones.
+// checkRacks removes the racks that are no valid zones, and returns an error that names them.
 func checkRacks(racks map[kiel.Partition]string) (map[kiel.Partition]string, error) {
 	faults := map[string]error{}
 	for _, rack := range racks {
@@ -95,7 +95,8 @@ func checkRacks(racks map[kiel.Partition]string) (map[kiel.Partition]string, err
 	return racks, errors.Join(errs...)
 }
 
-// run looks, and again whenever Kafka was asked, until ctx ends. An error is reported once until it changes; nil is when it has gone.
+// run calls look at once and whenever Kafka was asked, until ctx ends. It reports each change of look's error; nil says that the error
+// has ended.
 func (k *zoneKeeper) run(ctx context.Context, asked <-chan struct{}, report func(error)) {
 	last := ""
 	for {
@@ -119,7 +120,7 @@ func (k *zoneKeeper) run(ctx context.Context, asked <-chan struct{}, report func
 	}
 }
 
-// zonesFailed reports what the zoneKeeper's last look came to.
+// zonesFailed reports the error of the zoneKeeper's last look; nil ends it in the log.
 func (m *membership) zonesFailed(err error) {
 	if err == nil {
 		m.group.log.OK(kindZones, "")

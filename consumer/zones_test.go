@@ -193,11 +193,11 @@ func TestZoneKeeperReports(t *testing.T) {
 			if what != "" {
 				r.fail = errors.New(what)
 			} else {
-				clear(k.told) // there is something to write again
+				clear(k.written) // there is something to write again
 			}
 			kafka = zonesOf("a")
 			if what == "second" {
-				clear(k.told)
+				clear(k.written)
 			}
 			asked <- struct{}{}
 		}
@@ -207,7 +207,7 @@ func TestZoneKeeperReports(t *testing.T) {
 		}
 		// Its end is no error.
 		k.update = func(ctx context.Context, _ map[kiel.Partition]string) error { <-ctx.Done(); return ctx.Err() }
-		clear(k.told)
+		clear(k.written)
 		asked <- struct{}{}
 		synctest.Wait()
 		cancel()
