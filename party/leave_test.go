@@ -3,7 +3,6 @@ package party_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/party"
@@ -12,147 +11,135 @@ import (
 )
 
 func TestLeave(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		a, b := c.join("a"), c.join("b")
+	inWorld(t, func(w *world) {
+		a, b := w.join("a"), w.join("b")
 		a.joined()
 		b.awaitNames(time.Second, "a", "b")
 		time.Sleep(time.Second)
 		start := time.Now()
-		must(t, a.Leave(t.Context()))
+		must(w, a.Leave(w.Context()))
 		if took := time.Since(start); took > 10*time.Millisecond {
-			t.Errorf("took %v", took)
+			w.Errorf("took %v", took)
 		}
-		if _, ok := c.stands("a"); ok {
-			t.Error("Leave has returned, the znode stands")
-		}
+		w.wantGone("a")
 		if view, _ := a.awaitNames(time.Second, "b"); view.Joined {
-			t.Error("the view says that we are a member")
+			w.Error("the view says that we are a member")
 		}
 		b.awaitNames(time.Second, "b")
-		must(t, a.Leave(t.Context()))
+		must(w, a.Leave(w.Context()))
 		// It goes on watching, and does not come back: not in a new session,
 		// not when the directory goes.
-		c.srv.KillSession(c.sessionOf("a"))
+		w.Srv.KillSession(w.sessionOf("a"))
 		time.Sleep(time.Minute)
-		must(t, c.srv.Delete(directory))
+		must(w, w.Srv.Delete(directory))
 		time.Sleep(time.Minute)
-		c.join("d").joined()
+		w.join("d").joined()
 		if view, _ := a.awaitNames(time.Second, "b", "d"); view.Joined {
-			t.Error("it came back")
+			w.Error("it came back")
 		}
-		must(t, a.stop())
-		must(t, a.Leave(t.Context()))
+		must(w, a.stop())
+		must(w, a.Leave(w.Context()))
 	})
 }
 
 func TestLeaveBeforeRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		s, _ := c.session("a")
+	inWorld(t, func(w *world) {
+		s := w.session("a")
 		p, err := party.New(s, directory, party.Options{Name: "a"})
-		must(t, err)
-		must(t, p.Leave(t.Context()))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		must(w, err)
+		must(w, p.Leave(w.Context()))
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
-		must(t, p.Run(ctx))
+		must(w, p.Run(ctx))
 		if v := p.View(); v == nil || v.Joined || len(v.Members) != 0 {
-			t.Errorf("got %s", show(v))
+			w.Errorf("got %s", show(v))
 		}
-		must(t, p.Leave(t.Context()))
+		must(w, p.Leave(w.Context()))
 	})
 }
 
 // TestLeaveBeforeFirstConnection: there is nothing to wait for, and no coming back later.
 func TestLeaveBeforeFirstConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		c.net.Refuse()
-		a := c.join("a")
+	inWorld(t, func(w *world) {
+		w.Net.Refuse()
+		a := w.join("a")
 		time.Sleep(time.Minute)
 		start := time.Now()
-		must(t, a.Leave(t.Context()))
+		must(w, a.Leave(w.Context()))
 		if took := time.Since(start); took > 0 {
-			t.Errorf("took %v", took)
+			w.Errorf("took %v", took)
 		}
-		c.net.Heal()
+		w.Net.Heal()
 		a.awaitNames(time.Minute)
 		time.Sleep(time.Minute)
-		if _, ok := c.stands("a"); ok {
-			t.Error("it came back")
-		}
-		must(t, a.stop())
+		w.wantGone("a")
+		must(w, a.stop())
 	})
 }
 
 // TestLeaveWhileNameIsTaken: nobody waits any more.
 func TestLeaveWhileNameIsTaken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		b := c.secondOf("x")
-		must(t, b.Leave(t.Context()))
+	inWorld(t, func(w *world) {
+		b := w.secondOf("x")
+		must(w, b.Leave(w.Context()))
 		time.Sleep(time.Minute)
-		if _, ok := c.stands("x"); !ok {
-			t.Error("the holder's znode is gone")
+		if _, ok := w.stands("x"); !ok {
+			w.Error("the holder's znode is gone")
 		}
-		must(t, b.stop())
-		if n := c.srv.Stats().Requests[zktest.OpGetChildren2]; n > 100 {
-			t.Errorf("the directory was read %d times", n)
+		must(w, b.stop())
+		if n := w.Srv.Stats().Requests[zktest.OpGetChildren2]; n > 100 {
+			w.Errorf("the directory was read %d times", n)
 		}
 	})
 }
 
 func TestLeaveSparesForeignZnode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		a := c.join("x")
-		a.joined()
+	inWorld(t, func(w *world) {
+		a := w.member("x")
 		// While it is away, somebody takes its place.
-		c.net.Client("x").BlackHole(zktest.Both)
-		c.namesake("x")
-		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, context.DeadlineExceeded)
+		w.Net.Client("x").BlackHole(zktest.Both)
+		w.namesake("x")
+		ctx, cancel := context.WithTimeoutCause(w.Context(), time.Second, context.DeadlineExceeded)
 		defer cancel()
-		wantErr(t, a.Leave(ctx), context.DeadlineExceeded)
-		c.net.Client("x").Heal()
-		must(t, a.Leave(t.Context()))
-		if stat, ok := c.stands("x"); !ok || stat.EphemeralOwner != c.sessionOf("namesake of x") {
-			t.Error("the namesake's znode is gone")
+		wantErr(w, a.Leave(ctx), context.DeadlineExceeded)
+		w.Net.Client("x").Heal()
+		must(w, a.Leave(w.Context()))
+		if stat, ok := w.stands("x"); !ok || stat.EphemeralOwner != w.sessionOf("namesake of x") {
+			w.Error("the namesake's znode is gone")
 		}
-		must(t, a.stop())
+		must(w, a.stop())
 	})
 }
 
 // TestLeaveIsNotAlone: others touch the znode, and replies get lost, at the
 // worst moment.
 func TestLeaveIsNotAlone(t *testing.T) {
-	for name, onDelete := range map[string]func(c *cluster) zktest.Action{
-		"changed": func(c *cluster) zktest.Action { _ = c.srv.Set(node("a"), nil); return zktest.Action{} },
-		"deleted": func(c *cluster) zktest.Action { _ = c.srv.Delete(node("a")); return zktest.Action{} },
-		"cut":     func(*cluster) zktest.Action { return zktest.Action{Cut: true} },
-		"lost":    func(*cluster) zktest.Action { return zktest.Action{LoseReply: true} },
+	for name, onDelete := range map[string]func(w *world) zktest.Action{
+		"changed": func(w *world) zktest.Action { _ = w.Srv.Set(node("a"), nil); return zktest.Action{} },
+		"deleted": func(w *world) zktest.Action { _ = w.Srv.Delete(node("a")); return zktest.Action{} },
+		"cut":     func(*world) zktest.Action { return zktest.Action{Cut: true} },
+		"lost":    func(*world) zktest.Action { return zktest.Action{LoseReply: true} },
 	} {
 		for _, how := range []string{"leave", "stop"} {
 			t.Run(how+"/"+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					c := newCluster(t)
-					a := c.join("a")
-					a.joined()
+				inWorld(t, func(w *world) {
+					a := w.member("a")
 					hit := false
-					c.srv.SetHook(func(r *zktest.Request) zktest.Action {
+					w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 						if r.Op != zktest.OpDelete || hit {
 							return zktest.Action{}
 						}
 						hit = true
-						return onDelete(c)
+						return onDelete(w)
 					})
 					if how == "leave" {
-						must(t, a.Leave(t.Context()))
+						must(w, a.Leave(w.Context()))
 					}
-					must(t, a.stop())
-					must(t, a.Leave(t.Context()))
-					c.unhook()
-					if _, ok := c.stands("a"); ok || !hit {
-						t.Errorf("stands %v, hit %v", ok, hit)
+					must(w, a.stop())
+					must(w, a.Leave(w.Context()))
+					w.unhook()
+					if _, ok := w.stands("a"); ok || !hit {
+						w.Errorf("stands %v, hit %v", ok, hit)
 					}
 				})
 			})
@@ -162,74 +149,63 @@ func TestLeaveIsNotAlone(t *testing.T) {
 
 // TestStopAfterSessionEnd: there is nothing left to leave.
 func TestStopAfterSessionEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		a := c.join("a")
-		a.joined()
-		c.srv.RefuseHandshakes(true)
-		c.srv.KillSession(c.sessionOf("a"))
-		go func() { time.Sleep(time.Second); c.srv.RefuseHandshakes(false) }()
-		must(t, a.stop())
-		must(t, a.Leave(t.Context()))
+	inWorld(t, func(w *world) {
+		a := w.member("a")
+		w.Srv.RefuseHandshakes(true)
+		w.Srv.KillSession(w.sessionOf("a"))
+		go func() { time.Sleep(time.Second); w.Srv.RefuseHandshakes(false) }()
+		must(w, a.stop())
+		must(w, a.Leave(w.Context()))
 	})
 }
 
 // TestSessionIsHeld: a session that is told to stop waits for the party.
 func TestSessionIsHeld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		s, stop := c.session("a")
-		a := c.run(s, party.Options{Name: "a"})
-		a.joined()
-		go stop()
+	inWorld(t, func(w *world) {
+		a := w.member("a")
+		go a.endSession()
 		time.Sleep(10 * time.Second)
-		if _, ok := c.stands("a"); !ok {
-			t.Error("the session did not wait")
+		if _, ok := w.stands("a"); !ok {
+			w.Error("the session did not wait")
 		}
-		must(t, a.stop())
-		must(t, a.Leave(t.Context()))
-		if n := c.srv.Stats().Requests[zktest.OpDelete]; n != 1 {
-			t.Errorf("%d deletes", n)
+		must(w, a.stop())
+		must(w, a.Leave(w.Context()))
+		if n := w.Srv.Stats().Requests[zktest.OpDelete]; n != 1 {
+			w.Errorf("%d deletes", n)
 		}
 	})
 }
 
 // TestStopWithoutServer: Run ends in time, and the znode goes with the session.
 func TestStopWithoutServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		s, stop := c.session("a")
-		a := c.run(s, party.Options{Name: "a"})
-		a.joined()
-		c.net.Client("a").Freeze()
+	inWorld(t, func(w *world) {
+		a := w.member("a")
+		w.Net.Client("a").Freeze()
 		start := time.Now()
-		must(t, a.stop())
+		must(w, a.stop())
 		if took := time.Since(start); took > timeout+time.Second {
-			t.Errorf("took %v", took)
+			w.Errorf("took %v", took)
 		}
-		wantErr(t, a.Leave(t.Context()), party.ErrStopped)
-		c.net.Client("a").Heal()
-		stop()
+		wantErr(w, a.Leave(w.Context()), party.ErrStopped)
+		w.Net.Client("a").Heal()
+		a.endSession()
 		time.Sleep(timeout + 2*tick)
-		if _, ok := c.stands("a"); ok {
-			t.Error("the znode outlived its session")
-		}
+		w.wantGone("a")
 	})
 }
 
 func TestStopBeforeFirstConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		c.net.Refuse()
-		a := c.join("a")
+	inWorld(t, func(w *world) {
+		w.Net.Refuse()
+		a := w.join("a")
 		time.Sleep(time.Minute)
 		start := time.Now()
-		must(t, a.stop())
+		must(w, a.stop())
 		if took := time.Since(start); took != 0 {
-			t.Errorf("took %v", took)
+			w.Errorf("took %v", took)
 		}
 		if a.View() != nil {
-			t.Errorf("a view out of nothing: %s", show(a.View()))
+			w.Errorf("a view out of nothing: %s", show(a.View()))
 		}
 	})
 }
@@ -239,16 +215,14 @@ func TestStopBeforeFirstConnection(t *testing.T) {
 func TestStopWhileJoining(t *testing.T) {
 	const ms = time.Millisecond
 	for after := time.Duration(0); after <= 400*ms; after += 20 * ms {
-		synctest.Test(t, func(t *testing.T) {
-			c := newCluster(t)
-			s, _ := c.session("a")
-			c.net.Client("a").Delay(15 * ms)
-			a := c.run(s, party.Options{Name: "a"})
+		inWorld(t, func(w *world) {
+			w.Net.Client("a").Delay(15 * ms)
+			a := w.join("a")
 			time.Sleep(after)
-			must(t, a.stop())
+			must(w, a.stop())
 			time.Sleep(time.Second)
-			if _, ok := c.stands("a"); ok {
-				t.Errorf("stopped after %v, the znode stands", after)
+			if _, ok := w.stands("a"); ok {
+				w.Errorf("stopped after %v, the znode stands", after)
 			}
 		})
 	}
@@ -257,35 +231,23 @@ func TestStopWhileJoining(t *testing.T) {
 // TestSessionStopsWithTheParty: both contexts end together, as in a process
 // that is told to stop.
 func TestSessionStopsWithTheParty(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		s, stop := c.session("a")
-		a := c.run(s, party.Options{Name: "a"})
-		a.joined()
+	inWorld(t, func(w *world) {
+		a := w.member("a")
 		go a.cancel()
-		stop()
+		a.endSession()
 		<-a.done
-		must(t, a.err)
-		if _, ok := c.stands("a"); ok {
-			t.Error("the znode stands")
-		}
+		must(w, a.err)
+		w.wantGone("a")
 	})
 }
 
 func TestSessionEndsBeforeTheParty(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv, network := zktest.StartVirtual(t, zktest.Options{TickTime: tick})
-		s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Timeout: timeout, StopTimeout: time.Second, Dial: network.Dial})
-		must(t, err)
-		c := &cluster{tb: t, srv: srv, net: network}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- s.Run(ctx) }()
-		a := c.run(s, party.Options{Name: "a"})
+	inWorld(t, func(w *world) {
+		s, stop := w.stoppable("a", session.Options{StopTimeout: time.Second})
+		a := w.run(s, party.Options{Name: "a"})
 		a.joined()
-		cancel()
-		<-done
+		stop()
 		<-a.done
-		wantErr(t, a.err, session.ErrClosed)
+		wantErr(w, a.err, session.ErrClosed)
 	})
 }

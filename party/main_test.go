@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	gopath "path"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kielgo/kiel/internal/defaultlog/logtest"
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -30,101 +32,102 @@ const (
 	tick      = 2 * time.Second
 )
 
-// tb is what tests, and properties in bubbles, have in common.
-type tb interface {
-	zktest.TB
-	Errorf(format string, args ...any)
-	Context() context.Context
-}
+// world has what tests of parties do.
+type world struct{ *recipetest.World }
 
-// cluster is a server and those who use it, in a bubble.
-type cluster struct {
-	tb
-	srv *zktest.Server
-	net *zktest.Network
-}
-
-func newCluster(t tb) *cluster {
+// inWorld runs a test in a bubble, with a world of its own.
+func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
-	srv, network := zktest.StartVirtual(t, zktest.Options{TickTime: tick})
-	return &cluster{tb: t, srv: srv, net: network}
+	recipetest.InWorld(t, func(w *recipetest.World) { test(&world{w}) })
 }
 
-// session runs a session as the network's client of that name until the test
-// ends, or the returned function is called.
-func (c *cluster) session(client string) (*session.Session, func()) {
-	c.Helper()
-	return c.sessionWith(client, session.Options{})
+// session runs a session as the network's client of that name until the test ends.
+func (w *world) session(client string) *session.Session {
+	w.Helper()
+	s, _ := w.stoppable(client, session.Options{})
+	return s
 }
 
-func (c *cluster) sessionWith(client string, opts session.Options) (*session.Session, func()) {
-	c.Helper()
-	opts.Timeout, opts.Dial = cmp.Or(opts.Timeout, timeout), c.net.Client(client).Dial
-	s, err := session.New([]string{zktest.VirtualAddress}, opts)
-	if err != nil {
-		c.Fatalf("session: %v", err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context()))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := s.Run(ctx); err != nil {
-			c.Errorf("session %s: %v", client, err)
-		}
-	}()
-	stop := func() { cancel(); <-done }
-	c.Cleanup(stop)
-	return s, stop
+// stoppable is session with options, until the returned function is called.
+func (w *world) stoppable(client string, opts session.Options) (*session.Session, func()) {
+	w.Helper()
+	opts.Timeout = cmp.Or(opts.Timeout, timeout)
+	return recipetest.Stoppable(w, w.Net, client, opts)
 }
 
 // member is a Party that runs.
 type member struct {
 	*party.Party
-	c       *cluster
-	session *session.Session
-	cancel  context.CancelFunc
-	err     error
-	done    chan struct{}
+	w          *world
+	session    *session.Session
+	endSession func() // of those that join has made
+	cancel     context.CancelFunc
+	err        error
+	done       chan struct{}
 }
 
 // join runs a party on a session of its own, whose client bears its name.
-func (c *cluster) join(name string) *member {
-	c.Helper()
-	s, _ := c.session(name)
-	return c.run(s, party.Options{Name: name, Data: []byte("record of " + name)})
+func (w *world) join(name string) *member {
+	w.Helper()
+	s, end := w.stoppable(name, session.Options{})
+	m := w.run(s, party.Options{Name: name, Data: []byte("record of " + name)})
+	m.endSession = end
+	return m
+}
+
+// member returns a party that has joined.
+func (w *world) member(name string) *member {
+	w.Helper()
+	m := w.join(name)
+	m.joined()
+	return m
+}
+
+// second has another join under a name.
+func (w *world) second(name string) *member {
+	w.Helper()
+	return w.run(w.session("second"), party.Options{Name: name, Logger: logger(w)})
 }
 
 // secondOf has two members join under one name. It returns the second, which waits.
-func (c *cluster) secondOf(name string) *member {
-	c.Helper()
-	c.join(name).joined()
-	s, _ := c.session("second")
-	m := c.run(s, party.Options{Name: name})
+func (w *world) secondOf(name string) *member {
+	w.Helper()
+	w.member(name)
+	m := w.second(name)
 	m.awaitNames(time.Second, name)
 	return m
 }
 
 // observe runs an observer.
-func (c *cluster) observe() *member {
-	c.Helper()
-	s, _ := c.session("observer")
-	return c.run(s, party.Options{})
+func (w *world) observe() *member {
+	w.Helper()
+	return w.run(w.session("observer"), party.Options{})
 }
 
-func (c *cluster) run(s *session.Session, opts party.Options) *member {
-	c.Helper()
+func (w *world) run(s *session.Session, opts party.Options) *member {
+	w.Helper()
 	p, err := party.New(s, directory, opts)
 	if err != nil {
-		c.Fatalf("party: %v", err)
+		w.Fatalf("party: %v", err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context()))
-	m := &member{Party: p, c: c, session: s, cancel: cancel, done: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
+	m := &member{Party: p, w: w, session: s, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(m.done)
 		m.err = p.Run(ctx)
 	}()
-	c.Cleanup(func() { cancel(); <-m.done })
+	w.Cleanup(func() { cancel(); <-m.done })
 	return m
+}
+
+// calm waits for long, and checks that no new view comes.
+func (m *member) calm() {
+	m.w.Helper()
+	before := m.View()
+	time.Sleep(10 * timeout)
+	if v := m.View(); v.Version != before.Version {
+		m.w.Errorf("in calm %s became %s", show(before), show(v))
+	}
 }
 
 // stop ends Run and returns what it returned.
@@ -137,8 +140,8 @@ func (m *member) stop() error {
 // await returns the first view that is as wanted, and how long it took. It
 // fails after limit.
 func (m *member) await(limit time.Duration, what string, wanted func(*party.View) bool) (*party.View, time.Duration) {
-	m.c.Helper()
-	ctx, cancel := context.WithTimeout(m.c.Context(), limit)
+	m.w.Helper()
+	ctx, cancel := context.WithTimeout(m.w.Context(), limit)
 	defer cancel()
 	start := time.Now()
 	for view := range m.Updates(ctx) {
@@ -146,24 +149,24 @@ func (m *member) await(limit time.Duration, what string, wanted func(*party.View
 			return view, time.Since(start)
 		}
 	}
-	m.c.Fatalf("%s: no view of %s within %v; the last is %s, Run's error %v", m.Name(), what, limit, show(m.View()), m.err)
+	m.w.Fatalf("%s: no view of %s within %v; the last is %s, Run's error %v", m.Name(), what, limit, show(m.View()), m.err)
 	return nil, 0
 }
 
 // awaitNames waits for these members.
 func (m *member) awaitNames(limit time.Duration, want ...string) (*party.View, time.Duration) {
-	m.c.Helper()
+	m.w.Helper()
 	slices.Sort(want)
 	return m.await(limit, fmt.Sprint(want), func(v *party.View) bool { return slices.Equal(names(v), want) })
 }
 
 // joined waits until the member has joined and returns its znode's czxid.
 func (m *member) joined() int64 {
-	m.c.Helper()
+	m.w.Helper()
 	v, _ := m.await(5*time.Second, "itself", func(v *party.View) bool { return v.Joined })
 	own, ok := v.Member(m.Name())
 	if !ok {
-		m.c.Fatalf("%s: joined, but not in %s", m.Name(), show(v))
+		m.w.Fatalf("%s: joined, but not in %s", m.Name(), show(v))
 	}
 	return own.Czxid
 }
@@ -172,25 +175,41 @@ func (m *member) joined() int64 {
 func node(name string) string { return directory + "/" + name }
 
 // stands says whether there is a znode of that name, and whose.
-func (c *cluster) stands(name string) (zktest.Stat, bool) {
-	_, stat, ok := c.srv.Get(node(name))
+func (w *world) stands(name string) (zktest.Stat, bool) {
+	_, stat, ok := w.Srv.Get(node(name))
 	return stat, ok
 }
 
+// wantGone checks that no znode of that name stands.
+func (w *world) wantGone(name string) {
+	w.Helper()
+	if stat, ok := w.stands(name); ok {
+		w.Errorf("the znode %s stands: %+v", name, stat)
+	}
+}
+
+// create creates members' znodes m00, m01 and so on, which are no party's.
+func (w *world) create(n int, data string) {
+	w.Helper()
+	for i := range n {
+		must(w, w.Srv.Create(node(fmt.Sprintf("m%02d", i)), []byte(data)))
+	}
+}
+
 // unhook ends the hook; what it has noted may be read then.
-func (c *cluster) unhook() {
-	c.srv.SetHook(nil)
+func (w *world) unhook() {
+	w.Srv.SetHook(nil)
 	synctest.Wait()
 }
 
-func (c *cluster) sessionOf(client string) int64 {
-	c.Helper()
-	for _, info := range c.srv.Sessions() {
+func (w *world) sessionOf(client string) int64 {
+	w.Helper()
+	for _, info := range w.Srv.Sessions() {
 		if info.Client == client {
 			return info.ID
 		}
 	}
-	c.Fatalf("no session of %s", client)
+	w.Fatalf("no session of %s", client)
 	return 0
 }
 
@@ -210,42 +229,53 @@ func show(v *party.View) string {
 }
 
 // incarnation returns a trusted incarnation for a test's own requests.
-func incarnation(c *cluster, s *session.Session) *session.Incarnation {
-	c.Helper()
-	inc, err := s.Incarnation(c.Context())
+func incarnation(w *world, s *session.Session) *session.Incarnation {
+	w.Helper()
+	inc, err := s.Incarnation(w.Context())
 	if err != nil {
-		c.Fatalf("incarnation: %v", err)
+		w.Fatalf("incarnation: %v", err)
 	}
 	return inc
 }
 
+// hold has a session of its own create an ephemeral znode, which stands until the returned function is called.
+func (w *world) hold(client, path, data string) (end func()) {
+	w.Helper()
+	s, end := w.stoppable(client, session.Options{})
+	inc := incarnation(w, s)
+	must(w, inc.EnsurePath(w.Context(), gopath.Dir(path)))
+	_, err := inc.Create(w.Context(), path, []byte(data), session.Ephemeral)
+	must(w, err)
+	return end
+}
+
 // namesake does what a Python member of that name does on joining: it puts its
 // own znode in the place of the one that is there.
-func (c *cluster) namesake(name string) (*session.Session, func()) {
-	c.Helper()
-	s, stop := c.session("namesake of " + name)
-	inc := incarnation(c, s)
-	if _, err := inc.Multi(c.Context(), session.DeleteOp(node(name), -1), session.CreateOp(node(name), nil, session.Ephemeral)); err != nil {
-		c.Fatalf("namesake: %v", err)
+func (w *world) namesake(name string) (*session.Session, func()) {
+	w.Helper()
+	s, stop := w.stoppable("namesake of "+name, session.Options{})
+	inc := incarnation(w, s)
+	if _, err := inc.Multi(w.Context(), session.DeleteOp(node(name), -1), session.CreateOp(node(name), nil, session.Ephemeral)); err != nil {
+		w.Fatalf("namesake: %v", err)
 	}
 	return s, stop
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
+func must(tb testing.TB, err error) {
+	tb.Helper()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
-func wantErr(t *testing.T, err, want error) {
-	t.Helper()
+func wantErr(tb testing.TB, err, want error) {
+	tb.Helper()
 	if !errors.Is(err, want) {
-		t.Fatalf("got %v, want %v", err, want)
+		tb.Fatalf("got %v, want %v", err, want)
 	}
 }
 
-func logger(t *testing.T) *slog.Logger {
-	t.Helper()
-	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+func logger(tb testing.TB) *slog.Logger {
+	tb.Helper()
+	return slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 }

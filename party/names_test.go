@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/party"
@@ -12,80 +11,75 @@ import (
 )
 
 func TestNameTaken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		a := c.join("x")
+	inWorld(t, func(w *world) {
+		a := w.join("x")
 		czxid := a.joined()
-		s, _ := c.session("second")
-		b := c.run(s, party.Options{Name: "x", Logger: logger(t)})
+		b := w.second("x")
 		start := time.Now()
 		const longest = 40 * time.Second // that servers grant
 		says := func(err error, parts ...string) {
-			for _, part := range append(parts, node("x"), fmt.Sprintf("0x%x", c.sessionOf("x"))) {
+			for _, part := range append(parts, node("x"), fmt.Sprintf("0x%x", w.sessionOf("x"))) {
 				if err == nil || !strings.Contains(err.Error(), part) {
-					t.Errorf("%v does not say %s", err, part)
+					w.Errorf("%v does not say %s", err, part)
 				}
 			}
 		}
 		first, _ := b.await(time.Second, "x", func(v *party.View) bool { return len(v.Members) == 1 })
-		wantErr(t, first.NameHeld, party.ErrNameHeld)
+		wantErr(w, first.NameHeld, party.ErrNameHeld)
 		says(first.NameHeld, start.Add(longest+tick).UTC().Format(time.RFC3339))
-		for view := range b.Updates(t.Context()) {
+		for view := range b.Updates(w.Context()) {
 			if view.Joined {
-				t.Errorf("joined under a name that is taken: %s", show(view))
+				w.Errorf("joined under a name that is taken: %s", show(view))
 			}
 		}
 		<-b.done
-		wantErr(t, b.err, party.ErrNameTaken)
+		wantErr(w, b.err, party.ErrNameTaken)
 		if took := time.Since(start); took < longest+tick || took > longest+tick+time.Second {
-			t.Errorf("took %v", took)
+			w.Errorf("took %v", took)
 		}
 		says(b.err)
-		if stat, ok := c.stands("x"); !ok || stat.Czxid != czxid {
-			t.Error("the first was disturbed")
+		if stat, ok := w.stands("x"); !ok || stat.Czxid != czxid {
+			w.Error("the first was disturbed")
 		}
 		if !a.View().Joined {
-			t.Error("the first is out")
+			w.Error("the first is out")
 		}
 	})
 }
 
 func TestPersistentNamesake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		must(t, c.srv.Create(node("x"), nil))
-		b := c.join("x")
+	inWorld(t, func(w *world) {
+		must(w, w.Srv.Create(node("x"), nil))
+		b := w.join("x")
 		<-b.done
-		wantErr(t, b.err, party.ErrNameTaken)
-		if _, ok := c.stands("x"); !ok {
-			t.Error("a foreign znode was deleted")
+		wantErr(w, b.err, party.ErrNameTaken)
+		if _, ok := w.stands("x"); !ok {
+			w.Error("a foreign znode was deleted")
 		}
 	})
 }
 
 func TestTakesOverFromDeadSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		a := c.join("x")
+	inWorld(t, func(w *world) {
+		a := w.join("x")
 		old := a.joined()
-		c.net.Client("x").Freeze()
-		s, _ := c.session("second")
-		b := c.run(s, party.Options{Name: "x"})
+		w.Net.Client("x").Freeze()
+		b := w.second("x")
 		start := time.Now()
 		if czxid := func() int64 {
 			v, _ := b.await(timeout+2*tick, "itself", func(v *party.View) bool { return v.Joined })
 			m, _ := v.Member("x")
 			return m.Czxid
 		}(); czxid == old {
-			t.Error("took the dead session's znode for its own")
+			w.Error("took the dead session's znode for its own")
 		}
-		t.Logf("joined after %v", time.Since(start))
+		w.Logf("joined after %v", time.Since(start))
 		// The first comes back, sees its name in use, and gives up.
-		c.net.Client("x").Heal()
+		w.Net.Client("x").Heal()
 		<-a.done
-		wantErr(t, a.err, party.ErrNameTaken)
-		if stat, ok := c.stands("x"); !ok || stat.EphemeralOwner != c.sessionOf("second") {
-			t.Error("the second was disturbed")
+		wantErr(w, a.err, party.ErrNameTaken)
+		if stat, ok := w.stands("x"); !ok || stat.EphemeralOwner != w.sessionOf("second") {
+			w.Error("the second was disturbed")
 		}
 	})
 }
@@ -93,13 +87,12 @@ func TestTakesOverFromDeadSession(t *testing.T) {
 // TestPatienceBeginsAnew in a new incarnation: a dead session's time stands
 // still, too, while the servers do.
 func TestPatienceBeginsAnew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		b := c.secondOf("x")
-		c.net.Client("x").Freeze()
-		c.srv.FreezeClock()
+	inWorld(t, func(w *world) {
+		b := w.secondOf("x")
+		w.Net.Client("x").Freeze()
+		w.Srv.FreezeClock()
 		time.Sleep(time.Minute)
-		c.srv.Thaw()
+		w.Srv.Thaw()
 		b.await(timeout+2*tick, "itself", func(v *party.View) bool { return v.Joined })
 	})
 }
@@ -107,18 +100,17 @@ func TestPatienceBeginsAnew(t *testing.T) {
 // TestPatienceBeginsAnewBehindANewLeader: servers that elect one give all
 // sessions their time again, and our own session may live through that.
 func TestPatienceBeginsAnewBehindANewLeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		b := c.secondOf("x")
-		c.net.Client("x").Freeze()
+	inWorld(t, func(w *world) {
+		b := w.secondOf("x")
+		w.Net.Client("x").Freeze()
 		time.Sleep(timeout / 2)
 		for begun := time.Now(); time.Since(begun) < b.session.MaxExpiry(); time.Sleep(timeout / 2) {
-			c.srv.Down()
-			c.srv.Restart(false)
+			w.Srv.Down()
+			w.Srv.Restart(false)
 		}
 		b.await(timeout+2*tick, "itself", func(v *party.View) bool { return v.Joined })
 		if n := b.session.Stats().Incarnation; n != 1 {
-			t.Errorf("its session is in incarnation %d: the test proves nothing", n)
+			w.Errorf("its session is in incarnation %d: the test proves nothing", n)
 		}
 	})
 }
@@ -126,16 +118,12 @@ func TestPatienceBeginsAnewBehindANewLeader(t *testing.T) {
 // TestOwnNameAfterExpiry: who holds our name when we come back in a new
 // session did not take it from us; it may be dying.
 func TestOwnNameAfterExpiry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		a := c.join("x")
-		a.joined()
-		c.net.Client("x").Freeze()
+	inWorld(t, func(w *world) {
+		a := w.member("x")
+		w.Net.Client("x").Freeze()
 		time.Sleep(timeout + 2*tick)
-		s, stop := c.session("other")
-		_, err := incarnation(c, s).Create(t.Context(), node("x"), nil, session.Ephemeral)
-		must(t, err)
-		c.net.Client("x").Heal()
+		stop := w.hold("other", node("x"), "")
+		w.Net.Client("x").Heal()
 		time.Sleep(timeout)
 		stop()
 		a.await(5*time.Second, "itself", func(v *party.View) bool { return v.Joined && v.Incarnation.Trusted() })
@@ -143,35 +131,34 @@ func TestOwnNameAfterExpiry(t *testing.T) {
 }
 
 func TestPythonNamesakeReplacesUs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		a, watcher := c.join("x"), c.join("w")
+	inWorld(t, func(w *world) {
+		a, watcher := w.join("x"), w.join("w")
 		a.joined()
 		old, _ := watcher.awaitNames(time.Second, "w", "x")
 		time.Sleep(time.Minute)
 		start := time.Now()
-		_, stop := c.namesake("x")
+		_, stop := w.namesake("x")
 		<-a.done
-		wantErr(t, a.err, party.ErrNameTaken)
+		wantErr(w, a.err, party.ErrNameTaken)
 		if took := time.Since(start); took > 100*time.Millisecond {
-			t.Errorf("noticed after %v", took)
+			w.Errorf("noticed after %v", took)
 		}
-		holder := c.sessionOf("namesake of x")
+		holder := w.sessionOf("namesake of x")
 		if !strings.Contains(a.err.Error(), fmt.Sprintf("0x%x", holder)) {
-			t.Errorf("%q does not name session 0x%x", a.err, holder)
+			w.Errorf("%q does not name session 0x%x", a.err, holder)
 		}
 		if a.View().Joined {
-			t.Error("the last view says that we are a member")
+			w.Error("the last view says that we are a member")
 		}
-		if stat, ok := c.stands("x"); !ok || stat.EphemeralOwner != holder {
-			t.Error("the namesake's znode was touched")
+		if stat, ok := w.stands("x"); !ok || stat.EphemeralOwner != holder {
+			w.Error("the namesake's znode was touched")
 		}
 		before, _ := old.Member("x")
 		watcher.await(time.Second, "the namesake", func(v *party.View) bool {
 			m, ok := v.Member("x")
 			return ok && m.Czxid > before.Czxid && m.Session == holder
 		})
-		must(t, a.Leave(t.Context()))
+		must(w, a.Leave(w.Context()))
 		stop()
 		watcher.awaitNames(time.Second, "w")
 	})
@@ -180,27 +167,26 @@ func TestPythonNamesakeReplacesUs(t *testing.T) {
 // TestRestartWithALowerTimeout waits for as long as the session from before the crash was granted.
 func TestRestartWithALowerTimeout(t *testing.T) {
 	for _, before := range []time.Duration{30 * time.Second, 40 * time.Second} { // the latter is the most that servers grant
-		synctest.Test(t, func(t *testing.T) {
-			c := newCluster(t)
-			s, _ := c.sessionWith("x", session.Options{Timeout: before})
-			old := c.run(s, party.Options{Name: "x"}).joined()
+		inWorld(t, func(w *world) {
+			s, _ := w.stoppable("x", session.Options{Timeout: before})
+			old := w.run(s, party.Options{Name: "x"}).joined()
 			time.Sleep(time.Minute)
-			c.net.Client("x").Freeze()
+			w.Net.Client("x").Freeze()
 			start := time.Now()
-			s, _ = c.sessionWith("restarted", session.Options{Timeout: 5 * time.Second})
-			b := c.run(s, party.Options{Name: "x"})
+			s, _ = w.stoppable("restarted", session.Options{Timeout: 5 * time.Second})
+			b := w.run(s, party.Options{Name: "x"})
 			select {
 			case <-time.After(before + 2*tick):
 			case <-b.done:
-				t.Fatalf("ended after %v: %v", time.Since(start), b.err)
+				w.Fatalf("ended after %v: %v", time.Since(start), b.err)
 			}
 			if b.View().NameHeld != nil {
-				t.Errorf("its view still says %v", b.View().NameHeld)
+				w.Errorf("its view still says %v", b.View().NameHeld)
 			}
-			if stat, _ := c.stands("x"); stat.Czxid <= old || stat.EphemeralOwner != c.sessionOf("restarted") || !b.View().Joined {
-				t.Errorf("not joined %v after a crash with a timeout of %v: %s", time.Since(start), before, show(b.View()))
+			if stat, _ := w.stands("x"); stat.Czxid <= old || stat.EphemeralOwner != w.sessionOf("restarted") || !b.View().Joined {
+				w.Errorf("not joined %v after a crash with a timeout of %v: %s", time.Since(start), before, show(b.View()))
 			}
-			c.net.Client("x").Heal()
+			w.Net.Client("x").Heal()
 		})
 	}
 }

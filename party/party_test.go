@@ -16,41 +16,37 @@ import (
 )
 
 func TestJoinAndLeaveAreSeen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		a := c.join("host1:4711")
+	inWorld(t, func(w *world) {
+		a := w.join("host1:4711")
 		a.joined()
-		b := c.join("host2:815")
+		b := w.join("host2:815")
 		view, _ := a.awaitNames(time.Second, "host1:4711", "host2:815")
 		if m, ok := view.Member("host2:815"); !ok || string(m.Data) != "record of host2:815" || m.Err != nil ||
-			m.Session != c.sessionOf("host2:815") || m.Czxid == 0 || m.Mzxid != m.Czxid {
-			t.Errorf("member is %+v", m)
+			m.Session != w.sessionOf("host2:815") || m.Czxid == 0 || m.Mzxid != m.Czxid {
+			w.Errorf("member is %+v", m)
 		}
 		if _, ok := view.Member("host2:81"); ok {
-			t.Error("a member nobody knows")
+			w.Error("a member nobody knows")
 		}
 		b.awaitNames(time.Second, "host1:4711", "host2:815")
-		must(t, b.stop())
-		if _, ok := c.stands("host2:815"); ok {
-			t.Error("Run has returned, the znode stands")
-		}
+		must(w, b.stop())
+		w.wantGone("host2:815")
 		_, took := a.awaitNames(time.Second, "host1:4711")
 		if took > 100*time.Millisecond {
-			t.Errorf("leaving was seen after %v", took)
+			w.Errorf("leaving was seen after %v", took)
 		}
-		if _, stat, ok := c.srv.Get(directory); !ok || stat.EphemeralOwner != 0 {
-			t.Errorf("the directory is %v, %v", stat, ok)
+		if _, stat, ok := w.Srv.Get(directory); !ok || stat.EphemeralOwner != 0 {
+			w.Errorf("the directory is %v, %v", stat, ok)
 		}
 	})
 }
 
 func TestFirstViewHoldsUs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		a := c.join("a")
-		for view := range a.Updates(t.Context()) {
+	inWorld(t, func(w *world) {
+		a := w.join("a")
+		for view := range a.Updates(w.Context()) {
 			if !view.Joined || view.Version != 1 || view.Incarnation == nil || !view.Incarnation.Trusted() || view.At.After(time.Now()) {
-				t.Errorf("the first view is %s", show(view))
+				w.Errorf("the first view is %s", show(view))
 			}
 			break
 		}
@@ -94,76 +90,72 @@ func TestNew(t *testing.T) {
 }
 
 func TestObserver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		o := c.observe()
+	inWorld(t, func(w *world) {
+		o := w.observe()
 		view, _ := o.awaitNames(time.Second)
 		if view.Joined {
-			t.Error("joined without a name")
+			w.Error("joined without a name")
 		}
-		a := c.join("a")
+		a := w.join("a")
 		o.awaitNames(time.Second, "a")
-		must(t, o.Leave(t.Context()))
-		must(t, a.stop())
+		must(w, o.Leave(w.Context()))
+		must(w, a.stop())
 		o.awaitNames(time.Second)
-		must(t, o.stop())
+		must(w, o.stop())
 	})
 }
 
 func TestRunTwice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		a := c.join("a")
-		a.joined()
-		wantErr(t, a.Run(t.Context()), party.ErrStarted)
-		must(t, a.stop())
-		wantErr(t, a.Run(t.Context()), party.ErrStarted)
+	inWorld(t, func(w *world) {
+		a := w.member("a")
+		wantErr(w, a.Run(w.Context()), party.ErrStarted)
+		must(w, a.stop())
+		wantErr(w, a.Run(w.Context()), party.ErrStarted)
 	})
 }
 
 func TestUpdates(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		o := c.observe()
+	inWorld(t, func(w *world) {
+		o := w.observe()
 		// A slow reader skips, comes to the latest, and ends with Run.
 		var seen []uint64
 		var last *party.View
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for view := range o.Updates(context.WithoutCancel(t.Context())) {
+			for view := range o.Updates(context.WithoutCancel(w.Context())) {
 				seen, last = append(seen, view.Version), view
 				time.Sleep(20 * time.Second)
 			}
 		}()
 		for i := range 30 {
-			m := c.join(fmt.Sprintf("m%02d", i))
+			m := w.join(fmt.Sprintf("m%02d", i))
 			m.joined()
 			if i%3 > 0 {
-				must(t, m.stop())
+				must(w, m.stop())
 			}
 			time.Sleep(time.Second)
 		}
 		newest := o.View()
 		time.Sleep(time.Minute)
 		if o.View().Version != newest.Version {
-			t.Errorf("version %d became %d in calm", newest.Version, o.View().Version)
+			w.Errorf("version %d became %d in calm", newest.Version, o.View().Version)
 		}
-		must(t, o.stop())
+		must(w, o.stop())
 		<-done
 		if last.Version != newest.Version || len(last.Members) != 10 || !slices.IsSorted(seen) || len(seen) > 10 {
-			t.Errorf("saw versions %v, the newest is %d", seen, newest.Version)
+			w.Errorf("saw versions %v, the newest is %d", seen, newest.Version)
 		}
 		// Ended before it began.
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(w.Context())
 		cancel()
 		for range o.Updates(ctx) {
-			t.Error("a view after the context ended")
+			w.Error("a view after the context ended")
 		}
 		// A late reader gets the last view.
-		for view := range o.Updates(t.Context()) {
+		for view := range o.Updates(w.Context()) {
 			if view.Version != newest.Version {
-				t.Errorf("version %d", view.Version)
+				w.Errorf("version %d", view.Version)
 			}
 		}
 	})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/party"
@@ -14,21 +13,20 @@ import (
 )
 
 func TestRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		s, _ := c.session("reader")
-		inc := incarnation(c, s)
-		if _, err := party.Read(t.Context(), inc, directory); !errors.Is(err, session.ErrNoNode) || !strings.Contains(err.Error(), directory) {
-			t.Error(err)
+	inWorld(t, func(w *world) {
+		s := w.session("reader")
+		inc := incarnation(w, s)
+		if _, err := party.Read(w.Context(), inc, directory); !errors.Is(err, session.ErrNoNode) || !strings.Contains(err.Error(), directory) {
+			w.Error(err)
 		}
-		b := c.join("b")
+		b := w.join("b")
 		time.Sleep(time.Second)
 		start := time.Now().UnixMilli()
-		must(t, c.srv.Create(node("a"), []byte("record")))
-		must(t, c.srv.Create(node("large"), make([]byte, 64<<10+1)))
-		must(t, c.srv.Create(node("secret"), nil))
-		must(t, c.srv.Create(node("short"), nil))
-		c.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		must(w, w.Srv.Create(node("a"), []byte("record")))
+		must(w, w.Srv.Create(node("large"), make([]byte, 64<<10+1)))
+		must(w, w.Srv.Create(node("secret"), nil))
+		must(w, w.Srv.Create(node("short"), nil))
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			switch {
 			case r.Op == zktest.OpGetData && r.Path == node("secret"):
 				return zktest.Action{Err: zktest.ErrNoAuth}
@@ -37,31 +35,31 @@ func TestRead(t *testing.T) {
 			}
 			return zktest.Action{}
 		})
-		members, err := party.Read(t.Context(), inc, directory)
-		must(t, err)
+		members, err := party.Read(w.Context(), inc, directory)
+		must(w, err)
 		if len(members) != 4 {
-			t.Fatalf("%+v", members)
+			w.Fatalf("%+v", members)
 		}
 		for i, m := range members {
-			stat, _ := c.stands(m.Name)
+			stat, _ := w.stands(m.Name)
 			if want := []string{"a", "b", "large", "secret"}[i]; m.Name != want || m.Czxid != stat.Czxid || m.Ctime != stat.Ctime || m.Session != stat.EphemeralOwner {
-				t.Errorf("%+v, want %s of %+v", m, want, stat)
+				w.Errorf("%+v, want %s of %+v", m, want, stat)
 			}
 		}
 		if a := members[0]; string(a.Data) != "record" || a.Err != nil || a.Ctime != start {
-			t.Errorf("%+v", a)
+			w.Errorf("%+v", a)
 		}
-		wantErr(t, members[2].Err, party.ErrRecordTooLarge)
-		wantErr(t, members[3].Err, session.ErrNoAuth)
+		wantErr(w, members[2].Err, party.ErrRecordTooLarge)
+		wantErr(w, members[3].Err, session.ErrNoAuth)
 		// A view has the same.
 		if m, _ := b.View().Member("b"); m.Ctime == 0 || m.Ctime != members[1].Ctime {
-			t.Errorf("%+v", m)
+			w.Errorf("%+v", m)
 		}
 
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
-		c.net.Client("reader").BlackHole(zktest.Both)
+		w.Net.Client("reader").BlackHole(zktest.Both)
 		_, err = party.Read(ctx, inc, directory)
-		wantErr(t, err, context.DeadlineExceeded)
+		wantErr(w, err, context.DeadlineExceeded)
 	})
 }

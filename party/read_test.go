@@ -1,7 +1,6 @@
 package party_test
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -22,11 +22,10 @@ import (
 
 // TestEveryChildIsAMember, whatever its name and its data.
 func TestEveryChildIsAMember(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		s, _ := c.session("operator")
-		inc := incarnation(c, s)
-		must(t, inc.EnsurePath(t.Context(), directory))
+	inWorld(t, func(w *world) {
+		s := w.session("operator")
+		inc := incarnation(w, s)
+		must(w, inc.EnsurePath(w.Context(), directory))
 		foreign := map[string][]byte{
 			"a b":       nil,
 			"é\u4e00":   []byte("{}"),
@@ -38,97 +37,80 @@ func TestEveryChildIsAMember(t *testing.T) {
 			"n000001":   []byte("x"),
 		}
 		for name, data := range foreign {
-			must(t, c.srv.Create(node(name), data))
+			must(w, w.Srv.Create(node(name), data))
 		}
-		a := c.join("a")
-		a.joined()
+		a := w.member("a")
 		view := a.View()
 		if len(view.Members) != len(foreign)+1 || !slices.IsSorted(names(view)) {
-			t.Fatalf("got %s", show(view))
+			w.Fatalf("got %s", show(view))
 		}
 		for name, data := range foreign {
 			m, ok := view.Member(name)
 			switch {
 			case !ok || m.Czxid == 0 || m.Session != 0:
-				t.Errorf("%q is %+v", name, m)
+				w.Errorf("%q is %+v", name, m)
 			case len(data) > 64<<10 && (!errors.Is(m.Err, party.ErrRecordTooLarge) || m.Data != nil):
-				t.Errorf("%q: %d bytes, %v", name, len(m.Data), m.Err)
+				w.Errorf("%q: %d bytes, %v", name, len(m.Data), m.Err)
 			case len(data) <= 64<<10 && (m.Err != nil || string(m.Data) != string(data)):
-				t.Errorf("%q: %d bytes, %v", name, len(m.Data), m.Err)
+				w.Errorf("%q: %d bytes, %v", name, len(m.Data), m.Err)
 			}
 		}
-		version := view.Version
-		time.Sleep(10 * timeout)
-		if a.View().Version != version {
-			t.Error("a new version in calm")
-		}
+		a.calm()
 	})
 }
 
 func TestUnreadableRecord(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		must(t, c.srv.Create(directory, nil))
-		s, _ := c.sessionWith("secret", session.Options{ACL: session.WorldACL(session.PermAll &^ session.PermRead)})
-		inc := incarnation(c, s)
-		_, err := inc.Create(t.Context(), node("secret"), []byte("x"), session.Ephemeral)
-		must(t, err)
-		a := c.join("a")
-		a.joined()
+	inWorld(t, func(w *world) {
+		must(w, w.Srv.Create(directory, nil))
+		s, _ := w.stoppable("secret", session.Options{ACL: session.WorldACL(session.PermAll &^ session.PermRead)})
+		inc := incarnation(w, s)
+		_, err := inc.Create(w.Context(), node("secret"), []byte("x"), session.Ephemeral)
+		must(w, err)
+		a := w.member("a")
 		m, ok := a.View().Member("secret")
 		if !ok || !errors.Is(m.Err, session.ErrNoAuth) || m.Data != nil {
-			t.Errorf("got %+v", m)
+			w.Errorf("got %+v", m)
 		}
-		version := a.View().Version
-		time.Sleep(10 * timeout)
-		if a.View().Version != version {
-			t.Error("a new version in calm")
-		}
+		a.calm()
 		// Of our own name it has to be known.
-		b := c.join("secret")
+		b := w.join("secret")
 		<-b.done
-		wantErr(t, b.err, session.ErrNoAuth)
+		wantErr(w, b.err, session.ErrNoAuth)
 		if !strings.Contains(b.err.Error(), node("secret")) {
-			t.Errorf("%q does not name the znode", b.err)
+			w.Errorf("%q does not name the znode", b.err)
 		}
 	})
 }
 
 func TestDirectoryDenied(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		c.srv.SetHook(func(r *zktest.Request) zktest.Action {
+	inWorld(t, func(w *world) {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Op == zktest.OpGetChildren2 && r.Path == directory {
 				return zktest.Action{Err: zktest.ErrNoAuth}
 			}
 			return zktest.Action{}
 		})
-		a := c.join("a")
+		a := w.join("a")
 		<-a.done
-		wantErr(t, a.err, session.ErrNoAuth)
+		wantErr(w, a.err, session.ErrNoAuth)
 		if !strings.Contains(a.err.Error(), directory) {
-			t.Errorf("%q does not name the directory", a.err)
+			w.Errorf("%q does not name the directory", a.err)
 		}
-		if _, ok := c.stands("a"); ok {
-			t.Error("the znode was left behind")
-		}
+		w.wantGone("a")
 	})
 }
 
 // TestHiddenReplacement: a member that goes and comes back between two
 // readings has the same name and another record.
 func TestHiddenReplacement(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		a := c.join("a")
-		for i := range 40 { // more than are audited at a time
-			must(t, c.srv.Create(node(fmt.Sprintf("m%02d", i)), []byte("old")))
-		}
+	inWorld(t, func(w *world) {
+		a := w.join("a")
+		w.create(40, "old") // more than are audited at a time
 		a.await(5*time.Second, "all", func(v *party.View) bool { return len(v.Members) == 41 })
 		time.Sleep(time.Second) // no reading is near
-		c.net.Client("a").Delay(300 * time.Millisecond)
-		must(t, c.srv.Delete(node("m20")))
-		must(t, c.srv.Create(node("m20"), []byte("new")))
+		w.Net.Client("a").Delay(300 * time.Millisecond)
+		must(w, w.Srv.Delete(node("m20")))
+		must(w, w.Srv.Create(node("m20"), []byte("new")))
 		a.await(4*time.Second, "the new record", func(v *party.View) bool {
 			m, _ := v.Member("m20")
 			return string(m.Data) == "new"
@@ -139,18 +121,17 @@ func TestHiddenReplacement(t *testing.T) {
 // TestDirectoryMadeAnew with the same names: its counters say that nothing
 // happened.
 func TestDirectoryMadeAnew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
+	inWorld(t, func(w *world) {
 		fill := func(data string) {
 			for i := range 40 {
-				must(t, c.srv.Create(node(fmt.Sprintf("m%02d", i)), []byte(data)))
+				must(w, w.Srv.Create(node(fmt.Sprintf("m%02d", i)), []byte(data)))
 			}
 		}
 		fill("old")
-		o := c.observe()
+		o := w.observe()
 		o.await(time.Second, "all", func(v *party.View) bool { return len(v.Members) == 40 })
-		c.net.Client("observer").Delay(100 * time.Millisecond)
-		must(t, c.srv.Delete(directory))
+		w.Net.Client("observer").Delay(100 * time.Millisecond)
+		must(w, w.Srv.Delete(directory))
 		fill("new")
 		o.await(4*time.Second, "the new records", func(v *party.View) bool {
 			m, _ := v.Member("m20")
@@ -161,25 +142,24 @@ func TestDirectoryMadeAnew(t *testing.T) {
 
 // TestZxidsComeAgain after a loss of all data, and say nothing about what was.
 func TestZxidsComeAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
+	inWorld(t, func(w *world) {
 		refill := func(zxid int64, data string) {
-			must(t, c.srv.Create(directory, nil))
-			for c.srv.Stats().Zxid < zxid-1 {
-				must(t, c.srv.Set(directory, nil))
+			must(w, w.Srv.Create(directory, nil))
+			for w.Srv.Stats().Zxid < zxid-1 {
+				must(w, w.Srv.Set(directory, nil))
 			}
-			must(t, c.srv.Create(node("m"), []byte(data)))
-			if _, stat, _ := c.srv.Get(node("m")); stat.Czxid != zxid {
-				t.Fatalf("czxid %d, want %d", stat.Czxid, zxid)
+			must(w, w.Srv.Create(node("m"), []byte(data)))
+			if _, stat, _ := w.Srv.Get(node("m")); stat.Czxid != zxid {
+				w.Fatalf("czxid %d, want %d", stat.Czxid, zxid)
 			}
 		}
 		refill(100, "old")
-		o := c.observe()
+		o := w.observe()
 		o.awaitNames(time.Second, "m")
-		c.net.Client("observer").Freeze()
-		c.srv.Restart(true)
+		w.Net.Client("observer").Freeze()
+		w.Srv.Restart(true)
 		refill(100, "new")
-		c.net.Client("observer").Heal()
+		w.Net.Client("observer").Heal()
 		o.await(time.Minute, "the new record", func(v *party.View) bool {
 			m, ok := v.Member("m")
 			return ok && string(m.Data) == "new"
@@ -190,110 +170,100 @@ func TestZxidsComeAgain(t *testing.T) {
 // TestServersGoBack: they are restored from a backup that has the session, and
 // what has the same numbers there is something else.
 func TestServersGoBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
+	inWorld(t, func(w *world) {
 		const address = "backup:2181"
 		backup := zktest.NewServer(zktest.Options{TickTime: tick})
-		t.Cleanup(func() { backup.Close() })
-		for srv, data := range map[*zktest.Server]string{c.srv: "old", backup: "new"} {
-			must(t, srv.Create(directory, nil))
+		w.Cleanup(func() { backup.Close() })
+		for srv, data := range map[*zktest.Server]string{w.Srv: "old", backup: "new"} {
+			must(w, srv.Create(directory, nil))
 			for srv.Stats().Zxid < 99 {
-				must(t, srv.Set(directory, nil))
+				must(w, srv.Set(directory, nil))
 			}
-			must(t, srv.Create(node("m"), []byte(data)))
+			must(w, srv.Create(node("m"), []byte(data)))
 		}
 		listen := func() net.Listener {
-			l, err := c.net.Listen(address)
-			must(t, err)
+			l, err := w.Net.Listen(address)
+			must(w, err)
 			go func() { _ = backup.Serve(l) }()
 			return l
 		}
 		// Sessions begun in the same instant have the same id. The one on the
 		// backup lives for 40 s.
 		l := listen()
-		raw, err := c.net.Client("raw").Dial(t.Context(), "tcp", address)
-		must(t, err)
+		raw, err := w.Net.Client("raw").Dial(w.Context(), "tcp", address)
+		must(w, err)
 		hello := make([]byte, 4+44)
 		binary.BigEndian.PutUint32(hello, 44)
 		binary.BigEndian.PutUint32(hello[16:], 40_000) // ms
 		binary.BigEndian.PutUint32(hello[28:], 16)     // of password
 		_, err = raw.Write(hello)
-		must(t, err)
-		s, err := session.New([]string{zktest.VirtualAddress, address}, session.Options{Timeout: timeout, Dial: c.net.Client("a").Dial})
-		must(t, err)
-		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error, 1)
-		t.Cleanup(func() { cancel(); must(t, <-ended) })
+		must(w, err)
+		s, err := session.New([]string{zktest.VirtualAddress, address}, session.Options{Timeout: timeout, Dial: w.Net.Client("a").Dial})
+		must(w, err)
 		synctest.Wait()
-		must(t, l.Close())
-		go func() { ended <- s.Run(ctx) }()
-		a := c.run(s, party.Options{Name: "a", Data: []byte("record of a")})
+		must(w, l.Close())
+		recipetest.Run(w, s)
+		a := w.run(s, party.Options{Name: "a", Data: []byte("record of a")})
 		a.joined()
-		must(t, raw.Close())
-		must(t, backup.Create(node("a"), nil)) // somebody else's
-		if ids := backup.Sessions(); len(ids) != 1 || ids[0].ID != c.sessionOf("a") {
-			t.Fatalf("sessions %+v and %d", ids, c.sessionOf("a"))
+		must(w, raw.Close())
+		must(w, backup.Create(node("a"), nil)) // somebody else's
+		if ids := backup.Sessions(); len(ids) != 1 || ids[0].ID != w.sessionOf("a") {
+			w.Fatalf("sessions %+v and %d", ids, w.sessionOf("a"))
 		}
-		_, was, _ := c.srv.Get(directory)
+		_, was, _ := w.Srv.Get(directory)
 		if _, is, _ := backup.Get(directory); is.Czxid != was.Czxid || is.Cversion != was.Cversion {
-			t.Fatalf("the directory is %+v, on the backup %+v", was, is)
+			w.Fatalf("the directory is %+v, on the backup %+v", was, is)
 		}
-		for c.srv.Stats().Zxid < 200 {
-			must(t, c.srv.Set(directory, nil))
+		for w.Srv.Stats().Zxid < 200 {
+			must(w, w.Srv.Set(directory, nil))
 		}
 		time.Sleep(timeout) // until a has seen that
-		c.srv.Down()
+		w.Srv.Down()
 		listen()
 		time.Sleep(2 * timeout)
-		must(t, backup.Delete(node("a")))
+		must(w, backup.Delete(node("a")))
 		view, _ := a.await(5*time.Second, "itself, and the other m", func(v *party.View) bool {
 			m, ok := v.Member("m")
 			return v.Joined && ok && string(m.Data) == "new"
 		})
 		if id := backup.Sessions()[0].ID; view.Incarnation.SessionID() != id {
-			t.Errorf("session %d, it was %d", view.Incarnation.SessionID(), id)
+			w.Errorf("session %d, it was %d", view.Incarnation.SessionID(), id)
 		}
 	})
 }
 
 // TestRecordsChangedInPlace, which nobody should do, are found in time.
 func TestRecordsChangedInPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		a := c.join("zz")
-		for i := range 40 {
-			must(t, c.srv.Create(node(fmt.Sprintf("m%02d", i)), []byte("old")))
-		}
+	inWorld(t, func(w *world) {
+		a := w.join("zz")
+		w.create(40, "old")
 		old, _ := a.await(5*time.Second, "all", func(v *party.View) bool { return len(v.Members) == 41 })
 		for i := range 40 {
-			must(t, c.srv.Set(node(fmt.Sprintf("m%02d", i)), []byte("new")))
+			must(w, w.Srv.Set(node(fmt.Sprintf("m%02d", i)), []byte("new")))
 		}
 		view, _ := a.await(5*timeout, "the new records", func(v *party.View) bool {
 			return !slices.ContainsFunc(v.Members, func(m party.Member) bool { return string(m.Data) == "old" })
 		})
 		if m, _ := view.Member("m20"); m.Mzxid <= m.Czxid || view.Version == old.Version {
-			t.Errorf("got %+v in version %d after %d", m, view.Version, old.Version)
+			w.Errorf("got %+v in version %d after %d", m, view.Version, old.Version)
 		}
 	})
 }
 
 func TestOwnRecordIsMended(t *testing.T) {
 	for _, data := range []string{"", "another", strings.Repeat("x", 64<<10+1)} {
-		synctest.Test(t, func(t *testing.T) {
-			c := newCluster(t)
-			for i := range 40 { // more than are audited at a time
-				must(t, c.srv.Create(node(fmt.Sprintf("m%02d", i)), nil))
-			}
-			a := c.join("zz")
+		inWorld(t, func(w *world) {
+			w.create(40, "") // more than are audited at a time
+			a := w.join("zz")
 			before := a.joined()
 			time.Sleep(3*timeout + time.Second)
-			must(t, c.srv.Set(node("zz"), []byte(data)))
+			must(w, w.Srv.Set(node("zz"), []byte(data)))
 			a.await(timeout, "itself again", func(v *party.View) bool {
 				m, ok := v.Member("zz")
 				return ok && v.Joined && m.Czxid > before && string(m.Data) == "record of zz"
 			})
-			if data, _, _ := c.srv.Get(node("zz")); string(data) != "record of zz" {
-				t.Errorf("the record is %.20q", data)
+			if data, _, _ := w.Srv.Get(node("zz")); string(data) != "record of zz" {
+				w.Errorf("the record is %.20q", data)
 			}
 		})
 	}
@@ -302,22 +272,21 @@ func TestOwnRecordIsMended(t *testing.T) {
 // TestManyMembers looks at how much a storm costs.
 func TestManyMembers(t *testing.T) {
 	const n = 200
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
+	inWorld(t, func(w *world) {
 		var all []*member
 		for i := range n {
-			all = append(all, c.join(fmt.Sprintf("m%03d", i)))
+			all = append(all, w.join(fmt.Sprintf("m%03d", i)))
 		}
 		start := time.Now()
 		for _, m := range all {
 			m.await(10*time.Second, "all", func(v *party.View) bool { return v.Joined && len(v.Members) == n })
 		}
-		t.Logf("%d members agreed after %v, requests %v", n, time.Since(start), c.srv.Stats().Requests)
-		if lists := c.srv.Stats().Requests[zktest.OpGetChildren2]; lists > 10*n {
-			t.Errorf("the directory was read %d times", lists)
+		w.Logf("%d members agreed after %v, requests %v", n, time.Since(start), w.Srv.Stats().Requests)
+		if lists := w.Srv.Stats().Requests[zktest.OpGetChildren2]; lists > 10*n {
+			w.Errorf("the directory was read %d times", lists)
 		}
-		if watches := c.srv.Stats().Watches; watches > n+1 {
-			t.Errorf("%d watches", watches)
+		if watches := w.Srv.Stats().Watches; watches > n+1 {
+			w.Errorf("%d watches", watches)
 		}
 		start = time.Now()
 		for _, m := range all[n/2:] {
@@ -326,15 +295,15 @@ func TestManyMembers(t *testing.T) {
 		for _, m := range all[:n/2] {
 			m.await(10*time.Second, "half", func(v *party.View) bool { return len(v.Members) == n/2 })
 		}
-		t.Logf("half of them left, seen by all after %v", time.Since(start))
-		before := c.srv.Stats().Requests
+		w.Logf("half of them left, seen by all after %v", time.Since(start))
+		before := w.Srv.Stats().Requests
 		time.Sleep(10 * timeout)
-		after := c.srv.Stats().Requests
+		after := w.Srv.Stats().Requests
 		if looks := after[zktest.OpExists] - before[zktest.OpExists]; looks > n/2*12*17 {
-			t.Errorf("%d members were looked at in calm", looks)
+			w.Errorf("%d members were looked at in calm", looks)
 		}
 		if reads := after[zktest.OpGetData] - before[zktest.OpGetData]; reads > n {
-			t.Errorf("%d records were read in calm", reads)
+			w.Errorf("%d records were read in calm", reads)
 		}
 	})
 }
@@ -342,26 +311,25 @@ func TestManyMembers(t *testing.T) {
 // TestStormIsPaced: the more members there are, the fewer readings while many
 // come, but the first is seen at once.
 func TestStormIsPaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
+	inWorld(t, func(w *world) {
 		for i := range 300 {
-			must(t, c.srv.Create(node(fmt.Sprintf("m%03d", i)), nil))
+			must(w, w.Srv.Create(node(fmt.Sprintf("m%03d", i)), nil))
 		}
-		o := c.observe()
+		o := w.observe()
 		o.await(time.Second, "all", func(v *party.View) bool { return len(v.Members) == 300 })
 		time.Sleep(time.Second)
-		before := c.srv.Stats().Requests[zktest.OpGetChildren2]
-		must(t, c.srv.Create(node("first"), nil))
+		before := w.Srv.Stats().Requests[zktest.OpGetChildren2]
+		must(w, w.Srv.Create(node("first"), nil))
 		if _, took := o.await(time.Second, "the first", func(v *party.View) bool { return len(v.Members) == 301 }); took > 10*time.Millisecond {
-			t.Errorf("the first was seen after %v", took)
+			w.Errorf("the first was seen after %v", took)
 		}
 		for i := range 300 {
-			must(t, c.srv.Create(node(fmt.Sprintf("n%03d", i)), nil))
+			must(w, w.Srv.Create(node(fmt.Sprintf("n%03d", i)), nil))
 			time.Sleep(10 * time.Millisecond)
 		}
 		o.await(time.Second, "all", func(v *party.View) bool { return len(v.Members) == 601 })
-		if lists := c.srv.Stats().Requests[zktest.OpGetChildren2] - before; lists > 12 {
-			t.Errorf("the directory was read %d times in 3 s", lists)
+		if lists := w.Srv.Stats().Requests[zktest.OpGetChildren2] - before; lists > 12 {
+			w.Errorf("the directory was read %d times in 3 s", lists)
 		}
 	})
 }
@@ -369,68 +337,82 @@ func TestStormIsPaced(t *testing.T) {
 // TestAllAgree throws everything at a few members and then lets them settle:
 // every view must be what the server holds.
 func TestAllAgree(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		rapid.SyncTest(t, func(t *rapid.T) { allAgree(t) })
+	rapid.Check(t, func(r *rapid.T) {
+		seed, steps := rapid.Uint64().Draw(r, "seed"), rapid.SliceOfN(rapid.Custom(drawStep), 1, 25).Draw(r, "steps")
+		inWorld(t, func(w *world) {
+			if err := allAgree(w, seed, steps); err != nil {
+				r.Error(err)
+			}
+		})
 	})
 }
 
-func allAgree(t *rapid.T) {
-	c := newCluster(t)
+// step is something that happens, and to whom.
+type step struct{ what, who string }
+
+func drawStep(t *rapid.T) step {
+	return step{
+		rapid.SampledFrom([]string{"toggle", "toggle", "kill", "delete", "remake", "cut", "lose", "wait", "directory", "freeze", "set"}).Draw(t, "what"),
+		rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "who"),
+	}
+}
+
+func allAgree(w *world, seed uint64, steps []step) error {
 	members := make(map[string]*member)
-	pick := func() string { return rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "who") }
-	rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-	for range rapid.IntRange(1, 25).Draw(t, "steps") {
-		name := pick()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for _, s := range steps {
+		what, name := s.what, s.who
 		m := members[name]
-		switch what := rapid.SampledFrom([]string{"toggle", "toggle", "kill", "delete", "remake", "cut", "lose", "wait", "directory", "freeze", "set"}).Draw(t, "what"); {
+		switch {
 		case what == "toggle" && m == nil:
-			members[name] = c.join(name)
+			members[name] = w.join(name)
 		case what == "toggle":
 			if err := m.stop(); err != nil {
-				t.Fatalf("%s: %v", name, err)
+				return fmt.Errorf("%s: %w", name, err)
 			}
 			delete(members, name)
 		case what == "kill" && m != nil:
-			for _, info := range c.srv.Sessions() {
+			for _, info := range w.Srv.Sessions() {
 				if info.Client == name {
-					c.srv.KillSession(info.ID)
+					w.Srv.KillSession(info.ID)
 				}
 			}
 		case what == "delete":
-			_ = c.srv.Delete(node(name))
+			_ = w.Srv.Delete(node(name))
 		case what == "remake":
-			_ = c.srv.Delete(node("other"))
-			_ = c.srv.Create(node("other"), fmt.Append(nil, rng.Int()))
+			_ = w.Srv.Delete(node("other"))
+			_ = w.Srv.Create(node("other"), fmt.Append(nil, rng.Int()))
 		case what == "set":
-			_ = c.srv.Set(node("other"), fmt.Append(nil, rng.Int()))
+			_ = w.Srv.Set(node("other"), fmt.Append(nil, rng.Int()))
 		case what == "cut":
-			c.net.Client(name).Cut()
+			w.Net.Client(name).Cut()
 		case what == "lose":
-			c.srv.LoseReply(1, nil)
+			w.Srv.LoseReply(1, nil)
 		case what == "directory":
-			_ = c.srv.Delete(directory)
+			_ = w.Srv.Delete(directory)
 		case what == "freeze":
-			c.net.Client(name).Freeze()
+			w.Net.Client(name).Freeze()
 			time.Sleep(time.Duration(rng.Int64N(int64(2 * timeout))))
-			c.net.Client(name).Heal()
+			w.Net.Client(name).Heal()
 		}
 		time.Sleep(time.Duration(rng.Int64N(int64(300 * time.Millisecond))))
 	}
-	c.srv.LoseReply(0, nil)
+	w.Srv.LoseReply(0, nil)
 	time.Sleep(4 * timeout)
 	for name, m := range members {
 		view := m.View()
 		if view == nil || !view.Joined || !view.Incarnation.Trusted() {
-			t.Fatalf("%s: %s, Run's error %v", name, show(view), m.err)
+			return fmt.Errorf("%s: %s, Run's error %v", name, show(view), fmt.Sprint(m.err))
 		}
-		if want := c.srv.Children(directory); !slices.Equal(names(view), want) {
-			t.Fatalf("%s sees %q, there are %q", name, names(view), want)
+		if want := w.Srv.Children(directory); !slices.Equal(names(view), want) {
+			return fmt.Errorf("%s sees %q, there are %q", name, names(view), want)
 		}
 		for _, got := range view.Members {
-			data, stat, _ := c.srv.Get(node(got.Name))
+			data, stat, _ := w.Srv.Get(node(got.Name))
 			if got.Czxid != stat.Czxid || string(got.Data) != string(data) || got.Session != stat.EphemeralOwner {
-				t.Fatalf("%s sees %+v, there is %q, %+v", name, got, data, stat)
+				return fmt.Errorf("%s sees %+v, there is %q, %+v", name, got, data, stat)
 			}
 		}
 	}
+	return nil
 }

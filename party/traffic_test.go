@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/internal/recipetest"
@@ -17,31 +16,30 @@ import (
 // Members that do not change are not listed again: 24 s of calm cost a member of 1,000 no more than its proofs, a look at the
 // directory's metadata and the audit of records.
 func TestCalmCostsNoList(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
+	inWorld(t, func(w *world) {
 		for i := range 999 {
-			must(t, c.srv.Create(node(fmt.Sprintf("consumer-host-%03d.example", i)), []byte("record")))
+			must(w, w.Srv.Create(node(fmt.Sprintf("consumer-host-%03d.example", i)), []byte("record")))
 		}
-		traffic := &recipetest.Traffic{Connect: c.net.Client("a").Dial}
+		traffic := &recipetest.Traffic{Connect: w.Net.Client("a").Dial}
 		s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Timeout: timeout, Dial: traffic.Dial})
-		must(t, err)
-		recipetest.Run(t, s)
-		a := c.run(s, party.Options{Name: "a"})
+		must(w, err)
+		recipetest.Run(w, s)
+		a := w.run(s, party.Options{Name: "a"})
 		a.await(5*time.Second, "all", func(v *party.View) bool { return v.Joined && len(v.Members) == 1000 })
 		time.Sleep(timeout)
-		before, requests := traffic.Received(), c.srv.Stats().Requests
+		before, requests := traffic.Received(), w.Srv.Stats().Requests
 		time.Sleep(24 * time.Second)
 		received := traffic.Received() - before
-		t.Attr("received_in_24s_of_1000_members", fmt.Sprint(received))
+		w.Attr("received_in_24s_of_1000_members", fmt.Sprint(received))
 		if received > 15_000 {
-			t.Errorf("%d bytes received in 24 s without a change", received)
+			w.Errorf("%d bytes received in 24 s without a change", received)
 		}
-		after := c.srv.Stats().Requests
+		after := w.Srv.Stats().Requests
 		if looks := after[zktest.OpExists] - requests[zktest.OpExists]; looks < 4*(1+17) {
-			t.Errorf("%d looks at metadata: the audit does not go on", looks)
+			w.Errorf("%d looks at metadata: the audit does not go on", looks)
 		}
 		if age := time.Since(a.View().At); age > timeout {
-			t.Errorf("looked at %v ago", age)
+			w.Errorf("looked at %v ago", age)
 		}
 	})
 }
@@ -49,22 +47,21 @@ func TestCalmCostsNoList(t *testing.T) {
 // A member that joins at any moment around a look that found the directory unchanged is seen at once: the watch of the last
 // listing still stands then.
 func TestJoinAroundACalmLook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inWorld(t, func(w *world) {
 		const delay = 50 * time.Millisecond // each way
-		c := newCluster(t)
-		o := c.observe()
+		o := w.observe()
 		o.await(time.Second, "none", func(v *party.View) bool { return len(v.Members) == 0 })
-		c.net.Client("observer").Delay(delay)
+		w.Net.Client("observer").Delay(delay)
 		for i, after := range []time.Duration{0, 1, delay / 2, delay - 1, delay, delay + 1, 2 * delay, time.Second} {
 			name := fmt.Sprintf("m%d", i)
 			var joined atomic.Pointer[time.Time]
 			var once atomic.Bool
-			c.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 				if r.Op == zktest.OpExists && r.Path == directory && !once.Swap(true) {
 					time.AfterFunc(after, func() {
 						now := time.Now()
 						joined.Store(&now)
-						must(t, c.srv.Create(node(name), nil))
+						must(w, w.Srv.Create(node(name), nil))
 					})
 				}
 				return zktest.Action{}
@@ -72,55 +69,51 @@ func TestJoinAroundACalmLook(t *testing.T) {
 			o.await(2*timeout, name, func(v *party.View) bool { return slices.Contains(names(v), name) })
 			// The rest of the look, then the list and the record: four times through the network each.
 			if took := time.Since(*joined.Load()); took > 8*delay+20*time.Millisecond {
-				t.Errorf("a member that joined %v after the look was seen after %v", after, took)
+				w.Errorf("a member that joined %v after the look was seen after %v", after, took)
 			}
-			c.srv.SetHook(nil)
+			w.Srv.SetHook(nil)
 		}
 	})
 }
 
 // The watch of a listing lasts while nothing happens: it is asked for once, and it is one.
 func TestOneListing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		a := c.join("a")
-		a.joined()
+	inWorld(t, func(w *world) {
+		a := w.member("a")
 		time.Sleep(time.Second)
-		lists := c.srv.Stats().Requests[zktest.OpGetChildren2]
+		lists := w.Srv.Stats().Requests[zktest.OpGetChildren2]
 		time.Sleep(10 * timeout)
-		if n := c.srv.Stats().Requests[zktest.OpGetChildren2] - lists; n > 0 {
-			t.Errorf("listed %d times in calm", n)
+		if n := w.Srv.Stats().Requests[zktest.OpGetChildren2] - lists; n > 0 {
+			w.Errorf("listed %d times in calm", n)
 		}
-		if n := c.srv.Stats().Watches; n != 1 {
-			t.Errorf("%d watches", n)
+		if n := w.Srv.Stats().Watches; n != 1 {
+			w.Errorf("%d watches", n)
 		}
 		// A lost connection takes the watch along.
-		c.net.Client("a").Cut()
+		w.Net.Client("a").Cut()
 		time.Sleep(time.Second)
-		must(t, c.srv.Create(node("b"), nil))
+		must(w, w.Srv.Create(node("b"), nil))
 		if _, took := a.await(timeout, "b", func(v *party.View) bool { return len(v.Members) == 2 }); took > 10*time.Millisecond {
-			t.Errorf("b was seen after %v", took)
+			w.Errorf("b was seen after %v", took)
 		}
 	})
 }
 
 // A change of which the servers never told, as by a watch that got lost, is found by the directory's metadata.
 func TestLostWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		c.srv.SetHook(func(r *zktest.Request) zktest.Action {
+	inWorld(t, func(w *world) {
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Op == zktest.OpGetChildren2 {
 				r.Watch = false
 			}
 			return zktest.Action{}
 		})
-		a := c.join("a")
-		a.joined()
+		a := w.member("a")
 		time.Sleep(3*timeout + time.Second)
-		must(t, c.srv.Create(node("b"), nil))
+		must(w, w.Srv.Create(node("b"), nil))
 		a.awaitNames(timeout, "a", "b")
-		must(t, c.srv.Delete(node("b")))
-		must(t, c.srv.Create(node("c"), nil))
+		must(w, w.Srv.Delete(node("b")))
+		must(w, w.Srv.Create(node("c"), nil))
 		a.awaitNames(timeout, "a", "c")
 	})
 }
