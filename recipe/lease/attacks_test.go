@@ -7,9 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kielgo/kiel/internal/recipetest"
-	"github.com/kielgo/kiel/internal/sabotage"
-	"github.com/kielgo/kiel/internal/sabotage/attack"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/recipe/lease"
 	"github.com/kielgo/kiel/session"
@@ -27,23 +24,6 @@ const (
 	cancelled  = "cancelled" // a hold ended though the lease did not
 	refused    = "refused"   // who could have the lease is not given it
 )
-
-// attacked starts a server for one run of an execution.
-func attacked(a *attack.Attack) *world {
-	a.Helper()
-	return &world{recipetest.NewWorld(a.T)}
-}
-
-// obtainIn obtains for a run of an execution, with its rules.
-func (w *world) obtainIn(ctx context.Context, l obtainer) *lease.Held {
-	w.Helper()
-	h, err := l.Obtain(ctx)
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.Cleanup(h.Detach)
-	return h
-}
 
 // python is a kazoo NonBlockingLease, with the requests that kazoo sends.
 type python struct {
@@ -141,26 +121,24 @@ func (p *python) obtains(d time.Duration) bool {
 // §5a: ours expires, Python takes over by deleting the record and making its own, and then comes our release: it must not
 // take that record for ours because its version is the same.
 func TestLateReleaseLeavesTheNextHolder(t *testing.T) {
-	attack.Run(t, twoHolders, func(a *attack.Attack) {
-		w := attacked(a)
-		h := w.obtainIn(a.Context(), w.lease("ours"))
+	inWorld(t, func(w *world) {
+		h := w.obtain(w.lease("ours"))
 		time.Sleep(time.Minute)
 		w.ended(h, lease.ErrExpired)
 		if !w.python("python").obtains(time.Minute) {
-			a.Fatal("Python does not get the lease")
+			w.Fatal("Python does not get the lease")
 		}
 		w.release(h)
 		if w.python("third").obtains(time.Minute) {
-			a.Harmed(twoHolders, "Python, and a third that came after our release")
+			w.Error(twoHolders + ": Python, and a third that came after our release")
 		}
-	}, sabotage.RecordByZxid, sabotage.RecordSet)
+	})
 }
 
 // §5a among ourselves: the record was set, removed and made again, and has the version that it had.
 func TestLateReleaseLeavesTheNextButOne(t *testing.T) {
-	attack.Run(t, robbed, func(a *attack.Attack) {
-		w := attacked(a)
-		h := w.obtainIn(a.Context(), w.lease("ours"))
+	inWorld(t, func(w *world) {
+		h := w.obtain(w.lease("ours"))
 		time.Sleep(time.Minute)
 		w.ended(h, lease.ErrExpired)
 		w.release(w.obtain(w.lease("next")))
@@ -168,46 +146,44 @@ func TestLateReleaseLeavesTheNextButOne(t *testing.T) {
 		record := w.record()
 		w.release(h)
 		if now := w.record(); now != record {
-			a.Harmed(robbed, "the record is %q, and was %q", now, record)
+			w.Errorf(robbed+": the record is %q, and was %q", now, record)
 		}
-	}, sabotage.RecordByZxid)
+	})
 }
 
 // §5b: Python is stalled between its look and its delete while its session expires, ours obtains the lease, and Python goes on.
 // It can't know; so our hold ends.
 func TestStalledPythonReplacesOurRecord(t *testing.T) {
-	attack.Run(t, twoHolders, func(a *attack.Attack) {
-		w := attacked(a)
+	inWorld(t, func(w *world) {
 		if !w.python("before").obtains(2 * time.Second) {
-			a.Fatal("the lease is not free")
+			w.Fatal("the lease is not free")
 		}
 		time.Sleep(3 * time.Second)
 		p := w.python("python")
 		p.locks()
 		if !p.mayTake() {
-			a.Fatal("the lease is not free")
+			w.Fatal("the lease is not free")
 		}
 		inc := p.inc()
 		w.Srv.KillSession(inc.SessionID())
 		<-inc.Context().Done() // kazoo goes on in another session
-		h := w.obtainIn(a.Context(), w.lease("ours"))
+		h := w.obtain(w.lease("ours"))
 		p.replaces(time.Minute)
 		time.Sleep(time.Second)
 		if h.Valid() {
-			a.Harmed(twoHolders, "ours, and Python, whose record stands: %s", w.record())
+			w.Errorf(twoHolders+": ours, and Python, whose record stands: %s", w.record())
 		} else {
 			w.ended(h, lease.ErrLost)
 		}
-	}, sabotage.RecordWatched)
+	})
 }
 
 // §5c: a renewal is broken off by the link. Were it two requests, as kazoo's, only the first might be done, and the lease be
 // anybody's while we hold it.
 func TestRenewalLosesItsLink(t *testing.T) {
-	attack.Run(t, twoHolders, func(a *attack.Attack) {
-		w := attacked(a)
+	inWorld(t, func(w *world) {
 		s := w.session("ours")
-		h := w.obtainIn(a.Context(), w.leaseIn(s, lease.Options{Identifier: "ours", Duration: time.Hour}))
+		h := w.obtain(w.leaseIn(s, lease.Options{Identifier: "ours", Duration: time.Hour}))
 		time.Sleep(10 * time.Second)
 		client := w.Net.Client("ours")
 		lost := false
@@ -219,26 +195,25 @@ func TestRenewalLosesItsLink(t *testing.T) {
 			}
 			return zktest.Action{}
 		})
-		ctx, cancel := context.WithTimeout(a.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(w.Context(), 5*time.Second)
 		defer cancel()
 		if err := h.Renew(ctx); err == nil || !lost {
-			a.Fatalf("renewed: %v", err)
+			w.Fatalf("renewed: %v", err)
 		}
 		if w.python("python").obtains(time.Minute) && h.Valid() { // when our contender is gone with our session
-			a.Harmed(twoHolders, "ours, and Python in the middle of our renewal")
+			w.Error(twoHolders + ": ours, and Python in the middle of our renewal")
 		}
 		w.Srv.SetHook(nil)
 		client.Heal()
-	}, sabotage.RecordSet)
+	})
 }
 
 // §5: our contender of the inner lock is removed before the write arrives, and Python obtains the lease. The record has the
 // version that we saw: only the check of our contender tells.
 func TestWriteWithoutTheInnerLock(t *testing.T) {
-	attack.Run(t, twoHolders, func(a *attack.Attack) {
-		w := attacked(a)
+	inWorld(t, func(w *world) {
 		if !w.python("before").obtains(2 * time.Second) {
-			a.Fatal("the lease is not free")
+			w.Fatal("the lease is not free")
 		}
 		time.Sleep(3 * time.Second)
 		p := w.python("python")
@@ -252,82 +227,80 @@ func TestWriteWithoutTheInnerLock(t *testing.T) {
 					}
 				}
 				if !p.obtains(time.Minute) {
-					a.Error("Python does not get the lease")
+					w.Error("Python does not get the lease")
 				}
 			}
 			return zktest.Action{}
 		})
-		h, err := w.lease("ours").Obtain(a.Context())
+		h, err := w.lease("ours").Obtain(w.Context())
 		switch {
 		case !raced:
-			a.Fatal("nothing was tested")
+			w.Fatal("nothing was tested")
 		case err == nil:
-			a.Harmed(twoHolders, "Python, and ours, whose record stands: %s", w.record())
+			w.Errorf(twoHolders+": Python, and ours, whose record stands: %s", w.record())
 			h.Detach()
 		case !errors.Is(err, lease.ErrNotObtained):
-			a.Error(err)
+			w.Error(err)
 		default:
 			time.Sleep(time.Second) // our try is cleaned up in the background
 			w.wantHolder("python")
 		}
-	}, sabotage.ContenderChecked)
+	})
 }
 
 // §5: the caller gives up while the reply is under way. What was written is removed, or the lease is nobody's for an hour.
 func TestTryThatWasGivenUpLeavesNothing(t *testing.T) {
-	attack.Run(t, nobodys, func(a *attack.Attack) {
-		w := attacked(a)
+	inWorld(t, func(w *world) {
 		client := w.Net.Client("ours")
-		w.tryAndGiveUp(a, func() zktest.Action {
+		w.tryAndGiveUp(func() zktest.Action {
 			client.BlackHole(zktest.ToClient)
 			return zktest.Action{}
 		})
 		if w.record() == "" {
-			a.Fatal("nothing was written: nothing was tested")
+			w.Fatal("nothing was written: nothing was tested")
 		}
 		client.Heal()
 		time.Sleep(15 * time.Second)
 		if !w.python("python").obtains(time.Minute) {
-			a.Harmed(nobodys, "%s", w.record())
+			w.Errorf(nobodys+": %s", w.record())
 		}
-	}, sabotage.TryRemoved)
+	})
 }
 
 // §5: the same, but the request did not arrive, and Python has obtained the lease before there is a link again: what stands now is
 // not ours.
 func TestTryThatWasGivenUpLeavesTheNextHolder(t *testing.T) {
-	attack.Run(t, twoHolders, func(a *attack.Attack) {
-		w := attacked(a)
+	inWorld(t, func(w *world) {
 		client := w.Net.Client("ours")
-		w.tryAndGiveUp(a, func() zktest.Action {
+		w.tryAndGiveUp(func() zktest.Action {
 			client.Refuse()
 			return zktest.Action{Cut: true}
 		})
 		if !w.python("python").obtains(10 * time.Minute) {
-			a.Fatal("Python does not get the lease")
+			w.Fatal("Python does not get the lease")
 		}
 		client.Heal()
 		time.Sleep(time.Minute)
 		if w.python("third").obtains(time.Minute) {
-			a.Harmed(twoHolders, "Python, and a third that came after our try")
+			w.Error(twoHolders + ": Python, and a third that came after our try")
 		}
-	}, sabotage.TryByBytes)
+	})
 }
 
 // tryAndGiveUp tries to obtain the lease for an hour, with something done to the request that writes the record.
-func (w *world) tryAndGiveUp(a *attack.Attack, fault func() zktest.Action) {
-	a.Helper()
+func (w *world) tryAndGiveUp(fault func() zktest.Action) {
+	w.Helper()
 	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 		if r.Client == "ours" && isRecord(*r) {
 			return fault()
 		}
 		return zktest.Action{}
 	})
-	ctx, cancel := context.WithTimeout(a.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(w.Context(), 2*time.Second)
 	defer cancel()
 	_, err := w.leaseIn(w.session("ours"), lease.Options{Identifier: "ours", Duration: time.Hour}).Obtain(ctx)
 	if !errors.Is(err, context.DeadlineExceeded) {
-		a.Fatalf("got %v", err)
+		w.Fatalf("got %v", err)
 	}
 	w.Srv.SetHook(nil)
 }
@@ -335,54 +308,52 @@ func (w *world) tryAndGiveUp(a *attack.Attack, fault func() zktest.Action) {
 // §13: an identifier that is no UTF-8. A record is JSON and can't hold it: the process does not know its own lease again. New
 // refuses it, and is given another.
 func TestIdentifierThatNoRecordHolds(t *testing.T) {
-	attack.Run(t, refused, func(a *attack.Attack) {
-		w := attacked(a)
+	inWorld(t, func(w *world) {
 		restarted := func(client string) error {
 			opts := lease.Options{Identifier: "z\xfcrich", Duration: time.Minute}
 			s := w.session(client)
-			l, err := lease.NewIn(a.Context(), s, path, opts)
+			l, err := lease.New(s, path, opts)
 			if err != nil {
 				opts.Identifier = "z\u00fcrich"
 				l = w.leaseIn(s, opts)
 			}
-			h, err := l.Obtain(a.Context())
+			h, err := l.Obtain(w.Context())
 			if err == nil {
-				a.Cleanup(h.Detach)
+				w.Cleanup(h.Detach)
 			}
 			return err
 		}
 		if err := restarted("one"); err != nil {
-			a.Fatal(err)
+			w.Fatal(err)
 		}
 		switch err := restarted("again"); {
 		case errors.Is(err, lease.ErrNotObtained):
-			a.Harmed(refused, "%v", err)
+			w.Errorf(refused+": %v", err)
 		case err != nil:
-			a.Error(err)
+			w.Error(err)
 		}
-	}, sabotage.IdentifierText)
+	})
 }
 
 // §13: somebody deletes the lease's directory, and with it whose lease it is.
 func TestDirectoryDeletedInBetween(t *testing.T) {
-	attack.Run(t, refused, func(a *attack.Attack) {
-		w := attacked(a)
+	inWorld(t, func(w *world) {
 		if err := w.Srv.Create(path, nil); err != nil {
-			a.Fatal(err)
+			w.Fatal(err)
 		}
 		l := w.lease("ours")
 		for range 2 {
-			h, err := l.Obtain(a.Context())
+			h, err := l.Obtain(w.Context())
 			if errors.Is(err, session.ErrNoNode) {
-				a.Harmed(refused, "%v", err)
+				w.Errorf(refused+": %v", err)
 				return
 			}
 			if err != nil {
-				a.Fatal(err)
+				w.Fatal(err)
 			}
 			w.release(h)
 			if err := w.Srv.Delete(path); err != nil {
-				a.Error(err)
+				w.Error(err)
 			}
 		}
 	})

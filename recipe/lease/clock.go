@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 )
@@ -30,9 +29,9 @@ type term struct {
 }
 
 // newTerm returns a term that begins now.
-func (l *NonBlockingLease) newTerm(ctx context.Context) (term, error) {
+func (l *NonBlockingLease) newTerm() (term, error) {
 	t := term{started: time.Now(), now: l.now()}
-	t = l.ending(ctx, t, t.now.Add(l.opts.Duration).Truncate(time.Second))
+	t = l.ending(t, t.now.Add(l.opts.Duration).Truncate(time.Second))
 	if y := t.end.Year(); y < 1000 || y > 9999 {
 		return term{}, fmt.Errorf("the lease would end in the year %d, which Python can't read", y)
 	}
@@ -40,27 +39,20 @@ func (l *NonBlockingLease) newTerm(ctx context.Context) (term, error) {
 }
 
 // ending returns the term with another end.
-func (l *NonBlockingLease) ending(ctx context.Context, t term, end time.Time) term {
+func (l *NonBlockingLease) ending(t term, end time.Time) term {
 	t.end = end
 	t.until = t.end.Add(-l.opts.Skew)
-	off := sabotage.Of(ctx)
-	if off.Off(sabotage.EndAsWritten) {
-		t.until = t.now.Add(l.opts.Duration)
-	}
 	t.deadline = t.started.Add(t.until.Sub(t.now))
-	if off.Off(sabotage.EndMonotonic) {
-		t.deadline = t.started.Add(365 * 24 * time.Hour)
-	}
 	t.data = Record{Version: version, Holder: l.opts.Identifier, End: t.end}.bytes()
 	return t
 }
 
 // notBefore returns the term, or one that ends at floor if that is later.
-func (l *NonBlockingLease) notBefore(ctx context.Context, t term, floor time.Time) term {
+func (l *NonBlockingLease) notBefore(t term, floor time.Time) term {
 	if !t.end.Before(floor) {
 		return t
 	}
-	return l.ending(ctx, t, floor)
+	return l.ending(t, floor)
 }
 
 // left is how long the term may still be relied on, by the clock that says less.
@@ -71,7 +63,7 @@ func (t term) left(l *NonBlockingLease) time.Duration {
 // checkClock compares our clock with that of the leader of the servers, which tells the time
 // when it changes a znode: here our own contender, whose data stays what it is.
 func (l *NonBlockingLease) checkClock(ctx context.Context, inner *lock.Held) error {
-	if l.opts.Now != nil || sabotage.Of(ctx).Off(sabotage.ClocksCompared) {
+	if l.opts.Now != nil {
 		return nil
 	}
 	limit := l.opts.Skew / 2

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kielgo/kiel/internal/sabotage"
-	"github.com/kielgo/kiel/internal/sabotage/attack"
 	"github.com/kielgo/kiel/recipe/lease"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -19,76 +17,72 @@ import (
 func TestTakenOverAtTheWrittenEnd(t *testing.T) {
 	for what, now := range map[string]func() time.Time{"own clock": nil, "given clock": time.Now} {
 		t.Run(what, func(t *testing.T) {
-			attack.Run(t, twoHolders, func(a *attack.Attack) {
-				w := attacked(a)
+			inWorld(t, func(w *world) {
 				p := w.python("python")
 				p.ahead = 1900 * time.Millisecond
 				l := w.leaseIn(w.session("ours"), lease.Options{Identifier: "ours", Duration: 10 * time.Second, Now: now})
 				time.Sleep(900 * time.Millisecond)
-				h := w.obtainIn(a.Context(), l)
+				h := w.obtain(l)
 				time.Sleep(time.Until(h.End()) - p.ahead)
 				w.Net.Client("ours").BlackHole(zktest.ToClient)
 				if !p.obtains(time.Minute) {
-					a.Fatal("Python does not get the lease")
+					w.Fatal("Python does not get the lease")
 				}
 				if h.Valid() {
-					a.Harmed(twoHolders, "Python, and ours until %v", h.End())
+					w.Errorf(twoHolders+": Python, and ours until %v", h.End())
 				}
 				w.Net.Client("ours").Heal()
-			}, sabotage.EndAsWritten)
+			})
 		})
 	}
 }
 
 // §6: our wall clock is set back while we hold the lease. That must not lengthen the hold.
 func TestWallClockSetBack(t *testing.T) {
-	attack.Run(t, twoHolders, func(a *attack.Attack) {
-		w := attacked(a)
+	inWorld(t, func(w *world) {
 		l := w.lease("ours")
 		var off atomic.Int64
 		lease.SetClock(l, func() time.Time { return time.Now().Add(time.Duration(off.Load())) })
-		h := w.obtainIn(a.Context(), l)
+		h := w.obtain(l)
 		time.Sleep(10 * time.Second)
 		off.Store(int64(-30 * time.Second))
 		time.Sleep(time.Until(h.End()))
 		w.Net.Client("ours").BlackHole(zktest.ToClient)
 		if !w.python("python").obtains(time.Minute) {
-			a.Fatal("Python does not get the lease")
+			w.Fatal("Python does not get the lease")
 		}
 		if h.Valid() {
-			a.Harmed(twoHolders, "Python, and ours by a clock that was set back")
+			w.Error(twoHolders + ": Python, and ours by a clock that was set back")
 		}
 		w.Net.Client("ours").Heal()
-	}, sabotage.EndMonotonic)
+	})
 }
 
 // §6: our clock is half a minute ahead. By it Python's lease is over before its time.
 func TestOurClockIsAhead(t *testing.T) {
-	attack.Run(t, twoHolders, func(a *attack.Attack) {
-		w := attacked(a)
+	inWorld(t, func(w *world) {
 		if !w.python("python").obtains(time.Minute) {
-			a.Fatal("Python does not get the lease")
+			w.Fatal("Python does not get the lease")
 		}
 		time.Sleep(35 * time.Second)
 		l := w.lease("ours")
 		lease.SetClock(l, func() time.Time { return time.Now().Add(30 * time.Second) })
-		h, err := l.Obtain(a.Context())
+		h, err := l.Obtain(w.Context())
 		switch {
 		case err == nil:
-			a.Harmed(twoHolders, "Python for 25 s more, and ours")
+			w.Error(twoHolders + ": Python for 25 s more, and ours")
 			h.Detach()
 		case !errors.Is(err, lease.ErrClockSkew):
-			a.Error(err)
+			w.Error(err)
 		}
-	}, sabotage.ClocksCompared)
+	})
 }
 
 // §6: a blip of the link must not end a job of more than an hour, nor the end of the session.
 func TestHoldOutlivesItsSession(t *testing.T) {
-	attack.Run(t, cancelled, func(a *attack.Attack) {
-		w := attacked(a)
+	inWorld(t, func(w *world) {
 		s := w.session("ours")
-		h := w.obtainIn(a.Context(), w.leaseIn(s, lease.Options{Identifier: "ours", Duration: 70 * time.Minute}))
+		h := w.obtain(w.leaseIn(s, lease.Options{Identifier: "ours", Duration: 70 * time.Minute}))
 		id := w.ID(s)
 		client := w.Net.Client("ours")
 		for _, outage := range []time.Duration{7 * time.Second, 30 * time.Minute} {
@@ -97,20 +91,20 @@ func TestHoldOutlivesItsSession(t *testing.T) {
 			client.Heal()
 			time.Sleep(time.Minute)
 			if !h.Valid() {
-				a.Harmed(cancelled, "after %v without a link: %v", outage, context.Cause(h.Context()))
+				w.Errorf(cancelled+": after %v without a link: %v", outage, context.Cause(h.Context()))
 				return
 			}
 			w.Srv.KillSession(w.ID(s))
 		}
 		if w.ID(s) == id {
-			a.Error("the session is the same: nothing was tested")
+			w.Error("the session is the same: nothing was tested")
 		}
-		if err := h.Renew(a.Context()); err != nil {
-			a.Error(err)
+		if err := h.Renew(w.Context()); err != nil {
+			w.Error(err)
 		}
 		w.release(h)
 		w.wantHolder("")
-	}, sabotage.LeaseOutlivesTrust)
+	})
 }
 
 // §6: kazoo's default identifier is the host name, and two of a host obtain one lease. So here it has no default.
@@ -119,45 +113,43 @@ func TestTwoProcessesOfAHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	attack.Run(t, twoHolders, func(a *attack.Attack) {
-		w := attacked(a)
+	inWorld(t, func(w *world) {
 		if !w.python(host).obtains(time.Minute) {
-			a.Fatal("Python does not get the lease")
+			w.Fatal("Python does not get the lease")
 		}
 		s := w.session("ours")
-		l, err := lease.NewIn(a.Context(), s, path, lease.Options{Duration: time.Minute})
+		l, err := lease.New(s, path, lease.Options{Duration: time.Minute})
 		if err != nil {
 			l = w.leaseIn(s, lease.Options{Identifier: host + ", 4711", Duration: time.Minute})
 		}
 		if h := w.try(l); h != nil {
-			a.Harmed(twoHolders, "Python, and ours, both as %s", l.Identifier())
+			w.Errorf(twoHolders+": Python, and ours, both as %s", l.Identifier())
 		}
-	}, sabotage.IdentifierGiven)
+	})
 }
 
 // §6: a lease of two seconds, where clocks may be two seconds apart. Nobody can ever rely on it, but each try holds all
 // others off.
 func TestDurationThatTheSkewEatsUp(t *testing.T) {
-	attack.Run(t, nobodys, func(a *attack.Attack) {
-		w := attacked(a)
+	inWorld(t, func(w *world) {
 		s := w.session("ours")
 		opts := lease.Options{Identifier: "ours", Duration: 2 * time.Second, Skew: 2 * time.Second}
-		l, err := lease.NewIn(a.Context(), s, path, opts)
+		l, err := lease.New(s, path, opts)
 		if err != nil {
 			opts.Duration = opts.Skew + 2*time.Second // what New asks for
 			l = w.leaseIn(s, opts)
 		}
 		for range 5 {
-			h, err := l.Obtain(a.Context())
+			h, err := l.Obtain(w.Context())
 			switch {
 			case err == nil && h.Valid():
 				w.release(h)
 			case errors.Is(err, lease.ErrExpired):
-				a.Harmed(nobodys, "%v", err)
+				w.Errorf(nobodys+": %v", err)
 			default:
-				a.Errorf("%v, %v", h, err)
+				w.Errorf("%v, %v", h, err)
 			}
 			time.Sleep(300 * time.Millisecond)
 		}
-	}, sabotage.DurationBeyondSkew)
+	})
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/hold"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 )
@@ -21,7 +20,6 @@ const lookAtClock = time.Second
 // Held is a lease that is ours, until its context ends.
 type Held struct {
 	lease *NonBlockingLease
-	off   sabotage.Rules
 	token int64
 	ctx   context.Context //nolint:containedctx // a hold is a lifetime
 	end   context.CancelCauseFunc
@@ -46,19 +44,13 @@ type pending struct {
 }
 
 // hold makes a hold of a try that has succeeded.
-func (l *NonBlockingLease) hold(ctx context.Context, t try) *Held {
+func (l *NonBlockingLease) hold(t try) *Held {
 	h := &Held{
-		lease: l, off: sabotage.Of(ctx), token: t.term.stat.Mzxid, floor: t.floor, term: t.term, gone: make(chan struct{}),
+		lease: l, token: t.term.stat.Mzxid, floor: t.floor, term: t.term, gone: make(chan struct{}),
 	}
-	life := context.Background() //nolint:forbidigo // values of an earlier ctx would hide those of Do's
-	if h.off.Off(sabotage.LeaseOutlivesTrust) {
-		life = l.session.Current().Context()
-	}
-	h.ctx, h.end = context.WithCancelCause(life)
+	h.ctx, h.end = context.WithCancelCause(context.Background()) //nolint:forbidigo // values of an earlier ctx would hide those of Do's
 	go h.expire(l.session.Hold())
-	if !h.off.Off(sabotage.RecordWatched) {
-		go h.guard()
-	}
+	go h.guard()
 	return h
 }
 
@@ -159,10 +151,7 @@ func (h *Held) knows(stat session.Stat) bool {
 
 // same is knows. It needs mu.
 func (h *Held) same(stat session.Stat) bool {
-	if stat.Czxid == h.term.stat.Czxid && stat.Mzxid == h.term.stat.Mzxid {
-		return true
-	}
-	return h.off.Off(sabotage.RecordByZxid) && stat.Version == h.term.stat.Version
+	return stat.Czxid == h.term.stat.Czxid && stat.Mzxid == h.term.stat.Mzxid
 }
 
 // mayBe returns a channel if a record may be what a renewal has written: it is closed when that is known.
@@ -303,13 +292,13 @@ func (l *NonBlockingLease) renew(c *call, inner *lock.Held, h *Held) error {
 		h.end(fmt.Errorf("%w: the record is not ours any more", ErrLost))
 		return context.Cause(h.ctx)
 	}
-	next, err := l.newTerm(ctx)
+	next, err := l.newTerm()
 	if err != nil {
 		return err
 	}
-	next = l.notBefore(ctx, next, h.notBefore())
+	next = l.notBefore(next, h.notBefore())
 	h.mu.Lock()
-	h.pending = &pending{written: newWritten(ctx, inner, next.data), term: next, known: make(chan struct{})}
+	h.pending = &pending{written: newWritten(inner, next.data), term: next, known: make(chan struct{})}
 	h.mu.Unlock()
 	stat, err := l.write(c, inner, old, next.data)
 	if err == nil || !unknown(err) {

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 )
@@ -31,15 +30,11 @@ type NonBlockingLease struct {
 // New returns a handle on the lease at path. It checks its arguments and does no I/O.
 // The session must be running for the other methods to succeed.
 func New(s *session.Session, path string, opts Options) (*NonBlockingLease, error) {
-	return newLease(s, path, opts, sabotage.Rules{})
-}
-
-func newLease(s *session.Session, path string, opts Options, off sabotage.Rules) (*NonBlockingLease, error) {
-	opts = opts.withDefaults(off)
-	if err := opts.validate(off); err != nil {
+	opts = opts.withDefaults()
+	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	inner, err := lock.New(s, path, lock.Options{Identifier: innerIdentifier(opts, off), Logger: opts.Logger})
+	inner, err := lock.New(s, path, lock.Options{Identifier: opts.Identifier, Logger: opts.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("lease: %w", err)
 	}
@@ -122,13 +117,13 @@ func (l *NonBlockingLease) Obtain(ctx context.Context) (*Held, error) {
 			h = nil
 		}
 		err := l.obtain(c, inner, &t)
-		if c.left && t.term.stat.Mzxid != 0 && t.removable(c.ctx) && l.remove(c.life, inner, &stored{Stat: t.term.stat}) == nil {
+		if c.left && t.term.stat.Mzxid != 0 && t.removable() && l.remove(c.life, inner, &stored{Stat: t.term.stat}) == nil {
 			t.written = nil // before a twin can rely on it
 		}
 		return err
 	}, func() {
 		if h == nil {
-			h = l.hold(ctx, t)
+			h = l.hold(t)
 			l.mu.Lock()
 			l.held = h
 			l.mu.Unlock()
@@ -137,7 +132,7 @@ func (l *NonBlockingLease) Obtain(ctx context.Context) (*Held, error) {
 		if last := l.newest(); last != nil {
 			l.sortOut(life, last)
 		}
-		if t.removable(life) {
+		if t.removable() {
 			l.cleanUp(life, t)
 		}
 	})
@@ -156,8 +151,8 @@ type try struct {
 }
 
 // removable reports whether a record that the try has written, or may have, is to be removed when the try is given up.
-func (t *try) removable(ctx context.Context) bool {
-	return len(t.written) > 0 && !t.had && !sabotage.Of(ctx).Off(sabotage.TryRemoved)
+func (t *try) removable() bool {
+	return len(t.written) > 0 && !t.had
 }
 
 // obtain looks and writes, with the inner lock held.
@@ -170,7 +165,7 @@ func (l *NonBlockingLease) obtain(c *call, inner *lock.Held, t *try) error {
 	if err != nil {
 		return err
 	}
-	next, err := l.newTerm(ctx)
+	next, err := l.newTerm()
 	if err != nil {
 		return err
 	}
@@ -181,11 +176,11 @@ func (l *NonBlockingLease) obtain(c *call, inner *lock.Held, t *try) error {
 		}
 		if current && !t.wrote(old, inner) {
 			t.had = true
-			t.floor = l.reliedOn(ctx, record, old, inner)
+			t.floor = l.reliedOn(record, old, inner)
 		}
 	}
-	next = l.notBefore(ctx, next, t.floor)
-	sent := newWritten(ctx, inner, next.data)
+	next = l.notBefore(next, t.floor)
+	sent := newWritten(inner, next.data)
 	stat, err := l.write(c, inner, old, next.data)
 	if err == nil {
 		sent.mzxid = stat.Mzxid
@@ -211,10 +206,7 @@ func (t *try) wrote(old *stored, inner *lock.Held) bool {
 
 // reliedOn returns until when others of our identifier may rely on a record that we take over: they
 // may be cut off and not see that. Our own hold that has ended relies on nothing.
-func (l *NonBlockingLease) reliedOn(ctx context.Context, r Record, old *stored, inner *lock.Held) time.Time {
-	if sabotage.Of(ctx).Off(sabotage.EndKept) {
-		return time.Time{}
-	}
+func (l *NonBlockingLease) reliedOn(r Record, old *stored, inner *lock.Held) time.Time {
 	if h := l.newest(); h != nil && h.ours(old, inner) {
 		return h.notBefore()
 	}
@@ -246,10 +238,7 @@ func (l *NonBlockingLease) read(ctx context.Context, inc *session.Incarnation) (
 // write puts a record in the place of old, and sets our contender: see settle. A new znode is written twice, for its metadata:
 // so its version is none that Python's has, which creates it anew each time.
 func (l *NonBlockingLease) write(c *call, inner *lock.Held, old *stored, data []byte) (session.Stat, error) {
-	if sabotage.Of(c.ctx).Off(sabotage.RecordSet) {
-		return l.writeAsKazoo(c.ctx, inner, old, data)
-	}
-	ops := []session.Op{session.SetOp(l.checked(c.ctx, inner), []byte(l.opts.Identifier), -1)}
+	ops := []session.Op{session.SetOp(inner.Node(), []byte(l.opts.Identifier), -1)}
 	at := int32(0)
 	if old == nil {
 		ops = append(ops, session.CreateOp(l.node, data, session.Persistent))
@@ -261,7 +250,7 @@ func (l *NonBlockingLease) write(c *call, inner *lock.Held, old *stored, data []
 
 // remove deletes the record's znode, as it was read.
 func (l *NonBlockingLease) remove(ctx context.Context, inner *lock.Held, old *stored) error {
-	_, err := inner.Incarnation().Multi(ctx, session.CheckOp(l.checked(ctx, inner), -1), session.DeleteOp(l.node, old.Version))
+	_, err := inner.Incarnation().Multi(ctx, session.CheckOp(inner.Node(), -1), session.DeleteOp(l.node, old.Version))
 	return err
 }
 
@@ -304,11 +293,8 @@ func again(err error) bool {
 func (l *NonBlockingLease) cleanUp(life context.Context, t try) {
 	err := l.locked(life, func(inner *lock.Held) error {
 		_, old, err := l.read(life, inner.Incarnation())
-		if err != nil || old == nil {
+		if err != nil || old == nil || !t.wrote(old, inner) {
 			return err
-		}
-		if !t.wrote(old, inner) && !sabotage.Of(life).Off(sabotage.TryByBytes) {
-			return nil
 		}
 		return l.remove(life, inner, old)
 	})

@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/kielgo/kiel/internal/defaultlog"
-	"github.com/kielgo/kiel/internal/sabotage"
 )
 
 // defaultSkew is how far clocks may be apart when nothing else is said.
@@ -41,24 +40,21 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-func (o Options) withDefaults(off sabotage.Rules) Options {
-	if off.Off(sabotage.IdentifierGiven) && o.Identifier == "" {
-		o.Identifier = kazooIdentifier()
-	}
+func (o Options) withDefaults() Options {
 	o.Skew = cmp.Or(o.Skew, defaultSkew)
 	o.Logger = defaultlog.Or(o.Logger)
 	return o
 }
 
-func (o Options) validate(off sabotage.Rules) error {
+func (o Options) validate() error {
 	var errs []error
-	if o.Identifier == "" || !utf8.ValidString(o.Identifier) && !off.Off(sabotage.IdentifierText) {
+	if o.Identifier == "" || !utf8.ValidString(o.Identifier) {
 		errs = append(errs, fmt.Errorf("lease: Identifier %q: want a name, in valid UTF-8", o.Identifier))
 	}
 	if o.Skew < 0 {
 		errs = append(errs, fmt.Errorf("lease: Skew is negative: %v", o.Skew))
 	}
-	if least := o.Skew + 2*time.Second; o.Duration < least && !off.Off(sabotage.DurationBeyondSkew) {
+	if least := o.Skew + 2*time.Second; o.Duration < least {
 		errs = append(errs, fmt.Errorf("lease: Duration is %v, want at least %v: the Skew and 2s", o.Duration, least))
 	}
 	return errors.Join(errs...)

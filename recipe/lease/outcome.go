@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/pause"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 )
@@ -74,10 +73,6 @@ func (l *NonBlockingLease) send(c *call, inner *lock.Held, ops []session.Op) (se
 	if err := context.Cause(c.ctx); err != nil {
 		return session.Stat{}, err
 	}
-	life := c.life
-	if sabotage.Of(life).Off(sabotage.InnerLockKept) {
-		life = c.ctx
-	}
 	told := make(chan struct{})
 	stays := context.AfterFunc(c.ctx, func() {
 		defer close(told)
@@ -92,14 +87,14 @@ func (l *NonBlockingLease) send(c *call, inner *lock.Held, ops []session.Op) (se
 			c.left = true
 		}
 	}()
-	results, err := inner.Incarnation().Multi(life, ops...)
+	results, err := inner.Incarnation().Multi(c.life, ops...)
 	switch {
 	case err == nil:
 		return results[len(results)-1].Stat, nil
 	case !errors.Is(err, session.ErrUncertain):
 		return session.Stat{}, err
 	}
-	stat, done, unsettled := l.settle(life, inner)
+	stat, done, unsettled := l.settle(c.life, inner)
 	switch {
 	case unsettled != nil:
 		return session.Stat{}, err
@@ -115,20 +110,16 @@ type written struct {
 	token     int64  // its czxid
 	data      []byte
 	mzxid     int64 // of the record, when it is known that it was written
-	off       sabotage.Rules
 }
 
-func newWritten(ctx context.Context, inner *lock.Held, data []byte) written {
-	return written{contender: inner.Node(), token: inner.Token(), data: data, off: sabotage.Of(ctx)}
+func newWritten(inner *lock.Held, data []byte) written {
+	return written{contender: inner.Node(), token: inner.Token(), data: data}
 }
 
 // is reports whether a record is surely this one, seen under a later inner lock. When the first session is over the zxid
 // of the contender is not known any more; then nobody may have had the inner lock in between. The
 // directory counts what is made in it: the contenders, and the record.
 func (w written) is(old *stored, inner *lock.Held) bool {
-	if w.off.Off(sabotage.RecordByContender) {
-		return bytes.Equal(old.data, w.data)
-	}
 	if w.mzxid != 0 {
 		return old.Mzxid == w.mzxid
 	}
@@ -168,11 +159,11 @@ func (l *NonBlockingLease) settle(ctx context.Context, inner *lock.Held) (stat s
 		if exists, stat, err = inc.Exists(ctx, l.node); err != nil {
 			return err
 		}
-		standing, own, err := inc.Exists(ctx, l.checked(ctx, inner))
+		standing, own, err := inc.Exists(ctx, inner.Node())
 		if err == nil && !standing {
 			err = session.ErrNoNode
 		}
-		done = exists && (stat.Mzxid == own.Mzxid || sabotage.Of(ctx).Off(sabotage.OutcomeByZxid))
+		done = exists && stat.Mzxid == own.Mzxid
 		return err
 	}
 	for {

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kielgo/kiel/internal/sabotage"
-	"github.com/kielgo/kiel/internal/sabotage/attack"
 	"github.com/kielgo/kiel/recipe/lease"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -23,29 +21,28 @@ func (w *world) twin(client string, d time.Duration) *lease.NonBlockingLease {
 func TestTwinDoesNotShortenTheLease(t *testing.T) {
 	for name, test := range map[string]struct {
 		duration time.Duration
-		giveUp   func(a *attack.Attack, w *world, h *lease.Held)
+		giveUp   func(w *world, h *lease.Held)
 	}{
-		"released":  {time.Minute, func(_ *attack.Attack, w *world, h *lease.Held) { w.release(h) }},
-		"shortened": {5 * time.Second, func(_ *attack.Attack, _ *world, h *lease.Held) { h.Detach() }},
-		"renewed shorter": {5 * time.Second, func(a *attack.Attack, _ *world, h *lease.Held) {
-			if err := h.Renew(a.Context()); err != nil {
-				a.Error(err)
+		"released":  {time.Minute, (*world).release},
+		"shortened": {5 * time.Second, func(_ *world, h *lease.Held) { h.Detach() }},
+		"renewed shorter": {5 * time.Second, func(w *world, h *lease.Held) {
+			if err := h.Renew(w.Context()); err != nil {
+				w.Error(err)
 			}
 			h.Detach()
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			attack.Run(t, twoHolders, func(a *attack.Attack) {
-				w := attacked(a)
+			inWorld(t, func(w *world) {
 				first, second, other := w.twin("first", time.Minute), w.twin("second", test.duration), w.lease("other")
 				h := w.obtain(first)
 				end := h.End()
 				w.Net.Client("first").BlackHole(zktest.Both)
 				time.Sleep(2 * time.Second)
-				test.giveUp(a, w, w.obtainIn(a.Context(), second))
+				test.giveUp(w, w.obtain(second))
 				time.Sleep(10 * time.Second)
 				if taken := w.try(other); taken != nil && h.Valid() {
-					a.Harmed(twoHolders, "the first until %v, another until %v", h.End(), taken.End())
+					w.Errorf(twoHolders+": the first until %v, another until %v", h.End(), taken.End())
 				} else {
 					w.wantHolder("x")
 				}
@@ -54,7 +51,7 @@ func TestTwinDoesNotShortenTheLease(t *testing.T) {
 				time.Sleep(time.Until(end))
 				w.release(w.obtain(other))
 				w.wantHolder("")
-			}, sabotage.EndKept)
+			})
 		})
 	}
 }
@@ -105,39 +102,31 @@ func (w *world) whileTwinWaits(second *lease.NonBlockingLease, act func() zktest
 	return got
 }
 
-// sound reports whether all rules are on.
-func sound(a *attack.Attack) bool { return sabotage.Of(a.Context()) == sabotage.Rules{} }
-
 // §5 among those of one identifier: a try is given up, and a second process, which waits for the inner lock, writes the same
 // bytes. They are not removed: whether the first write was made or not, and when its outcome is not known before its
 // session is over.
 func TestGivingUpLeavesATwinsRecord(t *testing.T) {
-	both := []sabotage.Rule{sabotage.InnerLockKept, sabotage.RecordByContender}
-	for name, test := range map[string]struct {
-		fate  func(w *world) zktest.Action
-		rules []sabotage.Rule
-	}{
-		"made":    {func(*world) zktest.Action { return zktest.Action{} }, both},
-		"refused": {func(*world) zktest.Action { return zktest.Action{Err: zktest.ErrBadVersion} }, both},
-		"lost":    {func(*world) zktest.Action { return zktest.Action{LoseReply: true} }, both},
-		"expired": {(*world).firstExpires, []sabotage.Rule{sabotage.RecordByContender}},
+	for name, fate := range map[string]func(w *world) zktest.Action{
+		"made":    func(*world) zktest.Action { return zktest.Action{} },
+		"refused": func(*world) zktest.Action { return zktest.Action{Err: zktest.ErrBadVersion} },
+		"lost":    func(*world) zktest.Action { return zktest.Action{LoseReply: true} },
+		"expired": (*world).firstExpires,
 	} {
 		t.Run(name, func(t *testing.T) {
-			attack.Run(t, twoHolders, func(a *attack.Attack) {
-				w := attacked(a)
+			inWorld(t, func(w *world) {
 				first, second, other := w.twin("first", time.Minute), w.twin("second", time.Minute), w.lease("other")
-				h := w.givesUpBeside(a, first, second, test.fate)
+				h := w.givesUpBeside(first, second, fate)
 				w.Net.Client("second").BlackHole(zktest.Both)
 				time.Sleep(5 * time.Second)
 				if w.try(other) != nil && h.Valid() {
-					a.Harmed(twoHolders, "the second of one identifier until %v, and another", h.End())
+					w.Errorf(twoHolders+": the second of one identifier until %v, and another", h.End())
 				}
 				w.Net.Client("second").Heal()
 				w.release(h)
-				if w.record() != "" && name != "expired" && sound(a) {
+				if w.record() != "" && name != "expired" {
 					w.Errorf("left: %s", w.record())
 				}
-			}, test.rules...)
+			})
 		})
 	}
 }
@@ -145,16 +134,15 @@ func TestGivingUpLeavesATwinsRecord(t *testing.T) {
 // §5 among those of one identifier, why a try that is given up keeps the inner lock: the second would take the lease over
 // from nobody, and leave it to nobody.
 func TestTwinOfATryThatWasGivenUpReleases(t *testing.T) {
-	attack.Run(t, nobodys, func(a *attack.Attack) {
-		w := attacked(a)
-		w.release(w.givesUpBeside(a, w.twin("first", time.Minute), w.twin("second", time.Minute), func(*world) zktest.Action {
+	inWorld(t, func(w *world) {
+		w.release(w.givesUpBeside(w.twin("first", time.Minute), w.twin("second", time.Minute), func(*world) zktest.Action {
 			return zktest.Action{}
 		}))
 		time.Sleep(5 * time.Second)
 		if w.try(w.lease("other")) == nil {
-			a.Harmed(nobodys, "%s", w.record())
+			w.Errorf(nobodys+": %s", w.record())
 		}
-	}, sabotage.InnerLockKept)
+	})
 }
 
 // firstExpires ends the session of the first, and its connection.
@@ -169,9 +157,9 @@ func (w *world) firstExpires() zktest.Action {
 
 // givesUpBeside has first try to obtain, and give up when its write is under way, while second waits. It returns
 // second's hold.
-func (w *world) givesUpBeside(a *attack.Attack, first, second *lease.NonBlockingLease, fate func(w *world) zktest.Action) *lease.Held {
+func (w *world) givesUpBeside(first, second *lease.NonBlockingLease, fate func(w *world) zktest.Action) *lease.Held {
 	w.Helper()
-	ctx, cancel := context.WithCancel(a.Context())
+	ctx, cancel := context.WithCancel(w.Context())
 	got := w.whileTwinWaits(second, func() zktest.Action {
 		cancel()
 		time.Sleep(time.Millisecond)
@@ -191,12 +179,11 @@ func TestRenewalDoesNotTakeATwinsRecord(t *testing.T) {
 		"cut":     {Cut: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			attack.Run(t, robbed, func(a *attack.Attack) {
-				w := attacked(a)
+			inWorld(t, func(w *world) {
 				first, second := w.twin("first", time.Minute), w.twin("second", time.Minute)
-				h := w.obtainIn(a.Context(), first)
+				h := w.obtain(first)
 				time.Sleep(5 * time.Second)
-				ctx, cancel := context.WithCancel(a.Context())
+				ctx, cancel := context.WithCancel(w.Context())
 				got := w.whileTwinWaits(second, func() zktest.Action {
 					cancel()
 					return fate
@@ -206,21 +193,19 @@ func TestRenewalDoesNotTakeATwinsRecord(t *testing.T) {
 				}
 				next := <-got
 				time.Sleep(time.Second)
-				if sound(a) {
-					w.ended(h, lease.ErrLost)
-				}
 				if !next.Valid() {
 					w.Error("the newest lost its hold")
 				}
-				if err := h.Release(w.Context()); err != nil && sound(a) {
+				if err := h.Release(w.Context()); err != nil {
 					w.Error(err)
 				}
 				if w.record() == "" {
-					a.Harmed(robbed, "the second relies on it until %v", next.End())
+					w.Errorf(robbed+": the second relies on it until %v", next.End())
 				} else {
 					w.wantHolder("x")
 				}
-			}, sabotage.InnerLockKept, sabotage.RecordByContender)
+				w.ended(h, lease.ErrLost)
+			})
 		})
 	}
 }
@@ -228,8 +213,7 @@ func TestRenewalDoesNotTakeATwinsRecord(t *testing.T) {
 // §5 among those of one identifier: the first one's write has no answer and was not made, and the record that stands has the
 // same bytes. It is the second's, which goes on as long as it is.
 func TestUnansweredWriteOverATwinsRecord(t *testing.T) {
-	attack.Run(t, twoHolders, func(a *attack.Attack) {
-		w := attacked(a)
+	inWorld(t, func(w *world) {
 		first, second := w.twin("first", time.Minute), w.twin("second", time.Minute)
 		w.atFullSecond()
 		next := w.obtain(second)
@@ -241,45 +225,44 @@ func TestUnansweredWriteOverATwinsRecord(t *testing.T) {
 			}
 			cut = true
 			if string(r.Ops[len(r.Ops)-1].Data) != record {
-				a.Errorf("it writes %s, and there is %s", r.Ops[len(r.Ops)-1].Data, record)
+				w.Errorf("it writes %s, and there is %s", r.Ops[len(r.Ops)-1].Data, record)
 			}
 			return zktest.Action{Cut: true}
 		})
-		h := w.obtainIn(a.Context(), first)
+		h := w.obtain(first)
 		time.Sleep(5 * time.Second)
 		if !cut || !h.Valid() {
-			a.Errorf("cut: %v, the first holds: %v", cut, h.Valid())
+			w.Errorf("cut: %v, the first holds: %v", cut, h.Valid())
 		}
 		if next.Valid() {
-			a.Harmed(twoHolders, "both of one identifier")
+			w.Error(twoHolders + ": both of one identifier")
 		}
-	}, sabotage.OutcomeByZxid)
+	})
 }
 
 // §5 among those of one identifier: the session of a renewal ends before its outcome is known, and another of the identifier
 // had the inner lock since. The bytes are the same; it can't be told whose they are. The first keeps its hold as
 // long as it was known to last, and a release does not remove the record.
 func TestRenewalOfUnknownOutcome(t *testing.T) {
-	attack.Run(t, twoHolders, func(a *attack.Attack) {
-		w := attacked(a)
+	inWorld(t, func(w *world) {
 		first, second, other := w.twin("first", time.Minute), w.twin("second", time.Minute), w.lease("other")
-		h := w.obtainIn(a.Context(), first)
+		h := w.obtain(first)
 		end := h.End()
 		time.Sleep(5 * time.Second)
 		got := w.whileTwinWaits(second, w.firstExpires)
-		ctx, cancel := context.WithTimeout(a.Context(), 50*time.Millisecond)
+		ctx, cancel := context.WithTimeout(w.Context(), 50*time.Millisecond)
 		defer cancel()
 		if err := h.Renew(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			w.Errorf("got %v", err)
 		}
 		next := <-got
 		time.Sleep(5 * time.Second)
-		if !next.Valid() || h.End().After(end) && sound(a) {
+		if !next.Valid() || h.End().After(end) {
 			w.Errorf("the second holds: %v; the first until %v, it knew %v", next.Valid(), h.End(), end)
 		}
 		w.Net.Client("second").BlackHole(zktest.ToClient)
 		if h.Valid() {
-			if err := h.Release(w.Context()); err == nil && sound(a) {
+			if err := h.Release(w.Context()); err == nil {
 				w.Error("a release says that the record is gone, or stays with its end")
 			}
 		}
@@ -287,10 +270,10 @@ func TestRenewalOfUnknownOutcome(t *testing.T) {
 			w.Error("the second lost its lease")
 		}
 		if w.try(other) != nil {
-			a.Harmed(twoHolders, "the second of one identifier until %v, and another", next.End())
+			w.Errorf(twoHolders+": the second of one identifier until %v, and another", next.End())
 		} else {
 			w.wantHolder("x")
 		}
 		w.Net.Client("second").Heal()
-	}, sabotage.RecordByContender)
+	})
 }

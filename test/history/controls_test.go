@@ -5,8 +5,6 @@ import (
 	"testing"
 
 	"github.com/anishathalye/porcupine"
-
-	"github.com/kielgo/kiel/internal/sabotage"
 )
 
 // Recipes that do what they must not are found out: holders that go on when their hold has ended, a queue that forgets what
@@ -15,24 +13,6 @@ import (
 func TestSabotage(t *testing.T) {
 	for _, what := range recipes() {
 		t.Run(what.name, func(t *testing.T) { foundOut(t, what, harm{sabotaged: true, often: expiry}) })
-	}
-}
-
-// So is the library without one of its rules. (Those that are not here guard against executions that must be built, as
-// the recipes' attacks are, or that no client but another language's could bring about. What the recipes build on is broken
-// by mutants: test/mutants/session-proof-beyond-sync.patch.)
-func TestRulesOff(t *testing.T) {
-	often := map[sabotage.Rule]int{sabotage.ContenderChecked: special}
-	for name, rules := range map[string]map[string]sabotage.Rule{
-		"lease": {
-			"holds end with their duration":                          sabotage.EndAsWritten,
-			"writes don't look whether the inner lock is still ours": sabotage.ContenderChecked,
-		},
-		"multi lease": {"holds end with their duration": sabotage.EndAsWritten},
-	} {
-		for what, rule := range rules {
-			t.Run(name+": "+what, func(t *testing.T) { foundOut(t, recipeOf(name), harm{off: []sabotage.Rule{rule}, often: often[rule]}) })
-		}
 	}
 }
 

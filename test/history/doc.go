@@ -61,7 +61,7 @@
 //   - Sessions that are killed under a hold: what an operator does to it is not the hold's fault.
 //   - Loss of the servers' data.
 //
-// That the checks bite is shown by the library without some of its rules (package internal/sabotage, test/mutants), by recipes that are
+// That the checks bite is shown by the library without some of its rules (test/mutants), by recipes that are
 // used as they must not be, and by histories made by hand, one for each thing that must not be: controls_test.go.
 //
 // # Code map

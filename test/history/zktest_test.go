@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -52,7 +51,7 @@ func newWorld(t *testing.T, seed uint64, what recipe, rng *rand.Rand, h harm) *w
 	for i := range 3 + rng.IntN(3) {
 		client := nw.Client(fmt.Sprint(i))
 		w.clients = append(w.clients, client)
-		w.sessions = append(w.sessions, startSession(h.in(t.Context()), t, []string{zktest.VirtualAddress, secondAddress}, session.Options{Dial: client.Dial}))
+		w.sessions = append(w.sessions, startSession(t.Context(), t, []string{zktest.VirtualAddress, secondAddress}, session.Options{Dial: client.Dial}))
 	}
 	srv.SetHook(func(r *zktest.Request) zktest.Action {
 		if most := w.slow.Load(); most > 0 {
@@ -202,12 +201,9 @@ const leastFaults = 8
 
 // harm is what is wrong with a run on purpose.
 type harm struct {
-	sabotaged bool            // see run
-	off       []sabotage.Rule // rules that the library does not keep
-	often     int             // the fault that shows it
+	sabotaged bool // see run
+	often     int  // the fault that shows it
 }
-
-func (h harm) in(ctx context.Context) context.Context { return sabotage.Off(ctx, h.off...) }
 
 // inMemory lets clients use a recipe on zktest, in a bubble, and returns what they did and how many faults they met.
 func inMemory(t *testing.T, seed uint64, what recipe, h harm) (*subject, int) {
@@ -226,7 +222,7 @@ func inMemory(t *testing.T, seed uint64, what recipe, h harm) (*subject, int) {
 			random := rand.New(rand.NewPCG(seed, uint64(1+i)))
 			wg.Go(func() {
 				for faulty.Err() == nil && (s.hist.len() < least || w.faults.Load() < leastFaults) {
-					step(h.in(t.Context()), random)
+					step(t.Context(), random)
 				}
 				stop()
 			})
