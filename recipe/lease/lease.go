@@ -30,13 +30,19 @@ type NonBlockingLease struct {
 // New returns a handle on the lease at path. It checks its arguments and does no I/O.
 // The session must be running for the other methods to succeed.
 func New(s *session.Session, path string, opts Options) (*NonBlockingLease, error) {
+	if s == nil {
+		return nil, errors.New("lease: session is nil")
+	}
+	if err := session.CheckPath(path); err != nil {
+		return nil, fmt.Errorf("lease: %w", err)
+	}
 	opts = opts.withDefaults()
 	if err := opts.validate(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("lease: %w", err)
 	}
 	inner, err := lock.New(s, path, lock.Options{Identifier: opts.Identifier, Logger: opts.Logger})
 	if err != nil {
-		return nil, fmt.Errorf("lease: %w", err)
+		return nil, fmt.Errorf("lease: inner lock: %w", err)
 	}
 	return &NonBlockingLease{
 		session: s,

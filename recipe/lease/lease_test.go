@@ -29,14 +29,14 @@ func TestNewRefuses(t *testing.T) {
 		path string
 		opts lease.Options
 	}{
-		"no session":           {nil, path, good},
-		"app/lease":            {s, "app/lease", good},
-		`Identifier ""`:        {s, path, with(func(o *lease.Options) { o.Identifier = "" })},
-		`Identifier "\xff"`:    {s, path, with(func(o *lease.Options) { o.Identifier = "\xff" })},
-		"Skew is negative":     {s, path, with(func(o *lease.Options) { o.Skew = -1 })},
-		"want at least 4s":     {s, path, with(func(o *lease.Options) { o.Duration = 4*time.Second - 1 })},
-		"want at least 1m2s":   {s, path, with(func(o *lease.Options) { o.Skew = time.Minute })},
-		"Duration is 0s, want": {s, path, with(func(o *lease.Options) { o.Duration = 0 })},
+		"session is nil":         {nil, path, good},
+		"app/lease":              {s, "app/lease", good},
+		`Identifier: ""`:         {s, path, with(func(o *lease.Options) { o.Identifier = "" })},
+		`Identifier: "\xff"`:     {s, path, with(func(o *lease.Options) { o.Identifier = "\xff" })},
+		"Skew: -1ns is negative": {s, path, with(func(o *lease.Options) { o.Skew = -1 })},
+		"want at least 4s":       {s, path, with(func(o *lease.Options) { o.Duration = 4*time.Second - 1 })},
+		"want at least 1m2s":     {s, path, with(func(o *lease.Options) { o.Skew = time.Minute })},
+		"Duration: 0s, want":     {s, path, with(func(o *lease.Options) { o.Duration = 0 })},
 	} {
 		if _, err := lease.New(tt.s, tt.path, tt.opts); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)

@@ -49,13 +49,13 @@ func (o Options) withDefaults() Options {
 func (o Options) validate() error {
 	var errs []error
 	if o.Identifier == "" || !utf8.ValidString(o.Identifier) {
-		errs = append(errs, fmt.Errorf("lease: Identifier %q: want a name, in valid UTF-8", o.Identifier))
+		errs = append(errs, fmt.Errorf("option Identifier: %q is empty or not valid UTF-8", o.Identifier))
 	}
 	if o.Skew < 0 {
-		errs = append(errs, fmt.Errorf("lease: Skew is negative: %v", o.Skew))
+		errs = append(errs, fmt.Errorf("option Skew: %v is negative", o.Skew))
 	}
 	if least := o.Skew + 2*time.Second; o.Duration < least {
-		errs = append(errs, fmt.Errorf("lease: Duration is %v, want at least %v: the Skew and 2s", o.Duration, least))
+		errs = append(errs, fmt.Errorf("option Duration: %v, want at least %v, the Skew and 2s", o.Duration, least))
 	}
 	return errors.Join(errs...)
 }
