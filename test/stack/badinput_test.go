@@ -78,7 +78,7 @@ func TestBadNames(t *testing.T) {
 			field, _, _ := strings.Cut(what, ":")
 			for _, name := range badNames() {
 				err := take(name)
-				if !errors.Is(err, kiel.ErrInvalidName) || !strings.Contains(err.Error(), field+" name") {
+				if !errors.Is(err, kiel.ErrInvalidName) || !strings.Contains(err.Error(), "invalid name: "+field+" ") {
 					t.Errorf("%s %.40q: %v", what, name, err)
 					continue
 				}
