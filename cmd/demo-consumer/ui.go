@@ -86,7 +86,7 @@ func (u ui) verdict(r *eventlog.Report, produced int, took time.Duration) {
 	fmt.Fprintf(u.w, "\n%s\n", u.paint("Summary", text.Bold))
 	fmt.Fprintf(u.w, "%d messages produced, %d seen, %d duplicates (after the crash), %s\n",
 		produced, r.Distinct, r.Duplicates, u.good(r.Lost, "lost"))
-	fmt.Fprintf(u.w, "%d partitions in %d terms of ownership, %s at once\n", r.Partitions, r.Terms, u.good(r.Overlaps, "owned by two members"))
+	fmt.Fprintf(u.w, "%d partitions in %d tenures, %s at once\n", r.Partitions, r.Tenures, u.good(r.Overlaps, "owned by two members"))
 	if r.OK() {
 		fmt.Fprintf(u.w, "%s in %.0f s: nothing lost, nothing owned twice.\n", u.paint("All well", text.FgGreen, text.Bold), took.Seconds())
 		return

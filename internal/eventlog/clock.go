@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Clock gives moments of this process in the time of its event log.
+// Clock converts times of this process to the time of its event log.
 type Clock struct {
 	anchor time.Time
 	at     int64 // the anchor, in the log's time
 }
 
-// NewClock makes a Clock for a log whose time read returns, in nanoseconds. Both clocks are read one after the other, and the
-// process may be stopped in between: of many tries the quickest counts.
+// NewClock returns a Clock for a log whose time read returns, in nanoseconds. NewClock reads both clocks one after the other. The
+// process may be stopped in between, so the quickest of many readings counts.
 func NewClock(read func() int64) Clock {
 	const tries = 100
 	var c Clock
@@ -26,5 +26,5 @@ func NewClock(read func() int64) Clock {
 	return c
 }
 
-// Of returns t in the log's time. A moment is always the same there, whenever it is asked for.
+// Of returns t in the log's time. It always returns the same for the same t.
 func (c Clock) Of(t time.Time) int64 { return c.at + t.Sub(c.anchor).Nanoseconds() }

@@ -1,32 +1,32 @@
-// Package eventlog has the event log of a consuming process, one JSON object a
-// line, and the checker. The checker reads the logs of all members of a group and
+// Package eventlog has the format of a consuming process's event log, one JSON object a
+// line, and a checker. The checker reads the logs of all members of a group and
 // reports whether a partition ever had two owners, a message was lost, or a member
 // committed an offset of a partition that it did not own.
 //
 // # Format
 //
-// Every line has t (CLOCK_MONOTONIC in nanoseconds, so that the logs of all
-// processes of one machine compare), member and event; where they apply: topic,
-// partition, token, offset, version, session, since.
+// Each line has t, member and event, and some have topic, partition, token, offset,
+// version, session and since. t is CLOCK_MONOTONIC in nanoseconds, so that the logs of
+// all processes of one machine compare.
 //
-// A partition is owned from "claimed" to the first of "released", "lost" and
-// "untrusted"; one of these without a partition, or "left", ends everything its
-// member owned. "untrusted" carries since, the moment at which trust ended: a
-// process that was frozen writes the line late. "committed" carries since, the
-// moment at which it was last found, before the request was sent, that it may be:
-// its answer may come later than the end of what it was about.
+// A member owns a partition from "claimed" to the first of "released", "lost" and
+// "untrusted". One of these without a partition, or "left", ends all that the member
+// owns. In "untrusted", since is when trust ended: a process that was frozen writes the
+// line late. In "committed", since is when the commit was last authorized before its
+// request was sent: the answer may come after the end of the ownership.
 //
 // "message" means that a message was handed out, or entered the channel from which
-// its handler takes messages; it may be taken out of there again when the partition
-// is given up. "done" means that the handler has processed it.
+// its handler takes messages; it may be taken out of the channel again when the
+// partition is revoked or lost. "done" means that the handler has processed the message.
 //
-// Logs need not have "done". If one of a group has, all members write it: what was handed
-// out and not done by anybody is lost, only what is done may be committed, and after an orderly release
-// the next owner begins exactly behind what is done. Otherwise handing out counts,
-// and the next owner may begin before what was handed out.
+// Logs need not have "done". If one log of a group has it, all members must write it:
+// then a message that was handed out and never done is lost, only messages that are
+// done may be committed, and after an orderly release the next owner starts exactly
+// behind the last message that was done. Without "done", a message counts as processed
+// when it is handed out, and the next owner may start before the last such message.
 //
-// At most one message of each partition may be in the log after it was lost: one
-// that was handed out in the moment before, by a process that was stopped then.
+// After the loss of a partition the log may have at most one more of its messages: one
+// that was handed out right before, by a process that was stopped in between.
 package eventlog
 
 import (
@@ -39,22 +39,22 @@ import (
 
 // The events.
 const (
-	Joined    = "joined"    // the member znode stands
-	Snapshot  = "snapshot"  // a new view was agreed on
+	Joined    = "joined"    // the member's znode was created
+	Snapshot  = "snapshot"  // a new snapshot was published
 	Claimed   = "claimed"   // a claim was acknowledged and verified
 	Opened    = "opened"    // reading starts, at offset
 	Message   = "message"   // the message at offset was handed to the handler, or entered its channel
 	Done      = "done"      // the handler has processed the message at offset, and marks it next
-	Revoking  = "revoking"  // the handler was told to finish
+	Revoking  = "revoking"  // the partition was revoked: the handler is to finish
 	Committed = "committed" // offset is stored; the next owner starts there
-	Released  = "released"  // the claim's delete is about to be sent
-	Lost      = "lost"      // the claim is gone, nothing may be committed
+	Released  = "released"  // the request that deletes the claim is about to be sent
+	Lost      = "lost"      // the claim was lost: nothing may be committed
 	Untrusted = "untrusted" // the session can't be proved alive since "since"
-	Left      = "left"      // the member has gone
+	Left      = "left"      // the member has left
 )
 
-// Event is one line. Partition and Offset are pointers because zero is a value
-// of both.
+// Event is one line of the log. Partition and Offset are pointers because zero is a
+// value of both.
 type Event struct {
 	T         int64  `json:"t"`
 	Member    string `json:"member"`
@@ -68,8 +68,8 @@ type Event struct {
 	Since     int64  `json:"since,omitempty"`
 }
 
-// Writer writes events to w, one unbuffered Write a line, so that a process that
-// is killed leaves whole lines. It may be used by several goroutines.
+// Writer writes events, each with one unbuffered Write, so that a process that is
+// killed leaves whole lines. Several goroutines may use it.
 type Writer struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -78,8 +78,8 @@ type Writer struct {
 // NewWriter returns a Writer to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
-// Write writes one line. Its time is taken under the writer's lock by now, so
-// that the lines of one log are in the order of their times.
+// Write writes one line, with the time that now returns. It calls now under the
+// writer's lock, so that the lines of one log are in the order of their times.
 func (w *Writer) Write(e Event, now func() int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,10 +94,11 @@ func (w *Writer) Write(e Event, now func() int64) error {
 	return nil
 }
 
+// maxLine is the length of the longest line that Read accepts, in bytes.
 const maxLine = 1 << 20
 
-// Read reads a log. A last line that a killed process left half written is
-// dropped; any other line that can't be read is an error that names it.
+// Read reads a log. It drops a last line that can't be parsed, because a killed process
+// may leave one. Another line that can't be parsed is an error, which names it.
 func Read(r io.Reader) ([]Event, error) {
 	var events []Event
 	sc := bufio.NewScanner(r)

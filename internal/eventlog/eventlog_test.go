@@ -87,7 +87,7 @@ func TestCheck(t *testing.T) {
 			logs: []eventlog.Log{script(t, "a", 0, append(first[:5:5], on(15, eventlog.Opened, 1), drop(16, eventlog.Released))...)},
 			says: "before the committed offset 2",
 		},
-		"terms that begin and end within an instant": {
+		"tenures that begin and end within an instant": {
 			logs: []eventlog.Log{
 				script(t, "b", 0, claim(10, 102), ev(20, eventlog.Left)),
 				script(t, "y", 0, claim(10, 101), drop(10, eventlog.Released)),
@@ -99,7 +99,7 @@ func TestCheck(t *testing.T) {
 				script(t, "a", 0, first...),
 				script(t, "b", 0, claim(14, 101), ev(20, eventlog.Left)),
 			},
-			says: "before the term of a ended",
+			says: "before the tenure of a ended",
 		},
 		"token does not grow": {
 			logs: []eventlog.Log{script(t, "a", 0, first...), script(t, "b", 0, claim(17, 100), ev(20, eventlog.Left))},
@@ -158,11 +158,11 @@ func TestCheck(t *testing.T) {
 		"commit sent before trust ended, answered later": {
 			logs: []eventlog.Log{script(t, "a", 0, append(first[:4:4], sent(30, 2, 14), untrusted(31, 14), sent(32, 2, 13))...)},
 		},
-		"commit sent after trust ended, answered in the next term": {
+		"commit sent after trust ended, answered in the next tenure": {
 			logs: []eventlog.Log{script(t, "a", 0, append(first[:4:4], untrusted(31, 14), claim(40, 100), sent(41, 2, 30), ev(42, eventlog.Left))...)},
 			says: "the commit of 2 was sent 10ns before it was claimed",
 		},
-		"commit sent before trust ended, answered in the next term": {
+		"commit sent before trust ended, answered in the next tenure": {
 			logs: []eventlog.Log{script(t, "a", 0, append(first[:4:4], untrusted(31, 14), claim(40, 100), sent(41, 2, 13), ev(42, eventlog.Left))...)},
 		},
 		"commit sent before the first claim": {
@@ -172,7 +172,7 @@ func TestCheck(t *testing.T) {
 		"commit of what a handler has in hand": {
 			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 0), on(13, eventlog.Done, 0),
 				on(14, eventlog.Message, 1), on(15, eventlog.Committed, 2), ev(16, eventlog.Left))},
-			says: "committed 2, but only what is before 1 was processed",
+			says: "committed 2, but only messages before 1 were processed",
 		},
 		"commit of the start position, and of what is done": {
 			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 5), on(12, eventlog.Committed, 5), on(13, eventlog.Message, 5),
@@ -184,7 +184,7 @@ func TestCheck(t *testing.T) {
 				script(t, "b", 0, claim(21, 101), on(22, eventlog.Opened, 2), ev(24, eventlog.Left)),
 			},
 			want: end(2),
-			says: "1 messages of 2 were handed out, and done by nobody, the first is 1",
+			says: "1 messages of 2 were handed out and never done, the first is 1",
 		},
 		"done after the end of trust": {
 			logs: []eventlog.Log{
@@ -200,7 +200,7 @@ func TestCheck(t *testing.T) {
 		},
 		"done without having been handed out": {
 			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Done, 0), ev(13, eventlog.Left))},
-			says: "message 0 was done, but handed to nobody",
+			says: "message 0 was done and never handed out",
 		},
 		"commit after the release": {
 			logs: []eventlog.Log{script(t, "a", 0, append(first[:6:6], on(16, eventlog.Committed, 2))...)},
@@ -249,7 +249,7 @@ func TestCheck(t *testing.T) {
 				{Partition: eventlog.Partition{Topic: "orders"}, Span: eventlog.Span{From: 18, To: 30}},
 				{Partition: eventlog.Partition{Topic: "orders", ID: 1}, Span: eventlog.Span{From: 0, To: 30}},
 			}},
-			says: "before the term of a ended",
+			says: "before the tenure of a ended",
 		},
 		"all data of ZooKeeper lost: tokens start anew, while its owner trusts its session": {
 			logs: []eventlog.Log{
@@ -273,7 +273,7 @@ func TestCheck(t *testing.T) {
 				script(t, "a", 10, claim(10, 100), on(11, eventlog.Opened, 0), on(18, eventlog.Message, 0)),
 				script(t, "b", 0, claim(17, 101), ev(30, eventlog.Left)),
 			},
-			says: "1ns before the term of a ended (killed)",
+			says: "1ns before the tenure of a ended (killed)",
 		},
 		"hole": {
 			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 1), ev(13, eventlog.Left))},
@@ -282,14 +282,14 @@ func TestCheck(t *testing.T) {
 		"lost": {
 			logs: []eventlog.Log{script(t, "a", 0, first...)},
 			want: end(3),
-			says: "handed to nobody",
+			says: "never handed out",
 		},
 		"processed again after an orderly release": {
 			logs: []eventlog.Log{
 				script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 0), on(13, eventlog.Done, 0), drop(15, eventlog.Released)),
 				script(t, "b", 0, claim(17, 101), on(18, eventlog.Opened, 0), on(19, eventlog.Message, 0), on(20, eventlog.Done, 0), ev(21, eventlog.Left)),
 			},
-			says: "had handed it over at 1",
+			says: "a released it when all before 1 was processed",
 		},
 		"read again after an orderly release, because it only stood in the channel": {
 			logs: []eventlog.Log{
@@ -305,7 +305,7 @@ func TestCheck(t *testing.T) {
 					drop(16, eventlog.Released)),
 				script(t, "b", 0, claim(17, 101), on(18, eventlog.Opened, 2), ev(21, eventlog.Left)),
 			},
-			says: "opened at 2 although a had handed it over at 1",
+			says: "opened at 2, but a released it when all before 1 was processed",
 		},
 		"opened before the committed offset": {
 			logs: []eventlog.Log{
@@ -319,11 +319,11 @@ func TestCheck(t *testing.T) {
 				script(t, "a", 16, first[:5]...),
 				script(t, "b", 0, claim(17, 101), on(18, eventlog.Opened, 5), ev(20, eventlog.Left)),
 			},
-			says: "the next to be handed out",
+			says: "the next offset to hand out",
 		},
 		"commit of what was not handed out": {
 			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Committed, 5), ev(13, eventlog.Left))},
-			says: "only what is before 0 was processed",
+			says: "only messages before 0 were processed",
 		},
 		"commit while another owns it": {
 			logs: []eventlog.Log{

@@ -4,19 +4,19 @@ import (
 	"time"
 )
 
-// walker is at one line of one log.
+// walker is the state of the checker while it reads one log.
 type walker struct {
 	*checker
-	log  string
-	open map[Partition]*term
-	gone map[Partition]*term // that ended without a say of their own, and no claim since
-	last map[Partition]*term // that ended
+	log  string                // the log's name
+	open map[Partition]*tenure // tenures that have not ended
+	gone map[Partition]*tenure // tenures that ended as lost or untrusted, if the partition was not claimed again
+	last map[Partition]*tenure // the last tenures that have ended
 }
 
-// walk turns one log into terms and checks what concerns this log alone.
+// walk makes tenures from one log, and checks what concerns this log alone.
 func (c *checker) walk(l Log) {
 	w := &walker{
-		checker: c, log: l.Name, open: map[Partition]*term{}, gone: map[Partition]*term{}, last: map[Partition]*term{},
+		checker: c, log: l.Name, open: map[Partition]*tenure{}, gone: map[Partition]*tenure{}, last: map[Partition]*tenure{},
 	}
 	last := int64(0)
 	for i, e := range l.Events {
@@ -36,6 +36,7 @@ func (c *checker) walk(l Log) {
 	}
 }
 
+// event reads one line.
 func (w *walker) event(e Event) {
 	var p Partition
 	if e.Partition != nil {
@@ -48,10 +49,10 @@ func (w *walker) event(e Event) {
 			w.violate("%s: %s claimed while it is owned", w.log, p)
 			return
 		}
-		tm = &term{log: w.log, p: p, token: e.Token, session: e.Session, start: e.T, tells: w.tells}
+		tm = &tenure{log: w.log, p: p, token: e.Token, session: e.Session, start: e.T, hasDone: w.hasDone}
 		w.open[p] = tm
 		delete(w.gone, p)
-		w.terms[p] = append(w.terms[p], tm)
+		w.tenures[p] = append(w.tenures[p], tm)
 	case Opened:
 		if tm == nil {
 			w.violate("%s: %s opened without a claim", w.log, p)
@@ -85,19 +86,19 @@ func (w *walker) event(e Event) {
 	}
 }
 
-// reopen begins another term under the claim of one whose partition is opened once more. What was handed out and not processed
-// may come again.
-func (w *walker) reopen(tm *term, at int64) *term {
+// reopen ends a tenure and begins another one under the same claim, because the partition is opened again. Messages that were handed
+// out and not processed may be handed out again.
+func (w *walker) reopen(tm *tenure, at int64) *tenure {
 	w.finish(tm, at, closed)
-	next := &term{log: tm.log, p: tm.p, token: tm.token, session: tm.session, start: at, tells: tm.tells}
+	next := &tenure{log: tm.log, p: tm.p, token: tm.token, session: tm.session, start: at, hasDone: tm.hasDone}
 	w.open[tm.p] = next
-	w.terms[tm.p] = append(w.terms[tm.p], next)
+	w.tenures[tm.p] = append(w.tenures[tm.p], next)
 	return next
 }
 
-// finish ends a term at a time that may lie before the last lines: a process that
-// was frozen writes late that its trust had ended.
-func (w *walker) finish(tm *term, at int64, how string) {
+// finish ends a tenure at a time that may be before the last lines: a process that
+// was frozen writes "untrusted" late.
+func (w *walker) finish(tm *tenure, at int64, how string) {
 	tm.end, tm.how = at, how
 	delete(w.open, tm.p)
 	w.last[tm.p] = tm
@@ -119,9 +120,9 @@ func (w *walker) finish(tm *term, at int64, how string) {
 	}
 }
 
-// late judges a message that is in the log after its partition was lost: a
-// process may be stopped between handing one out and writing so.
-func (w *walker) late(tm *term, m delivery) {
+// late checks a message that the log has after the end of the tenure. One is allowed
+// after a loss: the process may be stopped between handing it out and logging it.
+func (w *walker) late(tm *tenure, m delivery) {
 	tm.late++
 	if tm.late == 1 && (tm.how == Untrusted || tm.how == Lost) {
 		w.report.Late++
@@ -130,20 +131,21 @@ func (w *walker) late(tm *term, m delivery) {
 	w.violate("%s: %s: message %d was handed out %v after the end (%s)", w.log, tm.p, m.offset, time.Duration(m.t-tm.end), tm.how)
 }
 
-// next says that a message is the one after those handed out before.
-func (w *walker) next(tm *term, m delivery) {
+// next checks that a message is the one that follows those handed out before.
+func (w *walker) next(tm *tenure, m delivery) {
 	if pos, ok := tm.position(); ok && m.offset != pos {
 		w.violate("%s: %s: message %d came where %d was next", w.log, tm.p, m.offset, pos)
 	}
 }
 
-func (w *walker) commit(tm *term, p Partition, e Event) {
+// commit checks that a commit was sent by the owner, and of processed messages alone.
+func (w *walker) commit(tm *tenure, p Partition, e Event) {
 	if e.Offset == nil {
 		return
 	}
 	d := delivery{e.T, *e.Offset}
 	if e.Since != 0 {
-		d.t = min(d.t, e.Since) // when it was sent, what counts
+		d.t = min(d.t, e.Since) // the time of sending counts, not that of the answer
 	}
 	if tm == nil {
 		if gone := w.gone[p]; gone == nil || d.t > gone.end {
@@ -159,14 +161,14 @@ func (w *walker) commit(tm *term, p Partition, e Event) {
 		tm = last
 	}
 	if pos, ok := tm.processed(); ok && d.offset > pos {
-		w.violate("%s: %s: committed %d, but only what is before %d was processed", w.log, p, d.offset, pos)
+		w.violate("%s: %s: committed %d, but only messages before %d were processed", w.log, p, d.offset, pos)
 	}
 	tm.commits = append(tm.commits, d)
 }
 
-// finished notes that a handler has done with a message. That may be after the end
-// of the term in which it was handed out, and in the log before that it was.
-func (w *walker) finished(tm *term, p Partition, e Event) {
+// finished records that a handler has processed a message. The log may have "done"
+// after the end of the tenure, and before the "message".
+func (w *walker) finished(tm *tenure, p Partition, e Event) {
 	if e.Offset == nil {
 		return
 	}
@@ -180,7 +182,8 @@ func (w *walker) finished(tm *term, p Partition, e Event) {
 	}
 }
 
-func (w *walker) message(tm *term, p Partition, e Event) {
+// message records that a message was handed out.
+func (w *walker) message(tm *tenure, p Partition, e Event) {
 	if e.Offset == nil {
 		return
 	}
@@ -207,7 +210,7 @@ func (w *walker) message(tm *term, p Partition, e Event) {
 	if seen[d.offset] == 1 {
 		w.report.Distinct++
 	}
-	if !w.tells {
+	if !w.hasDone {
 		w.process(p, d.offset)
 	}
 }

@@ -190,7 +190,7 @@ func TestProcessesKilledStoppedAndStarted(t *testing.T) {
 	if report.Distinct != messages {
 		t.Errorf("%d different messages seen, %d produced", report.Distinct, messages)
 	}
-	if report.Terms <= partitions {
+	if report.Tenures <= partitions {
 		t.Error("no partition ever moved; the test did not bite")
 	}
 }
