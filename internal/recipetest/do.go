@@ -16,14 +16,14 @@ type Doer interface {
 	Do(ctx context.Context, fn func(ctx context.Context) error) error
 }
 
-// Done is what a test of a recipe's Do has.
+// Done is a test of a recipe's Do.
 type Done struct {
 	New  func(s *session.Session) Doer         // returns a handle in a session
-	Hold func(ctx context.Context) recipe.Hold // finds the hold in a function's context; nil if there is none
-	Lost error                                 // the cause of a hold whose znode is gone
+	Hold func(ctx context.Context) recipe.Hold // returns the hold in a function's context; nil if there is none
+	Lost error                                 // the cause with which a hold ends whose znode is gone
 }
 
-// Found returns Hold for Done.
+// Found returns a Hold for Done from the recipe's own function, which returns a nil pointer if there is no hold.
 func Found[H interface {
 	comparable
 	recipe.Hold
@@ -37,67 +37,102 @@ func Found[H interface {
 	}
 }
 
-// Run checks that a function runs under a hold: it ends with its caller, at once though no server can be reached, and with the hold; the
-// znode is gone when Do returns. It belongs in a bubble.
+// Run checks that Do calls its function under a hold. The function's context ends with the hold, and with the caller's context, at once
+// even if no server can be reached. The znode is gone when Do returns. Run belongs in a bubble.
 func (d Done) Run(tb testing.TB, srv *zktest.Server, nw *zktest.Network) {
 	tb.Helper()
 	const client = "does"
-	h := d.New(Session(tb, nw, client))
-	node := ""
-	under := func(ctx context.Context) {
-		held := d.Hold(ctx)
-		node = held.Node()
-		if _, _, stands := srv.Get(node); !stands || !held.Valid() {
-			tb.Errorf("under a hold on %s that is not valid; it stands: %v", node, stands)
-		}
+	r := &doing{TB: tb, Done: d, doer: d.New(Session(tb, nw, client)), srv: srv, link: nw.Client(client)}
+	r.returnsTheError()
+	r.endsWithTheHold()
+	r.endsWithTheCaller()
+	if held := d.Hold(tb.Context()); held != nil {
+		tb.Errorf("a context that no Do has made has the hold %v", held)
 	}
-	gone := func() {
-		tb.Helper()
-		if _, _, stands := srv.Get(node); stands {
-			tb.Errorf("%s stands", node)
-		}
-	}
+}
 
+// doing is one run of Done.
+type doing struct {
+	testing.TB
+	Done
+
+	doer Doer
+	srv  *zktest.Server
+	link *zktest.Client
+	node string // the znode of the last hold
+}
+
+// returnsTheError checks that Do returns the error of its function.
+func (r *doing) returnsTheError() {
+	r.Helper()
 	why := errors.New("not done")
-	if err := h.Do(tb.Context(), func(ctx context.Context) error { under(ctx); return why }); err != why { //nolint:errorlint // it is returned as it is
-		tb.Errorf("fn's error: %v", err)
+	err := r.doer.Do(r.Context(), func(ctx context.Context) error {
+		r.checkHeld(ctx)
+		return why
+	})
+	if err != why { //nolint:errorlint // the same value
+		r.Errorf("Do returned %v, not the error of its function", err)
 	}
-	gone()
+	r.checkGone()
+}
 
-	err := h.Do(tb.Context(), func(ctx context.Context) error {
-		under(ctx)
-		if err := srv.Delete(node); err != nil {
+// endsWithTheHold deletes the znode under a function.
+func (r *doing) endsWithTheHold() {
+	r.Helper()
+	err := r.doer.Do(r.Context(), func(ctx context.Context) error {
+		r.checkHeld(ctx)
+		if err := r.srv.Delete(r.node); err != nil {
 			return err
 		}
 		<-ctx.Done()
 		return ctx.Err()
 	})
-	if !errors.Is(err, d.Lost) || errors.Is(err, context.Canceled) {
-		tb.Errorf("lost: %v", err)
+	if !errors.Is(err, r.Lost) || errors.Is(err, context.Canceled) {
+		r.Errorf("the hold was lost, and Do returned %v", err)
 	}
+}
 
-	ctx, cancel := context.WithCancel(tb.Context())
+// endsWithTheCaller cancels the caller's context while no server can be reached, and calls Do with it again.
+func (r *doing) endsWithTheCaller() {
+	r.Helper()
+	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	var told time.Time
-	err = h.Do(ctx, func(ctx context.Context) error {
-		under(ctx)
-		nw.Client(client).BlackHole(zktest.Both)
-		told = time.Now()
+	var canceled time.Time
+	err := r.doer.Do(ctx, func(ctx context.Context) error {
+		r.checkHeld(ctx)
+		r.link.BlackHole(zktest.Both)
+		canceled = time.Now()
 		cancel()
 		<-ctx.Done()
 		return ctx.Err()
 	})
-	if took := time.Since(told); err != nil || took > 0 {
-		tb.Errorf("told to end: %v after %v", err, took)
+	if took := time.Since(canceled); err != nil || took > 0 {
+		r.Errorf("canceled while the function ran: Do returned %v after %v", err, took)
 	}
 	called := false
-	if err := h.Do(ctx, func(context.Context) error { called = true; return nil }); !errors.Is(err, context.Canceled) || called {
-		tb.Errorf("told to end before: %v, called: %v", err, called)
+	err = r.doer.Do(ctx, func(context.Context) error { called = true; return nil })
+	if !errors.Is(err, context.Canceled) || called {
+		r.Errorf("canceled before: Do returned %v; it called the function: %v", err, called)
 	}
-	nw.Client(client).Heal()
+	r.link.Heal()
 	<-time.After(time.Minute)
-	gone()
-	if held := d.Hold(tb.Context()); held != nil {
-		tb.Errorf("a hold out of nothing: %v", held)
+	r.checkGone()
+}
+
+// checkHeld checks that a function's context has a valid hold whose znode exists.
+func (r *doing) checkHeld(ctx context.Context) {
+	r.Helper()
+	held := r.Hold(ctx)
+	r.node = held.Node()
+	if _, _, exists := r.srv.Get(r.node); !exists || !held.Valid() {
+		r.Errorf("the hold on %s is valid: %v; its znode exists: %v", r.node, held.Valid(), exists)
+	}
+}
+
+// checkGone checks that the znode of the last hold is gone.
+func (r *doing) checkGone() {
+	r.Helper()
+	if _, _, exists := r.srv.Get(r.node); exists {
+		r.Errorf("%s exists after Do", r.node)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// Endless is what a test of a Run has that is given a context which never ends.
+// Endless is a test that calls Run with a context that never ends.
 type Endless struct {
 	*testing.T
 
@@ -19,7 +19,7 @@ type Endless struct {
 	Session *session.Session
 }
 
-// OnEndless runs a test in a bubble with each context that never ends.
+// OnEndless runs test once with each kind of context that never ends, in a bubble.
 func OnEndless(t *testing.T, test func(ctx context.Context, e *Endless)) {
 	t.Helper()
 	for name, ctx := range endless.Contexts(t) {
@@ -32,8 +32,8 @@ func OnEndless(t *testing.T, test func(ctx context.Context, e *Endless)) {
 	}
 }
 
-// GoesOn calls run, which must not return by itself within a minute. Then it calls end, which is to end it, and returns
-// what run returned.
+// GoesOn calls run, which must not return by itself within a minute. Then GoesOn calls end, which must make run return, and
+// returns the result of run.
 func (e *Endless) GoesOn(run func() error, end func()) error {
 	e.Helper()
 	return GoesOn(e, run, end)
@@ -48,7 +48,7 @@ func GoesOn(tb testing.TB, run func() error, end func()) error {
 	defer timer.Stop()
 	select {
 	case err := <-done:
-		tb.Fatalf("it ended by itself: %v", err)
+		tb.Fatalf("run returned by itself: %v", err)
 	case <-timer.C:
 	}
 	end()
@@ -59,5 +59,5 @@ func GoesOn(tb testing.TB, run func() error, end func()) error {
 func (e *Endless) Close(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
-	_ = e.Session.Close(ctx) // it says that the session was held
+	_ = e.Session.Close(ctx) // returns that the session was held
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// EndWithTheirContext checks calls without a connection: each ends when its context does, with why that ended, and says
-// which path it was about. No such call was sent, so none is uncertain. The cause is an error of another call, which is
-// neither returned for its own nor changed. It belongs in a bubble.
+// EndWithTheirContext checks calls without a connection. Each call returns when its context ends, with an error that wraps
+// the cause and names the path. No such call was sent, so none is uncertain. The cause here is an error of another call; a
+// call must neither return it as its own nor change it. EndWithTheirContext belongs in a bubble.
 func EndWithTheirContext(tb testing.TB, path string, calls map[string]func(ctx context.Context) error) {
 	tb.Helper()
 	for what, call := range calls {
@@ -25,13 +25,13 @@ func EndWithTheirContext(tb testing.TB, path string, calls map[string]func(ctx c
 		start := time.Now()
 		err := call(ctx)
 		if d := time.Since(start); d != time.Second {
-			tb.Errorf("%s: ended after %v", what, d)
+			tb.Errorf("%s: returned after %v", what, d)
 		}
 		if !errors.Is(err, why) || errors.Is(err, session.ErrUncertain) || !strings.Contains(err.Error(), path) {
 			tb.Errorf("%s: %v", what, err)
 		}
-		if err == error(why) || *why != before { //nolint:errorlint // it may wrap it
-			tb.Errorf("%s: the error of another call: %v, was %v", what, err, &before)
+		if err == error(why) || *why != before { //nolint:errorlint // err may wrap why, but must not be it
+			tb.Errorf("%s: returned the error of another call, %v, or changed it from %v", what, err, &before)
 		}
 		cancel()
 	}
@@ -43,28 +43,28 @@ func LoseTrust(tb testing.TB, link *zktest.Client, inc *session.Incarnation) {
 	link.BlackHole(zktest.Both)
 	<-inc.Context().Done()
 	if cause := context.Cause(inc.Context()); !errors.Is(cause, session.ErrTrustLost) {
-		tb.Fatalf("the incarnation ended with %v", cause)
+		tb.Fatalf("the incarnation ended with %v, not with ErrTrustLost", cause)
 	}
 	link.Heal()
 }
 
-// Trouble is what happens to clients at random. It belongs in a bubble.
+// Trouble makes random faults. It belongs in a bubble.
 type Trouble struct {
 	Server  *zktest.Server
 	Network *zktest.Network
-	Clients []string
-	Seed    uint64
+	Clients []string // the clients whose links fail
+	Seed    uint64   // the seed of the random choices
 
-	Pause  time.Duration                 // from one fault to the next, at most
-	Delay  time.Duration                 // of a slow link, at most
-	Losses int                           // of replies in a row, at most
-	Lose   []func(r zktest.Request) bool // whose replies are lost, those of one at a time
-	More   []func(random *rand.Rand)     // what else happens
+	Pause  time.Duration                 // the longest time between two faults
+	Delay  time.Duration                 // the longest delay of a slow link
+	Losses int                           // the most replies that are lost in a row
+	Lose   []func(r zktest.Request) bool // predicates of requests; each loss takes one of them
+	More   []func(random *rand.Rand)     // more faults
 }
 
-// Until has trouble until the context ends, and then none.
+// Until makes faults until the context ends, and then ends all faults.
 func (t *Trouble) Until(ctx context.Context) {
-	random := rand.New(rand.NewPCG(t.Seed, 1<<63)) //nolint:gosec // a failure must come again
+	random := rand.New(rand.NewPCG(t.Seed, 1<<63)) //nolint:gosec // a failure must be repeatable
 	kinds := append([]func(*rand.Rand){
 		func(*rand.Rand) { t.one(random).Cut() },
 		func(*rand.Rand) { t.one(random).BlackHole(zktest.Direction(1 + random.IntN(3))) },
@@ -81,16 +81,19 @@ func (t *Trouble) Until(ctx context.Context) {
 	t.heal()
 }
 
+// one returns a client at random.
 func (t *Trouble) one(random *rand.Rand) *zktest.Client {
 	return t.Network.Client(t.Clients[random.IntN(len(t.Clients))])
 }
 
+// heal ends the faults of all links.
 func (t *Trouble) heal() {
 	for _, name := range t.Clients {
 		t.Network.Client(name).Heal()
 	}
 }
 
+// upTo returns a random time of less than d, in whole milliseconds.
 func upTo(random *rand.Rand, d time.Duration) time.Duration {
 	return time.Duration(random.IntN(int(d/time.Millisecond))) * time.Millisecond
 }

@@ -17,7 +17,7 @@ func Session(tb testing.TB, nw *zktest.Network, name string) *session.Session {
 	return s
 }
 
-// Stoppable is Session with options, of which it sets Dial, for a session that may be stopped before the test ends.
+// Stoppable is Session with options, except Dial, which it sets. stop stops the session before the test ends.
 func Stoppable(tb testing.TB, nw *zktest.Network, name string, opts session.Options) (s *session.Session, stop func()) {
 	tb.Helper()
 	opts.Dial = nw.Client(name).Dial
@@ -28,12 +28,12 @@ func Stoppable(tb testing.TB, nw *zktest.Network, name string, opts session.Opti
 	return s, Run(tb, s)
 }
 
-// Runner is what runs until its context ends, as a session does.
+// Runner runs until its context ends, as a session does.
 type Runner interface {
 	Run(ctx context.Context) error
 }
 
-// Run runs it until stop is called or the test ends. Stop waits until Run has returned; its error fails the test.
+// Run runs r until stop is called or the test ends. stop waits until r's Run has returned; an error of Run fails the test.
 func Run(tb testing.TB, r Runner) (stop func()) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
@@ -52,7 +52,7 @@ func Run(tb testing.TB, r Runner) (stop func()) {
 	return stop
 }
 
-// ID returns the id of a session's present ZooKeeper session; it waits for one.
+// ID returns the id of a session's ZooKeeper session. It waits until there is one.
 func ID(tb testing.TB, s *session.Session) int64 {
 	tb.Helper()
 	inc, err := s.Incarnation(tb.Context())
@@ -62,10 +62,10 @@ func ID(tb testing.TB, s *session.Session) int64 {
 	return inc.SessionID()
 }
 
-// Hold is what is held in all recipes, until its context ends.
+// Hold is a hold of any recipe, which lasts until its context ends.
 type Hold interface{ Context() context.Context }
 
-// Ended waits until a hold ends, at most so long, and checks its cause.
+// Ended waits until a hold ends, for at most within, and checks that its cause is want.
 func Ended(tb testing.TB, h Hold, within time.Duration, want error) {
 	tb.Helper()
 	timer := time.NewTimer(within)
@@ -85,8 +85,8 @@ type Releaser interface {
 	Release(ctx context.Context) error
 }
 
-// ReleaseLater releases a hold when the test ends. It does not wait long: a test that has failed may have left its links
-// cut.
+// ReleaseLater releases a hold when the test ends. It waits for a minute at most, because a test that has failed may have
+// left faults on its links.
 func ReleaseLater(tb testing.TB, h Releaser) {
 	tb.Helper()
 	tb.Cleanup(func() {
@@ -96,7 +96,7 @@ func ReleaseLater(tb testing.TB, h Releaser) {
 	})
 }
 
-// Must returns what makes a value of a value and an error, or ends the test.
+// Must returns a function that returns its first argument, or ends the test if the second is an error.
 func Must[T any](tb testing.TB) func(T, error) T {
 	tb.Helper()
 	return func(v T, err error) T {
@@ -108,7 +108,7 @@ func Must[T any](tb testing.TB) func(T, error) T {
 	}
 }
 
-// Is matches the requests of one operation.
+// Is returns a predicate of requests of one operation.
 func Is(op zktest.Op) func(zktest.Request) bool {
 	return func(r zktest.Request) bool { return r.Op == op }
 }

@@ -6,14 +6,14 @@ import (
 	"sync/atomic"
 )
 
-// Traffic counts the bytes that arrive on the connections that it makes.
+// Traffic counts the bytes that arrive on its connections.
 type Traffic struct {
-	Connect func(ctx context.Context, network, address string) (net.Conn, error) // makes the connections
+	Connect func(ctx context.Context, network, address string) (net.Conn, error) // opens a connection
 
 	received atomic.Int64
 }
 
-// Dial makes a connection whose bytes count. It is for session.Options.
+// Dial opens a connection whose bytes count. It is for session.Options.
 func (t *Traffic) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := t.Connect(ctx, network, address)
 	if err != nil {
@@ -25,6 +25,7 @@ func (t *Traffic) Dial(ctx context.Context, network, address string) (net.Conn, 
 // Received returns how many bytes have arrived so far.
 func (t *Traffic) Received() int64 { return t.received.Load() }
 
+// counted is a connection of Traffic.
 type counted struct {
 	net.Conn
 

@@ -8,8 +8,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// World is a test, with a server on a virtual network. Packages embed it in a world of their own, which has the methods for
-// what they test. It belongs in a bubble.
+// World is a test with a server on a virtual network. A package embeds it in a world of its own, with methods for what the
+// package tests. It belongs in a bubble.
 type World struct {
 	*testing.T
 
@@ -17,7 +17,7 @@ type World struct {
 	Net *zktest.Network
 }
 
-// NewWorld starts a server, which runs as long as the test does.
+// NewWorld starts a server, which runs until the test ends.
 func NewWorld(t *testing.T) *World {
 	t.Helper()
 	srv, nw := zktest.StartVirtual(t, zktest.Options{})
@@ -42,7 +42,7 @@ func (w *World) ID(s *session.Session) int64 {
 	return ID(w, s)
 }
 
-// Write writes a znode as an operator would: it is made first, if it is not there, so that its version is 1 at least.
+// Write writes a znode as an operator would. If the znode is missing Write creates it first, so its version is at least 1.
 func (w *World) Write(path, data string) {
 	w.Helper()
 	if _, _, ok := w.Srv.Get(path); !ok {
@@ -55,7 +55,7 @@ func (w *World) Write(path, data string) {
 	}
 }
 
-// Data returns what a znode holds. It must be there.
+// Data returns the data of a znode, which must exist.
 func (w *World) Data(path string) string {
 	w.Helper()
 	data, _, ok := w.Srv.Get(path)

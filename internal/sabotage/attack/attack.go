@@ -1,5 +1,5 @@
-// Package attack runs executions that break recipes: with all rules they must do no harm, and with the rule switched off
-// that answers them (package sabotage) they must do the harm that it is there to prevent, or they show nothing.
+// Package attack runs executions that break recipes. With all rules on, an execution must do no harm. With the rule off
+// that prevents its harm (package sabotage), it must do that harm: otherwise it proves nothing.
 package attack
 
 import (
@@ -11,27 +11,27 @@ import (
 	"github.com/kielgo/kiel/internal/sabotage"
 )
 
-// Attack is one run of an execution. Its Context has rules switched off; the T's own has not.
+// Attack is one run of an execution.
 type Attack struct {
 	*testing.T
 
-	off   []sabotage.Rule
-	harms map[string]string
+	off   []sabotage.Rule   // the rules that are off in this run
+	harms map[string]string // the harms done, and how each was done the first time
 }
 
-// Context is for what is attacked: the rules of this run are off in it.
+// Context returns the context for the recipe that is attacked: rules are off in it. In the context of the T all rules are on.
 func (a *Attack) Context() context.Context { return sabotage.Off(a.T.Context(), a.off...) }
 
-// Harmed notes a harm, and how it came about the first time.
+// Harmed records a harm, and how it was done the first time.
 func (a *Attack) Harmed(harm, format string, args ...any) {
 	if a.harms[harm] == "" {
 		a.harms[harm] = fmt.Sprintf(format, args...)
 	}
 }
 
-// Run runs an execution in bubbles: with all rules, and then it must do no harm; and with the rules off, and then it must
-// do this harm and no other. Of several rules each is enough: with one of them off it must do no harm either. Without rules
-// a mutant shows the harm (test/mutants).
+// Run runs an execution in bubbles. With all rules on, the execution must do no harm. With the given rules off, it must do
+// this harm and no other. Of several rules each is enough: with one of them off, the execution must do no harm either. If no
+// rule is given, a mutant shows the harm (test/mutants).
 func Run(t *testing.T, harm string, execution func(a *Attack), rules ...sabotage.Rule) {
 	t.Helper()
 	run(t, "on", "", execution)
@@ -45,11 +45,11 @@ func Run(t *testing.T, harm string, execution func(a *Attack), rules ...sabotage
 	}
 }
 
-// tries is how often an execution may run until it does the harm that it shows: which goroutine comes first in one virtual
-// instant is not always the same.
+// tries is how often an execution may run until it does its harm: the order of goroutines at one moment of virtual time
+// varies.
 const tries = 10
 
-// run runs an execution once, or until it does a harm that it must do. Want is that harm, or nothing.
+// run runs an execution once, or until it does the harm want. An empty want is no harm.
 func run(t *testing.T, name, want string, execution func(a *Attack), off ...sabotage.Rule) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
@@ -65,6 +65,6 @@ func run(t *testing.T, name, want string, execution func(a *Attack), off ...sabo
 				return
 			}
 		}
-		t.Errorf("the rule is off and there was no %q in %d runs, so this execution shows nothing", want, tries)
+		t.Errorf("the rule is off, but %d runs did no %q: this execution proves nothing", tries, want)
 	})
 }
