@@ -21,14 +21,15 @@ const (
 
 // ACL is an entry of a znode's access control list.
 type ACL struct {
-	Perms  int32
-	Scheme string
-	ID     string
+	Perms  int32  // a set of permissions
+	Scheme string // world, auth, digest, ip
+	ID     string // the identity, in the form of the scheme
 }
 
 // identity is an identity that a connection has proved in one scheme.
 type identity struct{ scheme, id string }
 
+// openACL returns a list that allows everything to everybody.
 func openACL() []ACL { return []ACL{{Perms: PermAll, Scheme: "world", ID: "anyone"}} }
 
 // digestID is the digest scheme's id of "user:password".
@@ -38,7 +39,7 @@ func digestID(userPassword string) string {
 	return user + ":" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// permits reports whether a connection with the identities who has the permission on a znode with that acl.
+// permits reports whether the list acl gives the permission to a connection with the identities who.
 func permits(acl []ACL, perm int32, who []identity) bool {
 	if len(acl) == 0 || slices.ContainsFunc(who, func(i identity) bool { return i.scheme == "super" }) {
 		return true
@@ -59,6 +60,7 @@ func permits(acl []ACL, perm int32, who []identity) bool {
 	return false
 }
 
+// matches reports whether an ACL entry's ID is that of the identity, whose scheme it has.
 func matches(i identity, expr string) bool {
 	switch i.scheme {
 	case "digest":
@@ -88,7 +90,7 @@ func parsePrefix(expr string) (netip.Prefix, bool) {
 	return netip.PrefixFrom(addr, bits), true
 }
 
-// expandACL checks the list of a create or setACL: duplicates go, "auth" becomes the caller's own identities.
+// expandACL checks the list of a create or setACL. It leaves out duplicates, and replaces "auth" by the caller's own identities.
 func expandACL(list []ACL, who []identity) ([]ACL, Error) {
 	var out, seen []ACL
 	for _, a := range list {

@@ -2,7 +2,7 @@ package zktest
 
 import "maps"
 
-// Backup is a copy of what a server held at one moment: its znodes, its sessions and its newest zxid. It never changes, and
+// Backup is a copy of a server's state at one moment: its znodes, its sessions and its last zxid. A Backup never changes, and
 // may be restored any number of times.
 type Backup struct {
 	tree       tree
@@ -11,19 +11,19 @@ type Backup struct {
 	containers map[string]struct{}
 }
 
-// RestoreOptions say what a server is like that starts from a backup. The zero value is a single server whose backup has
-// the sessions of its time, as copies of a real server's data directory do.
+// RestoreOptions configure a server that starts from a backup. With the zero value it is a single server, and has the
+// backup's sessions, as a copy of a real server's data directory has them.
 type RestoreOptions struct {
-	// ForgetSessions ends the sessions of the backup, and removes their ephemeral znodes, before anybody can connect, as if
-	// they had expired in the meantime.
+	// ForgetSessions ends the sessions of the backup, and removes their ephemeral znodes, before a client can connect, as if
+	// the sessions had expired in the meantime.
 	ForgetSessions bool
 
-	// Elect begins the next epoch of zxids, as an ensemble does that elects a leader. Its zxids may be higher than all that
-	// clients saw before; then the server does not turn them away.
+	// Elect begins the next epoch of zxids, as an ensemble does that elects a leader. The new zxids may be higher than all
+	// that clients have seen; then the server does not refuse the clients.
 	Elect bool
 }
 
-// Backup returns a copy of what the server holds.
+// Backup returns a copy of the server's state.
 func (s *Server) Backup() *Backup {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,8 +37,8 @@ func (s *Server) Backup() *Backup {
 }
 
 // Restore is a crash and a start from a backup, or the start after Down: all connections are reset. What was written after
-// the backup is lost. Sessions that began after it are gone. Those of the backup live again, even if they have ended since, for at least their
-// timeout. Like Restart, it ends Freeze; the other faults stay.
+// the backup is lost. Sessions that began after the backup are gone. Sessions of the backup live again for at least their
+// timeout, even if they have ended since. Restore ends Freeze, as Restart does; the other faults stay.
 func (s *Server) Restore(b *Backup, opts RestoreOptions) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,13 +10,13 @@ import (
 // sweepInterval is how often empty containers are removed, in ms.
 const sweepInterval = 60_000
 
-// clock counts the milliseconds by which sessions expire. It can stand still.
+// clock counts the milliseconds by which sessions expire. It can be stopped.
 type clock struct {
-	origin  time.Time
-	stopped time.Time // set while it stands still
+	origin  time.Time // when the clock showed 0; later by each stop
+	stopped time.Time // when the clock was stopped; zero while it runs
 	timer   *time.Timer
-	armed   int64 // when the timer fires; 0 = not armed
-	sweep   int64 // when empty containers are removed; 0 = not planned
+	armed   int64 // when the timer fires, in ms of this clock; 0 if it is not armed
+	sweep   int64 // when empty containers are removed next; 0 if that is not planned
 }
 
 func (k *clock) start() {
@@ -45,16 +45,16 @@ func (k *clock) resume() {
 	}
 }
 
-// at is the moment at which the clock shows ms.
+// at returns when the clock shows ms.
 func (k *clock) at(ms int64) time.Time { return k.origin.Add(time.Duration(ms) * time.Millisecond) }
 
-// standing tells whether nothing falls due now: a server that is down or frozen expires nothing.
-func (s *Server) standing() bool { return s.closed || s.faults.down || s.faults.gate != nil }
+// suspended reports whether nothing expires now: the server is closed, down or frozen.
+func (s *Server) suspended() bool { return s.closed || s.faults.down || s.faults.gate != nil }
 
-// arm sets the timer for what falls due next; it is not set while there is nothing, so that an idle server sleeps. Called
-// with the lock held.
+// arm sets the timer for the next expiry of a session or removal of containers. Without one the timer is not set, so an idle
+// server sleeps. Called with the lock held.
 func (s *Server) arm() {
-	if s.standing() {
+	if s.suspended() {
 		return
 	}
 	next := int64(0)
@@ -100,7 +100,7 @@ func (s *Server) disarm() {
 	s.clock.timer, s.clock.armed = nil, 0
 }
 
-// catchUp does what has fallen due, when the timer is late by a moment. Called with the lock held.
+// catchUp calls due if the timer is late by a moment. Called with the lock held.
 func (s *Server) catchUp() {
 	if s.clock.armed != 0 && s.clock.armed <= s.clock.now() {
 		s.due()
@@ -108,10 +108,9 @@ func (s *Server) catchUp() {
 	}
 }
 
-// due does what has fallen due: it ends the sessions whose time is over and removes empty containers. Called with the
-// lock held.
+// due ends the sessions that have expired, and removes empty containers if it is time. Called with the lock held.
 func (s *Server) due() {
-	if s.standing() {
+	if s.suspended() {
 		return
 	}
 	now := s.clock.now()

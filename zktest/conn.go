@@ -8,25 +8,25 @@ import (
 	"sync"
 )
 
-// conn is a client's connection: one goroutine reads and executes requests, one writes what is queued.
+// conn is a client's connection. One goroutine reads and executes requests; another one writes the queued packets.
 type conn struct {
 	srv      *Server
 	nc       net.Conn
-	client   string
-	listener string        // the address of the listener that it came through
-	done     chan struct{} // closed when the connection is over
-	wake     chan struct{} // capacity 1: something was queued
+	client   string        // the client's address
+	listener string        // the address of the listener that accepted the connection
+	done     chan struct{} // closed when the connection is closed
+	wake     chan struct{} // capacity 1: a packet was queued
 
-	once sync.Once
+	once sync.Once // closes the connection
 
 	// Guarded by the server's mutex.
-	out            []byte
-	closing        bool // nothing more is queued; the connection closes once out is written
-	mute           bool // its handshake is never answered
-	session        *session
-	received, sent int   // packets and four-letter words
-	timeout        int64 // ms, as negotiated on this connection
-	who            []identity
+	out            []byte     // the queued packets
+	closing        bool       // no more packets are queued; the connection closes when out is written
+	mute           bool       // the server never answers the handshake
+	session        *session   // nil before the handshake
+	received, sent int        // how many packets and four-letter words
+	timeout        int64      // the session timeout that this connection has negotiated, in ms
+	who            []identity // the identities that the client has proved
 }
 
 func newConn(s *Server, nc net.Conn, listener string) *conn {
@@ -62,12 +62,13 @@ func (c *conn) countReceived() {
 	c.srv.received++
 }
 
-// finish closes the connection once what is queued has been written. Called with the lock held.
+// finish closes the connection when the queued packets are written. Called with the lock held.
 func (c *conn) finish() {
 	c.closing = true
 	c.kick()
 }
 
+// kick wakes the writer.
 func (c *conn) kick() {
 	select {
 	case c.wake <- struct{}{}:
@@ -75,13 +76,13 @@ func (c *conn) kick() {
 	}
 }
 
-// drop closes the connection now; reset makes the client see a reset. Called with the lock held.
+// drop closes the connection at once. With reset, the client sees a reset. Called with the lock held.
 func (c *conn) drop(reset bool) {
 	c.detach()
 	c.once.Do(func() {
 		nc := c.nc
 		if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
-			nc = t.NetConn() // TLS would wait to say good-bye
+			nc = t.NetConn() // TLS would wait until it has sent its close alert
 		}
 		if l, ok := nc.(interface{ SetLinger(sec int) error }); ok && reset {
 			_ = l.SetLinger(0)
@@ -91,7 +92,7 @@ func (c *conn) drop(reset bool) {
 	})
 }
 
-// detach removes the connection, its watches and what it has queued from the server. Called with the lock held.
+// detach removes the connection, its watches and its queued packets from the server. Called with the lock held.
 func (c *conn) detach() {
 	s := c.srv
 	c.closing, c.out = true, nil
@@ -103,7 +104,7 @@ func (c *conn) detach() {
 	delete(s.conns, c)
 }
 
-// readLoop reads packets and executes them, one after the other; or it reads a four-letter word.
+// readLoop reads requests and executes them one after the other, or reads a four-letter word.
 func (c *conn) readLoop() {
 	s := c.srv
 	defer func() {
@@ -116,7 +117,7 @@ func (c *conn) readLoop() {
 		if s.word(c, string(first)) {
 			c.waitWritten()
 		} else {
-			_, _ = io.Copy(io.Discard, in) // until the client hangs up
+			_, _ = io.Copy(io.Discard, in) // until the client closes the connection
 		}
 		return
 	}
@@ -143,7 +144,7 @@ func (c *conn) readLoop() {
 	}
 }
 
-// waitWritten waits until the writer has closed the connection, or somebody else has.
+// waitWritten makes the writer close the connection after the queued packets, and waits until the connection is closed.
 func (c *conn) waitWritten() {
 	s := c.srv
 	s.mu.Lock()
@@ -152,7 +153,7 @@ func (c *conn) waitWritten() {
 	<-c.done
 }
 
-// writeLoop writes what is queued.
+// writeLoop writes the queued packets.
 func (c *conn) writeLoop() {
 	s := c.srv
 	for {

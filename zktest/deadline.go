@@ -2,18 +2,18 @@ package zktest
 
 import "time"
 
-// deadline is a moment at which a channel closes. All of it is guarded by the network's mutex.
+// deadline is a time at which a channel is closed. The network's mutex guards all fields.
 type deadline struct {
 	net     *Network
 	timer   *time.Timer
-	at      time.Time     // zero = never
-	expired chan struct{} // closes when the moment has come
-	over    bool          // expired is closed
+	at      time.Time     // the time; zero is never
+	expired chan struct{} // closed when the time has come
+	over    bool          // whether expired is closed
 }
 
 func (d *deadline) init(n *Network) { d.net, d.expired = n, make(chan struct{}) }
 
-// set moves the deadline. A Read or Write that waits already keeps waiting, for the new one.
+// set moves the deadline. A Read or Write that waits already waits for the new one.
 func (d *deadline) set(t time.Time) {
 	if d.timer != nil {
 		d.timer.Stop()
@@ -36,6 +36,7 @@ func (d *deadline) set(t time.Time) {
 	}
 }
 
+// fire is the timer's function. The deadline may have been moved meanwhile.
 func (d *deadline) fire() {
 	d.net.mu.Lock()
 	defer d.net.mu.Unlock()
@@ -44,6 +45,7 @@ func (d *deadline) fire() {
 	}
 }
 
+// pass closes expired, once.
 func (d *deadline) pass() {
 	if !d.over {
 		d.over = true
@@ -51,7 +53,7 @@ func (d *deadline) pass() {
 	}
 }
 
-// stop ends the timer for good.
+// stop stops the timer for good.
 func (d *deadline) stop() {
 	d.at = time.Time{}
 	if d.timer != nil {

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// Stats says how a server is doing and counts what it has done since it was made.
+// Stats has a server's present figures, and its counters since NewServer.
 type Stats struct {
-	Requests    map[Op]int // received, by operation; the parts of a multi are not counted
-	Connections int
-	Sessions    int
-	Watches     int // paths watched, data and child watches counted apart
-	Znodes      int
-	Zxid        int64
+	Requests    map[Op]int // the requests received, by operation; the parts of a multi are not counted
+	Connections int        // open connections
+	Sessions    int        // live sessions
+	Watches     int        // watched paths of all connections; data and child watches are counted separately
+	Znodes      int        // znodes of the tree
+	Zxid        int64      // the last zxid
 
-	SessionsCreated, SessionsExpired, SessionsReattached int
+	SessionsCreated, SessionsExpired, SessionsReattached int // counters
 }
 
 // Stats returns the server's counters.
@@ -31,7 +31,7 @@ func (s *Server) Stats() Stats {
 	return st
 }
 
-// Get returns a znode's data and Stat; ok is false when there is none.
+// Get returns a znode's data and Stat. ok is false if there is no such znode.
 func (s *Server) Get(path string) (data []byte, stat Stat, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +42,7 @@ func (s *Server) Get(path string) (data []byte, stat Stat, ok bool) {
 	return slices.Clone(n.data), n.statNow(), true
 }
 
-// Children returns the sorted names of a znode's children; nil when there is no such znode.
+// Children returns the sorted names of a znode's children, or nil if there is no such znode.
 func (s *Server) Children(path string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,8 +53,8 @@ func (s *Server) Children(path string) []string {
 	return slices.AppendSeq(make([]string, 0, len(n.children)), slices.Values(slices.Sorted(maps.Keys(n.children))))
 }
 
-// Create makes a persistent znode that is open to the world, and the parents that are missing. Like Set and Delete it is
-// what an operator would do from a session of his own: it takes zxids, watches fire, no ACL stands in the way.
+// Create creates a persistent znode that is open to the world, and the parents that are missing. Create, Set and Delete act
+// like an operator in another session: they take zxids, and watches fire. ACLs do not apply to them.
 func (s *Server) Create(path string, data []byte) error {
 	return s.operate(func(t *txn) Error {
 		if !validPath(path) {
@@ -80,7 +80,7 @@ func (s *Server) Set(path string, data []byte) error {
 	})
 }
 
-// Delete removes a znode and all that is below it, in one transaction.
+// Delete deletes a znode and all znodes below it, in one transaction.
 func (s *Server) Delete(path string) error {
 	return s.operate(func(t *txn) Error {
 		below := path + "/"
@@ -100,9 +100,9 @@ func (s *Server) Delete(path string) error {
 	})
 }
 
-// SetCreates makes a znode as if it had seen so many creations of children: the number of the next sequential one. After
-// 2147483647 the number does not grow any more, as on a real server: every sequential child gets this one. (A real one gives
-// -2147483648 to every other create while the one before is still under way; this one never does.)
+// SetCreates sets how many children a znode has had so far, which is the number of its next sequential child. As on a real
+// server the number does not grow beyond 2147483647: all later sequential children get that one. (A real server gives
+// -2147483648 to every other create while the create before is in progress; zktest never does.)
 func (s *Server) SetCreates(path string, creates int32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *Server) SetCreates(path string, creates int32) error {
 	return nil
 }
 
-// operate runs an operator's transaction.
+// operate runs an operator's transaction, or rolls it back if do returns an error.
 func (s *Server) operate(do func(t *txn) Error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +130,7 @@ func (s *Server) operate(do func(t *txn) Error) error {
 	return nil
 }
 
-// Dump returns the tree as text, a line for each znode: path, data, and the owner of an ephemeral.
+// Dump returns the tree as text, one line for each znode: path, data, and the owner of an ephemeral znode.
 func (s *Server) Dump() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

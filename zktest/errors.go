@@ -2,11 +2,11 @@ package zktest
 
 import "fmt"
 
-// Error is an error code of ZooKeeper's wire protocol. It is what the direct accessors of [Server] return and what a
-// hook answers a request with.
+// Error is an error code of ZooKeeper's wire protocol. [Server.Create], [Server.Set] and [Server.Delete] return it, and a
+// hook may answer a request with it.
 type Error int32
 
-// The error codes that this server answers with, and some that a hook may want.
+// The error codes with which this server answers, and some more for hooks.
 const (
 	ErrSystem               Error = -1
 	ErrRuntimeInconsistency Error = -2 // in a refused multi: this operation comes after the one that failed
@@ -39,6 +39,7 @@ func (e Error) Error() string {
 	return fmt.Sprintf("zktest: error %d", int32(e))
 }
 
+// errorText returns the code's meaning, "" for a code that it does not know.
 func errorText(e Error) string {
 	switch e {
 	case ErrSystem:

@@ -2,7 +2,7 @@ package zktest
 
 import "slices"
 
-// handle executes one request. It returns false when the connection is to be closed, after what is queued.
+// handle executes one request. It returns false if the connection is to be closed after the queued packets are written.
 func (s *Server) handle(c *conn, r *Request) bool {
 	s.mu.Lock()
 	if c.mute {
@@ -46,7 +46,7 @@ func (s *Server) handle(c *conn, r *Request) bool {
 	return keep
 }
 
-// execute does a request and queues the reply. Called with the lock held.
+// execute executes a request and queues the reply. It returns false if the connection is to be closed. Called with the lock held.
 func (s *Server) execute(c *conn, r *Request, act Action) bool {
 	s.catchUp()
 	if r.hello {
@@ -58,7 +58,7 @@ func (s *Server) execute(c *conn, r *Request, act Action) bool {
 	here, ses := c.view(), c.session
 	if here.stale {
 		if r.Op.Writes() {
-			return true // no quorum, no answer
+			return true // without a quorum there is no reply
 		}
 	} else if c.closing || s.sessions[ses.id] != ses {
 		return false
@@ -71,27 +71,29 @@ func (s *Server) execute(c *conn, r *Request, act Action) bool {
 	case act.Err != 0:
 		s.reply(c, r.Xid, here.zxid, act.Err)
 		return true
-	}
-	switch r.Op {
-	case OpPing:
+	case r.Op == OpPing:
 		s.reply(c, -2, here.zxid, 0)
 		return true
-	case OpCloseSession:
+	case r.Op == OpCloseSession:
 		s.endSession(ses, c)
 		s.arm()
 		s.follow(c.listener)
 		s.reply(c, r.Xid, s.zxid, 0)
 		return false
-	case OpReconfig:
+	case r.Op == OpReconfig:
 		s.zxid++
 		s.reply(c, r.Xid, s.zxid, ErrReconfigDisabled)
 		return true
-	default:
-	}
-	if !r.Op.served() { // answered without a zxid, and the connection is closed
+	case !r.Op.served(): // ZooKeeper replies without a zxid and closes the connection
 		s.reply(c, r.Xid, -1, ErrUnimplemented)
 		return false
 	}
+	s.serve(c, r, here)
+	return true
+}
+
+// serve executes an operation on the tree or on watches, and queues the reply. here is the connection's view. Called with the lock held.
+func (s *Server) serve(c *conn, r *Request, here view) {
 	e := newReply(r.Xid)
 	code := Error(0)
 	switch {
@@ -101,11 +103,11 @@ func (s *Server) execute(c *conn, r *Request, act Action) bool {
 		}
 		code = ErrMarshalling
 	case r.Op == OpMulti:
-		s.multi(c, ses, r, e)
+		s.multi(c, r, e)
 	case r.Op == OpMultiRead:
 		here.multiRead(s, c, r, e)
 	case r.Op.Writes():
-		code = s.write(c, ses, r, e)
+		code = s.write(c, r, e)
 	default:
 		code = here.read(s, c, r, e)
 	}
@@ -115,10 +117,9 @@ func (s *Server) execute(c *conn, r *Request, act Action) bool {
 	}
 	e.finish(here.zxid, code)
 	c.send(e.frame())
-	return true
 }
 
-// newReply starts a reply whose header is filled in by finish.
+// newReply returns a reply whose header finish fills in.
 func newReply(xid int32) *encoder {
 	e := newEncoder()
 	e.int32(xid)
@@ -127,9 +128,10 @@ func newReply(xid int32) *encoder {
 	return e
 }
 
+// replyHeader is the number of bytes before a reply's body: its length, xid, zxid and error code.
 const replyHeader = 4 + 16
 
-// finish fills in a reply's header; an error has no body.
+// finish fills in a reply's header. With an error code the reply loses its body.
 func (e *encoder) finish(zxid int64, code Error) {
 	if code != 0 {
 		e.b = e.b[:replyHeader]
@@ -146,7 +148,8 @@ func (s *Server) reply(c *conn, xid int32, zxid int64, code Error) {
 	c.send(e.frame())
 }
 
-// auth adds an identity to the connection. ZooKeeper believes every password, and closes on a scheme it doesn't know.
+// auth adds an identity to the connection, and replies with refuse if that is an error. As in ZooKeeper every password is right, and an
+// unknown scheme closes the connection.
 func (s *Server) auth(c *conn, r *Request, refuse Error) bool {
 	code := refuse
 	switch {
@@ -167,6 +170,7 @@ func (s *Server) auth(c *conn, r *Request, refuse Error) bool {
 	return code == 0
 }
 
+// identify adds an identity to the connection, once.
 func (c *conn) identify(i identity) {
 	if !slices.Contains(c.who, i) {
 		c.who = append(slices.Clip(c.who), i)

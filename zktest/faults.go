@@ -1,22 +1,22 @@
 package zktest
 
-// faults is the trouble a server is in.
+// faults are the faults of a server.
 type faults struct {
-	down, refuse, silent bool
-	isolated             map[string]*view     // by listener's address
-	lagging              map[string]*follower // by listener's address
-	gate                 chan struct{}        // not nil while frozen; closed by Thaw
+	down, refuse, silent bool                 // Down, RefuseHandshakes, SilentHandshakes
+	isolated             map[string]*view     // Isolate, by the listener's address
+	lagging              map[string]*follower // Lag, by the listener's address
+	gate                 chan struct{}        // Freeze; Thaw closes it, and sets nil
 	hook                 func(*Request) Action
 	loss                 *loss
 }
 
-// loss is what LoseReply was asked for.
+// loss is the fault of LoseReply.
 type loss struct {
-	left  int
-	match func(Request) bool
+	left  int                // how many replies are still to be lost
+	match func(Request) bool // the requests whose replies are lost; nil for all but pings
 }
 
-// take uses up one of the losses. Called with the lock held.
+// take uses up one loss, and reports whether there was one. Called with the lock held.
 func (l *loss) take() bool {
 	if l.left == 0 {
 		return false
@@ -25,33 +25,34 @@ func (l *loss) take() bool {
 	return true
 }
 
-// Action is what a hook wants done with a request; the zero value executes it as it is.
+// Action is what the server is to do with a request instead of executing and answering it. The zero value changes nothing.
 type Action struct {
-	// Err answers the request with this error instead of executing it. A connect request can't be answered so: it is
-	// never answered.
+	// Err answers the request with this error, without executing it. A connect request has no such answer: the server
+	// never answers it.
 	Err Error
-	// Ignore never answers the request and does not execute it; it does not count as a sign of life either.
+	// Ignore neither executes nor answers the request. The request does not count as a sign of life.
 	Ignore bool
-	// Cut resets the connection instead of executing the request.
+	// Cut resets the connection without executing the request.
 	Cut bool
-	// NoTouch executes and answers the request without counting it as a sign of life: as by a follower that has not yet
-	// told its leader, who decides when a session expires.
+	// NoTouch executes and answers the request, which does not count as a sign of life: so acts a follower that has not yet
+	// reported it to its leader, which decides when a session expires.
 	NoTouch bool
-	// LoseReply executes the request and closes the connection instead of answering.
+	// LoseReply executes the request, and closes the connection instead of answering.
 	LoseReply bool
 }
 
-// SetHook makes the server call hook with every request, connect requests and pings included, before it executes it; nil
-// ends that. Four-letter words are no requests. The hook runs on the goroutine of the request's connection: it may change the request,
-// and while it has not returned, the connection's later requests wait. It may call the server's methods except Close.
+// SetHook makes the server call hook with each request before it executes the request, connect requests and pings included.
+// With nil it calls none. Four-letter words are no requests. The hook runs on the goroutine of the request's connection. It
+// may change the request; until it returns, the connection's later requests wait. It may call the server's methods except
+// Close.
 func (s *Server) SetHook(hook func(*Request) Action) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults.hook = hook
 }
 
-// LoseReply makes the server execute the next n requests that match, and close their connection instead of replying: their
-// outcome is unknown to the client. With a nil match, any request but a ping matches. n = 0 ends it.
+// LoseReply makes the server execute the next n requests that match, and close their connection instead of answering: their
+// outcome is unknown to the client. With a nil match, all requests but pings match. n = 0 ends LoseReply.
 func (s *Server) LoseReply(n int, match func(Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,13 +62,13 @@ func (s *Server) LoseReply(n int, match func(Request) bool) {
 	}
 }
 
-// Freeze stops the server like SIGSTOP stops a process: connections are accepted, nothing is answered, no session
-// expires. Time goes on: on Thaw, sessions that are overdue by then expire before anything is answered. Direct access
-// goes on working. (For a server that is cut off while its sessions expire, see [Network.BlackHole].)
+// Freeze stops the server like SIGSTOP stops a process: connections are accepted, no request is answered, no session
+// expires. Time goes on: on Thaw, sessions whose time is over expire before any request is answered. The methods that read
+// and change the tree still work. (For a server that is cut off while its sessions expire, see [Network.BlackHole].)
 func (s *Server) Freeze() { s.freeze(false) }
 
-// FreezeClock is Freeze with the sessions' clock stopped too, like a virtual machine that is paused: after Thaw they have
-// as much time left as before.
+// FreezeClock is Freeze, and stops the sessions' clock too, like a virtual machine that is paused: after Thaw the sessions
+// have as much time left as before.
 func (s *Server) FreezeClock() { s.freeze(true) }
 
 func (s *Server) freeze(clock bool) {
@@ -83,7 +84,7 @@ func (s *Server) freeze(clock bool) {
 	}
 }
 
-// Thaw ends Freeze and FreezeClock: what has arrived meanwhile is executed now.
+// Thaw ends Freeze and FreezeClock: the server executes the requests that have arrived meanwhile.
 func (s *Server) Thaw() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,12 +98,12 @@ func (s *Server) thaw() {
 	gate := s.faults.gate
 	s.faults.gate = nil
 	s.clock.resume()
-	s.arm() // what is overdue expires before the next request is executed
+	s.arm() // sessions whose time is over expire before the next request is executed
 	close(gate)
 }
 
-// awaitGate waits until the server is not frozen; false means that the connection is over. Called with the lock held,
-// which it lets go while it waits.
+// awaitGate waits until the server is not frozen. It returns false if the connection is closed. Called with the lock held,
+// which it releases while it waits.
 func (s *Server) awaitGate(c *conn) bool {
 	for s.faults.gate != nil {
 		gate := s.faults.gate
@@ -112,14 +113,15 @@ func (s *Server) awaitGate(c *conn) bool {
 		case <-c.done:
 		}
 		s.mu.Lock()
-		if s.over(c) {
+		if s.dropped(c) {
 			return false
 		}
 	}
-	return !s.over(c)
+	return !s.dropped(c)
 }
 
-func (s *Server) over(c *conn) bool {
+// dropped reports whether the server has closed the connection. Called with the lock held.
+func (s *Server) dropped(c *conn) bool {
 	_, here := s.conns[c]
 	return !here
 }
@@ -132,20 +134,20 @@ func (s *Server) RefuseHandshakes(on bool) {
 	s.faults.refuse = on
 }
 
-// SilentHandshakes makes the server accept connections and never answer their connect request or four-letter word.
-// Connections that met this stay silent after it is switched off.
+// SilentHandshakes makes the server accept connections and never answer their connect request or four-letter word, until it
+// is switched off again. Connections from that time stay silent.
 func (s *Server) SilentHandshakes(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults.silent = on
 }
 
-// Isolate makes one of the server's listeners behave like a member of an ensemble that is cut off from the others, a
-// deposed leader or a follower without one. Its clients still get answers to pings, reads and Sync, from
-// the tree as it is now; watches don't fire; writes are not answered and not executed, and neither are new connect
-// requests. Nothing said there counts as a sign of life: sessions expire in their time, for all others to see, without
-// the connection noticing. Four-letter words are answered from the same tree. Serve one Server on several listeners to have
-// the others.
+// Isolate makes one of the server's listeners behave like a member of an ensemble that is cut off from the others: a
+// deposed leader, or a follower without a leader. Its clients still get answers to pings, reads and Sync, from the tree as it
+// is now. Watches don't fire. Writes and new connect requests are neither executed nor answered. No request through that
+// listener counts as a sign of life: sessions expire, and clients of other listeners see it, but the session's own connection
+// does not. Four-letter words are answered from the same tree. For the other members of the ensemble, serve the Server on
+// more listeners.
 func (s *Server) Isolate(address string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +166,7 @@ func (s *Server) Isolate(address string) {
 	}
 }
 
-// Rejoin ends Isolate: the listener's connections are reset, as a member does that has lost its leader.
+// Rejoin ends Isolate. It resets the listener's connections, as a member that has lost its leader does.
 func (s *Server) Rejoin(address string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,11 +189,11 @@ func (c *conn) view() view {
 	return view{tree: c.srv.tree, zxid: c.srv.zxid}
 }
 
-// isolated returns what the connection sees when its listener is isolated, else nil. Called with the lock held.
+// isolated returns the view of the connection's listener if that is isolated, else nil. Called with the lock held.
 func (c *conn) isolated() *view { return c.srv.faults.isolated[c.listener] }
 
-// release lets go of the connection that a session has: it is closed, unless it is on an isolated listener, which can't
-// know. Called with the lock held.
+// release separates a session from its connection. It closes the connection, unless that is on an isolated listener, which
+// does not learn what happens to the session. Called with the lock held.
 func (s *Server) release(ses *session) {
 	if ses.conn != nil && ses.conn.isolated() == nil {
 		ses.conn.drop(false)
@@ -212,7 +214,7 @@ func (s *Server) cutAll() {
 	}
 }
 
-// CutSession resets a session's connection, and tells whether it had one. The session lives on until it expires.
+// CutSession resets a session's connection, and reports whether the session had one. The session lives on until it expires.
 func (s *Server) CutSession(id int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,10 +235,10 @@ func (s *Server) Down() {
 	s.cutAll()
 }
 
-// Restart is a crash and a start at once, or the start after Down: all connections are reset. With the data kept,
-// sessions live on, and their time begins anew in full, with the timeout of their creation. With empty set, the tree is
-// empty, all sessions are gone, and zxids start again from zero: clients that have seen higher ones are turned away, as
-// by the real server. Restart ends Freeze; the other faults stay.
+// Restart is a crash and a start at once, or the start after Down: all connections are reset. If empty is false, the data are
+// kept and sessions live on: each has the whole timeout of its creation again. If empty is true, the tree is empty, all
+// sessions are gone, and zxids start again from zero: clients that have seen higher ones are refused, as by the real server.
+// Restart ends Freeze; the other faults stay.
 func (s *Server) Restart(empty bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,7 +251,7 @@ func (s *Server) Restart(empty bool) {
 	})
 }
 
-// restart crashes the server, lets load replace its data, and starts it. Called with the lock held.
+// restart crashes the server, calls load to replace its data, and starts it. Called with the lock held.
 func (s *Server) restart(load func()) {
 	s.cutAll()
 	s.disarm()

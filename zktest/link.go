@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// maxUnderWay is how much one direction of a connection holds before writers wait.
-const maxUnderWay = 4 << 20
+// maxInFlight is how many bytes may be in flight in one direction of a connection before writers wait.
+const maxInFlight = 4 << 20
 
-// link is a virtual connection: two directions, two ends. All of it is guarded by the network's mutex.
+// link is a virtual connection: two directions, two ends. The network's mutex guards all fields.
 type link struct {
 	net      *Network
 	client   *Client
-	up, down *half
-	broken   bool // reset
-	closed   int  // ends that have closed
+	up, down *half // to the server, to the client
+	broken   bool  // whether the connection was reset
+	closed   int   // how many ends have closed
 }
 
 // reset breaks the connection for both ends at once.
@@ -37,17 +37,17 @@ func (k *link) reset() {
 type half struct {
 	link     *link
 	dir      Direction
-	chunks   []chunk
-	size     int
-	end      *time.Time // the writer has closed; readers learn it then
-	unread   bool       // the reader has closed: what comes is thrown away
-	notifies chan struct{}
+	chunks   []chunk       // the bytes in flight, in their order
+	size     int           // how many bytes chunks have
+	end      *time.Time    // when the reader learns that the writer has closed; nil if the writer has not
+	unread   bool          // whether the reader has closed: new bytes are dropped
+	notifies chan struct{} // closed at the next change; nil if nobody waits
 }
 
-// chunk is bytes under way.
+// chunk is some bytes in flight.
 type chunk struct {
 	data []byte
-	at   time.Time // when they arrive; zero = at once
+	at   time.Time // when the bytes arrive; zero is at once
 }
 
 func newHalf(k *link, dir Direction) *half { return &half{link: k, dir: dir} }
@@ -60,6 +60,7 @@ func (h *half) changed() <-chan struct{} {
 	return h.notifies
 }
 
+// signal wakes those that wait for a change of the half.
 func (h *half) signal() {
 	if h.notifies != nil {
 		close(h.notifies)
@@ -67,9 +68,10 @@ func (h *half) signal() {
 	}
 }
 
+// held reports whether a black hole holds the half's bytes back.
 func (h *half) held() bool { return h.link.client.hole()&h.dir != 0 }
 
-// arrival is when bytes sent now may be read; never before those sent earlier, because they stand in line behind them.
+// arrival returns when bytes that are sent now arrive. Readers get them only after the bytes sent before, which come first in chunks.
 func (h *half) arrival() time.Time {
 	if d := h.link.client.delay(); d > 0 {
 		return time.Now().Add(d)
@@ -82,9 +84,9 @@ type end struct {
 	link          *link
 	in, out       *half
 	local, remote addr
-	done          chan struct{}
-	closed        bool // guarded by the network's mutex
-	linger        bool
+	done          chan struct{} // closed by Close
+	closed        bool          // whether Close was called; guarded by the network's mutex
+	linger        bool          // whether Close resets the connection
 	readBy        deadline
 	writeBy       deadline
 }
@@ -95,11 +97,12 @@ func (e *end) init() {
 	e.writeBy.init(e.link.net)
 }
 
+// fail returns err as a net.OpError.
 func (e *end) fail(op string, err error) error {
 	return &net.OpError{Op: op, Net: "virtual", Source: e.local, Addr: e.remote, Err: err}
 }
 
-// Read reads what has arrived.
+// Read reads bytes that have arrived. It waits until there are some.
 func (e *end) Read(p []byte) (int, error) {
 	for {
 		n, wait, err := e.tryRead(p)
@@ -120,11 +123,12 @@ func (e *end) Read(p []byte) (int, error) {
 
 // waiting is what a blocked Read or Write waits for.
 type waiting struct {
-	changed <-chan struct{}
-	expired <-chan struct{} // the deadline
-	until   time.Time       // zero = no time
+	changed <-chan struct{} // closed at the next change of the half; nil if nothing is to be waited for
+	expired <-chan struct{} // closed at the deadline
+	until   time.Time       // when the next bytes arrive; zero if that is not known
 }
 
+// block waits.
 func (w waiting) block(done <-chan struct{}) error {
 	var arrived <-chan time.Time
 	if !w.until.IsZero() {
@@ -143,7 +147,7 @@ func (w waiting) block(done <-chan struct{}) error {
 	return nil
 }
 
-// tryRead reads without waiting, or says what to wait for.
+// tryRead reads without waiting, or returns what to wait for.
 func (e *end) tryRead(p []byte) (int, waiting, error) {
 	e.link.net.mu.Lock()
 	defer e.link.net.mu.Unlock()
@@ -176,14 +180,14 @@ func (e *end) tryRead(p []byte) (int, waiting, error) {
 	if h.chunks[0].data = h.chunks[0].data[n:]; len(h.chunks[0].data) == 0 {
 		h.chunks = h.chunks[1:]
 	}
-	if h.size >= maxUnderWay {
+	if h.size >= maxInFlight {
 		h.signal() // a writer may wait for room
 	}
 	h.size -= n
 	return n, waiting{}, nil
 }
 
-// Write sends p; it waits only while too much is under way.
+// Write sends p. It waits only while too many bytes are in flight.
 func (e *end) Write(p []byte) (int, error) {
 	for {
 		wait, err := e.tryWrite(p)
@@ -199,6 +203,7 @@ func (e *end) Write(p []byte) (int, error) {
 	}
 }
 
+// tryWrite sends p, or returns what to wait for.
 func (e *end) tryWrite(p []byte) (waiting, error) {
 	e.link.net.mu.Lock()
 	defer e.link.net.mu.Unlock()
@@ -213,8 +218,8 @@ func (e *end) tryWrite(p []byte) (waiting, error) {
 	case h.unread && !h.held() && !e.in.held():
 		return waiting{}, os.NewSyscallError("write", syscall.EPIPE)
 	case h.unread || len(p) == 0:
-		return waiting{}, nil // nobody reads it, and nobody has said so yet
-	case h.size >= maxUnderWay:
+		return waiting{}, nil // the reader has closed, and the writer does not know yet
+	case h.size >= maxInFlight:
 		return waiting{changed: h.changed(), expired: e.writeBy.expired}, nil
 	}
 	h.chunks = append(h.chunks, chunk{data: append([]byte(nil), p...), at: h.arrival()})
@@ -223,7 +228,7 @@ func (e *end) tryWrite(p []byte) (waiting, error) {
 	return waiting{}, nil
 }
 
-// Close closes this end. The other reads what was sent before, then io.EOF.
+// Close closes this end. The other end reads what was sent before, then io.EOF.
 func (e *end) Close() error {
 	e.link.net.mu.Lock()
 	defer e.link.net.mu.Unlock()
@@ -263,7 +268,7 @@ func (e *end) LocalAddr() net.Addr { return e.local }
 // RemoteAddr returns the other end's address.
 func (e *end) RemoteAddr() net.Addr { return e.remote }
 
-// SetDeadline sets both deadlines.
+// SetDeadline sets when a Read or Write that waits gives up; zero means never.
 func (e *end) SetDeadline(t time.Time) error {
 	if err := e.SetReadDeadline(t); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Direction is a direction of a connection, or both.
+// Direction is one direction of a connection, or both.
 type Direction int
 
 // The directions.
@@ -20,13 +20,13 @@ const (
 	Both = ToServer | ToClient
 )
 
-// Network is a virtual network in memory. It works inside of testing/synctest: whoever waits on it is durably blocked,
-// and its delays pass in virtual time. Unlike net.Pipe, and like TCP, it has buffers: a write returns before the other
-// side reads, as long as less than 4 MiB are under way.
+// Network is a virtual network in memory. It works inside of testing/synctest: a goroutine that waits on it is durably
+// blocked, and its delays pass in virtual time. Unlike net.Pipe, and like TCP, it has buffers: a write returns before the
+// other side reads, while less than 4 MiB are in flight.
 //
-// Faults hit every connection through [Network]'s methods, and one client's through [Client]'s. They act on the
-// connections that exist and on those to come. The methods may be called from any goroutine and never wait, except Dial
-// and the connections' own.
+// The methods of [Network] make faults of all connections, those of [Client] faults of one client's connections. Faults apply
+// to connections that exist and to later ones. The methods may be called from any goroutine and never wait, except Dial and
+// the methods of connections.
 type Network struct {
 	mu        sync.Mutex
 	listeners map[string]*listener
@@ -35,26 +35,27 @@ type Network struct {
 	fault     linkFault
 }
 
-// linkFault is the trouble of a client's connections, or of all.
+// linkFault is the faults of a client's connections, or of all connections.
 type linkFault struct {
-	refuse bool
-	hole   Direction
-	delay  time.Duration
+	refuse bool          // Refuse
+	hole   Direction     // BlackHole; 0 is none
+	delay  time.Duration // Delay
 }
 
-// NewNetwork returns an empty network. Inside of a bubble, make it there.
+// NewNetwork returns an empty network. For a bubble, call it inside of the bubble.
 func NewNetwork() *Network {
 	return &Network{listeners: map[string]*listener{}, clients: map[string]*Client{}, links: map[*link]struct{}{}}
 }
 
-// Client is a named client side of a [Network], so that faults can hit one client and [Server.Sessions] can name it.
+// Client is a named client of a [Network]. Its methods make faults of this client's connections, and [Server.Sessions] has
+// its name.
 type Client struct {
 	net   *Network
 	name  string
 	fault linkFault
 }
 
-// Client returns the client side of that name; it is made at its first use.
+// Client returns the client of that name. The first call makes it.
 func (n *Network) Client(name string) *Client {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -71,8 +72,8 @@ func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, 
 	return n.Client("client").Dial(ctx, network, address)
 }
 
-// Dial connects to the listener of that address, whatever network says. Without one, or refused, it fails with
-// ECONNREFUSED; while either direction is a black hole it waits until that is healed or ctx ends.
+// Dial connects to the listener of that address, and ignores network. Without a listener, or after Refuse, it fails with
+// ECONNREFUSED. While a direction is a black hole it waits until that is healed or ctx ends.
 func (c *Client) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := c.dial(ctx, address)
 	if err != nil {
@@ -140,16 +141,18 @@ func (n *Network) newLink(c *Client) *link {
 	return k
 }
 
+// forget removes a link of newLink.
 func (n *Network) forget(k *link) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.links, k)
 }
 
+// hole and delay return the faults of the client's connections, those of the network included. Called with the lock held.
 func (c *Client) hole() Direction      { return c.fault.hole | c.net.fault.hole }
 func (c *Client) delay() time.Duration { return c.fault.delay + c.net.fault.delay }
 
-// change changes a fault and wakes who waits on one of the links it concerns. client nil means all.
+// change changes the faults of a client, or of all connections if client is nil, and wakes all that wait on such a connection.
 func (n *Network) change(client *Client, f func(*linkFault)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -166,6 +169,7 @@ func (n *Network) change(client *Client, f func(*linkFault)) {
 	}
 }
 
+// cut resets the connections of a client, or all connections if client is nil.
 func (n *Network) cut(client *Client) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -176,10 +180,10 @@ func (n *Network) cut(client *Client) {
 	}
 }
 
-// Cut resets all connections: both sides learn it at once, and what is under way is lost. New connections are possible.
+// Cut resets all connections: both sides notice at once, and bytes in flight are lost. New connections are possible.
 func (n *Network) Cut() { n.cut(nil) }
 
-// Cut resets the client's connections: both sides learn it at once, and what is under way is lost. New connections are
+// Cut resets the client's connections: both sides notice at once, and bytes in flight are lost. New connections are
 // possible.
 func (c *Client) Cut() { c.net.cut(c) }
 
@@ -190,23 +194,23 @@ func (n *Network) Refuse() { n.change(nil, func(f *linkFault) { f.refuse = true 
 func (c *Client) Refuse() { c.net.change(c, func(f *linkFault) { f.refuse = true }) }
 
 // BlackHole holds back everything that is sent in a direction, the end of a connection included, until Heal or Cut. The
-// senders don't notice. As with TCP nothing is lost by it: what was held back arrives after Heal, also from a side that
-// has closed the connection meanwhile; Cut loses it. Dialing waits.
+// senders don't notice. As with TCP nothing is lost: the bytes arrive after Heal, also from a side that has closed the
+// connection meanwhile. Cut loses them. Dialing waits.
 func (n *Network) BlackHole(dir Direction) { n.change(nil, func(f *linkFault) { f.hole |= dir }) }
 
-// BlackHole holds back everything that the client sends, is sent, or both. See [Network.BlackHole].
+// BlackHole holds back everything that the client sends, receives, or both. See [Network.BlackHole].
 func (c *Client) BlackHole(dir Direction) { c.net.change(c, func(f *linkFault) { f.hole |= dir }) }
 
 // Freeze is BlackHole(Both).
 func (n *Network) Freeze() { n.BlackHole(Both) }
 
-// Freeze is BlackHole(Both): what others see of a client whose process stands still.
+// Freeze is BlackHole(Both): to others the client looks like a process that is stopped.
 func (c *Client) Freeze() { c.BlackHole(Both) }
 
-// Delay makes what is sent from now on arrive d later, in each direction; 0 ends it. A client's own delay comes on top.
+// Delay delays everything that is sent from now on by d, in each direction; 0 ends it. A client's own delay is added.
 func (n *Network) Delay(d time.Duration) { n.change(nil, func(f *linkFault) { f.delay = max(0, d) }) }
 
-// Delay makes what is sent from now on arrive d later, in each direction; 0 ends it. The network's comes on top.
+// Delay delays everything that the client sends or receives from now on by d; 0 ends it. The network's delay is added.
 func (c *Client) Delay(d time.Duration) { c.net.change(c, func(f *linkFault) { f.delay = max(0, d) }) }
 
 // Heal ends Refuse, BlackHole, Delay and Freeze of the network; a client's own faults stay.
@@ -230,17 +234,18 @@ func (n *Network) Listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// listener hands out the server sides of new connections.
+// listener is a listener of a Network.
 type listener struct {
 	net     *Network
 	address string
 	wake    chan struct{} // capacity 1: the queue is not empty
-	done    chan struct{}
+	done    chan struct{} // closed by Close
 
-	queue  []*end // guarded by the network's mutex
-	closed bool
+	queue  []*end // the server ends of connections that were not accepted yet; guarded by the network's mutex
+	closed bool   // whether Close was called; guarded by the network's mutex
 }
 
+// kick wakes Accept.
 func (l *listener) kick() {
 	select {
 	case l.wake <- struct{}{}:
@@ -273,7 +278,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends listening; connections nobody accepted are reset.
+// Close closes the listener. Connections that were not accepted are reset.
 func (l *listener) Close() error {
 	l.net.mu.Lock()
 	defer l.net.mu.Unlock()

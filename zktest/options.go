@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Options configure a [Server]. The zero value is a server like a freshly installed one. Durations are rounded to
-// milliseconds, the unit of the protocol; what is below zero counts as zero.
+// Options configure a [Server]. The zero value makes a server with ZooKeeper's defaults. Durations are rounded to
+// milliseconds, the unit of the protocol; negative values count as zero.
 type Options struct {
 	// TickTime is ZooKeeper's tickTime: sessions expire in steps of it, counted from the first call of Serve. 0 means 2 s.
 	TickTime time.Duration
@@ -17,17 +17,17 @@ type Options struct {
 	// JuteMaxBuffer is the size of the largest packet accepted, in bytes; a larger one drops its connection. 0 means
 	// 1048575, as ZooKeeper's jute.maxbuffer.
 	JuteMaxBuffer int
-	// SuperPassword is the password of the digest user "super", who may do everything. "" means that there is none.
+	// SuperPassword is the password of the digest user "super", who may do everything. "" means that there is no such user.
 	SuperPassword string
-	// Logger receives what the server does. nil means nothing is logged.
+	// Logger receives the log. With nil nothing is logged.
 	Logger *slog.Logger
 }
 
-// settings are the options with the defaults filled in.
+// settings are the options with their defaults.
 type settings struct {
-	tick, minTimeout, maxTimeout int64 // ms
-	maxPacket                    int
-	superDigest                  string
+	tick, minTimeout, maxTimeout int64  // ms
+	maxPacket                    int    // bytes
+	superDigest                  string // the digest ID of the user "super"; "" if there is none
 	log                          *slog.Logger
 }
 

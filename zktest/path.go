@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// validPath applies the server's rules to a znode's path. ZooKeeper counts in UTF-16: characters outside of the basic
-// plane are pairs of surrogates there, and surrogates are refused.
+// validPath reports whether ZooKeeper allows a znode's path. ZooKeeper sees paths as UTF-16: a character outside of the basic
+// plane is a pair of surrogates, and surrogates are refused.
 func validPath(path string) bool {
 	if path == "" || path[0] != '/' {
 		return false
@@ -29,7 +29,7 @@ func forbiddenRune(r rune) bool {
 	return r <= 0x1f || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0
 }
 
-// parentOf returns the parent's path; ok is false when path has no slash or a zero byte.
+// parentOf returns the parent's path. ok is false if path has no slash or has a zero byte.
 func parentOf(path string) (parent string, ok bool) {
 	slash := strings.LastIndexByte(path, '/')
 	if slash < 0 || strings.IndexByte(path, 0) >= 0 {
@@ -43,7 +43,7 @@ func parentOf(path string) (parent string, ok bool) {
 
 func nameOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// reserved are the znodes that can't be deleted.
+// reserved reports whether a znode can't be deleted.
 func reserved(path string) bool {
 	return path == "/" || path == "/zookeeper" || path == "/zookeeper/quota" || path == "/zookeeper/config"
 }

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// view is what a connection reads: the tree, or what an isolated listener last saw of it.
+// view is what a connection reads: the server's tree, or an older one of a listener that is isolated or lags.
 type view struct {
 	tree  tree
 	zxid  int64
-	stale bool   // cut off: no watch set here will ever fire
-	mode  string // of a stale view: what the listener was before
+	stale bool   // whether the listener is isolated: no watch fires
+	mode  string // the mode of an isolated listener, which is that from before
 }
 
-// watch sets a watch.
+// watch sets a watch, unless it would never fire.
 func (v view) watch(t *watchTable, path string, c *conn, mode watchMode) {
 	if !v.stale {
 		t.add(path, c, mode)
 	}
 }
 
-// multiRead answers each read by itself.
+// multiRead answers each read of a multiRead separately.
 func (v view) multiRead(s *Server, c *conn, r *Request, e *encoder) {
 	for _, op := range r.Ops {
 		n := v.tree.get(op.Path)
@@ -57,7 +57,7 @@ func (v view) read(s *Server, c *conn, r *Request, e *encoder) Error {
 		var list []string
 		prefix := r.Path
 		if trimmed := strings.TrimFunc(prefix, func(r rune) bool { return r <= ' ' }); trimmed == "" || trimmed == "/" {
-			prefix = "/" // as Java trims
+			prefix = "/" // the server trims as Java does
 		}
 		for path, n := range v.tree {
 			if n.stat.EphemeralOwner == c.session.id && strings.HasPrefix(path, prefix) {
@@ -79,6 +79,7 @@ func (v view) read(s *Server, c *conn, r *Request, e *encoder) Error {
 	return 0
 }
 
+// readPath answers a read of one znode.
 func (v view) readPath(s *Server, c *conn, r *Request, e *encoder) Error {
 	n := v.tree.get(r.Path)
 	if r.Op == OpExists {
@@ -103,6 +104,7 @@ func (v view) readPath(s *Server, c *conn, r *Request, e *encoder) Error {
 	return 0
 }
 
+// readNode adds the answer about a znode to the reply, and sets the watch.
 func (v view) readNode(s *Server, c *conn, r *Request, n *node, e *encoder) {
 	switch r.Op {
 	case OpExists:
@@ -140,22 +142,22 @@ func (v view) readNode(s *Server, c *conn, r *Request, n *node, e *encoder) {
 	}
 }
 
-// setWatches sets again what a client watched before it reconnected; what has changed since fires at once.
+// setWatches sets the watches again that a client had before it reconnected. Watches whose znode has changed since fire at once.
 func (v view) setWatches(s *Server, c *conn, r *Request) {
-	tell := func(kind eventKind, path string) { c.sendEvent(-1, event{kind: kind, path: path}) }
+	notify := func(kind eventKind, path string) { c.sendEvent(-1, event{kind: kind, path: path}) }
 	for _, path := range r.watches.data {
 		switch n := v.tree.get(path); {
 		case n == nil:
-			tell(eventDeleted, path)
+			notify(eventDeleted, path)
 		case n.stat.Mzxid > r.Zxid:
-			tell(eventData, path)
+			notify(eventData, path)
 		default:
 			v.watch(s.dataWatches, path, c, watchOnce)
 		}
 	}
 	for _, path := range r.watches.exist {
 		if v.tree.get(path) != nil {
-			tell(eventCreated, path)
+			notify(eventCreated, path)
 		} else {
 			v.watch(s.dataWatches, path, c, watchOnce)
 		}
@@ -163,9 +165,9 @@ func (v view) setWatches(s *Server, c *conn, r *Request) {
 	for _, path := range r.watches.child {
 		switch n := v.tree.get(path); {
 		case n == nil:
-			tell(eventDeleted, path)
+			notify(eventDeleted, path)
 		case n.stat.Pzxid > r.Zxid:
-			tell(eventChildren, path)
+			notify(eventChildren, path)
 		default:
 			v.watch(s.childWatches, path, c, watchOnce)
 		}
@@ -179,6 +181,7 @@ func (v view) setWatches(s *Server, c *conn, r *Request) {
 	}
 }
 
+// addWatch sets a persistent or a recursive watch.
 func (v view) addWatch(s *Server, c *conn, r *Request, e *encoder) Error {
 	switch r.mode {
 	case 0:
@@ -193,31 +196,31 @@ func (v view) addWatch(s *Server, c *conn, r *Request, e *encoder) Error {
 	return 0
 }
 
-// removeWatches serves removeWatches, and checkWatches, which only looks.
+// removeWatches answers removeWatches, and checkWatches, which removes nothing.
 func (s *Server) removeWatches(c *conn, r *Request) Error {
 	const all = watchOnce | watchPersistent | watchRecursive
 	do := (*watchTable).remove
 	if r.Op == OpCheckWatches {
 		do = (*watchTable).has
 	}
-	var done bool
+	var found bool
 	switch r.mode {
 	case 1: // children
-		done = do(s.childWatches, r.Path, c, watchOnce)
+		found = do(s.childWatches, r.Path, c, watchOnce)
 	case 2: // data
-		done = do(s.dataWatches, r.Path, c, watchOnce)
+		found = do(s.dataWatches, r.Path, c, watchOnce)
 	case 3: // any
 		child, data := do(s.childWatches, r.Path, c, all), do(s.dataWatches, r.Path, c, all)
-		done = child || data
+		found = child || data
 	case 4: // persistent
 		child, data := do(s.childWatches, r.Path, c, watchPersistent), do(s.dataWatches, r.Path, c, watchPersistent)
-		done = data || child
+		found = data || child
 	case 5: // persistent and recursive
-		done = do(s.dataWatches, r.Path, c, watchRecursive)
+		found = do(s.dataWatches, r.Path, c, watchRecursive)
 	default:
 		return ErrMarshalling
 	}
-	if !done {
+	if !found {
 		return ErrNoWatcher
 	}
 	return 0

@@ -46,90 +46,64 @@ const (
 
 // String returns ZooKeeper's name of the operation.
 func (o Op) String() string {
-	switch o {
-	case OpConnect:
-		return "connect"
-	case OpCloseSession:
-		return "closeSession"
-	case OpError:
-		return "error"
-	case OpCreate:
-		return "create"
-	case OpDelete:
-		return "delete"
-	case OpExists:
-		return "exists"
-	case OpGetData:
-		return "getData"
-	case OpSetData:
-		return "setData"
-	case OpGetACL:
-		return "getACL"
-	case OpSetACL:
-		return "setACL"
-	case OpGetChildren:
-		return "getChildren"
-	case OpSync:
-		return "sync"
-	case OpPing:
-		return "ping"
-	case OpGetChildren2:
-		return "getChildren2"
-	case OpCheck:
-		return "check"
-	case OpMulti:
-		return "multi"
-	case OpCreate2:
-		return "create2"
-	case OpReconfig:
-		return "reconfig"
-	case OpCheckWatches:
-		return "checkWatches"
-	case OpRemoveWatches:
-		return "removeWatches"
-	case OpCreateContainer:
-		return "createContainer"
-	case OpDeleteContainer:
-		return "deleteContainer"
-	case OpCreateTTL:
-		return "createTTL"
-	case OpMultiRead:
-		return "multiRead"
-	case OpAuth:
-		return "auth"
-	case OpSetWatches:
-		return "setWatches"
-	case OpSASL:
-		return "sasl"
-	case OpGetEphemerals:
-		return "getEphemerals"
-	case OpCountChildren:
-		return "getAllChildrenNumber"
-	case OpSetWatches2:
-		return "setWatches2"
-	case OpAddWatch:
-		return "addWatch"
-	case OpWhoAmI:
-		return "whoAmI"
-	default:
-		return fmt.Sprintf("op(%d)", int32(o))
+	if name, ok := opNames()[o]; ok {
+		return name
+	}
+	return fmt.Sprintf("op(%d)", int32(o))
+}
+
+// opNames returns ZooKeeper's names of the operations that a client may send.
+func opNames() map[Op]string {
+	return map[Op]string{
+		OpConnect:         "connect",
+		OpCloseSession:    "closeSession",
+		OpError:           "error",
+		OpCreate:          "create",
+		OpDelete:          "delete",
+		OpExists:          "exists",
+		OpGetData:         "getData",
+		OpSetData:         "setData",
+		OpGetACL:          "getACL",
+		OpSetACL:          "setACL",
+		OpGetChildren:     "getChildren",
+		OpSync:            "sync",
+		OpPing:            "ping",
+		OpGetChildren2:    "getChildren2",
+		OpCheck:           "check",
+		OpMulti:           "multi",
+		OpCreate2:         "create2",
+		OpReconfig:        "reconfig",
+		OpCheckWatches:    "checkWatches",
+		OpRemoveWatches:   "removeWatches",
+		OpCreateContainer: "createContainer",
+		OpDeleteContainer: "deleteContainer",
+		OpCreateTTL:       "createTTL",
+		OpMultiRead:       "multiRead",
+		OpAuth:            "auth",
+		OpSetWatches:      "setWatches",
+		OpSASL:            "sasl",
+		OpGetEphemerals:   "getEphemerals",
+		OpCountChildren:   "getAllChildrenNumber",
+		OpSetWatches2:     "setWatches2",
+		OpAddWatch:        "addWatch",
+		OpWhoAmI:          "whoAmI",
 	}
 }
 
-// served tells whether a client may send the operation by itself.
+// served reports whether the server executes the operation as a request of its own, and not only as part of a multi.
 func (o Op) served() bool {
 	switch o {
 	case OpCreate, OpDelete, OpExists, OpGetData, OpSetData, OpGetACL, OpSetACL, OpGetChildren, OpSync, OpGetChildren2,
 		OpMulti, OpCreate2, OpCheckWatches, OpRemoveWatches, OpCreateContainer, OpCreateTTL, OpMultiRead, OpSetWatches,
 		OpGetEphemerals, OpCountChildren, OpSetWatches2, OpAddWatch, OpWhoAmI:
 		return true
-	default: // ping, closeSession, auth and reconfig are answered before
+	default: // execute answers ping, closeSession, auth and reconfig before it asks
 		return false
 	}
 }
 
 // Writes reports whether the operation changes the tree or the set of sessions, and so takes a zxid of its own.
-// A connect request does so when it makes a session.
+// A connect request does so if it begins a session.
 func (o Op) Writes() bool {
 	switch o {
 	case OpConnect, OpCloseSession, OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL, OpDelete, OpSetData, OpSetACL, OpMulti:
@@ -139,42 +113,43 @@ func (o Op) Writes() bool {
 	}
 }
 
-// Request is a client's request, as the predicates and hooks of [Server] see it. Fields that an operation does not have
-// are zero. What a hook changes in it is what the server executes.
+// Request is a client's request, as predicates and hooks of [Server] get it. Fields that an operation does not have are
+// zero. If a hook changes a field, the server executes the changed request.
 type Request struct {
 	Op      Op
 	Xid     int32
 	Client  string // the client's address, or its name on a virtual network
-	Session int64
+	Session int64  // the session's id; 0 in a connect request for a new one
 
 	Path    string
 	Data    []byte
-	Version int32 // expected version, -1 = any
-	Flags   int32 // of create: 1 ephemeral, 2 sequential, 3 both, 4 container, 5 and 6 TTL
-	TTL     int64
-	ACL     []ACL
-	Watch   bool
-	Ops     []Request // the parts of a multi
+	Version int32     // the expected version; -1 is any
+	Flags   int32     // of create: 1 ephemeral, 2 sequential, 3 both, 4 container, 5 and 6 TTL
+	TTL     int64     // of createTTL: ms
+	ACL     []ACL     // of create and setACL
+	Watch   bool      // whether a read sets a watch
+	Ops     []Request // the parts of a multi or multiRead
 
 	Timeout time.Duration // of a connect request: the session timeout asked for
-	Zxid    int64         // of a connect request: the highest zxid seen; of setWatches: where the watches were
+	Zxid    int64         // of a connect request: the highest zxid seen; of setWatches: the zxid of the client's last answer
 
 	mode     int32 // of addWatch, removeWatches, checkWatches
 	scheme   string
 	password []byte
 	watches  watchLists
-	hello    bool // it is a connection's first packet
-	newer    bool // connect: the read-only byte was there
-	bad      bool // the body could not be decoded
+	hello    bool // whether this is a connection's first packet
+	newer    bool // of a connect request: whether it has the read-only byte
+	bad      bool // whether the body could not be decoded
 }
 
-// watchLists are the five lists of setWatches2. One that is null stops the server: those that follow are left out.
+// watchLists are the five lists of setWatches2. As in ZooKeeper, the lists after one that is null are ignored.
 type watchLists struct {
 	data, exist, child, persistent, recursive []string
 
-	null bool
+	null bool // whether one of the lists was null
 }
 
+// read decodes lists, up to the first that is null.
 func (w *watchLists) read(d *decoder, lists ...*[]string) {
 	for _, list := range lists {
 		paths := d.strings()
@@ -184,7 +159,7 @@ func (w *watchLists) read(d *decoder, lists ...*[]string) {
 	}
 }
 
-// decodeRequest decodes a packet of an established connection. An error means that not even the header is there.
+// decodeRequest decodes a packet of an established connection. It returns an error if the packet has no whole header.
 func decodeRequest(frame []byte) (*Request, error) {
 	d := &decoder{b: frame}
 	r := &Request{Xid: d.int32(), Op: Op(d.int32())}
@@ -196,7 +171,7 @@ func decodeRequest(frame []byte) (*Request, error) {
 	return r, nil
 }
 
-// decodeBody reads the operation's own fields.
+// decodeBody decodes the operation's own fields. top is false for a part of a multi.
 func (r *Request) decodeBody(d *decoder, top bool) {
 	switch r.Op {
 	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL:
@@ -233,11 +208,11 @@ func (r *Request) decodeBody(d *decoder, top bool) {
 		}
 	case OpAddWatch, OpRemoveWatches, OpCheckWatches:
 		r.Path, r.mode = d.string(), d.int32()
-	default: // ping, closeSession, whoAmI and what we do not know have no body to read
+	default: // ping, closeSession and whoAmI have no body; that of an unknown operation is ignored
 	}
 }
 
-// decodeMulti reads the parts of a multi: header and body each, up to a header that says done.
+// decodeMulti decodes the parts of a multi, each with a header, up to a header that says done.
 func (r *Request) decodeMulti(d *decoder) {
 	for d.err == nil {
 		op, done, _ := Op(d.int32()), d.bool(), d.int32()
@@ -276,7 +251,7 @@ func (r *Request) fixMode() {
 	}
 }
 
-// allowedIn tells which operations a multi or a multiRead may hold.
+// allowedIn reports whether a multi or a multiRead may have the operation as a part.
 func allowedIn(multi, op Op) bool {
 	switch op {
 	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL, OpDelete, OpSetData, OpCheck:

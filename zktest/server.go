@@ -11,33 +11,33 @@ import (
 	"time"
 )
 
-// Server is an in-memory ZooKeeper server. Its methods may be called from any goroutine; none of them waits for a
-// client, except Serve, and Close for a hook that has not returned.
+// Server is an in-memory ZooKeeper server. Its methods may be called from any goroutine. None of them waits for a client,
+// except Serve. Close waits for hooks to return.
 type Server struct {
 	set settings
-	wg  sync.WaitGroup
+	wg  sync.WaitGroup // all goroutines and the timer
 
-	// mu guards everything below and is never held while anything blocks.
+	// mu guards everything below. It is never held while anything blocks.
 	mu           sync.Mutex
 	closed       bool
-	listeners    []net.Listener // in the order in which they were served
-	conns        map[*conn]struct{}
+	listeners    []net.Listener     // in the order of their Serve
+	conns        map[*conn]struct{} // open connections
 	tree         tree
-	zxid         int64
+	zxid         int64 // the last zxid
 	sessions     map[int64]*session
-	lastID       int64
+	lastID       int64 // the last session id
 	dataWatches  *watchTable
 	childWatches *watchTable
-	containers   map[string]struct{}
+	containers   map[string]struct{} // the paths of container znodes
 	clock        clock
 	faults       faults
 	stats        Stats
-	received     int   // packets and four-letter words, by all connections
-	sent         int   // packets and answers to four-letter words
+	received     int   // how many packets and four-letter words all connections have received
+	sent         int   // how many packets, and answers to four-letter words, all connections have sent
 	failed       error // why the listener of StartTCP failed
 }
 
-// NewServer returns a server that holds an empty tree. It starts no goroutine.
+// NewServer returns a server with an empty tree. It starts no goroutine.
 func NewServer(opts Options) *Server {
 	return &Server{
 		set:          opts.settings(),
@@ -51,7 +51,7 @@ func NewServer(opts Options) *Server {
 	}
 }
 
-// Serve accepts connections on l until Close, which closes l and makes it return nil, or until l fails. Any number of
+// Serve accepts connections on l until Close, which closes l and makes Serve return nil, or until l fails. Any number of
 // listeners may be served at the same time.
 func (s *Server) Serve(l net.Listener) error {
 	s.mu.Lock()
@@ -94,9 +94,9 @@ func (s *Server) accept(nc net.Conn, listener string) {
 	s.wg.Go(c.writeLoop)
 }
 
-// Close stops the server: it closes its listeners and connections and waits until its goroutines have ended. The
-// sessions are not closed: to clients it looks like a crash. More calls do nothing. Close returns nil, unless the listener
-// of [StartTCP] failed before: then it returns why.
+// Close stops the server: it closes the listeners and connections and waits until the server's goroutines have ended. It
+// does not close sessions: to clients it looks like a crash. More calls do nothing. Close returns an error only if the
+// listener of [StartTCP] has failed.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -114,10 +114,10 @@ func (s *Server) Close() error {
 	return s.failed
 }
 
-// StartTCP starts a server that listens on a TCP address, "host:port", and returns the address where it listens. Port 0 is
-// any free port; "" is 127.0.0.1:0. The server serves until [Server.Close]; ctx bounds the start alone. The error is that
-// of listening, such as a port that is taken; then nothing has been started. A listener that fails later is logged to
-// [Options].Logger and reported by Close.
+// StartTCP starts a server that listens on a TCP address, "host:port", and returns the address on which it listens. Port 0
+// is any free port; "" is 127.0.0.1:0. The server serves until [Server.Close]; ctx bounds the start alone. StartTCP returns
+// an error if it can't listen, for instance because the port is in use; then nothing is started. If the listener fails
+// later, the server logs that to [Options].Logger, and Close returns it.
 //
 // In a test [Start] is shorter. For a listener of another kind, or more than one, use [NewServer] and [Server.Serve].
 func StartTCP(ctx context.Context, address string, opts Options) (srv *Server, listening string, err error) {
@@ -130,9 +130,10 @@ func StartTCP(ctx context.Context, address string, opts Options) (srv *Server, l
 	return s, l.Addr().String(), nil
 }
 
+// anyPort is the address of any free port of the local machine.
 const anyPort = "127.0.0.1:0"
 
-// serveOrReport serves l until Close. When l fails before, it logs the error and keeps it for Close.
+// serveOrReport serves l until Close. If l fails before, it logs the error and keeps it for Close.
 func (s *Server) serveOrReport(l net.Listener) {
 	err := s.Serve(l)
 	if err == nil {
@@ -157,8 +158,8 @@ func Start(tb TB, opts Options) (*Server, string) {
 // VirtualAddress is where [StartVirtual] listens.
 const VirtualAddress = "zk:2181"
 
-// StartVirtual runs a server on a new virtual network, at "zk:2181", until the test ends. Inside of a testing/synctest
-// bubble, call it there.
+// StartVirtual runs a server on a new virtual network, at "zk:2181", until the test ends. For a testing/synctest bubble, call
+// it inside of the bubble.
 func StartVirtual(tb TB, opts Options) (*Server, *Network) {
 	tb.Helper()
 	n := NewNetwork()
@@ -169,6 +170,7 @@ func StartVirtual(tb TB, opts Options) (*Server, *Network) {
 	return run(tb, opts, l), n
 }
 
+// run serves l until the test ends.
 func run(tb TB, opts Options, l net.Listener) *Server {
 	s := NewServer(opts)
 	done := make(chan struct{})
@@ -183,13 +185,14 @@ func run(tb TB, opts Options, l net.Listener) *Server {
 	return s
 }
 
-// begin starts a transaction: it takes the next zxid. Called with the lock held.
+// begin begins a transaction, which takes the next zxid. Called with the lock held.
 func (s *Server) begin(session int64, who []identity) *txn {
 	s.zxid++
 	return &txn{tree: s.tree, zxid: s.zxid, time: time.Now().UnixMilli(), session: session, who: who}
 }
 
-// commit makes a transaction known: ephemerals go to their session, events to who watches. Called with the lock held.
+// commit commits a transaction: it adds ephemeral znodes to their sessions and sends events to the clients that watch. Called with the
+// lock held.
 func (s *Server) commit(t *txn) {
 	for _, e := range t.events {
 		if e.kind != eventCreated && e.kind != eventDeleted {

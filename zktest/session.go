@@ -12,27 +12,27 @@ import (
 // session is a ZooKeeper session.
 type session struct {
 	id         int64
-	timeout    int64 // ms, as granted at its creation
-	current    int64 // ms, as granted last; a restart goes back to timeout
-	conn       *conn // nil while nobody is connected
-	touched    time.Time
-	expires    int64 // ms of the session clock, a multiple of the tick
-	ephemerals map[string]struct{}
+	timeout    int64               // the timeout granted at its creation, in ms
+	current    int64               // the timeout granted last, in ms; a restart sets it back to timeout
+	conn       *conn               // the session's connection, or nil
+	touched    time.Time           // when the last sign of life came
+	expires    int64               // when the session expires, in ms of the server's clock; a multiple of the tick
+	ephemerals map[string]struct{} // the paths of its ephemeral znodes
 }
 
 // SessionInfo describes a live session.
 type SessionInfo struct {
 	ID         int64
-	Timeout    time.Duration // as negotiated last
-	Ephemerals []string      // paths, sorted
-	Watches    int           // paths watched, data and child watches counted apart
-	Client     string        // the client's address, or its name on a virtual network; "" while not connected
-	LastTouch  time.Time     // when the server last heard from it
-	Expires    time.Time     // when it expires if nothing more is heard
+	Timeout    time.Duration // the timeout negotiated last
+	Ephemerals []string      // the paths of its ephemeral znodes, sorted
+	Watches    int           // how many paths it watches; data and child watches are counted separately
+	Client     string        // the client's address, or its name on a virtual network; "" while it is not connected
+	LastTouch  time.Time     // when the last sign of life came
+	Expires    time.Time     // when the session expires without another sign of life
 }
 
-// sessionPassword is what a client must show to come back to a session. It is a function of the id, so that it outlives
-// restarts, as the real server's.
+// sessionPassword returns the password that a client must send to reconnect to a session. It is a function of the id, so it
+// survives restarts, as a real server's does.
 func sessionPassword(id int64) []byte {
 	var b [16]byte
 	copy(b[:], "zktest")
@@ -41,7 +41,7 @@ func sessionPassword(id int64) []byte {
 	return sum[:16]
 }
 
-// touch notes that a session was heard from. Called with the lock held.
+// touch records a sign of life of a session. Called with the lock held.
 func (s *Server) touch(ses *session, timeout int64) {
 	ses.touched = time.Now()
 	ses.expires = ((s.clock.now()+timeout)/s.set.tick + 1) * s.set.tick
@@ -50,10 +50,10 @@ func (s *Server) touch(ses *session, timeout int64) {
 	}
 }
 
-// openSession makes a session. Called with the lock held.
+// openSession begins a session. Called with the lock held.
 func (s *Server) openSession(timeout int64) *session {
 	s.zxid++
-	// As in ZooKeeper, ids grow with time: no id comes twice, not even after the data was lost.
+	// As in ZooKeeper, ids grow with time: no two sessions have one id, even if the data are lost in between.
 	s.lastID = max(s.lastID+1, 1<<56|(time.Now().UnixMilli()&0xffffffffff)<<16)
 	ses := &session{id: s.lastID, timeout: timeout, current: timeout, ephemerals: map[string]struct{}{}}
 	s.sessions[ses.id] = ses
@@ -63,8 +63,8 @@ func (s *Server) openSession(timeout int64) *session {
 	return ses
 }
 
-// endSession removes a session and its ephemerals in one transaction. Its connection, unless it is the one that asks for
-// it, is closed without a word. Called with the lock held.
+// endSession removes a session and its ephemeral znodes in one transaction. It closes the session's connection without an
+// answer, unless that is asking, the connection of a closeSession. Called with the lock held.
 func (s *Server) endSession(ses *session, asking *conn) {
 	t := s.begin(ses.id, nil)
 	delete(s.sessions, ses.id)
@@ -95,7 +95,7 @@ func (s *Server) connect(c *conn, r *Request) bool {
 	} else {
 		ses = s.sessions[r.Session]
 		if ses != nil {
-			s.release(ses) // before the password is looked at, as in ZooKeeper
+			s.release(ses) // before the password is checked, as in ZooKeeper
 		}
 		if ses != nil && string(r.password) != string(sessionPassword(r.Session)) {
 			ses = nil
@@ -146,8 +146,8 @@ func (s *Server) Sessions() []SessionInfo {
 	return list
 }
 
-// KillSession ends a session at once, as if it had expired now: its ephemerals go, its connection closes. It tells
-// whether there was such a session.
+// KillSession ends a session at once, as if it had expired: its ephemeral znodes are removed, its connection is closed.
+// KillSession reports whether there was such a session.
 func (s *Server) KillSession(id int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,26 +15,26 @@ type Stat struct {
 	Version        int32 // changes of the data
 	Cversion       int32 // changes of the children
 	Aversion       int32 // changes of the ACL
-	EphemeralOwner int64 // the owner's session id; 0 when not ephemeral
+	EphemeralOwner int64 // the owner's session id; 0 if the znode is not ephemeral
 	DataLength     int32
 	NumChildren    int32
 	Pzxid          int64 // zxid of the last creation or deletion of a child
 }
 
-// node is a znode. creates counts its children's creations: it numbers sequential children, and the Cversion that
-// clients see is computed from it.
+// node is a znode.
 type node struct {
 	path     string
 	data     []byte
 	acl      []ACL
-	stat     Stat
-	creates  int32
-	children map[string]struct{}
-	listing  []string // the children in the order they are listed; nil when it must be made anew
+	stat     Stat                // without the fields that statNow sets
+	creates  int32               // how many children were created: the number of the next sequential child; Cversion is computed from it
+	children map[string]struct{} // the children's names
+	listing  []string            // the children in the order in which they are listed; nil until list makes it
 
-	container bool // it goes some time after its last child has gone
+	container bool // whether the znode is removed some time after its last child
 }
 
+// statNow returns the metadata that clients see.
 func (n *node) statNow() Stat {
 	s := n.stat
 	s.DataLength = int32(len(n.data))
@@ -43,8 +43,8 @@ func (n *node) statNow() Stat {
 	return s
 }
 
-// list returns the children in an order that is always the same and never sorted, as a server's: what relies on sorted
-// children fails here too.
+// list returns the children in a fixed order that is not sorted, like that of a real server: a program that relies on
+// sorted children fails with zktest too.
 func (n *node) list() []string {
 	if n.listing == nil {
 		n.listing = slices.SortedFunc(maps.Keys(n.children), func(a, b string) int {
@@ -68,10 +68,10 @@ func hashName(s string) uint32 {
 	return h.Sum32()
 }
 
-// tree is the znodes by their paths.
+// tree has the znodes by their paths.
 type tree map[string]*node
 
-// newTree holds what a fresh server holds.
+// newTree returns the tree of a new server.
 func newTree() tree {
 	t := tree{}
 	for _, path := range []string{"/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"} {
@@ -87,7 +87,7 @@ func newTree() tree {
 	return t
 }
 
-// clone returns a copy that later transactions leave alone; what they replace as a whole is shared.
+// clone returns a copy that later transactions do not change. The copy shares the values that transactions only replace.
 func (t tree) clone() tree {
 	out := make(tree, len(t))
 	for path, n := range t {
@@ -106,18 +106,18 @@ func (t tree) get(path string) *node {
 	return t[path]
 }
 
-// txn is one transaction in the making: it changes the tree at once, and can take it all back.
+// txn is a transaction in progress. It changes the tree at once, and can be rolled back.
 type txn struct {
 	tree    tree
 	zxid    int64
-	time    int64
-	session int64
-	who     []identity
-	undo    []func()
+	time    int64      // ms since 1970
+	session int64      // the owner of ephemeral znodes that it creates
+	who     []identity // the client's identities; nil for an operator, who may do everything
+	undo    []func()   // undo the changes, the last first
 	events  []event
 }
 
-// rollback takes back all changes.
+// rollback undoes all changes.
 func (t *txn) rollback() {
 	for _, f := range slices.Backward(t.undo) {
 		f()
@@ -125,16 +125,16 @@ func (t *txn) rollback() {
 	t.undo, t.events = nil, nil
 }
 
-// may checks a permission; an operator, who has no identity at all, may do everything.
+// may reports whether the transaction has a permission on a znode.
 func (t *txn) may(n *node, perm int32) bool { return t.who == nil || permits(n.acl, perm, t.who) }
 
-// result is what an operation of a transaction answers.
+// result is the result of an operation in a transaction.
 type result struct {
 	path string
 	stat Stat
 }
 
-// apply does one operation, or nothing when it returns an error. The order of the checks is the real server's.
+// apply executes one operation. If it returns an error it has changed nothing. The order of the checks is the real server's.
 func (t *txn) apply(r *Request) (result, Error) {
 	switch r.Op {
 	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL:
@@ -213,7 +213,7 @@ func (t *txn) link(n, parent *node) {
 	t.tree[n.path] = n
 	parent.children[name] = struct{}{}
 	parent.listing = nil
-	if parent.creates < math.MaxInt32 { // it sticks there, and so does the Pzxid
+	if parent.creates < math.MaxInt32 { // at that number neither it nor the Pzxid changes any more
 		parent.creates++
 		parent.stat.Pzxid = t.zxid
 	}
@@ -247,7 +247,7 @@ func (t *txn) delete(path string, version int32) (result, Error) {
 	return result{path: path}, 0
 }
 
-// unlink takes a znode out of the tree.
+// unlink removes a znode from the tree.
 func (t *txn) unlink(n, parent *node) {
 	pzxid, name := parent.stat.Pzxid, nameOf(n.path)
 	t.undo = append(t.undo, func() {
@@ -313,7 +313,7 @@ func (t *txn) check(path string, version int32) (result, Error) {
 	return result{path: path}, 0
 }
 
-// lookup finds a znode that must be there, and checks the permission on it.
+// lookup returns a znode, or an error if it is missing or the transaction lacks the permission.
 func (t *txn) lookup(path string, perm int32) (*node, Error) {
 	if !validPath(path) {
 		return nil, ErrBadArguments

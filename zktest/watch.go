@@ -15,12 +15,12 @@ const (
 	eventChildren eventKind = 4
 )
 
-// event is something that happened to a znode. acl is the znode's: who may not read it does not hear of it.
+// event is a change of a znode.
 type event struct {
 	kind  eventKind
 	path  string
-	acl   []ACL
-	owner int64 // the session that owns the created or deleted ephemeral
+	acl   []ACL // the znode's ACL: only clients that may read the znode get the event
+	owner int64 // the session that owns the ephemeral znode that was created or deleted
 }
 
 // watchMode is a set of the ways in which a connection watches a path.
@@ -32,18 +32,19 @@ const (
 	watchRecursive
 )
 
-// watchTable holds the watches of one kind: data watches (exists sets these too) or child watches. Watches belong to a
-// connection and end with it.
+// watchTable has the watches of one kind: data watches (exists sets these too) or child watches. A watch belongs to a
+// connection and ends with it.
 type watchTable struct {
-	byPath    map[string][]*conn // in the order in which they were set
-	byConn    map[*conn]map[string]watchMode
-	recursive int
+	byPath    map[string][]*conn             // the connections that watch a path, in the order in which they began
+	byConn    map[*conn]map[string]watchMode // the paths that a connection watches
+	recursive int                            // how many recursive watches there are
 }
 
 func newWatchTable() *watchTable {
 	return &watchTable{byPath: map[string][]*conn{}, byConn: map[*conn]map[string]watchMode{}}
 }
 
+// add adds modes to a watch.
 func (t *watchTable) add(path string, c *conn, mode watchMode) {
 	paths := t.byConn[c]
 	if paths == nil {
@@ -60,7 +61,7 @@ func (t *watchTable) add(path string, c *conn, mode watchMode) {
 	paths[path] = old | mode
 }
 
-// remove takes modes off a watch and tells whether any of them was set.
+// remove removes modes from a watch, and reports whether any of them was set.
 func (t *watchTable) remove(path string, c *conn, modes watchMode) bool {
 	old := t.byConn[c][path]
 	if old&modes == 0 {
@@ -86,7 +87,7 @@ func (t *watchTable) remove(path string, c *conn, modes watchMode) bool {
 	return true
 }
 
-// removeConn forgets a connection's watches.
+// removeConn removes a connection's watches.
 func (t *watchTable) removeConn(c *conn) {
 	for path := range t.byConn[c] {
 		t.remove(path, c, watchOnce|watchPersistent|watchRecursive)
@@ -99,6 +100,7 @@ func (t *watchTable) has(path string, c *conn, modes watchMode) bool {
 
 func (t *watchTable) count(c *conn) int { return len(t.byConn[c]) }
 
+// size returns how many watches there are.
 func (t *watchTable) size() int {
 	n := 0
 	for _, paths := range t.byConn {
@@ -107,8 +109,8 @@ func (t *watchTable) size() int {
 	return n
 }
 
-// trigger returns the connections that watch path, of those that see it, each once, and uses up their one-shot watches.
-// Recursive watches above the path count too.
+// trigger returns the connections that watch path and for which sees returns true, each once, and removes their one-shot
+// watches. Recursive watches above path count too.
 func (t *watchTable) trigger(path string, sees func(*conn) bool) []*conn {
 	hit := slices.DeleteFunc(slices.Clone(t.byPath[path]), func(c *conn) bool { return !sees(c) })
 	for _, c := range hit {
@@ -129,7 +131,8 @@ func (t *watchTable) trigger(path string, sees func(*conn) bool) []*conn {
 	return hit
 }
 
-// fireAt sends the events of a transaction to the connections that watch and see it. Called with the lock held.
+// fireAt sends the events of a transaction to the connections that watch and for which sees returns true. Called with the lock
+// held.
 func (s *Server) fireAt(t transaction, sees func(*conn) bool) {
 	zxid := t.zxid
 	for _, e := range t.events {
@@ -149,6 +152,7 @@ func (s *Server) fireAt(t transaction, sees func(*conn) bool) {
 	}
 }
 
+// notify sends an event to the connections that may read the znode.
 func notify(conns []*conn, zxid int64, e event) {
 	for _, c := range conns {
 		if permits(e.acl, PermRead, c.who) {
@@ -157,7 +161,7 @@ func notify(conns []*conn, zxid int64, e event) {
 	}
 }
 
-// sendEvent queues a notification.
+// sendEvent queues the notification of an event.
 func (c *conn) sendEvent(zxid int64, e event) {
 	enc := newEncoder()
 	enc.int32(-1)

@@ -8,16 +8,17 @@ import (
 	"unicode/utf8"
 )
 
-// errShort ends the decoding of a packet that is shorter than it claims, or that claims what can't be.
-var errShort = errors.New("zktest: malformed packet")
+// errMalformed is the error of a packet that is shorter than its lengths say, or has an impossible length.
+var errMalformed = errors.New("zktest: malformed packet")
 
-// decoder reads jute, ZooKeeper's encoding, from one packet. The first fault sticks; what is read after it is zero. It
-// allocates no more than the packet holds, whatever lengths the packet claims.
+// decoder decodes jute, ZooKeeper's encoding, from one packet. After the first error all values are zero. It allocates no more
+// than the packet's size, whatever lengths the packet has.
 type decoder struct {
-	b   []byte
+	b   []byte // the rest of the packet
 	err error
 }
 
+// take returns the next n bytes.
 func (d *decoder) take(n int) []byte {
 	if d.err != nil || n < 0 || n > len(d.b) {
 		d.fail()
@@ -30,7 +31,7 @@ func (d *decoder) take(n int) []byte {
 
 func (d *decoder) fail() {
 	if d.err == nil {
-		d.err = errShort
+		d.err = errMalformed
 	}
 	d.b = nil
 }
@@ -56,7 +57,7 @@ func (d *decoder) int64() int64 {
 	return int64(binary.BigEndian.Uint64(b))
 }
 
-// bytes reads a buffer; nil is not the same as empty on this wire.
+// bytes decodes a buffer. The encoding distinguishes nil from empty.
 func (d *decoder) bytes() []byte {
 	n := d.int32()
 	if n == -1 || d.err != nil {
@@ -76,12 +77,12 @@ func (d *decoder) string() string {
 	}
 	s := string(d.take(int(n)))
 	if !utf8.ValidString(s) {
-		s = string([]rune(s)) // what is not UTF-8 is replaced, as Java does
+		s = string([]rune(s)) // bytes that are not UTF-8 are replaced, as in Java
 	}
 	return s
 }
 
-// vector reads a vector's length, bounded by what the rest of the packet can hold.
+// vector decodes a vector's length. least is the size of its smallest element: a length beyond the rest of the packet is an error.
 func (d *decoder) vector(least int) int {
 	n := int(d.int32())
 	if d.err != nil || n <= 0 {
@@ -94,7 +95,7 @@ func (d *decoder) vector(least int) int {
 	return n
 }
 
-// strings reads a list; nil when it is null.
+// strings decodes a list, nil if it is null.
 func (d *decoder) strings() []string {
 	null := bytes.HasPrefix(d.b, []byte{0xff, 0xff, 0xff, 0xff})
 	n := d.vector(4)
@@ -117,11 +118,12 @@ func (d *decoder) acls() []ACL {
 	return list
 }
 
-// encoder writes one packet, its length in front.
+// encoder encodes one packet, which begins with its length.
 type encoder struct{ b []byte }
 
 func newEncoder() *encoder { return &encoder{b: make([]byte, 4, 128)} }
 
+// frame sets the length, and returns the packet.
 func (e *encoder) frame() []byte {
 	binary.BigEndian.PutUint32(e.b, uint32(len(e.b)-4))
 	return e.b
@@ -182,7 +184,7 @@ func (e *encoder) stat(s Stat) {
 	e.int64(s.Pzxid)
 }
 
-// readFrame reads one packet. A length below zero or above limit is an error before anything is allocated.
+// readFrame reads one packet. For a length below zero or above limit it returns an error, and allocates nothing.
 func readFrame(r io.Reader, limit int) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -190,7 +192,7 @@ func readFrame(r io.Reader, limit int) ([]byte, error) {
 	}
 	n := int32(binary.BigEndian.Uint32(head[:]))
 	if n < 0 || int(n) > limit {
-		return nil, errShort
+		return nil, errMalformed
 	}
 	frame := make([]byte, n)
 	if _, err := io.ReadFull(r, frame); err != nil {

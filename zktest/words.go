@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// A four-letter word is a question that a client asks instead of a connect request, as the first bytes of a connection. The
-// answer is text, and the end of the connection is the end of the answer. No connect request begins like this: as the length
-// of a packet a word would be above 1.6 GB.
+// wordLength is the length of a four-letter word, which a client may send as the first bytes of a connection, instead of a
+// connect request. The answer is text, and ends with the connection. No connect request begins like a word: as the length of a
+// packet a word would be above 1.6 GB.
 const wordLength = 4
 
-// softwareVersion is what a server says that it is: the ZooKeeper whose answers are those of this package.
+// softwareVersion is the version that the server reports: that of the ZooKeeper whose answers it gives.
 const softwareVersion = "3.9.5-zktest, built on 2026-02-11 20:18 UTC"
 
-// answered tells whether the word is answered.
+// answered reports whether the server answers the word.
 func answered(word string) bool {
 	switch word {
 	case "conf", "envi", "isro", "mntr", "ruok", "srvr", "stat":
@@ -25,7 +25,7 @@ func answered(word string) bool {
 	}
 }
 
-// refused tells whether the word is one that ZooKeeper knows and this server does not answer.
+// refused reports whether ZooKeeper has the word and this server refuses it.
 func refused(word string) bool {
 	switch word {
 	case "cons", "crst", "dirs", "dump", "gtmk", "hash", "srst", "stmk", "wchc", "wchp", "wchs":
@@ -35,8 +35,8 @@ func refused(word string) bool {
 	}
 }
 
-// word queues the answer to a four-letter word. It returns false when there is none: the server is silent, or the connection
-// is over.
+// word queues the answer to a four-letter word. It returns false if there is none, because the server is silent or the
+// connection closed.
 func (s *Server) word(c *conn, word string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,9 +72,10 @@ func (c *conn) answer(word string) string {
 	}
 }
 
+// versionLine is the first line of the answers to srvr and stat.
 const versionLine = "Zookeeper version: " + softwareVersion + "\n"
 
-// configuration answers conf.
+// configuration returns the answer to conf.
 func (c *conn) configuration() string {
 	_, port, err := net.SplitHostPort(c.listener)
 	if err != nil {
@@ -90,7 +91,7 @@ func (c *conn) configuration() string {
 		port, s.set.tick, s.set.minTimeout, s.set.maxTimeout, id)
 }
 
-// clients is the list of connections in the answer to stat.
+// clients returns the list of connections for the answer to stat.
 func (c *conn) clients() string {
 	lines := []string{}
 	for o := range c.srv.conns {
@@ -104,7 +105,7 @@ func (c *conn) clients() string {
 	return "Clients:\n" + strings.Join(lines, "") + "\n"
 }
 
-// summary is what the answers to srvr and stat have in common.
+// summary returns the lines that the answers to srvr and stat have in common.
 func (c *conn) summary() string {
 	s, here := c.srv, c.view()
 	text := fmt.Sprintf("Latency min/avg/max: 0/0.0/0\nReceived: %d\nSent: %d\nConnections: %d\nOutstanding: 0\n"+
@@ -116,10 +117,10 @@ func (c *conn) summary() string {
 	return text
 }
 
-// count counts znodes as ZooKeeper does, which has the root twice.
+// count returns the number of znodes as ZooKeeper counts them, with the root twice.
 func (t tree) count() int { return len(t) + 1 }
 
-// monitoring answers mntr: those of the real server's keys for which there is a value here.
+// monitoring returns the answer to mntr, which has the real server's keys for which zktest has a value.
 func (c *conn) monitoring() string {
 	var b strings.Builder
 	put := func(key string, value any) { fmt.Fprintf(&b, "zk_%s\t%v\n", key, value) }
@@ -173,8 +174,8 @@ const (
 	modeFollower   = "follower"
 )
 
-// mode is that of the server behind a listener. Several listeners are an ensemble: the first that is not isolated leads. One
-// that is isolated does not know that anything has changed. Called with the lock held.
+// mode returns the mode of the server behind a listener. Several listeners are an ensemble: the first that is not isolated is
+// the leader. An isolated listener keeps its mode. Called with the lock held.
 func (s *Server) mode(listener string) string {
 	if stale := s.faults.isolated[listener]; stale != nil {
 		return stale.mode
@@ -189,7 +190,7 @@ func (s *Server) mode(listener string) string {
 	return modeFollower
 }
 
-// followers counts the listeners that follow. Called with the lock held.
+// followers returns how many listeners are followers. Called with the lock held.
 func (s *Server) followers() int {
 	n := 0
 	for _, l := range s.listeners {

@@ -1,8 +1,8 @@
 package zktest
 
-// write does one operation as a transaction of its own. A refused one has taken a zxid all the same, as in ZooKeeper.
-func (s *Server) write(c *conn, ses *session, r *Request, e *encoder) Error {
-	t := s.begin(ses.id, c.who)
+// write executes one operation as a transaction of its own. A refused operation takes a zxid too, as in ZooKeeper.
+func (s *Server) write(c *conn, r *Request, e *encoder) Error {
+	t := s.begin(c.session.id, c.who)
 	res, code := t.apply(r)
 	if code != 0 {
 		return code
@@ -16,14 +16,14 @@ func (s *Server) write(c *conn, ses *session, r *Request, e *encoder) Error {
 		e.stat(res.stat)
 	case OpSetData, OpSetACL:
 		e.stat(res.stat)
-	default: // delete answers nothing
+	default: // the reply to a delete has no body
 	}
 	return 0
 }
 
-// multi does all operations as one transaction, or none.
-func (s *Server) multi(c *conn, ses *session, r *Request, e *encoder) {
-	t := s.begin(ses.id, c.who)
+// multi executes all operations as one transaction, or none.
+func (s *Server) multi(c *conn, r *Request, e *encoder) {
+	t := s.begin(c.session.id, c.who)
 	results := make([]result, len(r.Ops))
 	failed, code := -1, Error(0)
 	for i := range r.Ops {
@@ -78,6 +78,6 @@ func (e *encoder) multiResult(op Op, res result) {
 		e.stat(res.stat)
 	case OpSetData:
 		e.stat(res.stat)
-	default: // delete and check answer nothing
+	default: // the results of delete and check have no body
 	}
 }
