@@ -82,7 +82,7 @@ func call[T any](ctx context.Context, c *client, write bool, f func(*zk.Conn) (T
 // unfinished returns the error of a request that was sent, or queued for sending, and has no known outcome.
 func unfinished(write bool, cause error) error {
 	if write {
-		return fmt.Errorf("%w: %w", ErrUncertain, cause)
+		return fmt.Errorf("%w: %w", ErrUncertain, bare{cause})
 	}
 	return cause
 }

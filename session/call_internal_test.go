@@ -73,3 +73,24 @@ func TestGivenUpWriteAndTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// TestErrorsNameThePackageOnce whatever they wrap.
+func TestErrorsNameThePackageOnce(t *testing.T) {
+	refused := failure("multi", "/a", &MultiError{Index: 3, Err: ErrBadVersion})
+	for want, err := range map[string]error{
+		"session: get /b: no such znode":                      failure("get", "/b", ErrNoNode),
+		"session: multi /a: operation 3: version conflict":    refused,
+		"session: set /a: outcome unknown: connection lost":   failure("set", "/a", unfinished(true, errLost)),
+		"session: outcome unknown: zookeeper session is over": unfinished(true, ErrSessionExpired),
+	} {
+		if got := err.Error(); got != want {
+			t.Errorf("%q is not %q", got, want)
+		}
+	}
+	if m, ok := errors.AsType[*MultiError](refused); !ok || m.Index != 3 || !errors.Is(refused, ErrBadVersion) {
+		t.Error("a caller can't find the MultiError")
+	}
+	if err := (Options{Chroot: "a"}).withDefaults().validate(); err == nil || err.Error() != `session: option Chroot: invalid path "a": must begin with /` {
+		t.Error(err)
+	}
+}

@@ -75,6 +75,34 @@ type proof struct {
 	err  error   // go-zookeeper's; nil when the quorum accepted it
 }
 
+// reading is a copy of a client's fields, all of one moment.
+type reading struct {
+	expired         bool
+	giveUp, refusal error
+	up              bool
+	upSince         instant
+	links           uint64
+	timeout         time.Duration
+	reachableSince  instant
+	tried           instant
+	hideLastZxid    bool
+	newest          instant // the newest proof or sign of life
+	proven          bool    // whether there is a newest
+}
+
+// reading returns a copy of the fields.
+func (c *client) reading() reading {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	newest, proven := c.trust.newest()
+	return reading{
+		expired: c.expired, giveUp: c.giveUp, refusal: c.refusal,
+		up: c.isUp, upSince: c.upSince, links: c.links, timeout: c.trust.timeout,
+		reachableSince: c.reachableSince, tried: c.tried, hideLastZxid: c.hideLastZxid,
+		newest: newest, proven: proven,
+	}
+}
+
 // newClient starts a client, which runs until end is called: ctx, which is runner.life, never ends. rejectedZxid is the
 // runner's, too.
 func newClient(ctx context.Context, s *Session, rejectedZxid int64) (*client, error) {

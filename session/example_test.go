@@ -39,7 +39,7 @@ func Example() {
 	fmt.Println("trusted:", inc.Trusted())
 	// Output:
 	// /me <nil>
-	// session: create /me: session: znode exists true
+	// session: create /me: znode exists true
 	// trusted: true
 	// Close: <nil>
 	// ended because of session: closed

@@ -287,10 +287,21 @@ func (s *Session) EphemeralSize(path string, mode Mode) int {
 // MaxPacket returns the size of the largest request that is sent, in bytes: Options.MaxPacket.
 func (i *Incarnation) MaxPacket() int { return i.c.opts.MaxPacket }
 
-// failure adds the operation and the path to an error.
-func failure(name, path string, err error) error {
-	return fmt.Errorf("session: %s %s: %w", name, quotePath(path), err)
+// failure returns the error of an operation on a path.
+func failure(op, path string, err error) error {
+	return fmt.Errorf("session: %s %s: %w", op, quotePath(path), bare{err})
 }
+
+// bare is an error whose text lacks the name of this package: an error that has the name wraps it.
+type bare struct{ error }
+
+// Error returns the text without the package's name, wherever the text has it.
+func (b bare) Error() string {
+	return strings.ReplaceAll(strings.TrimPrefix(b.error.Error(), "session: "), ": session: ", ": ")
+}
+
+// Unwrap returns the error.
+func (b bare) Unwrap() error { return b.error }
 
 // quotePath returns a valid path as it is, and quotes others.
 func quotePath(path string) string {

@@ -31,7 +31,7 @@ func TestOperations(t *testing.T) {
 		wantErr(t, "Create twice", err, session.ErrNodeExists)
 		_, _, err = inc.Get(ctx, "/b")
 		wantErr(t, "Get nothing", err, session.ErrNoNode)
-		if got := err.Error(); got != "session: get /b: session: no such znode" {
+		if got := err.Error(); got != "session: get /b: no such znode" {
 			t.Errorf("error text %q", got)
 		}
 

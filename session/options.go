@@ -172,43 +172,45 @@ func (o Options) authenticates() bool {
 // validate checks options that have their defaults, and returns all faults at once.
 func (o Options) validate() error {
 	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf("session: "+format, args...)) }
+	fault := func(format string, args ...any) {
+		faults = append(faults, fmt.Errorf("session: option "+format, args...))
+	}
 	if o.Timeout < minTimeout || o.Timeout > maxTimeout {
-		fault("Options.Timeout %v: must be from %v to %v", o.Timeout, minTimeout, maxTimeout)
+		fault("Timeout: %v is not in %v to %v", o.Timeout, minTimeout, maxTimeout)
 	}
 	if o.MinSessionTimeout < minTimeout || o.MinSessionTimeout > maxTimeout {
-		fault("Options.MinSessionTimeout %v: must be from %v to %v", o.MinSessionTimeout, minTimeout, maxTimeout)
+		fault("MinSessionTimeout: %v is not in %v to %v", o.MinSessionTimeout, minTimeout, maxTimeout)
 	}
 	if o.MaxSessionTimeout < minTimeout || o.MaxSessionTimeout > maxTimeout {
-		fault("Options.MaxSessionTimeout %v: must be from %v to %v", o.MaxSessionTimeout, minTimeout, maxTimeout)
+		fault("MaxSessionTimeout: %v is not in %v to %v", o.MaxSessionTimeout, minTimeout, maxTimeout)
 	}
 	if o.Chroot != "" {
 		if err := CheckPath(o.Chroot); err != nil {
-			fault("Options.Chroot: %w", err)
+			fault("Chroot: %w", bare{err})
 		}
 	}
 	if err := CheckPath(o.CheckPath); err != nil {
-		fault("Options.CheckPath: %w", err)
+		fault("CheckPath: %w", bare{err})
 	}
 	for i, a := range o.Auth {
 		if a.Scheme == "" {
-			fault("Options.Auth[%d]: the scheme must not be empty", i)
+			fault("Auth[%d]: the scheme must not be empty", i)
 		}
 		if a.Scheme == "digest" && !strings.Contains(string(a.Credential), ":") {
-			fault("Options.Auth[%d]: a digest credential must be user:password", i)
+			fault("Auth[%d]: a digest credential must be user:password", i)
 		}
 	}
 	if o.ACL != nil && len(o.ACL) == 0 {
-		fault("Options.ACL: must not be empty, which allows nothing to anybody; nil means the default")
+		fault("ACL: an empty list allows nothing to anybody; nil is the default")
 	}
 	if o.MaxPacket < minMaxPacket || o.MaxPacket > maxMaxPacket {
-		fault("Options.MaxPacket %d: must be from %d to %d", o.MaxPacket, minMaxPacket, maxMaxPacket)
+		fault("MaxPacket: %d is not in %d to %d", o.MaxPacket, minMaxPacket, maxMaxPacket)
 	}
 	if o.EphemeralBudget < 0 {
-		fault("Options.EphemeralBudget %d: must not be negative", o.EphemeralBudget)
+		fault("EphemeralBudget: %d is negative", o.EphemeralBudget)
 	}
 	if o.StopTimeout < 0 {
-		fault("Options.StopTimeout %v: must not be negative", o.StopTimeout)
+		fault("StopTimeout: %v is negative", o.StopTimeout)
 	}
 	return errors.Join(faults...)
 }
@@ -235,7 +237,7 @@ func parseServers(servers []string) ([]string, error) {
 
 func parseServer(given string) (string, error) {
 	if strings.ContainsAny(given, "/, \t\r\n") {
-		return "", errors.New("must be host or host:port; a chroot belongs in Options.Chroot, and each server in an element of its own")
+		return "", errors.New("must be host or host:port; a chroot belongs in option Chroot, and each server in an element of its own")
 	}
 	host, port, err := net.SplitHostPort(given)
 	if err != nil {

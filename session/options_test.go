@@ -29,24 +29,24 @@ func TestNewValidates(t *testing.T) {
 		"empty server":         {[]string{""}, session.Options{}, "host must not be empty"},
 		"no host":              {[]string{":2181"}, session.Options{}, "host must not be empty"},
 		"a list in one string": {[]string{"a:1,b:2"}, session.Options{}, "an element of its own"},
-		"chroot in a server":   {[]string{"zk:2181/root"}, session.Options{}, "Options.Chroot"},
+		"chroot in a server":   {[]string{"zk:2181/root"}, session.Options{}, "option Chroot"},
 		"no such port":         {[]string{"zk:65536"}, session.Options{}, "from 1 to 65535"},
 		"port by name":         {[]string{"zk:zk"}, session.Options{}, "from 1 to 65535"},
 		"too many colons":      {[]string{"a:b:c"}, session.Options{}, "host or host:port"},
-		"negative timeout":     {[]string{"zk"}, session.Options{Timeout: -1}, "Options.Timeout"},
-		"tiny timeout":         {[]string{"zk"}, session.Options{Timeout: time.Millisecond}, "Options.Timeout"},
-		"huge timeout":         {[]string{"zk"}, session.Options{Timeout: 2 * time.Hour}, "Options.Timeout"},
-		"smallest timeout":     {[]string{"zk"}, session.Options{MinSessionTimeout: -1}, "Options.MinSessionTimeout"},
-		"negative largest":     {[]string{"zk"}, session.Options{MaxSessionTimeout: -1}, "Options.MaxSessionTimeout"},
-		"huge largest":         {[]string{"zk"}, session.Options{MaxSessionTimeout: 2 * time.Hour}, "Options.MaxSessionTimeout"},
-		"chroot":               {[]string{"zk"}, session.Options{Chroot: "a"}, "Options.Chroot"},
-		"check path":           {[]string{"zk"}, session.Options{CheckPath: "/a/"}, "Options.CheckPath"},
-		"auth without scheme":  {[]string{"zk"}, session.Options{Auth: []session.Auth{{}}}, "Options.Auth[0]"},
+		"negative timeout":     {[]string{"zk"}, session.Options{Timeout: -1}, "option Timeout"},
+		"tiny timeout":         {[]string{"zk"}, session.Options{Timeout: time.Millisecond}, "option Timeout"},
+		"huge timeout":         {[]string{"zk"}, session.Options{Timeout: 2 * time.Hour}, "option Timeout"},
+		"smallest timeout":     {[]string{"zk"}, session.Options{MinSessionTimeout: -1}, "option MinSessionTimeout"},
+		"negative largest":     {[]string{"zk"}, session.Options{MaxSessionTimeout: -1}, "option MaxSessionTimeout"},
+		"huge largest":         {[]string{"zk"}, session.Options{MaxSessionTimeout: 2 * time.Hour}, "option MaxSessionTimeout"},
+		"chroot":               {[]string{"zk"}, session.Options{Chroot: "a"}, "option Chroot"},
+		"check path":           {[]string{"zk"}, session.Options{CheckPath: "/a/"}, "option CheckPath"},
+		"auth without scheme":  {[]string{"zk"}, session.Options{Auth: []session.Auth{{}}}, "option Auth[0]"},
 		"digest without colon": {[]string{"zk"}, session.Options{Auth: []session.Auth{{Scheme: "digest", Credential: []byte("x")}}}, "user:password"},
-		"empty acl":            {[]string{"zk"}, session.Options{ACL: []session.ACL{}}, "Options.ACL"},
-		"tiny packet":          {[]string{"zk"}, session.Options{MaxPacket: 10}, "Options.MaxPacket"},
-		"negative budget":      {[]string{"zk"}, session.Options{EphemeralBudget: -1}, "Options.EphemeralBudget"},
-		"negative stop":        {[]string{"zk"}, session.Options{StopTimeout: -1}, "Options.StopTimeout"},
+		"empty acl":            {[]string{"zk"}, session.Options{ACL: []session.ACL{}}, "option ACL"},
+		"tiny packet":          {[]string{"zk"}, session.Options{MaxPacket: 10}, "option MaxPacket"},
+		"negative budget":      {[]string{"zk"}, session.Options{EphemeralBudget: -1}, "option EphemeralBudget"},
+		"negative stop":        {[]string{"zk"}, session.Options{StopTimeout: -1}, "option StopTimeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := session.New(c.servers, c.opts)
@@ -59,7 +59,7 @@ func TestNewValidates(t *testing.T) {
 		})
 	}
 	_, err := session.New(nil, session.Options{Timeout: -1, Chroot: "x"})
-	for _, want := range []string{"no servers", "Options.Timeout", "Options.Chroot"} {
+	for _, want := range []string{"no servers", "option Timeout", "option Chroot"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: not all faults at once", err)
 		}

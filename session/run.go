@@ -220,83 +220,104 @@ func (r *runner) backoffBeforeConnect(d time.Duration) {
 // reconcile does all that is due for a client: it ends trust, sends proofs, and drops connections without proofs. It returns
 // after how long the next thing is due, or why the client is of no more use.
 func (r *runner) reconcile(cs *clientState) (time.Duration, error) {
-	c := cs.c
-	now := r.s.now()
-	c.mu.Lock()
-	expired, giveUp, refusal := c.expired, c.giveUp, c.refusal
-	up, upSince, links, timeout := c.isUp, c.upSince, c.links, c.trust.timeout
-	reachableSince, tried, hideLastZxid := c.reachableSince, c.tried, c.hideLastZxid
-	newest, proven := c.trust.newest()
-	c.mu.Unlock()
-
+	now, at := r.s.now(), cs.c.reading()
 	next := hopeless
 	if r.stopping {
-		if !r.s.held() {
-			return 0, errClosing
-		}
-		if r.s.hurry.Load() || r.until.reached(now) {
-			r.s.cutShort.Store(true)
-			r.s.log.Error("session closed while it was still held", keyPatience, c.opts.StopTimeout)
+		if r.mayClose(now) {
 			return 0, errClosing
 		}
 		next = min(next, r.until.until(now))
 	}
-	switch {
-	case expired:
-		r.s.expirations.Add(1)
-		if hideLastZxid { // servers refused it while it told its zxid; the first answer in the next session shows why
-			r.rejectedZxid = c.lastZxid.Load()
-		}
-		r.s.log.Warn("session expired", keySession, sessionID(c.id.Load()))
-		return 0, ErrSessionExpired
-	case giveUp != nil:
-		r.s.log.Warn("session given up", keySession, sessionID(c.id.Load()), keyReason, giveUp)
-		return 0, fmt.Errorf("%w: given up: %w", ErrSessionExpired, giveUp)
-	case refusal != nil:
-		if err := r.refuse(cs, refusal); err != nil {
-			return 0, err
-		}
+	if err := r.checkOver(cs, at); err != nil {
+		return 0, err
 	}
-
 	r.checkTrust()
 	if r.inc != nil {
 		next = min(next, r.inc.window.Load().end.until(now))
 	}
+	if at.up {
+		return min(next, r.proveLife(cs, at, now)), nil
+	}
+	wait, err := r.checkReconnect(cs.c, at, now)
+	return min(next, wait), err
+}
 
-	switch limit := max(2*timeout, hopeless); {
-	case up:
+// mayClose reports whether Run, which must return, may close the session: nobody holds it, or the time for holders is over.
+func (r *runner) mayClose(now instant) bool {
+	if !r.s.held() {
+		return true
+	}
+	if !r.s.hurry.Load() && !r.until.reached(now) {
+		return false
+	}
+	r.s.cutShort.Store(true)
+	r.s.log.Error("session closed while it was still held", keyPatience, r.s.opts.StopTimeout)
+	return true
+}
+
+// checkOver returns an error if the client's session is over, because it has expired, was given up, or was refused for good.
+func (r *runner) checkOver(cs *clientState, at reading) error {
+	c := cs.c
+	switch {
+	case at.expired:
+		r.s.expirations.Add(1)
+		if at.hideLastZxid { // servers refused the client while it told its zxid; the first answer in the next session shows why
+			r.rejectedZxid = c.lastZxid.Load()
+		}
+		r.s.log.Warn("session expired", keySession, sessionID(c.id.Load()))
+		return ErrSessionExpired
+	case at.giveUp != nil:
+		r.s.log.Warn("session given up", keySession, sessionID(c.id.Load()), keyReason, at.giveUp)
+		return fmt.Errorf("%w: given up: %w", ErrSessionExpired, at.giveUp)
+	case at.refusal != nil:
+		return r.refuse(cs, at.refusal)
+	default:
+		return nil
+	}
+}
+
+// checkReconnect looks after a client that is not connected. It returns after how long to check again, or an error if the
+// client is hung.
+func (r *runner) checkReconnect(c *client, at reading, now instant) (time.Duration, error) {
+	limit := max(2*at.timeout, hopeless)
+	switch {
 	case c.id.Load() == 0:
-		return next, nil // there is no session yet to reconnect to
-	case now.mono-tried.mono >= limit:
+		return hopeless, nil // there is no session yet to reconnect to
+	case now.mono-at.tried.mono >= limit:
 		r.s.replaced.Add(1)
 		r.s.log.Error("replacing hung ZooKeeper client", keySession, sessionID(c.id.Load()))
 		return 0, fmt.Errorf("%w: given up, no connection was attempted for %v", ErrSessionExpired, limit)
-	case now.mono-reachableSince.mono >= timeout:
+	case now.mono-at.reachableSince.mono >= at.timeout:
 		c.hideZxid(now)
-		return min(next, tried.mono+limit-now.mono), nil
+		return at.tried.mono + limit - now.mono, nil
 	default:
-		return min(next, tried.mono+limit-now.mono, reachableSince.mono+timeout-now.mono), nil
+		return min(at.tried.mono+limit, at.reachableSince.mono+at.timeout) - now.mono, nil
 	}
-	if links != cs.links {
-		cs.links, cs.due = links, now
+}
+
+// proveLife sends a proof of life if one is due, and drops a connection that does not carry proofs. It returns after how long the
+// next proof is due.
+func (r *runner) proveLife(cs *clientState, at reading, now instant) time.Duration {
+	if at.links != cs.links {
+		cs.links, cs.due = at.links, now
 	}
 	if cs.due.reached(now) {
-		cs.due = now.add(timeout / 6)
+		cs.due = now.add(at.timeout / 6)
 		if cs.inFlight < maxProofs {
 			cs.inFlight++
-			c.prove(now)
+			cs.c.prove(now)
 		}
 	}
 	// Without accepted proofs, try another server: this one may be cut off from the quorum and answer everything but proofs, or
 	// be the only one that refuses them. While trust lasts a server gets T/3 for that, afterwards T.
-	patience := timeout
+	patience := at.timeout
 	if r.inc != nil {
-		patience = timeout / 3
+		patience = at.timeout / 3
 	}
-	if proven && now.mono-newest.mono >= timeout/2 && now.mono-upSince.mono >= patience {
-		c.drop(cmp.Or(cs.refused, errStale))
+	if at.proven && now.mono-at.newest.mono >= at.timeout/2 && now.mono-at.upSince.mono >= patience {
+		cs.c.drop(cmp.Or(cs.refused, errStale))
 	}
-	return min(next, cs.due.until(now)), nil
+	return cs.due.until(now)
 }
 
 // handleProof handles the outcome of a proof. It returns an error when the client is of no more use.
@@ -434,9 +455,9 @@ func (r *runner) handleChroot(cs *clientState, err error) error {
 func (c *client) noAuth(err error) error {
 	path := c.opts.CheckPath
 	if len(c.opts.Auth) == 0 {
-		return fmt.Errorf("%w: %s can't be read, and no credentials are given: %w", ErrAuthFailed, c.full(path), err)
+		return fmt.Errorf("%w: %s can't be read, and no credentials are given: %w", ErrAuthFailed, c.full(path), bare{err})
 	}
-	return fmt.Errorf("%w: %s can't be read as %v: %w", ErrAuthFailed, c.full(path), c.opts.Auth, err)
+	return fmt.Errorf("%w: %s can't be read as %v: %w", ErrAuthFailed, c.full(path), c.opts.Auth, bare{err})
 }
 
 // ensureChroot creates the chroot and its parents, as far as they are missing.
@@ -459,7 +480,7 @@ func (c *client) ensureChroot() error {
 				err = serverError(failed) // it may exist
 			}
 		}
-		return fmt.Errorf("session: create chroot %s: %w", path[:i], err)
+		return fmt.Errorf("session: create chroot %s: %w", path[:i], bare{err})
 	}
 	return nil
 }

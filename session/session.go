@@ -163,7 +163,7 @@ func (s *Session) waited(cause error) error {
 	}
 	err := fmt.Errorf("session: wait for zookeeper at %v: %w", s.servers, cause)
 	if last := s.lastError.Load(); last != nil {
-		err = fmt.Errorf("%w (last connection error: %v)", err, *last) //nolint:errorlint // it is not the error of this call
+		err = fmt.Errorf("%w (last connection error: %v)", err, bare{*last}) //nolint:errorlint // it is not the error of this call
 	}
 	return err
 }

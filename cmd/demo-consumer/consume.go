@@ -30,14 +30,13 @@ import (
 // topicWait is how long consume waits before it asks again for a topic.
 const topicWait = time.Second
 
-// Run consumes until it is told to stop or something fatal happens.
+// Run consumes until it is told to stop or a fatal error occurs.
 func (c *consumeCmd) Run(rc *runContext) error {
 	servers, root, err := splitZooKeeper(c.ZooKeeper)
 	if err := errors.Join(err, checkTopics(c.Topic)); err != nil {
 		return err
 	}
 	logger := newLogger(rc.console, c.Verbose)
-	registry := prometheus.NewRegistry()
 	observe, done, closeEvents, err := c.openEvents(logger)
 	if err != nil {
 		return err
@@ -52,38 +51,45 @@ func (c *consumeCmd) Run(rc *runContext) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	config.Consumer.Return.Errors = true
-	config.RackID = c.Zone
-	functions := functionsNamed(c.Function)
-	if len(functions) == 0 {
-		return &usageError{errors.New("--function: at least one is needed")}
-	}
-	if c.Metrics != "" {
-		if err := checkAddress("metrics", c.Metrics); err != nil {
-			return err
-		}
-	}
-	group, err := consumer.New(zk, c.Kafka, c.Group, consumer.Options{
-		Name:       c.memberName(),
-		Config:     config,
-		From:       startOf(c.From),
-		Func:       functions[0],
-		AlsoFuncs:  functions[1:],
-		Weight:     c.Weight,
-		Observer:   observe,
-		Logger:     logger,
-		Registerer: registry,
-	})
+	registry := prometheus.NewRegistry()
+	group, err := c.newGroup(zk, config, consumer.Options{Observer: observe, Logger: logger, Registerer: registry})
 	if err != nil {
-		return &usageError{err}
+		return err
 	}
-
 	stopServing, err := c.serveHTTP(rc, registry, group, logger)
 	if err != nil {
 		return err
 	}
 	defer stopServing()
+	return c.runGroup(rc, zk, group, done, logger)
+}
 
+// newGroup makes the group. The flags set the options that opts does not have.
+func (c *consumeCmd) newGroup(zk *session.Session, config *sarama.Config, opts consumer.Options) (*consumer.Group, error) {
+	config.Consumer.Return.Errors = true
+	config.RackID = c.Zone
+	functions := functionsNamed(c.Function)
+	if len(functions) == 0 {
+		return nil, &usageError{errors.New("--function: at least one is needed")}
+	}
+	if c.Metrics != "" {
+		if err := checkAddress("metrics", c.Metrics); err != nil {
+			return nil, err
+		}
+	}
+	opts.Name, opts.Config, opts.From, opts.Weight = c.memberName(), config, startOf(c.From), c.Weight
+	opts.Func, opts.AlsoFuncs = functions[0], functions[1:]
+	group, err := consumer.New(zk, c.Kafka, c.Group, opts)
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	return group, nil
+}
+
+// runGroup runs the session, and consumes until rc ends, the session fails for good, or nobody reads the output any more.
+func (c *consumeCmd) runGroup(
+	rc *runContext, zk *session.Session, group *consumer.Group, done func(*sarama.ConsumerMessage), logger *slog.Logger,
+) error {
 	ctx, cancel := context.WithCancelCause(rc)
 	defer cancel(nil)
 	var parts sync.WaitGroup
@@ -94,13 +100,13 @@ func (c *consumeCmd) Run(rc *runContext) error {
 	})
 	parts.Go(func() {
 		for err := range group.Errors() {
-			logger.Debug("error of the group", "error", err) // the group logs them itself: each kind at once, then with a count
+			logger.Debug("error of the group", "error", err) // the group logs its errors itself: each kind at once, then with a count
 		}
 	})
 	reading, unread := context.WithCancel(ctx)
 	defer unread()
 	out := &printer{format: c.Print, w: bufio.NewWriter(rc.out), unread: unread}
-	err = c.consume(reading, rc, group, &handler{work: c.Work, failOn: []byte(c.FailOn), hangOn: []byte(c.HangOn), out: out, done: done})
+	err := c.consume(reading, rc, group, &handler{work: c.Work, failOn: []byte(c.FailOn), hangOn: []byte(c.HangOn), out: out, done: done})
 	err = errors.Join(err, group.Close())
 	if reading.Err() != nil && ctx.Err() == nil {
 		fmt.Fprintln(rc.err, "nobody reads the output any more: left the group")
@@ -114,9 +120,9 @@ func (c *consumeCmd) Run(rc *runContext) error {
 	return errors.Join(err, out.flush())
 }
 
-// consume consumes until ctx ends, again after a handler has failed. Topics that do not exist yet are waited for.
+// consume calls Consume until ctx ends or a call fails. It waits for topics that do not exist yet.
 func (c *consumeCmd) consume(ctx context.Context, rc *runContext, group *consumer.Group, h sarama.ConsumerGroupHandler) error {
-	for said := false; ; {
+	for logged := false; ; {
 		err := group.Consume(ctx, c.Topic, h)
 		if err == nil && ctx.Err() == nil {
 			continue
@@ -124,9 +130,9 @@ func (c *consumeCmd) consume(ctx context.Context, rc *runContext, group *consume
 		if !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
 			return err
 		}
-		if !said {
+		if !logged {
 			fmt.Fprintf(rc.err, "waiting for topics that Kafka does not know: %v\n", err)
-			said = true
+			logged = true
 		}
 		if _ = pause.Sleep(ctx, topicWait); ctx.Err() != nil {
 			return nil //nolint:nilerr // told to stop
@@ -134,6 +140,7 @@ func (c *consumeCmd) consume(ctx context.Context, rc *runContext, group *consume
 	}
 }
 
+// memberName returns the name of the flag, or host and process id.
 func (c *consumeCmd) memberName() string {
 	if c.Name != "" {
 		return c.Name
@@ -145,8 +152,8 @@ func (c *consumeCmd) memberName() string {
 	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }
 
-// openEvents opens the event log, to which observe writes what a consumer tells, and
-// done what a handler has done; they flush nothing, as every line is one write.
+// openEvents opens the event log. observe writes the consumer's events to it, and done the messages that a handler has
+// processed. Each line is one write, so closeFile flushes nothing.
 func (c *consumeCmd) openEvents(
 	logger *slog.Logger,
 ) (observe func(consumer.Event), done func(*sarama.ConsumerMessage), closeFile func(), err error) {
@@ -236,12 +243,12 @@ func newLogger(c console, verbose bool) *slog.Logger {
 	return slog.New(slog.NewTextHandler(c.err, &slog.HandlerOptions{Level: level}))
 }
 
-// handler is an ordinary sarama handler: it knows nothing of kiel.
+// handler is an ordinary sarama handler, which uses no API of kiel.
 type handler struct {
-	work           time.Duration
-	failOn, hangOn []byte // what messages contain at which it fails, or hangs; empty for never
+	work           time.Duration // how long it works on each message
+	failOn, hangOn []byte        // it fails, or hangs, at a message that contains this; empty is never
 	out            *printer
-	done           func(*sarama.ConsumerMessage) // for the event log; called before the mark
+	done           func(*sarama.ConsumerMessage) // writes to the event log; called before the mark
 }
 
 func (h *handler) Setup(sarama.ConsumerGroupSession) error   { return nil }
@@ -272,11 +279,11 @@ func (h *handler) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.Consu
 
 // printer prints messages; several partitions share it.
 type printer struct {
-	format string
-	unread context.CancelFunc // called when the reader of our output has gone
+	format string             // none, value or json
+	unread context.CancelFunc // called when nobody reads the output any more
 	mu     sync.Mutex
 	w      *bufio.Writer
-	closed bool // nobody reads what w gets
+	closed bool // whether unread was called
 }
 
 // printed is a message as --print json shows it.
@@ -315,7 +322,7 @@ func (p *printer) print(m *sarama.ConsumerMessage) error {
 // errUnread ends a handler without marking the message that nobody has read.
 var errUnread = errors.New("nobody reads the output any more")
 
-// failed has the process leave the group when its reader has gone, as in a pipe to head.
+// failed returns err. If err says that nobody reads the output any more, as with a pipe to head, it makes the process leave.
 func (p *printer) failed(err error) error {
 	if !errors.Is(err, syscall.EPIPE) {
 		return err
