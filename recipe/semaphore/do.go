@@ -10,22 +10,21 @@ import (
 var _ recipe.Hold = (*Held)(nil)
 
 // Do acquires a lease, calls fn, releases the lease when fn has returned, and returns fn's error. Fn's context ends when the lease
-// can't be trusted to be ours any more, or with ctx. It has ctx's values, and [Hold] finds the lease in it. Nobody else has the
-// lease before fn has returned, also by a panic or the end of its goroutine, unless our session is over.
+// can't be trusted to be ours any more, or with ctx. It has ctx's values, and [Hold] finds the lease in it. Nobody else gets the
+// lease before fn has returned, panicked or ended its goroutine, unless the session is over.
 //
-// A handle has one lease at a time, so it runs one function at a time: other calls of Do wait. A lease that Acquire has returned
-// before is the one that fn runs under, and is released with it. Acquire returns it, too, while fn runs: a Release of that lease ends
-// fn's context.
+// A handle has one lease at a time, so Do runs one function at a time: other calls of Do wait. If Acquire has returned a lease before,
+// fn runs under that lease, and Do releases it. While fn runs, Acquire returns fn's lease, too, and a Release of it ends fn's context.
 //
-// When ctx ends before there is a lease for us, fn is not called, and the error is that of [Semaphore.Acquire]. When ctx ends later,
-// Do returns nil if fn returns nil, or an error that wraps that of its context or the cause of its end. So a program that is told
-// to end by the end of ctx ends with success as soon as fn has returned.
+// When ctx ends before a lease is ours, fn is not called, and the error is that of [Semaphore.Acquire]. When ctx ends later, Do
+// returns nil if fn returns nil, or an error that wraps the error or the cause of its context and nothing else. So a program that
+// is told to stop by the end of ctx ends with success as soon as fn has returned.
 //
 // When the lease is lost before fn has returned, the error wraps the cause, see [Held.Context], and fn's error unless that is the
-// one of its context: the work may not be done, and another may have begun meanwhile.
+// error of its context. The work may be unfinished, and another may have begun meanwhile.
 //
-// Before Do returns it waits until our znode is gone, for as long as ctx lasts: while no server can be reached, until ctx ends. The
-// removal goes on in the background then. What else a release returns is wrapped by the error.
+// Before Do returns, it waits until the lease's znode is gone or ctx ends. When ctx ends first, the removal goes on in the background.
+// Do returns any other error of the release, too.
 func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	select {
 	case s.doing <- struct{}{}:
@@ -36,6 +35,6 @@ func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context) error) 
 	return hold.Do(ctx, s.Acquire, fn, hold.Release[*Held], ErrReleased)
 }
 
-// Hold returns the lease under which a function was called by [Semaphore.Do] with ctx, for its Valid, Token and Node; nil when ctx
-// has none. It is released by Do. Of leases of several semaphores it is the one that was acquired last.
+// Hold returns the lease under which [Semaphore.Do] called a function with ctx, for its Valid, Token and Node; nil if ctx has none. Do
+// releases it. If ctx has leases of several semaphores, Hold returns the one that was acquired last.
 func Hold(ctx context.Context) *Held { return hold.From[*Held](ctx) }

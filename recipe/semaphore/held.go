@@ -9,14 +9,13 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// Held is a lease that is ours, until its context ends.
+// Held is a lease that is ours until its context ends.
 type Held struct {
 	hold  *hold.Hold
 	lease *lease
 }
 
-// hold makes a hold of a lease. It returns nil when inc is not trusted any more, and
-// errAgain when the znode is not there.
+// hold returns the hold of a lease, nil if inc is not trusted any more, and errAgain if the znode is gone.
 func (s *Semaphore) hold(ctx context.Context, l *lease, inc *session.Incarnation) (*Held, error) {
 	number, err := l.watchNumber(ctx, inc)
 	if errors.Is(err, session.ErrNoNode) {
@@ -43,31 +42,28 @@ func (s *Semaphore) hold(ctx context.Context, l *lease, inc *session.Incarnation
 	return &Held{hold: base, lease: l}, nil
 }
 
-// Context is the lease: it ends when it can't be trusted to be ours any more. Its cause is
-// ErrLost, ErrMaxLeases, ErrReleased, or that of the incarnation. It is not derived from Acquire's
-// context.
+// Context returns the context that ends when the lease can't be trusted to be ours any more. Its cause wraps ErrLost, ErrMaxLeases,
+// ErrReleased, or the cause of the incarnation. It is not derived from Acquire's context.
 func (h *Held) Context() context.Context { return h.hold.Context() }
 
-// Valid reports whether the lease may be relied on at this moment: its context has not ended,
-// and the session is trusted. It costs nanoseconds: call it right before each effect.
+// Valid reports whether the lease may be relied on at this moment: its context has not ended, and the session is trusted. It costs
+// nanoseconds: call it right before each effect.
 func (h *Held) Valid() bool { return h.hold.Valid() }
 
-// Node returns the path of our lease. A write that must not happen after the lease went to
-// another carries session.CheckOp(Node(), -1) in its Multi.
+// Node returns the path of the lease's znode. A write that must not happen after the lease went to another contains
+// session.CheckOp(Node(), -1) in its Multi.
 func (h *Held) Node() string { return h.hold.Node() }
 
-// Token returns a number that is larger than that of every lease made before: the czxid of
-// ours.
+// Token returns a number that is larger than the tokens of all leases taken before: the czxid of the lease's znode.
 func (h *Held) Token() int64 { return h.hold.Token() }
 
-// Incarnation returns the incarnation in which the lease is held.
+// Incarnation returns the incarnation in which the lease was acquired. The hold ends with it.
 func (h *Held) Incarnation() *session.Incarnation { return h.hold.Incarnation() }
 
-// Release ends the lease and removes its znode. Call it once the work under [Held.Context]
-// has returned, also when the lease was lost. It returns nil when the znode is proved gone,
-// or its session is over: expired, or ended with the session's Run, after which it is gone
-// within one session timeout. When ctx ends first, the error wraps the cause and the removal
-// goes on in the background. Calls after the first wait for the same.
+// Release ends the lease and removes its znode. Call it when the work under [Held.Context] has returned, also when the lease was
+// lost. Release returns nil when the znode is proved gone or its session is over: expired, or ended with the session's Run, after
+// which the znode is gone within one session timeout. When ctx ends first, the error wraps the cause and the removal goes on in
+// the background. Calls after the first wait for the same removal.
 func (h *Held) Release(ctx context.Context) error {
 	h.hold.Release(ErrReleased, func() { h.lease.own.Abandon(ctx) })
 	if err := h.lease.own.Wait(hold.Outlive(ctx, ErrReleased)); err != nil {

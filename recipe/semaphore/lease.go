@@ -9,18 +9,19 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// lease is one znode of ours.
+// lease is the znode of one lease of a handle.
 type lease struct {
 	semaphore *Semaphore
-	inc       *session.Incarnation // of the session that owns it; used for as long as that lives
+	inc       *session.Incarnation // of the session that owns the znode
 	path      string
 	own       *hold.Own
 }
 
-// errRefused says that a lease was not made: the number of leases was written, or its znode is gone.
-var errRefused = errors.New("semaphore: refused")
+// errRefused says that a lease was not created, because the number of leases was written or the semaphore's znode is gone.
+var errRefused = errors.New("number of leases has changed")
 
-// make creates the znode. An error says that it does not stand, unless it wraps hold.ErrUnsure.
+// make creates the znode if the number of leases has that version and the contender of the inner lock stands. After an error
+// the znode does not stand, unless the error wraps hold.ErrUnsure.
 func (l *lease) make(life context.Context, contender string, version int32) error {
 	s := l.semaphore
 	_, err := l.inc.Multi(life,
@@ -49,8 +50,8 @@ func (l *lease) make(life context.Context, contender string, version int32) erro
 	}
 }
 
-// find looks for the znode after the reply was lost. The request has returned, and the
-// Sync is behind it: what is not seen now will not appear later.
+// find reports whether the znode stands after the reply to its create was lost. Sync comes after the request, which has returned: a
+// znode that find does not see now will not appear later.
 func (l *lease) find(life context.Context) (bool, error) {
 	if err := l.inc.Sync(life, l.semaphore.path); err != nil && !errors.Is(err, session.ErrNoNode) {
 		return false, err
@@ -59,8 +60,7 @@ func (l *lease) find(life context.Context) (bool, error) {
 	return exists && stat.EphemeralOwner == l.inc.SessionID(), err
 }
 
-// watchNumber looks whether the number of leases is ours, and sets a watch on it. The error is ErrMaxLeases when it is
-// another.
+// watchNumber reads the number of leases and sets a watch on it. The error wraps ErrMaxLeases if the number is not ours.
 func (l *lease) watchNumber(ctx context.Context, inc *session.Incarnation) (*session.Watch, error) {
 	data, _, number, err := inc.GetW(ctx, l.semaphore.path)
 	if err == nil && l.semaphore.differs(data) {
@@ -70,8 +70,8 @@ func (l *lease) watchNumber(ctx context.Context, inc *session.Incarnation) (*ses
 	return number, err
 }
 
-// remove is one try to delete the znode: see [hold.NewOwn]. No other znode ever has this name, so what stands after a Sync
-// is ours.
+// remove tries once to delete the znode, see [hold.NewOwn]. No other znode ever has this name, so the one that stands after a
+// Sync is ours.
 func (l *lease) remove(life context.Context) error {
 	return hold.Delete(life, l.inc, l.path, l.find)
 }

@@ -10,34 +10,32 @@ import (
 
 // Options of a [Semaphore]. The zero value works.
 type Options struct {
-	// MaxLeases is how many leases there are. All who use the semaphore must give the
-	// same number. Default: 1.
+	// MaxLeases is the number of leases. All users of the semaphore must give the same number. Default: 1.
 	MaxLeases int
 
-	// Identifier is the data of our leases: who we are, for those who look. It is UTF-8;
-	// kazoo shows it in lease_holders(). Default: empty.
+	// Identifier is the data of the handle's leases, and tells others who holds them. It must be UTF-8. kazoo shows it in
+	// lease_holders(). Default: empty.
 	Identifier string
 
-	// Logger is told what can't be returned as an error, and who is in front of one that waits for
-	// long: after about half a minute, and then whenever the time has doubled.
-	// With nil, warnings and errors go to slog.Default(); a Logger with slog.DiscardHandler drops all.
+	// Logger gets what can't be returned as an error. While a call waits for long, it also gets what the call waits for: after about
+	// half a minute, and then whenever the time has doubled. With nil, warnings and errors go to slog.Default(); a Logger with
+	// slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }
 
 func (o Options) validate() error {
 	var errs []error
 	if o.MaxLeases < 0 {
-		errs = append(errs, fmt.Errorf("semaphore: MaxLeases %d: want at least 1", o.MaxLeases))
+		errs = append(errs, fmt.Errorf("option MaxLeases: %d, want at least 1", o.MaxLeases))
 	}
 	if !utf8.ValidString(o.Identifier) {
-		errs = append(errs, fmt.Errorf("semaphore: Identifier %q is no valid UTF-8", o.Identifier))
+		errs = append(errs, fmt.Errorf("option Identifier: %q is not valid UTF-8", o.Identifier))
 	}
 	return errors.Join(errs...)
 }
 
-// pythonBytes returns what Python prints for the bytes of text, b'text'; nothing for
-// empty text. That is the data of the inner lock's contenders, because kazoo hands bytes
-// to a Lock that expects text.
+// pythonBytes returns what Python prints for the bytes of text, b'text', or "" for empty text. kazoo's contenders of the inner lock
+// have it as data, because kazoo passes bytes to a Lock that expects text.
 func pythonBytes(text string) string {
 	if text == "" {
 		return ""

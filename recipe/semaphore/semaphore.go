@@ -17,11 +17,10 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// lockSuffix makes the path of the inner lock, beside the semaphore's.
+// lockSuffix follows the semaphore's path in the path of the inner lock.
 const lockSuffix = "-__lock__"
 
-// Semaphore is one semaphore. It may be used by several goroutines, which then have
-// one lease together.
+// Semaphore is a handle on one semaphore. Several goroutines may use it; they share one lease.
 type Semaphore struct {
 	session *session.Session
 	path    string
@@ -30,28 +29,27 @@ type Semaphore struct {
 	inner   *lock.Lock
 	log     *slog.Logger
 
-	turn  chan struct{} // holds an element while somebody acquires
-	doing chan struct{} // holds an element while a function runs under the lease
+	turn  chan struct{} // full while a goroutine acquires
+	doing chan struct{} // full while Do runs a function
 
 	mu    sync.Mutex
-	held  *Held  // the newest, until it is released
-	lease *lease // the newest made or perhaps made
+	held  *Held  // the newest hold, ended or not; nil before the first
+	lease *lease // the newest lease whose znode was created, or may have been
 }
 
-// New returns a handle on the semaphore at path. It checks its arguments and does no
-// I/O. The session must be running for the other methods to succeed.
+// New returns a handle on the semaphore at path. It checks its arguments and does no I/O. The other methods need a session that runs.
 func New(s *session.Session, path string, opts Options) (*Semaphore, error) {
 	if s == nil {
-		return nil, errors.New("semaphore: no session")
+		return nil, errors.New("semaphore: session is nil")
 	}
 	if err := session.CheckPath(path); err != nil {
 		return nil, fmt.Errorf("semaphore: %w", err)
 	}
 	if path == "/" {
-		return nil, errors.New("semaphore: the root can't be a semaphore")
+		return nil, errors.New("semaphore: path /: the root can't be a semaphore")
 	}
 	if err := opts.validate(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("semaphore: %w", err)
 	}
 	inner, err := lock.New(s, path+lockSuffix, lock.Options{Identifier: pythonBytes(opts.Identifier), Logger: opts.Logger})
 	if err != nil {
@@ -70,7 +68,7 @@ func New(s *session.Session, path string, opts Options) (*Semaphore, error) {
 	}, nil
 }
 
-// Identifier returns the data of our leases.
+// Identifier returns the data of this handle's leases.
 func (s *Semaphore) Identifier() string { return string(s.data) }
 
 // Held reports whether this handle has a lease that may be relied on at this moment.
@@ -79,28 +77,25 @@ func (s *Semaphore) Held() bool {
 	return h != nil && h.Valid()
 }
 
-// Acquire waits until there is a lease for us. It outlives lost connections and expired
-// sessions; after an expiry it queues up again at the end. A handle that has a lease
-// already returns the same [Held]. When ctx ends, the error wraps its cause, and is a
-// [*recipe.BlockedError] if something was seen in the way. Whatever the error, no znode of ours
-// is left, save for what is being removed in the background; the next Acquire on this
-// handle first waits for that.
+// Acquire waits until a lease is ours. It goes on through lost connections and expired sessions; after an expiry it queues up again
+// at the end. A handle that has a lease already returns the same [Held]. When ctx ends, the error wraps its cause, and is a
+// [*recipe.BlockedError] if the call saw what blocked it. After any error the call's znodes are removed, in the background if the
+// call does not wait for that. The next Acquire on this handle waits for the removal first.
 func (s *Semaphore) Acquire(ctx context.Context) (*Held, error) {
 	return s.acquire(ctx, "acquire", s.inner.Acquire, true)
 }
 
-// TryAcquire takes a lease if one is free and nobody else is about to take one, be it another
-// goroutine that acquires through this handle. Otherwise the error wraps ErrNotAcquired and is
-// a [*recipe.BlockedError]; so it is while an earlier lease of this handle is not proved gone, such as
-// one that was lost and not released. It blocks for a few round trips, while there is no
-// connection, and while a contender of ours for the inner lock is being removed.
+// TryAcquire takes a lease if one is free and nobody else is about to take one, neither another process nor another goroutine with
+// this handle. Otherwise the error is a [*recipe.BlockedError] that wraps ErrNotAcquired. TryAcquire also fails with it until
+// the handle's earlier lease is proved gone: a lost lease must be released first. TryAcquire blocks for a few round trips, while there is
+// no connection, and while an earlier contender of this handle for the inner lock is being removed.
 func (s *Semaphore) TryAcquire(ctx context.Context) (*Held, error) {
-	return s.acquire(ctx, "try", s.inner.TryAcquire, false)
+	return s.acquire(ctx, "try to acquire", s.inner.TryAcquire, false)
 }
 
 func (s *Semaphore) acquire(ctx context.Context, op string, first func(context.Context) (*lock.Held, error), wait bool) (*Held, error) {
 	if h := s.current(); h != nil && h.hold.Context().Err() == nil && !wait {
-		return h, nil // though who took it may still have the turn
+		return h, nil // the goroutine that took it may still have the turn
 	}
 	if err := s.takeTurn(ctx, wait); err != nil {
 		return nil, err
@@ -118,9 +113,9 @@ func (s *Semaphore) acquire(ctx context.Context, op string, first func(context.C
 			return nil, s.wrap(ctx, op, err)
 		}
 		h, err := s.take(ctx, inner, wait)
-		// At once when ctx has ended: then it goes on in the background.
+		// Release returns at once if ctx has ended, and the removal goes on in the background.
 		if e := inner.Release(ctx); e != nil {
-			s.log.DebugContext(ctx, "inner lock is released in the background", "path", s.path, "error", e)
+			s.log.DebugContext(ctx, "releasing inner lock in the background", "path", s.path, "error", e)
 		}
 		if err == nil {
 			return h, nil
@@ -135,8 +130,7 @@ func (s *Semaphore) acquire(ctx context.Context, op string, first func(context.C
 	}
 }
 
-// takeTurn makes us the only one who acquires through this handle. If it is not to wait, it
-// does not: the other may wait for as long as it likes.
+// takeTurn lets one goroutine at a time acquire through this handle. Without wait it fails while another goroutine acquires.
 func (s *Semaphore) takeTurn(ctx context.Context, wait bool) error {
 	select {
 	case s.turn <- struct{}{}:
@@ -154,16 +148,15 @@ func (s *Semaphore) takeTurn(ctx context.Context, wait bool) error {
 	}
 }
 
-// current returns the lease that we have, be it lost or not, or nil.
+// current returns the newest hold of this handle, ended or not, or nil.
 func (s *Semaphore) current() *Held {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.held
 }
 
-// settle waits until the last lease of this handle is proved gone, so that it is not in
-// the way of the next, and nobody works on it. If it is not to wait, it only looks: a lost
-// lease is gone when somebody releases it.
+// settle waits until the handle's last lease is proved gone, so that it does not block the next lease and nobody works under it.
+// Without wait settle fails while the last lease may stand: a lost lease stands until somebody releases it.
 func (s *Semaphore) settle(ctx context.Context, wait bool) error {
 	s.mu.Lock()
 	last := s.lease
@@ -192,15 +185,14 @@ func (s *Semaphore) settle(ctx context.Context, wait bool) error {
 	return nil
 }
 
-// blocked says what is in the way; the blocker is "" for another call on the same handle.
+// blocked returns the error of a call that is blocked by the znode at path blocker, or, if that is "", by another call on this handle.
 func (s *Semaphore) blocked(blocker string, data []byte, taken int, err error) *recipe.BlockedError {
 	return &recipe.BlockedError{
 		Recipe: "semaphore", Path: s.path, Blocker: blocker, Identifier: hold.Identifier(data), Taken: taken, Err: err,
 	}
 }
 
-// wrap says what failed, and turns what the inner lock knows about the znode in the way
-// into ours.
+// wrap adds operation and path to err. A BlockedError, also the inner lock's, becomes one of this semaphore.
 func (s *Semaphore) wrap(ctx context.Context, op string, err error) error {
 	inner, ok := hold.Blocked(ctx, err)
 	if !ok {
@@ -214,17 +206,16 @@ func (s *Semaphore) wrap(ctx context.Context, op string, err error) error {
 	return &b
 }
 
-// LeaseHolder is a process that holds a lease.
+// LeaseHolder describes a lease that a process holds.
 type LeaseHolder struct {
-	Node       string    // path of its znode
-	Identifier string    // its data, as far as it is UTF-8; "" if its ACL does not let us read it
-	Token      int64     // czxid of its znode
-	Session    int64     // the ZooKeeper session that it ends with; 0 if it ends with none
-	Since      time.Time // when it was made, by the server's clock
+	Node       string    // the path of the lease's znode
+	Identifier string    // the znode's data without invalid UTF-8; "" if its ACL forbids us to read it
+	Token      int64     // the znode's czxid
+	Session    int64     // the ZooKeeper session that owns the znode; 0 if the znode is persistent
+	Since      time.Time // when the znode was created, by the server's clock
 }
 
-// LeaseHolders returns who holds a lease, in no order. A semaphore whose znode is missing
-// has none. It creates nothing.
+// LeaseHolders returns the holders of leases, in no order; none if the semaphore's znode is missing. It creates nothing.
 func (s *Semaphore) LeaseHolders(ctx context.Context) ([]LeaseHolder, error) {
 	for {
 		list, err := s.leaseHolders(ctx)
@@ -232,7 +223,7 @@ func (s *Semaphore) LeaseHolders(ctx context.Context) ([]LeaseHolder, error) {
 			return list, nil
 		}
 		if !errors.Is(err, session.ErrSessionExpired) || ctx.Err() != nil {
-			return nil, s.wrap(ctx, "list", err)
+			return nil, s.wrap(ctx, "list leases of", err)
 		}
 	}
 }

@@ -26,11 +26,11 @@ func TestNewRefuses(t *testing.T) {
 		opts semaphore.Options
 		want string
 	}{
-		"no session": {nil, path, semaphore.Options{}, "no session"},
+		"no session": {nil, path, semaphore.Options{}, "session is nil"},
 		"path":       {s, "app/sem", semaphore.Options{}, "app/sem"},
 		"root":       {s, "/", semaphore.Options{}, "root"},
-		"identifier": {s, path, semaphore.Options{Identifier: "a\xff"}, `Identifier "a\xff"`},
-		"leases":     {s, path, semaphore.Options{MaxLeases: -1}, "MaxLeases -1"},
+		"identifier": {s, path, semaphore.Options{Identifier: "a\xff"}, `Identifier: "a\xff"`},
+		"leases":     {s, path, semaphore.Options{MaxLeases: -1}, "MaxLeases: -1"},
 	}
 	for what, tt := range tests {
 		if _, err := semaphore.New(tt.s, tt.path, tt.opts); err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -13,13 +13,11 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// errAgain says that the inner lock was lost, and is to be acquired anew.
-var errAgain = errors.New("semaphore: inner lock lost")
+// errAgain says that the inner lock was lost and must be acquired anew.
+var errAgain = errors.New("inner lock was lost")
 
-// take waits for a free lease under the inner lock, and takes it. The contender of the
-// inner lock is what counts, not the context of its hold: it keeps us in front as long as
-// it stands, also after trust has ended for a while, and a lease is made only while it
-// stands.
+// take waits for a free lease under the inner lock, and takes it. It goes on when the context of the inner lock's hold has ended and the
+// contender stands, as after an end of trust: the contender keeps its place, and a lease is created only while the contender stands.
 func (s *Semaphore) take(ctx context.Context, inner *lock.Held, wait bool) (*Held, error) {
 	var patience seqnode.Patience
 	for {
@@ -33,7 +31,7 @@ func (s *Semaphore) take(ctx context.Context, inner *lock.Held, wait bool) (*Hel
 		}
 		children, _, watch, err := inc.ChildrenW(ctx, s.path)
 		if errors.Is(err, session.ErrNoNode) {
-			continue // agree makes it again
+			continue // agree creates the znode again
 		}
 		if err != nil {
 			return nil, err
@@ -57,7 +55,7 @@ func (s *Semaphore) take(ctx context.Context, inner *lock.Held, wait bool) (*Hel
 	}
 }
 
-// incarnation returns the newest incarnation, if it is of that ZooKeeper session.
+// incarnation returns the newest incarnation if it belongs to the ZooKeeper session id.
 func (s *Semaphore) incarnation(ctx context.Context, id int64) (*session.Incarnation, error) {
 	inc, err := s.session.Incarnation(ctx)
 	if err != nil {
@@ -69,7 +67,7 @@ func (s *Semaphore) incarnation(ctx context.Context, id int64) (*session.Incarna
 	return inc, nil
 }
 
-// await waits until the leases may have changed. All of them are taken now.
+// await waits until the leases, which are all taken, may have changed.
 func (s *Semaphore) await(
 	ctx context.Context, inc *session.Incarnation, inner *lock.Held, children []string, watch *session.Watch, wait bool, patience *seqnode.Patience,
 ) error {
@@ -97,7 +95,7 @@ func (s *Semaphore) await(
 			"path", s.path, "waited", waited, "leases", len(children), "blocker", seqnode.Blocker{Path: path, Data: data, Stat: stat})
 	}
 	select {
-	case <-watch.C(): // also when the connection drops, and once per session timeout
+	case <-watch.C(): // fires also when the connection drops, and once per session timeout
 		return nil
 	case <-ctx.Done():
 		blocked.Err = context.Cause(ctx)
@@ -105,8 +103,8 @@ func (s *Semaphore) await(
 	}
 }
 
-// agree makes sure that the semaphore's znode holds our number of leases, and returns its
-// version. Data that is no number is left alone, as in kazoo.
+// agree makes sure that the semaphore's znode has our number of leases, and returns the znode's version. It leaves data alone that is
+// not a number, as kazoo does.
 func (s *Semaphore) agree(ctx context.Context, inc *session.Incarnation) (int32, error) {
 	number := []byte(strconv.Itoa(s.max))
 	for {
@@ -135,14 +133,14 @@ func (s *Semaphore) agree(ctx context.Context, inc *session.Incarnation) (int32,
 	}
 }
 
-// differs reports whether the data of the semaphore's znode is another number than ours.
+// differs reports whether data of the semaphore's znode is a number other than ours.
 func (s *Semaphore) differs(data []byte) bool {
 	agreed, err := strconv.Atoi(strings.TrimSpace(string(data)))
 	return err == nil && agreed != s.max || errors.Is(err, strconv.ErrRange)
 }
 
 func (s *Semaphore) disagree(data []byte) error {
-	return fmt.Errorf("%w: %s, Options.MaxLeases is %d", ErrMaxLeases, hold.Text(data, 64), s.max)
+	return fmt.Errorf("%w: %s, and Options.MaxLeases is %d", ErrMaxLeases, hold.Text(data, 64), s.max)
 }
 
 // make creates the semaphore's znode with its number, in one request.
@@ -158,8 +156,8 @@ func (s *Semaphore) make(ctx context.Context, inc *session.Incarnation, number [
 	return err
 }
 
-// clear returns nil for the error of a write of which only a look can tell what became of it, and sees to it that a
-// look does. If it can't, because the session is over, it says that.
+// clear returns nil if err says that the outcome of a write is unknown, after a Sync, so that the next read shows the outcome. It
+// returns the error of the Sync, if any, and any other err as it is.
 func (s *Semaphore) clear(ctx context.Context, inc *session.Incarnation, err error) error {
 	if !errors.Is(err, session.ErrUncertain) {
 		return err
@@ -170,9 +168,8 @@ func (s *Semaphore) clear(ctx context.Context, inc *session.Incarnation, err err
 	return err
 }
 
-// obtain makes a lease, if the number of leases and the contender of the inner lock are as
-// they were. It returns nil when they are not, or the znode is gone. The requests do not end
-// with ctx: see [hold.Own.Make].
+// obtain creates a lease if the number of leases still has that version and the contender of the inner lock stands. It returns nil if
+// the number was written or the semaphore's znode is gone. The requests do not end with ctx, see [hold.Own.Make].
 func (s *Semaphore) obtain(ctx context.Context, inc *session.Incarnation, contender string, version int32) (*lease, error) {
 	l := newLease(s, inc)
 	err := l.own.Make(ctx, func(life context.Context) error { return l.make(life, contender, version) })
@@ -188,14 +185,14 @@ func (s *Semaphore) obtain(ctx context.Context, inc *session.Incarnation, conten
 	return l, nil
 }
 
-// note keeps the newest lease, for the next Acquire to wait for.
+// note stores the newest lease, for which the next Acquire waits.
 func (s *Semaphore) note(l *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lease = l
 }
 
-// hand makes a hold of a lease. It waits when trust has ended since it was made: the lease
+// hand returns the hold of a lease. If trust has ended since the lease was created, hand waits for the next incarnation: the lease
 // stands.
 func (s *Semaphore) hand(ctx context.Context, l *lease) (*Held, error) {
 	for {
@@ -217,7 +214,7 @@ func (s *Semaphore) hand(ctx context.Context, l *lease) (*Held, error) {
 	}
 }
 
-// newLease returns a lease that is to be made.
+// newLease returns a lease whose znode is yet to be created.
 func newLease(s *Semaphore, inc *session.Incarnation) *lease {
 	l := &lease{semaphore: s, inc: inc, path: session.Join(s.path, seqnode.NewGUID())}
 	l.own = hold.NewOwn(l.path, s.log, nil, l.remove)
