@@ -126,7 +126,8 @@ func (g *Group) emptyMembership(ctx context.Context, topics *topiclist.List) *me
 	m.late, m.endLate = kafkaconn.Overdue(m.ctx, g.settings.StopTimeout)
 	m.life, m.endLife = context.WithCancel(values)
 	m.refusals = newRefusals(g.name, topics.Names, g.settings.CommitInterval, m.leave)
-	m.users = newCallbacks(usercall.Limit(g.settings.RebalanceTimeout), g.settings.log, g.log, g.send, m.leave) // send, not pass: stuck callbacks are reported after Close, too
+	// send, not pass: stuck callbacks are reported after Close, too.
+	m.users = newCallbacks(usercall.Limit(g.settings.RebalanceTimeout), g.settings.log, g.log, g.send, m.leave)
 	return m
 }
 

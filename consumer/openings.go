@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -21,11 +22,7 @@ type openings struct {
 func (o *openings) list() []*opening {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	out := make([]*opening, 0, len(o.all))
-	for _, one := range o.all {
-		out = append(out, one)
-	}
-	return out
+	return slices.Collect(maps.Values(o.all))
 }
 
 // begins adds an opening to the member's openings, until ended is called.

@@ -51,7 +51,8 @@ func SessionOf(s sarama.ConsumerGroupSession) (Session, bool) {
 	if s == nil {
 		return nil, false
 	}
-	if s.MemberID() != "" && s.GenerationID() != sarama.GroupGenerationUndefined { // s is of a member of Kafka, although its context may descend from one of ours
+	// With both, s is of a member of Kafka, although its context may descend from one of this package.
+	if s.MemberID() != "" && s.GenerationID() != sarama.GroupGenerationUndefined {
 		return nil, false
 	}
 	ctx := s.Context()

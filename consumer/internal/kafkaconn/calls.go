@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// Calls counts goroutines. Unlike a WaitGroup it may be waited for without end or
-// for a while, and more may be started all the time.
+// Calls counts goroutines. Unlike with a WaitGroup, a caller may wait for a limited time,
+// and goroutines may be started while others wait.
 type Calls struct {
 	mu   sync.Mutex
 	n    int
-	none chan struct{} // closed when none is left; nil while nobody waits
+	none chan struct{} // closed when no goroutine is left; nil while nobody waits
 }
 
-// Start runs f on a goroutine that is counted.
+// Start runs f on a counted goroutine.
 func (c *Calls) Start(f func()) {
 	c.Begin()
 	go func() {
@@ -30,7 +30,7 @@ func (c *Calls) Begin() {
 	c.n++
 }
 
-// End says that a call which Begin counted has ended.
+// End ends a call that Begin has counted.
 func (c *Calls) End() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,7 +40,7 @@ func (c *Calls) End() {
 	}
 }
 
-// Ended returns a channel that is closed when none is left.
+// Ended returns a channel that is closed when no call is left.
 func (c *Calls) Ended() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,12 +55,12 @@ func (c *Calls) Ended() <-chan struct{} {
 	return c.none
 }
 
-// Wait returns when none is left.
+// Wait returns when no call is left.
 func (c *Calls) Wait() { <-c.Ended() }
 
-// Run runs what blocks and knows no context. It returns what f returns, or ctx's
-// cause when ctx ends first: then the call goes on, counted by c, and what f
-// returns without error goes to late.
+// Run calls f, which blocks and takes no context. It returns the results of f, or ctx's
+// cause when ctx ends first. In that case the call goes on, counted by c, and a value that
+// f returns without an error is passed to late.
 func Run[T any](ctx context.Context, c *Calls, f func() (T, error), late func(T)) (T, error) {
 	type result struct {
 		value T

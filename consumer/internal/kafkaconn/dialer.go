@@ -17,36 +17,35 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// Dialer opens the connections of one client and can end them all: sarama's
-// calls know no context, so what ends them is their connection.
+// Dialer opens the connections of one client and can abort them all.
 type Dialer struct {
 	life context.Context //nolint:containedctx // the lifetime of every connection
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 	tls  bool // sarama puts TLS on the connections
 
-	// Reach is told what comes of the connections. It is set before the first Dial; nil is allowed.
+	// Reach is notified of answers and failures on the connections. It is set before the first Dial; nil is allowed.
 	Reach *Reach
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
 	gates map[*writeGate]struct{}
 
-	closing Calls // of connections that were aborted
+	closing Calls // counts the Close calls of aborted connections
 }
 
-// AbortTimeout bounds the wait for connections that were aborted: one that the
-// user's dialer has made may never close.
+// AbortTimeout bounds the wait for aborted connections: a connection of the user's own
+// dialer may never close.
 const AbortTimeout = time.Second
 
-// writeGate says whether what is being sent may still be sent.
+// writeGate is a check before each write; an error refuses the write.
 type writeGate struct{ beforeWrite func() error }
 
-// errProtocol is why a connection ends whose other side speaks TLS alone, or does not.
+// errProtocol is the error of a connection on which one side uses TLS and the other does not.
 var errProtocol = errors.New("TLS on one side alone")
 
-// NewDialer returns a dialer that dials as the user's configuration says. A connection to which
-// written data is not acknowledged for userTimeout is dead, where the system
-// can do that; 0 leaves it to the system.
+// NewDialer returns a dialer that dials as the user's configuration says. On Linux a connection
+// ends when written data is not acknowledged for userTimeout (TCP_USER_TIMEOUT, RFC 5482);
+// 0 leaves the time to the system.
 func NewDialer(life context.Context, config *sarama.Config, userTimeout time.Duration) *Dialer {
 	d := &Dialer{life: life, tls: config.Net.TLS.Enable, conns: map[*conn]struct{}{}, gates: map[*writeGate]struct{}{}}
 	if config.Net.Proxy.Enable {
@@ -73,8 +72,8 @@ func NewDialer(life context.Context, config *sarama.Config, userTimeout time.Dur
 // isTCP reports whether connections of a network are TCP's, as those to brokers are.
 func isTCP(network string) bool { return strings.HasPrefix(network, "tcp") }
 
-// Dial opens a connection that ends with the dialer's lifetime. One that is not TCP's is for a question to a name server: it is handed out as
-// it is, and ends by a deadline of package net.
+// Dial opens a connection that ends with the dialer's lifetime. A connection that is not TCP's goes to a name server: it is returned as it is,
+// and ends by a deadline of package net.
 func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 	if d.Closed() {
 		return nil, net.ErrClosed
@@ -100,14 +99,15 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 	return c, nil
 }
 
-// Closed says whether the lifetime of the dialer has ended.
+// Closed returns whether the lifetime of the dialer has ended.
 func (d *Dialer) Closed() bool { return d.life.Err() != nil }
 
 // Gate makes every connection call beforeWrite before it writes, until release is
-// called. An error of it ends the connection instead. Between a decision to send
-// and the write may lie a dial, a handshake, another's request on the same
-// connection, or a stop of the process; Abort finds only what is connected when it
-// is called, and is called late in a process that was stopped.
+// called. An error of beforeWrite ends the connection instead. The check must come at
+// the write, because between a decision to send and the write there may be a dial, a
+// handshake, another request on the same connection, or a stop of the process. Abort
+// alone is not enough: it ends only the connections that are open when it is called, and
+// is called late in a process that was stopped.
 func (d *Dialer) Gate(beforeWrite func() error) (release func()) {
 	g := &writeGate{beforeWrite: beforeWrite}
 	d.mu.Lock()
@@ -120,7 +120,7 @@ func (d *Dialer) Gate(beforeWrite func() error) (release func()) {
 	}
 }
 
-// beforeWrite says whether a connection may write now.
+// beforeWrite returns nil if a connection may write now.
 func (d *Dialer) beforeWrite() error {
 	d.mu.Lock()
 	gates := slices.Collect(maps.Keys(d.gates))
@@ -133,15 +133,12 @@ func (d *Dialer) beforeWrite() error {
 	return nil
 }
 
-// Abort ends all connections at once: what was written and not yet sent is
-// thrown away, so that a commit can't arrive later. It waits until they are closed,
-// AbortTimeout at most, and no longer than the dialer lives.
+// Abort closes all connections at once. Bytes that were written and not yet sent are
+// dropped, so that a commit can't arrive later. Abort waits until the connections are
+// closed, for AbortTimeout at most, and no longer than the dialer lives.
 func (d *Dialer) Abort() {
 	d.mu.Lock()
-	conns := make([]*conn, 0, len(d.conns))
-	for c := range d.conns {
-		conns = append(conns, c)
-	}
+	conns := slices.Collect(maps.Keys(d.conns))
 	d.mu.Unlock()
 	for _, c := range conns {
 		c.abort()
@@ -154,18 +151,19 @@ func (d *Dialer) Abort() {
 // Wait returns when no connection that was aborted is still being closed.
 func (d *Dialer) Wait() { d.closing.Wait() }
 
+// conn is one connection of a Dialer.
 type conn struct {
 	net.Conn
 	of      *Dialer
 	address string
-	closed  chan struct{} // closed when Close is done; nil before; of.mu is held
+	closed  chan struct{} // closed when Close has returned; nil before Close; guarded by of.mu
 
-	answered bool  // something was read
-	wrong    error // why what the other side speaks is of no use
+	answered bool  // a byte was read
+	wrong    error // the error of a peer that does not speak Kafka's protocol; nil for one that does
 }
 
-// Read explains why a connection is of no use before anything was read from it: the errors that sarama would make of that are
-// "EOF", or name no address. It is called by one goroutine at a time, as sarama does.
+// Read returns errors that name the address and a likely cause if the connection fails before the first byte. sarama's own errors
+// say "EOF", or name no address. Read is called by one goroutine at a time, as sarama does.
 func (c *conn) Read(b []byte) (int, error) {
 	if c.wrong != nil {
 		return 0, c.wrong
@@ -173,7 +171,8 @@ func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 && !c.answered {
 		c.answered = true
-		if isTLS := b[0] >= 0x14 && b[0] <= 0x17; isTLS != c.of.tls { // the types of records; as a length it would be over 300 MB
+		// A TLS record begins with its type (RFC 8446). As the first byte of a length of Kafka's it would mean over 300 MB.
+		if isTLS := b[0] >= 0x14 && b[0] <= 0x17; isTLS != c.of.tls {
 			c.wrong = c.explain("does not answer as a Kafka broker", errProtocol)
 			c.of.Reach.failed(c.wrong)
 			return 0, c.wrong
@@ -189,9 +188,8 @@ func (c *conn) Read(b []byte) (int, error) {
 	return 0, err
 }
 
-// note tells the dialer's Reach what came of reading. A connection that has worked may be closed by a broker that had nothing to do on
-// it, which says nothing yet: the next one does. One
-// that this program has closed says nothing either.
+// note reports the result of a Read to the dialer's Reach. The end of a connection that has answered is no failure: brokers close idle
+// connections. The end of a connection that this program has closed is none either.
 func (c *conn) note(read int, err error) {
 	switch {
 	case read > 0:
@@ -209,7 +207,7 @@ func (c *conn) isClosed() bool {
 	return c.closed != nil
 }
 
-// explain says what is usually wrong with an address that did so.
+// explain returns an error that names the address and the usual mistakes.
 func (c *conn) explain(did string, err error) error {
 	ask := "is it a Kafka listener, does it expect TLS?"
 	if c.of.tls {
@@ -218,7 +216,7 @@ func (c *conn) explain(did string, err error) error {
 	return fmt.Errorf("%.100q %s: %s (%w)", c.address, did, ask, err)
 }
 
-// Write asks the dialer's gates first: here is the effect.
+// Write calls the dialer's gates before it writes.
 func (c *conn) Write(b []byte) (int, error) {
 	if err := c.of.beforeWrite(); err != nil {
 		c.abort()
@@ -227,13 +225,13 @@ func (c *conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// abort closes the connection without waiting for that.
+// abort closes the connection. It does not block.
 func (c *conn) abort() { c.of.closing.Start(func() { _ = c.Close() }) }
 
-// Close throws away what was written and not sent, as who calls it has given that
-// up too: after it no Abort finds the connection. So the dialer forgets it last. A
-// second call waits for the first, or an Abort could be over while sarama is about to
-// close the connection.
+// Close closes the connection, and drops bytes that were written and not sent. It must
+// drop them, because no later Abort finds the connection. The connection leaves the dialer
+// last, and a second call waits for the first: otherwise an Abort could return while sarama
+// is still closing the connection.
 func (c *conn) Close() error {
 	c.of.mu.Lock()
 	closed := c.closed

@@ -1,9 +1,9 @@
-// Package kafkaconn has the connections to Kafka and the waiting for what happens on them.
+// Package kafkaconn has connections to Kafka that can be aborted, and calls on them that can be bounded.
 //
-// A [Dialer] opens the connections of one sarama client. sarama's calls know no context, so
-// what ends a call is the end of its connection: the dialer can end all connections at once,
-// and throws away what was written and not yet sent. [Dialer.Gate] lets a caller refuse a
+// A [Dialer] opens the connections of one sarama client. sarama's calls take no context, so
+// a call ends only with its connection. The dialer can abort all connections at once; bytes
+// that were written and not yet sent are dropped. [Dialer.Gate] lets a caller refuse a
 // write at the moment of the write.
 //
-// [Run] bounds a call that knows no context, and [Calls] counts those that went on.
+// [Run] bounds a call that takes no context, and [Calls] counts the calls that went on.
 package kafkaconn

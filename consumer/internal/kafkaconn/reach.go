@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// ReachGrace is for how long nothing but failures must be seen before Kafka counts as out of reach. A broker that restarts, or whose
-// partitions get another leader, is not.
+// ReachGrace is how long there must be failures and no answer until Kafka counts as out of reach. It is longer than the restart of a
+// broker, or the move of a leader.
 const ReachGrace = 10 * time.Second
 
-// Reach tells whether Kafka's brokers answer, by what comes of the connections of the Dialers that have it. Any byte from any broker is an
-// answer. The zero value works, its methods may be called from any goroutine, and none waits.
+// Reach shows whether Kafka's brokers answer. Dialers report the answers and failures of their connections to it. Any byte from any broker
+// is an answer. The zero value works, its methods may be called from any goroutine, and none blocks.
 type Reach struct {
-	fine atomic.Bool // the last thing seen was an answer: the next one need not be noted
+	fine atomic.Bool // the last report was an answer, so the next answer changes nothing
 
 	mu       sync.Mutex
 	changed  chan struct{} // holds a token when failedAt has changed; nil before Changed
-	failedAt time.Time     // of the first failure since the last answer; zero when there was none
+	failedAt time.Time     // the first failure since the last answer; zero when there was none
 	why      error         // the newest failure
-	upAt     time.Time     // of the first answer since Kafka was out of reach; zero before the first
+	upAt     time.Time     // the first answer since Kafka was out of reach; zero before the first
 }
 
-// answered notes that a broker has sent something.
+// answered reports that a broker has sent a byte.
 func (r *Reach) answered() {
 	if r == nil || r.fine.Load() {
 		return
@@ -40,7 +40,7 @@ func (r *Reach) answered() {
 	r.fine.Store(true)
 }
 
-// failed notes that a connection could not be opened, or has failed, and why.
+// failed reports why a connection could not be opened, or has failed.
 func (r *Reach) failed(why error) {
 	if r == nil {
 		return
@@ -60,8 +60,8 @@ func (r *Reach) isDown(now time.Time) bool {
 	return !r.failedAt.IsZero() && now.Sub(r.failedAt) >= ReachGrace
 }
 
-// State returns whether Kafka is in reach, and since when: since the first failure, or the first answer. It is in reach until ReachGrace
-// has passed since a failure without an answer, so also before anything was asked; then since is zero.
+// State returns whether Kafka is in reach, and since when. Kafka is out of reach when ReachGrace has passed since a failure without an
+// answer; since is then that failure. Otherwise since is the first answer, or zero before the first.
 func (r *Reach) State() (reachable bool, since time.Time) {
 	now := time.Now()
 	r.mu.Lock()
@@ -72,15 +72,15 @@ func (r *Reach) State() (reachable bool, since time.Time) {
 	return true, r.upAt
 }
 
-// signal tells who waits for Changed. r.mu is held.
+// signal puts a token into the channel of Changed. r.mu is held.
 func (r *Reach) signal() {
 	select {
 	case r.changed <- struct{}{}:
-	default: // there is a token, or nobody to wait for it
+	default: // the channel has a token, or Changed was never called
 	}
 }
 
-// Changed returns a channel that holds a token when Failure may have changed other than by time. It is for one goroutine at a time.
+// Changed returns a channel that holds a token when Failure may have changed, other than by time. It is for one goroutine at a time.
 func (r *Reach) Changed() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,8 +90,8 @@ func (r *Reach) Changed() <-chan struct{} {
 	return r.changed
 }
 
-// Failure returns since when there was no answer but failures, after how long that makes Kafka count as out of reach, 0 when it does, and
-// the newest failure. It returns nil when there was an answer since, or no failure yet.
+// Failure returns the first failure since the last answer, how long it is until Kafka counts as out of reach (0 when it does), and the
+// newest failure. The error is nil when there was no failure since the last answer.
 func (r *Reach) Failure() (since time.Time, left time.Duration, why error) {
 	now := time.Now()
 	r.mu.Lock()

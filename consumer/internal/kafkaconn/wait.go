@@ -7,8 +7,8 @@ import (
 	"github.com/kielgo/kiel/internal/pause"
 )
 
-// Await waits for done, until ctx ends at most, and says whether it came. A nil
-// done has come.
+// Await waits for done, until ctx ends at most, and returns whether done is closed. A nil
+// done counts as closed.
 func Await(ctx context.Context, done <-chan struct{}) bool {
 	if done == nil {
 		return true

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,38 +22,38 @@ import (
 // SettleTimeout bounds the last commit of a partition that is given up.
 const SettleTimeout = 10 * time.Second
 
-// content is what is committed of a Tracker.
+// content is the position of a Tracker that a commit has.
 type content int
 
 const (
 	marked    content = iota // the marked position
 	committed                // the committed position again
-	restored                 // the same, before the partition is released
+	restored                 // the committed position again, before the partition is released
 )
 
-// Committer holds the Trackers of one member and commits them: the marked ones
-// together once an interval, and those that are asked for at once, together
-// with what else waits while a commit is under way.
+// Committer holds the Trackers of one member and commits them. Once an interval it
+// commits all marked Trackers together. Requests are committed at once; those that
+// arrive while a commit is in flight are committed together after it.
 type Committer struct {
 	options  Options
 	requests chan commitRequest
 	releases chan release
 	done     chan struct{} // closed when Run has returned
-	probes   chan struct{} // calls of Alive
+	probes   chan struct{} // receives the calls of Alive
 	storing  atomic.Bool   // Run waits for the store
 
 	// The fields below belong to Run. Stored offsets are read on other goroutines: one for repeats, one for releases.
 	reads     kafkaconn.Calls
-	repeats   chan question
-	repeating bool
-	unread    *Tracker  // one of those that could not be read when a repeat was due last; nil when that worked
-	rereadAt  time.Time // when a read for it is due
-	released  chan question
-	releasing bool
-	leftAlone map[string]bool // the topics of which it was logged that offsets are left alone
+	repeats   chan question   // receives answers for repeats
+	repeating bool            // a read for repeats is in flight
+	unread    *Tracker        // a Tracker of the last read for repeats, if that read failed; else nil
+	rereadAt  time.Time       // when unread is to be read again
+	released  chan question   // receives answers for releases
+	releasing bool            // a read for releases is in flight
+	leftAlone map[string]bool // the topics for which the log says that offsets are left alone
 
-	aborting sync.Mutex   // held while connections are thrown away
-	aborts   atomic.Int64 // how often that was begun
+	aborting sync.Mutex   // held while connections are aborted
+	aborts   atomic.Int64 // number of aborts that have begun
 
 	mu       sync.RWMutex
 	trackers map[kiel.Partition]*Tracker
@@ -61,23 +63,24 @@ type Committer struct {
 // Options of a [Committer]. All but Auto and Window must be set.
 type Options struct {
 	Store    Store
-	Abort    func()        // ends the store's connections, with what is on them
-	Auto     bool          // whether marks are committed by themselves
-	Interval time.Duration // between such commits
-	Timeout  time.Duration // the session timeout; the first repeat comes after it
+	Abort    func()        // aborts the store's connections, with the requests on them
+	Auto     bool          // marks are committed once an Interval and when a partition is closed
+	Interval time.Duration // the time between two commits of all marks
+	Timeout  time.Duration // the session timeout, after which the first repeat is due
 	Window   int           // how many messages of a partition are handed out from the oldest unmarked one on; 0 is DefaultWindow
 
 	// CurrentID returns the id of a topic as it is known now; zero when it is not known.
 	CurrentID func(topic string) sarama.Uuid
-	// Notify has the observer notified and then calls observed. It waits for nothing. It returns
-	// false when it will not call observed, because there is nobody to notify.
+	// Notify has the observer notified and then calls observed. It does not block. It returns
+	// false, and does not call observed, when there is no observer.
 	Notify func(c Committed, observed func()) bool
 	// Report reports why an offset of a partition was not stored.
 	Report func(error, kiel.Partition)
-	// Logger receives what is not an error, Errors what fails and is not reported.
+	// Logger receives lines that are no errors.
 	Logger *slog.Logger
+	// Errors receives errors that are not reported.
 	Errors *errlog.Log
-	// Count counts the result of one partition's part in a commit, and how long it took.
+	// Count counts the commit of one partition's offset, with its result and duration.
 	Count func(p kiel.Partition, err error, took time.Duration)
 }
 
@@ -86,19 +89,20 @@ type Committed struct {
 	Partition kiel.Partition
 	Claim     Claim
 	Offset    int64
-	Since     time.Time // when it was last found, before the answer came, that the offset may be stored
+	Since     time.Time // the last time, before the answer came, at which the offset was authorized
 }
 
 // commitRequest asks for the commit of one partition, or of all marked ones when
 // tracker is nil.
 type commitRequest struct {
 	tracker *Tracker
-	answer  chan commitAnswer // of 1
+	answer  chan commitAnswer // has room for one answer
 }
 
+// commitAnswer is the result of a commitRequest.
 type commitAnswer struct {
 	err      error
-	observed <-chan struct{} // closed when the observer was notified; nil for all marked ones
+	observed <-chan struct{} // closed when the observer was notified; nil if the request was for all marked Trackers
 }
 
 // NewCommitter returns a Committer; it works while its Run does.
@@ -114,15 +118,15 @@ func NewCommitter(opts Options) *Committer {
 	}
 }
 
-// Open returns the Tracker of a partition that starts at offset. What the partition
-// had before is closed: a late mark of an earlier handler finds nothing.
+// Open returns the Tracker of a partition that starts at offset. It closes the Tracker
+// that the partition had before, so a late mark of an earlier handler has no effect.
 func (c *Committer) Open(p kiel.Partition, claim Claim, topicID sarama.Uuid, offset int64, text string) *Tracker {
 	t := c.newTracker(p, claim, topicID, offset, text)
 	c.register(t)
 	return t
 }
 
-// OpenStored is Open at an offset that is stored and left alone: it is not committed until something is marked.
+// OpenStored is Open at an offset that is stored and left alone: the offset is not committed until the user marks or resets.
 func (c *Committer) OpenStored(p kiel.Partition, claim Claim, topicID sarama.Uuid, offset int64, text string) *Tracker {
 	t := c.newTracker(p, claim, topicID, offset, text)
 	t.dirty = false
@@ -152,15 +156,17 @@ func (c *Committer) register(t *Tracker) {
 	c.trackers[t.partition] = t
 }
 
-// Close takes no more marks for t and commits it no more. It waits for a commit that
-// is under way, so that it does not arrive after the next owner's commits: until ctx
-// ends, which is the claim's lifetime or the time to close it in, SettleTimeout at
-// most. Then it aborts the connections. While it waits the claim stands, so the commit
-// may be written, too: a refusal would end the connection of whoever happens to write
-// next, and on the coordinator's that is the one on which t's commit is answered.
+// Close stops accepting marks for t. It waits for a commit in flight until ctx ends, for
+// SettleTimeout at most, so that the commit does not arrive after the next owner's
+// commits. Then it aborts the connections. ctx is the claim's lifetime, or the time in
+// which the claim is to be closed.
+//
+// While Close waits, the claim stands, and the commit in flight may still be written. A
+// refusal at that moment would end the connection that writes next. On the coordinator's
+// connection that would cost t the answer to its commit.
 func (c *Committer) Close(ctx context.Context, t *Tracker) { c.close(ctx, ctx, t) }
 
-// close is Close, but waits for a commit that only restores the position until short ends.
+// close is Close, but waits only until short ends for a commit that restores the position.
 func (c *Committer) close(ctx, short context.Context, t *Tracker) {
 	p := t.close()
 	c.mu.Lock()
@@ -177,7 +183,7 @@ func (c *Committer) close(ctx, short context.Context, t *Tracker) {
 		short = ctx
 	}
 	answered := c.wait(short, p.answered)
-	t.end() // first: what asks after this is refused, what has asked before is aborted
+	t.end() // before the abort: a write that asks later is refused, one that has asked before is aborted
 	if answered {
 		c.wait(ctx, p.observed)
 	} else if short.Err() != nil {
@@ -185,10 +191,10 @@ func (c *Committer) close(ctx, short context.Context, t *Tracker) {
 	}
 }
 
-// wait waits for done, until ctx or Run ends, and says whether it came.
+// wait waits for done, until ctx or Run ends, and returns whether done was closed.
 func (c *Committer) wait(ctx context.Context, done <-chan struct{}) bool {
 	select {
-	case <-done: // whatever has ended too
+	case <-done: // also when ctx or Run has ended, too
 		return true
 	default:
 	}
@@ -209,14 +215,14 @@ func (c *Committer) Find(topic string, partition int32) *Tracker {
 }
 
 // Commit stores the position of t, or of all marked partitions when t is nil, and
-// returns when it is stored or refused, or when ctx or Run ends. When t is stored it
-// waits for the observer too. All errors but those of ctx are reported.
+// returns when it is stored or refused, or when ctx or Run ends. When t's position is
+// stored, Commit also waits for the observer. All errors but those of ctx are reported.
 func (c *Committer) Commit(ctx context.Context, t *Tracker) error {
 	_, err := c.request(ctx, t)
 	return err
 }
 
-// request is Commit, and says whether Run has taken the request: if so Run counts what became of it.
+// request is Commit, and also returns whether Run has taken the request. If so, Run counts its result.
 func (c *Committer) request(ctx context.Context, t *Tracker) (taken bool, err error) {
 	q := commitRequest{tracker: t, answer: make(chan commitAnswer, 1)}
 	select {
@@ -239,12 +245,13 @@ func (c *Committer) request(ctx context.Context, t *Tracker) (taken bool, err er
 	}
 }
 
-// Settle stores what was marked last in a partition that is given up, and closes t,
-// all within SettleTimeout. ctx is the claim's lifetime. Without auto commit, marks
-// that were not committed are dropped, as sarama does. Without a mark the committed
-// position is written again if the store has lost or lowered it; that may take a second,
-// and its failure is logged and is no error. A mark that the claim's end forbids to commit
-// is counted, whether or not Run comes to refuse it.
+// Settle stores the last marks of a partition that is given up, and closes t, all within
+// SettleTimeout. ctx is the claim's lifetime.
+//
+// Without Options.Auto, marks that were not committed are dropped, as sarama does. Without
+// a mark the committed position is written again if the store has lost or lowered it. That
+// may take a second, and its failure is logged and is no error. A mark that can't be
+// committed because the claim has ended is counted, even if Run does not take the request.
 func (c *Committer) Settle(ctx context.Context, t *Tracker) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, SettleTimeout, ErrLate)
 	defer cancel()
@@ -256,7 +263,7 @@ func (c *Committer) Settle(ctx context.Context, t *Tracker) error {
 	return c.store(ctx, t)
 }
 
-// Store is Settle without the end: t stays open, and nothing is restored.
+// Store is Settle, but leaves t open, and restores no position.
 func (c *Committer) Store(ctx context.Context, t *Tracker) error {
 	if !c.options.Auto || !t.isDirty() {
 		return nil
@@ -266,7 +273,7 @@ func (c *Committer) Store(ctx context.Context, t *Tracker) error {
 	return c.store(ctx, t)
 }
 
-// store commits what is marked in t until that is stored or refused, or ctx ends.
+// store commits the marks of t again and again until they are stored or refused, or ctx ends.
 func (c *Committer) store(ctx context.Context, t *Tracker) error {
 	wait := pause.Backoff{Growth: pause.Doubling(storeBackoff, maxStoreBackoff)}
 	for {
@@ -292,7 +299,7 @@ func (c *Committer) Run(ctx context.Context) {
 	for {
 		releases := c.releases
 		if c.releasing {
-			releases = nil // those that come now travel together
+			releases = nil // those that arrive now are read together afterwards
 		}
 		select {
 		case <-ctx.Done():
@@ -313,13 +320,13 @@ func (c *Committer) Run(ctx context.Context) {
 			requests := gather(c.requests, first)
 			answers := c.flush(ctx, c.wanted(requests))
 			for _, q := range requests {
-				q.answer <- answers[q.tracker] // for all marked ones none: each error was reported
+				q.answer <- answers[q.tracker] // the zero answer if the request was for all marked Trackers, whose errors were reported
 			}
 		}
 	}
 }
 
-// Alive returns nil when Run has answered, waits for the store, or has ended; otherwise an error when ctx ends.
+// Alive returns nil when Run has answered, waits for the store, or has ended. It returns an error when ctx ends first.
 func (c *Committer) Alive(ctx context.Context) error {
 	tick := time.NewTicker(storeBackoff)
 	defer tick.Stop()
@@ -354,8 +361,8 @@ func (c *Committer) wanted(requests []commitRequest) map[*Tracker]content {
 	return trackers
 }
 
-// waiting returns the Trackers that are to be committed without anybody asking. One
-// whose last commit the observer was not notified of yet is not among them.
+// waiting returns the Trackers that Run commits once an interval: the marked ones. It leaves
+// out those of whose last commit the observer was not notified yet.
 func (c *Committer) waiting() map[*Tracker]content {
 	trackers := map[*Tracker]content{}
 	for _, t := range c.all() {
@@ -366,23 +373,20 @@ func (c *Committer) waiting() map[*Tracker]content {
 	return trackers
 }
 
+// all returns all Trackers; the slice is the caller's.
 func (c *Committer) all() []*Tracker {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	trackers := make([]*Tracker, 0, len(c.trackers))
-	for _, t := range c.trackers {
-		trackers = append(trackers, t)
-	}
-	return trackers
+	return slices.Collect(maps.Values(c.trackers))
 }
 
-// Backlog is what waits to be committed.
+// Backlog says how long marks have waited to be committed.
 type Backlog struct {
-	Oldest   time.Time // when the oldest mark was made that is not committed; zero when all are
+	Oldest   time.Time // the time of the oldest mark that is not committed; zero when all are
 	StoredAt time.Time // when an offset was stored last; zero before the first
 }
 
-// Backlog returns what waits to be committed.
+// Backlog returns the Backlog of all Trackers.
 func (c *Committer) Backlog() Backlog {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -395,15 +399,15 @@ func (c *Committer) Backlog() Backlog {
 	return b
 }
 
-// stored notes when an offset was stored.
+// stored sets the time at which an offset was stored last.
 func (c *Committer) stored(at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.storedAt = at
 }
 
-// flush commits trackers in one request and reports what was refused. It does not
-// wait for the observer: one that hangs on a partition holds up that one alone.
+// flush commits trackers in one request and reports refusals. It does not wait for the
+// observer, so that a call that hangs holds up its own partition alone.
 func (c *Committer) flush(ctx context.Context, trackers map[*Tracker]content) map[*Tracker]commitAnswer {
 	if len(trackers) == 0 {
 		return nil
@@ -435,7 +439,7 @@ func (c *Committer) flush(ctx context.Context, trackers map[*Tracker]content) ma
 			continue
 		}
 		c.notify(p, false)
-		if ctx.Err() == nil && !Fenced(err) && p.content != restored { // the end of the claim is reported elsewhere
+		if ctx.Err() == nil && !Fenced(err) && p.content != restored { // ownership reports the end of a claim, release a failed restore
 			c.options.Report(err, t.partition)
 		}
 	}

@@ -2,22 +2,21 @@ package offsets
 
 import "slices"
 
-// maxEpochs bounds how many changes of leader are remembered between the position and what was
-// delivered last.
+// maxEpochs bounds how many changes of leader are kept between the position and the last
+// delivered message.
 const maxEpochs = 64
 
 // epochs are the leader epochs of record batches, by offset: one entry for each change.
 type epochs []epochStart
 
-// epochStart says that record batches have a leader epoch from an offset on. The epoch is -1
-// when it is not known.
+// epochStart is the leader epoch of the record batches from an offset on.
 type epochStart struct {
 	from  int64
-	epoch int32
+	epoch int32 // -1 when it is not known
 }
 
-// add notes that what follows from offset from on has an epoch. Entries that say nothing of
-// positions at or above position are dropped.
+// add sets the epoch of the record batches from offset from on. It drops the entries that are
+// not needed for positions at or above position.
 func (e *epochs) add(from int64, epoch int32, position int64) {
 	if n := len(*e); n > 0 && (*e)[n-1].epoch == epoch {
 		return

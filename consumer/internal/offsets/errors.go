@@ -13,38 +13,38 @@ var (
 	// ErrRecreated says that a topic was deleted and created again under the same name.
 	ErrRecreated = errors.New("consumer: the topic was deleted and created again")
 
-	// ErrLost refuses a commit of a claim that is not this member's any more.
+	// ErrLost is the error of a commit that is not sent because its claim is lost.
 	ErrLost = errors.New("consumer: the claim is lost")
 
-	// ErrLate is why a partition is given up without its last commit.
+	// ErrLate is the error when the last commit of a partition takes longer than SettleTimeout.
 	ErrLate = fmt.Errorf("consumer: not settled within %v", SettleTimeout)
 
-	// ErrEnded answers what comes after the partition was closed, or the Committer has ended.
+	// ErrEnded is the error of requests after the partition was closed, or the Committer has ended.
 	ErrEnded = errors.New("consumer: consuming has ended")
 
-	// ErrRefused is what a Store's errors are that repeating the request can't cure.
+	// ErrRefused marks errors of a Store after which a repeated request would fail again.
 	ErrRefused = errors.New("consumer: refused for good")
 
-	// errWithdrawn is why a request was not sent of which a part may not be
-	// committed any more; the rest is sent again.
+	// errWithdrawn is the error of a request that was not sent because one of its claims
+	// has ended. The other offsets are sent again.
 	errWithdrawn = errors.New("consumer: not sent, a claim in the request has ended")
 )
 
-// refusedError is an error that is ErrRefused too, with its text as it was.
+// refusedError makes an error an ErrRefused, and keeps its text.
 type refusedError struct{ error }
 
 func (e refusedError) Unwrap() error   { return e.error }
 func (refusedError) Is(err error) bool { return err == ErrRefused }
 
-// Fenced says whether a commit was not sent because it is not this member's to make.
+// Fenced returns whether a commit was not sent because the claim or the topic is not this member's any more.
 func Fenced(err error) bool {
 	return errors.Is(err, ErrLost) || errors.Is(err, ErrEnded) || errors.Is(err, ErrRecreated)
 }
 
-// refused says whether a commit will not be taken later either.
+// refused returns whether a repeated commit would be refused, too.
 func refused(err error) bool {
 	return Fenced(err) || errors.Is(err, ErrGroupInUse) || errors.Is(err, ErrRefused)
 }
 
-// Recreated returns the error for a topic that has another id than it had.
+// Recreated returns the error for a topic whose id has changed.
 func Recreated(topic string) error { return fmt.Errorf("%w: %s", ErrRecreated, topic) }

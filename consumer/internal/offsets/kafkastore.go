@@ -13,36 +13,37 @@ import (
 	"github.com/kielgo/kiel/internal/pause"
 )
 
-// Coordinator is what the store needs of a sarama.Broker.
+// Coordinator is the part of sarama.Broker that the store needs.
 type Coordinator interface {
 	CommitOffset(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error)
 	FetchOffset(*sarama.OffsetFetchRequest) (*sarama.OffsetFetchResponse, error)
 	Close() error
 }
 
-// Attempts of one request: all in all 1.55 s of waiting.
+// The attempts of one request, and the first and the longest wait between two of them: 1.55 s
+// of waiting in all.
 const (
 	storeAttempts   = 6
 	storeBackoff    = 50 * time.Millisecond
 	maxStoreBackoff = 800 * time.Millisecond
 )
 
-// KafkaStore stores offsets in Kafka as one who is no member of the group:
-// generation -1, no member id. Kafka takes them while the group has no members
-// of its own protocol; the last who writes wins.
+// KafkaStore stores offsets in Kafka as a client that is no member of the group:
+// generation -1, no member id. Kafka accepts them while the group has no members
+// of its own protocol; the last write wins.
 type KafkaStore struct {
 	Group  string
 	Config *sarama.Config
-	// Find returns the coordinator of the group, asking anew when told to. It may block.
+	// Find returns the coordinator of the group. With again it asks Kafka anew. It may block.
 	Find func(again bool) (Coordinator, error)
-	// Calls counts the calls that did not end with their context.
+	// Calls counts the calls that go on after the end of their context.
 	Calls *kafkaconn.Calls
-	// Gate makes the coordinator's connection call beforeWrite before it writes, until
-	// release is called. nil for none.
+	// Gate makes the coordinator's connection call beforeWrite before each write, until
+	// release is called. nil is allowed.
 	Gate func(beforeWrite func() error) (release func())
 }
 
-// Fetch reads the offsets that are committed for ps, in one request if all goes well.
+// Fetch reads the committed offsets of ps, in one request unless some must be asked for again.
 func (o *KafkaStore) Fetch(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]Stored, error) {
 	out := make(map[kiel.Partition]Stored, len(ps))
 	pending := ps
@@ -81,10 +82,11 @@ func (o *KafkaStore) fetchRequest(ps []kiel.Partition) *sarama.OffsetFetchReques
 		byTopic[p.Topic] = append(byTopic[p.Topic], p.ID)
 	}
 	req := sarama.NewOffsetFetchRequest(o.Config.Version, o.Group, byTopic)
-	req.RequireStable = req.Version >= 7
+	req.RequireStable = req.Version >= 7 // KIP-447
 	return req
 }
 
+// readStored returns the stored offset of p from an answer.
 func readStored(resp *sarama.OffsetFetchResponse, p kiel.Partition) Stored {
 	kerr := resp.GroupError()
 	block := resp.GetBlock(p.Topic, p.ID)
@@ -108,7 +110,7 @@ func readStored(resp *sarama.OffsetFetchResponse, p kiel.Partition) Stored {
 	}
 }
 
-// Commit stores cs in one request, and in more when some are to be sent again.
+// Commit stores cs in one request, and sends those again that a later attempt may store.
 func (o *KafkaStore) Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Partition]error {
 	out := make(map[kiel.Partition]error, len(cs))
 	pending := cs
@@ -130,7 +132,7 @@ func (o *KafkaStore) Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Par
 				out[e.Partition] = nil
 			case retriable(kerr):
 				again, last = append(again, e), kerr
-			case foreign(kerr):
+			case hasOtherMembers(kerr):
 				out[e.Partition] = fmt.Errorf("commit %s: %w: %w", e.Partition, ErrGroupInUse, kerr)
 			default:
 				out[e.Partition] = fmt.Errorf("consumer: commit %s: %w", e.Partition, markRefused(kerr))
@@ -145,15 +147,15 @@ func (o *KafkaStore) Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Par
 	return out
 }
 
-// commitOf sends one request. Finding the coordinator took time, and until the
-// request is written more may pass: it asks again now, and lets the connection ask
-// at the write.
+// commitOf returns a function that sends one request. Time has passed while the
+// coordinator was found, and more may pass until the request is written. So the function
+// authorizes the offsets again, and has the connection authorize them at the write.
 func (o *KafkaStore) commitOf(cs []OffsetCommit) func(Coordinator) (*sarama.OffsetCommitResponse, error) {
 	req := o.commitRequest(cs)
 	beforeWrite := func() error {
 		for _, e := range cs {
 			if e.Authorize() != nil {
-				return errWithdrawn // and not why: that is of one offset
+				return errWithdrawn // not Authorize's error, which is about one offset alone
 			}
 		}
 		return nil
@@ -169,7 +171,7 @@ func (o *KafkaStore) commitOf(cs []OffsetCommit) func(Coordinator) (*sarama.Offs
 	}
 }
 
-// permitted drops the offsets that may not be sent any more and notes why.
+// permitted returns the offsets that may still be sent. It adds the errors of the others to out.
 func permitted(cs []OffsetCommit, out map[kiel.Partition]error) []OffsetCommit {
 	keep := make([]OffsetCommit, 0, len(cs))
 	for _, e := range cs {
@@ -190,10 +192,10 @@ func (o *KafkaStore) commitRequest(cs []OffsetCommit) *sarama.OffsetCommitReques
 	return req
 }
 
-// ask sends what prepare makes to the coordinator and has read look at the
-// answer, until read returns nil or prepare has nothing to send. It asks for the
-// coordinator anew after each failure. Too many attempts, ctx's end, and a
-// refusal that will stay end it too.
+// ask sends the request of prepare to the coordinator and passes the answer to read,
+// until read returns nil or prepare has nothing to send. After each failure it finds the
+// coordinator anew. It gives up after storeAttempts attempts, when ctx ends, or after a
+// permanent refusal.
 func ask[T any](ctx context.Context, o *KafkaStore, prepare func() func(Coordinator) (T, error), read func(T) error) error {
 	wait := pause.Backoff{Growth: pause.Doubling(storeBackoff, maxStoreBackoff)}
 	for attempt := 1; ; attempt++ {
@@ -209,7 +211,7 @@ func ask[T any](ctx context.Context, o *KafkaStore, prepare func() func(Coordina
 			}
 			answer, err := send(c)
 			if err != nil {
-				_ = c.Close() // finding it again opens it again
+				_ = c.Close() // Find opens it again
 				return none, err
 			}
 			return answer, nil
@@ -226,7 +228,7 @@ func ask[T any](ctx context.Context, o *KafkaStore, prepare func() func(Coordina
 	}
 }
 
-// retriable says whether the coordinator will answer otherwise soon, or another
+// retriable returns whether the coordinator may answer differently soon, or another
 // broker is the coordinator now.
 func retriable(err error) bool {
 	kerr, ok := errors.AsType[sarama.KError](err)
@@ -244,13 +246,13 @@ func retriable(err error) bool {
 	}
 }
 
-// foreign says whether the answer to a commit means that the group has members
+// hasOtherMembers returns whether the answer to a commit means that the group has members
 // of Kafka's own protocol.
-func foreign(kerr sarama.KError) bool {
+func hasOtherMembers(kerr sarama.KError) bool {
 	return kerr == sarama.ErrUnknownMemberId || kerr == sarama.ErrIllegalGeneration || kerr == sarama.ErrRebalanceInProgress
 }
 
-// permanent says whether asking again can't help: the broker refuses who we are.
+// permanent returns whether a repeated request would fail again: the broker refuses this client.
 func permanent(err error) bool {
 	return errors.Is(err, sarama.ErrSASLAuthenticationFailed) || errors.Is(err, sarama.ErrGroupAuthorizationFailed) ||
 		errors.Is(err, sarama.ErrClosedClient) || errors.Is(err, ErrLost)

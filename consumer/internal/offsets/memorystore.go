@@ -11,16 +11,16 @@ import (
 	"github.com/kielgo/kiel"
 )
 
-// MemoryStore is a Store in memory, for tests. The zero value is empty. It notes what it is
-// asked, and does what can go wrong with a store when told to; what tells it so is set before
-// the first request.
+// MemoryStore is a Store in memory, for tests. The zero value is empty. It records all
+// requests. Its exported fields make it slow or make it fail; they are set before the first
+// request.
 type MemoryStore struct {
-	Delay     time.Duration            // of each answer to Fetch
+	Delay     time.Duration            // the delay of each answer to Fetch
 	HoldFetch chan struct{}            // Fetch waits until it is closed; nil for no wait
-	Hold      chan struct{}            // a request waits until it is closed; nil for no wait
+	Hold      chan struct{}            // each request waits until it is closed; nil for no wait
 	Slow      chan struct{}            // the answer to a commit waits until it is closed; nil for no wait
-	Refuse    func(OffsetCommit) error // why a commit is not stored; nil stores all
-	OnStored  func(OffsetCommit)       // called with what was stored
+	Refuse    func(OffsetCommit) error // returns why a commit is not stored; nil stores all
+	OnStored  func(OffsetCommit)       // called with each stored commit
 
 	mu      sync.Mutex
 	offsets map[kiel.Partition]Stored
@@ -28,7 +28,7 @@ type MemoryStore struct {
 	fetches [][]kiel.Partition
 }
 
-// Fetch returns what is stored for ps.
+// Fetch returns the stored offsets of ps.
 func (s *MemoryStore) Fetch(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]Stored, error) {
 	s.wait(ctx)
 	if s.HoldFetch != nil {
@@ -53,7 +53,7 @@ func (s *MemoryStore) Fetch(ctx context.Context, ps []kiel.Partition) (map[kiel.
 	return out, nil
 }
 
-// Commit stores those of cs that are authorized and not refused.
+// Commit stores the commits that are authorized and not refused.
 func (s *MemoryStore) Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Partition]error {
 	s.wait(ctx)
 	s.mu.Lock()
@@ -111,14 +111,14 @@ func (s *MemoryStore) get(p kiel.Partition) Stored {
 	return Stored{Offset: -1, LeaderEpoch: -1}
 }
 
-// Get returns what is stored for p.
+// Get returns the stored offset of p.
 func (s *MemoryStore) Get(p kiel.Partition) Stored {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.get(p)
 }
 
-// Set stores what somebody else has committed.
+// Set stores offsets as another program would.
 func (s *MemoryStore) Set(offsets map[kiel.Partition]Stored) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,21 +128,21 @@ func (s *MemoryStore) Set(offsets map[kiel.Partition]Stored) {
 	maps.Copy(s.offsets, offsets)
 }
 
-// Clear deletes all that is stored.
+// Clear deletes all offsets.
 func (s *MemoryStore) Clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.offsets)
 }
 
-// Commits returns the offsets that were sent, one map a request.
+// Commits returns the offsets that were sent, one map for each request.
 func (s *MemoryStore) Commits() []map[kiel.Partition]int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.commits)
 }
 
-// Fetches returns the partitions that were read, one slice a request.
+// Fetches returns the partitions that were read, one slice for each request.
 func (s *MemoryStore) Fetches() [][]kiel.Partition {
 	s.mu.Lock()
 	defer s.mu.Unlock()

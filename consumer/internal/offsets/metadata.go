@@ -8,17 +8,15 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// commitMetadata is what a commit in Kafka has beside its offset: the topic's id, the
-// token of the claim that stored it, how many partitions the topic had when the group
-// first started on it, and the user's own text. Kafka keeps it as
-// "kiel1;<topic id>;<token>/<partitions>;<text>": the id in base64 and empty when
-// unknown, the partitions with their slash left out when unknown. Metadata of another
-// form is all text.
+// commitMetadata is the metadata of a commit in Kafka:
+// "kiel1;<topic id>;<token>/<partitions>;<text>". The id is in base64, and empty when
+// unknown. The partitions and their slash are left out when unknown. Metadata of
+// another form is all text.
 type commitMetadata struct {
-	topicID    sarama.Uuid
-	token      int64
-	partitions int32 // 0 when unknown
-	text       string
+	topicID    sarama.Uuid // the topic's id; zero when unknown
+	token      int64       // the token of the claim that stored the offset
+	partitions int32       // how many partitions the topic had when the group first started on it; 0 when unknown
+	text       string      // the user's own metadata
 }
 
 func metadataOf(c OffsetCommit) commitMetadata {
@@ -39,7 +37,7 @@ func (m commitMetadata) String() string {
 	return metadataPrefix + id + ";" + strconv.FormatInt(m.token, 10) + partitions + ";" + m.text
 }
 
-// parseMetadata returns what metadata say, and whether they are ours.
+// parseMetadata parses the metadata of a commit. ours is false if another program has written them.
 func parseMetadata(s string) (m commitMetadata, ours bool) {
 	foreign := commitMetadata{text: s}
 	rest, ok := strings.CutPrefix(s, metadataPrefix)

@@ -11,27 +11,28 @@ type pendingCommit struct {
 	content   content
 	tracker   *Tracker
 	committer *Committer
-	before    <-chan struct{} // observed of the commit before; nil for none
-	prepared  time.Time       // when the position was looked at
+	before    <-chan struct{} // the observed channel of the commit before; nil for none
+	prepared  time.Time       // when the position was read from the Tracker
 	answered  chan struct{}   // closed when the request is answered
-	observed  chan struct{}   // closed when the observer was notified of this and all before
+	observed  chan struct{}   // closed when the observer was notified of this commit and all before
 
 	// tracker.mu guards the fields below.
-	sent       bool      // it may have been written; if not it never was
-	aborts     int64     // how often connections had been aborted when it was last marked as sent
-	authorized time.Time // when it was last found that it may be stored
+	sent       bool      // the commit may have been written; false if it never was
+	aborts     int64     // the number of aborts when the commit was last marked as sent
+	authorized time.Time // when the commit was last authorized
 }
 
-// authorize says whether the commit may be stored at this moment. It is called again at
-// every write while its request is under way, at those of other connections too, so
-// by several at a time, and each may be stopped between any two steps. So the last
-// step decides whether the Tracker has ended, and in the same step marks as sent what may
-// be written now. Whoever gives the partition up ends the Tracker, and looks after that at
-// what was marked as sent (see Committer.abort): a yes is either marked before the end, and
-// aborted, or comes after it, and is a no. What the claim forbids is not marked, so no
-// connection need end for it.
+// authorize returns nil if the commit may be stored at this moment.
+//
+// It is called at every write while the commit's request is in flight, also at writes of
+// other connections. So several goroutines may call it at the same time, and each may be
+// stopped between any two steps. Therefore its last step checks whether the Tracker has
+// ended, and in the same step marks the commit as sent. Whoever gives the partition up first
+// ends the Tracker, and then reads whether the commit was marked as sent (Committer.abort).
+// So a permission was either given before the end, and its write is aborted; or it is refused.
+// A commit that the claim forbids is not marked as sent, so no connection is aborted for it.
 func (p *pendingCommit) authorize() error {
-	now := time.Now() // before the question, and so never after trust
+	now := time.Now() // before the check of trust, so that authorized is never after the end of trust
 	if err := p.tracker.mayCommit(); err != nil {
 		return err
 	}
@@ -41,9 +42,9 @@ func (p *pendingCommit) authorize() error {
 	return nil
 }
 
-// markSent notes that the commit may be written to the connections that there are
-// now, unless its Tracker has ended. The aborts are counted under the Tracker's mutex,
-// so they never go back.
+// markSent marks the commit as one that may be written to the present connections. It
+// returns false if the Tracker has ended. It reads the number of aborts under the Tracker's
+// mutex, so p.aborts never decreases.
 func (p *pendingCommit) markSent(authorized time.Time) bool {
 	t := p.tracker
 	t.mu.Lock()
@@ -58,23 +59,23 @@ func (p *pendingCommit) markSent(authorized time.Time) bool {
 	return true
 }
 
-// authorizedAt returns when it was last found that the commit may be stored: at the
-// write of its request, or one after that.
+// authorizedAt returns when the commit was last authorized: at the write of its request,
+// or at a later write.
 func (p *pendingCommit) authorizedAt() time.Time {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
 	return p.authorized
 }
 
-// maybeInFlight says whether the commit may be on a connection, when connections were
-// aborted that often.
+// maybeInFlight returns whether the commit may be on a connection. aborts is the number of
+// aborts so far.
 func (p *pendingCommit) maybeInFlight(aborts int64) bool {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
 	return p.sent && p.aborts == aborts
 }
 
-// offsetCommit returns what the store gets.
+// offsetCommit returns the commit for the store.
 func (p *pendingCommit) offsetCommit() OffsetCommit {
 	t := p.tracker
 	return OffsetCommit{
@@ -84,7 +85,7 @@ func (p *pendingCommit) offsetCommit() OffsetCommit {
 	}
 }
 
-// prepare returns what a request is to store: the marked position, or the committed one.
+// prepare returns a commit of the marked position, or of the committed one again.
 func (t *Tracker) prepare(c *Committer, content content) *pendingCommit {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,8 +103,9 @@ func (t *Tracker) prepare(c *Committer, content content) *pendingCommit {
 	return p
 }
 
-// notify has the observer notified of a commit that was stored; of one that was not it
-// is not notified. The notifications of each Tracker come in order.
+// notify has the observer notified of a stored commit, and closes p.observed. If stored is
+// false it only closes p.observed. The notifications of a Tracker come in the order of its
+// commits.
 func (c *Committer) notify(p *pendingCommit, stored bool) {
 	t := p.tracker
 	notify := func() {
@@ -133,17 +135,18 @@ func (c *Committer) notify(p *pendingCommit, stored bool) {
 	notify()
 }
 
-// abort ends the connections if p may be on one of them; p's Tracker has ended.
-// Others that were in the same request are sent again. So when many partitions are
-// given up at once the connections end once, unless one of them was sent again in
-// between. If connections were aborted since p was last marked as sent, what it was
-// marked for ended with them: a write asks when its connection is known to the
-// dialer already, and c.aborts is counted before the dialer looks which it knows.
+// abort aborts the connections if p may be on one of them. p's Tracker has ended. The
+// other commits of the same request are sent again.
+//
+// When many partitions are given up at once, the first abort is enough for all, unless one
+// of their commits was sent again in between. If connections were aborted after p was last
+// marked as sent, p's connection was among them: the dialer knows a connection before a write
+// on it is authorized, and c.aborts is raised before the dialer collects its connections.
 func (c *Committer) abort(p *pendingCommit) {
-	c.aborting.Lock() // an abort that was begun has ended all it is to end
+	c.aborting.Lock() // waits until a running abort has ended its connections
 	defer c.aborting.Unlock()
 	if p.maybeInFlight(c.aborts.Load()) {
-		c.aborts.Add(1) // first: what is marked as sent from now on may be written to new ones
+		c.aborts.Add(1) // before Abort: a commit that is marked as sent from now on may be written to a new connection
 		c.options.Abort()
 	}
 }

@@ -10,19 +10,21 @@ import (
 	"github.com/kielgo/kiel"
 )
 
-// Reader reads committed offsets, those together that are asked for while a
-// request is under way.
+// Reader reads committed offsets. Requests that arrive while a read is in flight are
+// read together after it.
 type Reader struct {
 	store    Store
 	requests chan readRequest
 	done     chan struct{} // closed when Run has returned
 }
 
+// readRequest asks for the committed offsets of partitions.
 type readRequest struct {
 	partitions []kiel.Partition
-	answer     chan readAnswer // of 1
+	answer     chan readAnswer // has room for one answer
 }
 
+// readAnswer is the answer to a readRequest. Requests that were read together share found.
 type readAnswer struct {
 	found map[kiel.Partition]Stored
 	err   error
@@ -33,7 +35,7 @@ func NewReader(store Store) *Reader {
 	return &Reader{store: store, requests: make(chan readRequest), done: make(chan struct{})}
 }
 
-// Get returns what is committed for p.
+// Get returns the committed offset of p.
 func (r *Reader) Get(ctx context.Context, p kiel.Partition) (Stored, error) {
 	found, err := r.GetAll(ctx, []kiel.Partition{p})
 	if err != nil {
@@ -42,8 +44,8 @@ func (r *Reader) Get(ctx context.Context, p kiel.Partition) (Stored, error) {
 	return found[p], found[p].Err
 }
 
-// GetAll returns what is committed for each of ps. The error is of the whole request. The map
-// must not be written to.
+// GetAll returns the committed offset of each of ps. The error is that of the whole request. The
+// map must not be written to.
 func (r *Reader) GetAll(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]Stored, error) {
 	q := readRequest{partitions: ps, answer: make(chan readAnswer, 1)}
 	select {
@@ -63,9 +65,8 @@ func (r *Reader) GetAll(ctx context.Context, ps []kiel.Partition) (map[kiel.Part
 	}
 }
 
-// FirstPartitions returns the smallest number of partitions that commits of ps have, whose topic has
-// the id topicID: how many there were when the group first started on the topic. It is 0 when no
-// commit has the number.
+// FirstPartitions returns how many partitions the topic with the id topicID had when the group first
+// started on it: the smallest number that the commits of ps have. It is 0 when no commit has the number.
 func (r *Reader) FirstPartitions(ctx context.Context, ps []kiel.Partition, topicID sarama.Uuid) (int32, error) {
 	found, err := r.GetAll(ctx, ps)
 	if err != nil {
@@ -97,7 +98,7 @@ func (r *Reader) Run(ctx context.Context) {
 	}
 }
 
-// answer reads what requests ask for in one request, each partition once.
+// answer reads the partitions of all requests together, each once.
 func (r *Reader) answer(ctx context.Context, requests []readRequest) {
 	all := map[kiel.Partition]struct{}{}
 	for _, q := range requests {

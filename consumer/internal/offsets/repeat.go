@@ -13,32 +13,33 @@ import (
 )
 
 const (
-	// idleRepeat is how often the offset of a partition is committed again on
-	// which nothing happens. Kafka forgets the offset of a group without members
-	// of its own protocol a time after its last commit: 7 days unless
-	// configured, 1 day before Kafka 2.0.
+	// idleRepeat is how often the offset of an idle partition is committed again.
+	// Kafka deletes an offset of a group without members of its own protocol some
+	// time after its last commit (KIP-211): 7 days unless configured (KIP-186),
+	// 1 day before Kafka 2.0.
 	idleRepeat = 6 * time.Hour
-	// retryRepeat is when a repeat is tried again that failed.
+	// retryRepeat is the time after which a failed repeat is tried again.
 	retryRepeat = time.Minute
-	// retryRead is when it is tried again if nothing could be read. The log says that this fails, so it is to say soon that it works again.
+	// retryRead is the time after which a failed read is tried again. It is short, because the log
+	// has said that reads fail, and is to say soon that they work again.
 	retryRead = 5 * time.Second
-	// maxAnswerAge is how old an answer to a repeat's question may be when it is acted on.
+	// maxAnswerAge is the age up to which an answer for a repeat is used.
 	maxAnswerAge = time.Second
 	// releaseTimeout bounds the repeat for a partition that is released and has no mark.
 	releaseTimeout = time.Second
 )
 
-// kindOffsets is the kind of errors in the log: stored offsets can't be read.
+// kindOffsets is the kind of errors in the log which say that stored offsets can't be read.
 const kindOffsets = "offsets"
 
-// errReleased ends the repeat for a partition that is released.
+// errReleased is the error when releaseTimeout is over.
 var errReleased = errors.New("consumer: no time left before the release")
 
-// question is what is stored for some Trackers, whose committed positions may have to be
-// written again.
+// question asks for the stored offsets of some Trackers, whose committed positions may have to
+// be written again, and has the answer.
 type question struct {
 	trackers []*Tracker
-	releases []release // who waits for it; nil for the repeats that are due
+	releases []release // the releases that wait for the answer; nil for due repeats
 	found    map[kiel.Partition]Stored
 	err      error
 	answered time.Time
@@ -47,10 +48,10 @@ type question struct {
 // release asks for a repeat before a partition is released.
 type release struct {
 	tracker *Tracker
-	answer  chan error // of 1
+	answer  chan error // has room for one answer
 }
 
-// ask reads what is stored for q's Trackers and sends q to answers. It ends with ctx.
+// ask reads the stored offsets of q's Trackers and sends q to answers, unless ctx ends.
 func (c *Committer) ask(ctx context.Context, q question, within time.Duration, answers chan<- question) {
 	ps := make([]kiel.Partition, len(q.trackers))
 	for i, t := range q.trackers {
@@ -68,14 +69,15 @@ func (c *Committer) ask(ctx context.Context, q question, within time.Duration, a
 	})
 }
 
-// due returns the Trackers whose committed positions are to be written again.
+// due returns the Trackers of which a repeat is due.
 func (c *Committer) due(now time.Time) []*Tracker {
 	return slices.DeleteFunc(c.all(), func(t *Tracker) bool { return !t.isDue(now) || !t.isObserved() })
 }
 
-// askRepeats reads what is stored for the Trackers of which a repeat is due, unless that is
-// under way. One with a mark that will be committed by itself needs no repeat. After a read that has failed another follows when none is
-// due any more: the partitions may have been committed or given up meanwhile, and no other may be due for hours.
+// askRepeats reads the stored offsets of the Trackers of which a repeat is due, unless such a
+// read is in flight. A failed read is repeated even if no repeat is due any more, so that the
+// log says when reads work again: the partitions may have been committed or given up meanwhile,
+// and no other repeat may be due for hours.
 func (c *Committer) askRepeats(ctx context.Context, now time.Time) {
 	if c.repeating {
 		return
@@ -90,8 +92,9 @@ func (c *Committer) askRepeats(ctx context.Context, now time.Time) {
 	}
 }
 
-// repeat writes the positions again that q shows to need it. What failed is tried again later. An
-// answer that a slow commit kept waiting is dropped, and with the next tick asked for again.
+// repeat writes the positions again that differ from the answer of q. A failed repeat is tried
+// again later. An answer that waited too long for a slow commit is dropped; the next tick reads
+// again.
 func (c *Committer) repeat(ctx context.Context, q question) {
 	now := time.Now()
 	if now.Sub(q.answered) > maxAnswerAge {
@@ -107,7 +110,7 @@ func (c *Committer) repeat(ctx context.Context, q question) {
 	trackers := map[*Tracker]content{}
 	for _, t := range q.trackers {
 		if !t.isDue(now) {
-			continue // a commit came between
+			continue // a commit has made the repeat unnecessary
 		}
 		if q.err != nil {
 			t.repeatAt(now.Add(retryRead))
@@ -130,7 +133,7 @@ func (c *Committer) repeat(ctx context.Context, q question) {
 	}
 }
 
-// of returns what is stored for t.
+// of returns the stored offset of t.
 func (q question) of(t *Tracker) (Stored, error) {
 	if q.err != nil {
 		return Stored{}, q.err
@@ -139,9 +142,9 @@ func (q question) of(t *Tracker) (Stored, error) {
 	return s, s.Err
 }
 
-// needed says whether the committed position of t is to be written again when the store has s:
-// to restore one that is not stored any more, to raise one that an older commit has lowered, or
-// to keep it alive. What somebody else has stored is left alone from then on.
+// needed returns whether the committed position of t is to be written again when the store has s:
+// to restore a deleted position, to raise one that an older commit has lowered, or to keep it from
+// expiring. A position that another program has stored is left alone from then on.
 func (c *Committer) needed(ctx context.Context, t *Tracker, s Stored, keepAlive bool) bool {
 	if s.Offset >= 0 && !s.Ours {
 		t.LeaveAlone()
@@ -155,8 +158,7 @@ func (c *Committer) needed(ctx context.Context, t *Tracker, s Stored, keepAlive 
 	return t.compare(s, keepAlive)
 }
 
-// compare says whether the committed position is to be written again when the store has s, which
-// is ours, or nothing.
+// compare is needed for an s that this group has stored, or that is no offset.
 func (t *Tracker) compare(s Stored, keepAlive bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -164,36 +166,37 @@ func (t *Tracker) compare(s Stored, keepAlive bool) bool {
 	case s.Offset < 0:
 		return true
 	case s.Token > t.claim.Token():
-		return false // this claim has ended
+		return false // a later owner has stored it, so this claim has ended
 	case !SameTopic(s.TopicID, t.topicID), s.Offset < t.committed.offset:
 		return true
 	case s.Offset > t.committed.offset:
-		t.committed = position{offset: s.Offset, text: s.Text, epoch: s.LeaderEpoch} // a late commit of an owner before, which had done that much
+		t.committed = position{offset: s.Offset, text: s.Text, epoch: s.LeaderEpoch} // a late commit of a former owner, which had done these messages
 	}
 	return keepAlive
 }
 
-// LeaveAlone ends the repeats, until a mark is committed.
+// LeaveAlone stops repeats until a mark is committed.
 func (t *Tracker) LeaveAlone() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.repeats, t.alone = nil, true
 }
 
+// isLeftAlone returns whether LeaveAlone was called, and no mark was committed since.
 func (t *Tracker) isLeftAlone() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.alone
 }
 
-// isDue says whether a commit is to be repeated.
+// isDue returns whether a repeat is due.
 func (t *Tracker) isDue(now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return !t.closed && len(t.repeats) > 0 && !now.Before(t.repeats[0])
 }
 
-// isStale says whether the last commit is so old that the offset must be kept alive.
+// isStale returns whether the last commit is so old that it must be repeated, before Kafka deletes the offset.
 func (t *Tracker) isStale(now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -207,6 +210,7 @@ func (t *Tracker) repeated(now time.Time) {
 	t.dropRepeats(now)
 }
 
+// dropRepeats drops the repeats that were due, and schedules the next one. t.mu is held.
 func (t *Tracker) dropRepeats(now time.Time) {
 	if t.alone {
 		return
@@ -219,7 +223,7 @@ func (t *Tracker) dropRepeats(now time.Time) {
 	}
 }
 
-// repeatAt makes a repeat due at another time instead of now.
+// repeatAt postpones the repeats that are due before at to that time.
 func (t *Tracker) repeatAt(at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -230,7 +234,7 @@ func (t *Tracker) repeatAt(at time.Time) {
 	t.repeats = slices.Insert(t.repeats, 0, at)
 }
 
-// askReleases reads what is stored for the Trackers that are released now.
+// askReleases reads the stored offsets of the Trackers that are being released: of first, and of all that wait.
 func (c *Committer) askReleases(ctx context.Context, first release) {
 	q := question{releases: gather(c.releases, first)}
 	for _, r := range q.releases {
@@ -240,7 +244,7 @@ func (c *Committer) askReleases(ctx context.Context, first release) {
 	c.ask(ctx, q, releaseTimeout, c.released)
 }
 
-// restore writes the positions of Trackers that are released, if q shows that they need it.
+// restore writes the positions of Trackers that are being released, if they differ from the answer of q.
 func (c *Committer) restore(ctx context.Context, q question) {
 	trackers := map[*Tracker]content{}
 	results := make([]error, len(q.releases))
@@ -260,9 +264,9 @@ func (c *Committer) restore(ctx context.Context, q question) {
 	}
 }
 
-// release closes t, in which nothing was marked. It writes the committed position again
-// before, if the store has lost or lowered it: in one try, within releaseTimeout. If that
-// fails the release goes on.
+// release closes t, which has no mark to commit. Before that it writes the committed position
+// again if the store has lost or lowered it, in one attempt, within releaseTimeout. If the
+// attempt fails, the release goes on.
 func (c *Committer) release(ctx context.Context, t *Tracker) {
 	short, cancel := context.WithTimeoutCause(ctx, releaseTimeout, errReleased)
 	defer cancel()
@@ -275,6 +279,7 @@ func (c *Committer) release(ctx context.Context, t *Tracker) {
 	c.close(ctx, short, t)
 }
 
+// waitForRestore has Run read the stored offset of t, and restore it if needed.
 func (c *Committer) waitForRestore(ctx context.Context, t *Tracker) error {
 	r := release{tracker: t, answer: make(chan error, 1)}
 	select {
@@ -294,7 +299,7 @@ func (c *Committer) waitForRestore(ctx context.Context, t *Tracker) error {
 	}
 }
 
-// gather returns first and what else waits in requests.
+// gather returns first and all requests that wait.
 func gather[T any](requests <-chan T, first T) []T {
 	all := []T{first}
 	for {

@@ -11,58 +11,58 @@ import (
 
 // Store keeps the offsets of a group. Both calls end when ctx does.
 type Store interface {
-	// Fetch returns what is stored for each of ps. It does not answer for a partition while
-	// a transaction is about to store an offset of it: what is read is written again. The error is of
-	// the whole request.
+	// Fetch returns the stored offset of each of ps. It returns no offset of a partition while a
+	// transaction is about to store one (KIP-447), because a repeat that writes the older offset
+	// again would lower the new one. The error is that of the whole request.
 	Fetch(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]Stored, error)
-	// Commit stores cs and returns the result for each partition, nil when it is stored.
+	// Commit stores cs and returns the result for each partition, nil when its offset is stored.
 	Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Partition]error
 }
 
 // OffsetCommit is one offset to store, and the claim under which it is stored.
 type OffsetCommit struct {
 	Partition kiel.Partition
-	Offset    int64       // of the next message to read
-	TopicID   sarama.Uuid // zero when it is not known
-	Text      string      // the user's, given with the mark
+	Offset    int64       // the offset of the next message to read
+	TopicID   sarama.Uuid // the id of the topic (KIP-516); zero when it is not known
+	Text      string      // the user's metadata, given with the mark
 
-	// LeaderEpoch is that of the record batch before Offset; -1 when it is not known.
+	// LeaderEpoch is that of the record batch before Offset (KIP-320); -1 when it is not known.
 	LeaderEpoch int32
 
 	// FirstPartitions is how many partitions the topic had when the group first started on it, as far
-	// as the members know; 0 when it is not known. Each commit carries it on.
+	// as the members know; 0 when it is not known. Each commit repeats the number.
 	FirstPartitions int32
 
-	// The claim, as a store needs it that can refuse an old owner: the fencing token, the path
-	// and the version of the partition's epoch znode, and the incarnation that holds the claim.
-	Token        int64
-	EpochPath    string
-	EpochVersion int32
-	Incarnation  *session.Incarnation
+	// The fields below are the claim, for stores that can refuse a former owner.
 
-	// Authorize says whether the offset may be stored at this moment. The store calls it before
-	// each request that carries the offset, and again when the request is written. An error
-	// leaves the offset out of the request, and is the result for the partition.
+	Token        int64                // the fencing token
+	EpochPath    string               // the path of the partition's epoch znode
+	EpochVersion int32                // the version of that znode
+	Incarnation  *session.Incarnation // the incarnation that holds the claim
+
+	// Authorize returns nil if the offset may be stored at this moment. The store calls it before
+	// each request that has the offset, and again when the request is written. With an error the
+	// store leaves the offset out of the request, and returns the error for the partition.
 	Authorize func() error
 }
 
-// Stored is what a store has for a partition.
+// Stored is the offset that a store has for a partition.
 type Stored struct {
-	Offset  int64       // -1 when none is committed
-	TopicID sarama.Uuid // the id of the topic that the offset is of; zero when it is not known
-	Token   int64       // of the claim that stored it; 0 when it is not known
-	Text    string      // the user's, given with the mark
-	Ours    bool        // a member of a group like ours stored it
-	Err     error       // why it could not be read
+	Offset  int64       // -1 when no offset is committed
+	TopicID sarama.Uuid // the id of the offset's topic; zero when it is not known
+	Token   int64       // the token of the claim that stored the offset; 0 when it is not known
+	Text    string      // the user's metadata, given with the mark
+	Ours    bool        // a member of a group like this one has stored the offset
+	Err     error       // why the offset could not be read
 
-	// LeaderEpoch is what the commit had; -1 when it had none. It says something only if Ours is true.
+	// LeaderEpoch is that of the commit; -1 when it had none. It is valid only if Ours is true.
 	LeaderEpoch int32
 
-	// FirstPartitions is what the commit had; 0 when it is not known.
+	// FirstPartitions is that of the commit; 0 when it had none.
 	FirstPartitions int32
 }
 
-// SameTopic says whether two ids can be of one topic; an unknown id can be any.
+// SameTopic returns whether two ids may be of the same topic. An unknown id may be of any topic.
 func SameTopic(a, b sarama.Uuid) bool {
 	return a == b || a == (sarama.Uuid{}) || b == (sarama.Uuid{})
 }

@@ -22,12 +22,11 @@ type Claim interface {
 	Trusted() bool
 }
 
-// position is an offset, the user's text with it, and the leader epoch of the record batch
-// before it, -1 when that is not known.
+// position is an offset with its metadata.
 type position struct {
 	offset int64
-	text   string
-	epoch  int32
+	text   string // the user's metadata
+	epoch  int32  // the leader epoch of the record batch before offset; -1 when it is not known
 }
 
 // Tracker is the position of one open partition. Its methods may be called from any
@@ -35,40 +34,40 @@ type position struct {
 type Tracker struct {
 	partition kiel.Partition
 	claim     Claim
-	topicID   sarama.Uuid                    // when the partition was opened
-	currentID func(topic string) sarama.Uuid // the topic's id as known now
+	topicID   sarama.Uuid                    // the topic's id when the partition was opened
+	currentID func(topic string) sarama.Uuid // returns the topic's id as known now
 
 	firstPartitions atomic.Int32 // see OffsetCommit
 
 	mu        sync.Mutex
-	closed    bool           // no mark is taken, and nothing but awaited may be written
-	awaited   *pendingCommit // what Close waits for; nil when nothing may be written
-	next      int64          // marked: the offset of the next message to read
-	text      string         // the user's, given with the mark
-	dirty     bool           // next is to be committed, and never was
-	dirtyAt   time.Time      // of the oldest mark since the last that was committed; means nothing while dirty is false
-	used      bool           // something was marked or reset since the partition was opened
-	committed position
-	storedAt  time.Time      // when it was opened, or something was stored last
-	repeats   []time.Time    // when to commit again, the next one first
-	alone     bool           // somebody else has stored an offset: nothing is committed again
-	last      *pendingCommit // the newest; nil before the first
+	closed    bool           // no mark is accepted, and only awaited may be written
+	awaited   *pendingCommit // the commit that Close waits for; nil when no commit may be written
+	next      int64          // the marked position: the offset of the next message to read
+	text      string         // the user's metadata of the mark
+	dirty     bool           // next was never committed, and is to be
+	dirtyAt   time.Time      // the time of the oldest mark that is not committed; undefined while dirty is false
+	used      bool           // the user has marked or reset since the partition was opened
+	committed position       // the committed position
+	storedAt  time.Time      // when an offset was stored last, or the partition was opened
+	repeats   []time.Time    // when the position is to be committed again, in order
+	alone     bool           // another program has stored an offset, so no commit is repeated
+	last      *pendingCommit // the newest commit; nil before the first
 
 	windowed  atomic.Bool   // Done was called
-	size      int64         // the window: how many messages are handed out from the oldest one on that is not marked
-	tail      int64         // the offset after the last message that was delivered
-	delivered int64         // the position after all that was delivered
-	window    window        // what was delivered and is not marked
-	epochs    epochs        // of what was delivered, and of the batch before the start
-	full      chan struct{} // closed when there may be room again; nil while nobody waits for that
-	fullSince time.Time
+	size      int64         // how many messages may be handed out from the oldest unmarked one on
+	tail      int64         // the offset after the last delivered message
+	delivered int64         // the position after all delivered batches
+	window    window        // the messages that were delivered and are not marked
+	epochs    epochs        // the leader epochs of the delivered batches, and of the batch before the start
+	full      chan struct{} // closed when the window may have room again; nil while nobody waits for room
+	fullSince time.Time     // when full was made
 }
 
-// SetFirstPartitions makes n the OffsetCommit.FirstPartitions of commits that are made from now on.
+// SetFirstPartitions makes n the OffsetCommit.FirstPartitions of all later commits.
 func (t *Tracker) SetFirstPartitions(n int32) { t.firstPartitions.Store(n) }
 
-// SetStartEpoch takes note of the leader epoch of the record batch before the start position,
-// -1 when it is not known. It is called before anything is delivered.
+// SetStartEpoch sets the leader epoch of the record batch before the start position, -1 when
+// it is not known. It is called before the first Delivered.
 func (t *Tracker) SetStartEpoch(epoch int32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,9 +75,9 @@ func (t *Tracker) SetStartEpoch(epoch int32) {
 	t.epochs.add(t.delivered-1, epoch, t.next)
 }
 
-// SetEpoch takes note that of what is delivered next the record batches from offset from on
-// have a leader epoch; that of those before is not known. The epoch is stored with positions
-// among these. It is called right before each Delivered.
+// SetEpoch sets the leader epoch of the record batches that the next Delivered has from offset
+// from on. The epoch of the batches before from is not known. The epoch is committed with
+// positions among these batches (KIP-320). SetEpoch is called right before each Delivered.
 func (t *Tracker) SetEpoch(from int64, epoch int32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,7 +87,7 @@ func (t *Tracker) SetEpoch(from int64, epoch int32) {
 	t.epochs.add(max(from, t.delivered), epoch, t.next)
 }
 
-// position returns the marked position. An epoch is looked for here, and at no mark.
+// position returns the marked position. It looks up the leader epoch, which marks do not need.
 func (t *Tracker) position() position {
 	p := position{offset: t.next, text: t.text, epoch: -1}
 	if t.next <= t.delivered {
@@ -98,8 +97,8 @@ func (t *Tracker) position() position {
 }
 
 // Mark raises the position, as sarama's MarkOffset does: all messages below offset are
-// done. When these are all that were delivered, the position is the one after the last
-// batch, behind gaps of the log and control records. It returns false, and does nothing,
+// done. When these are all delivered messages, the position becomes that after the last
+// batch, behind gaps of the log and control records. Mark returns false, and does nothing,
 // when the Tracker was closed.
 func (t *Tracker) Mark(offset int64, text string) bool {
 	t.mu.Lock()
@@ -116,10 +115,10 @@ func (t *Tracker) Mark(offset int64, text string) bool {
 	return !t.closed
 }
 
-// Done marks the message at offset alone. The position is that of the oldest message that
-// is not marked, or the one after the last batch when all are. From the first call on
-// Room bounds how far hand-out may be ahead of the position. A message that was not
-// delivered is ignored. Done returns false, and does nothing, when the Tracker was closed.
+// Done marks the message at offset alone. The position is that of the oldest unmarked
+// message, or that after the last batch when all messages are marked. From the first call
+// on Room bounds how far hand-out may be ahead of the position. Done ignores a message that
+// was not delivered. It returns false, and does nothing, when the Tracker was closed.
 func (t *Tracker) Done(offset int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -143,11 +142,12 @@ func (t *Tracker) Done(offset int64) bool {
 	return true
 }
 
-// Delivered takes note of a batch whose messages are about to be handed out, in order of
-// their offsets. next is the position after the batch, which may be far above the last
-// message's when the log has gaps or control records there; a batch may be empty. Before
-// the first mark a position that passes these is not committed: the user may commit by
-// other means, in transactions. The Tracker keeps no reference to messages.
+// Delivered adds a batch whose messages are about to be handed out, in order of their
+// offsets. next is the position after the batch. It may be far above the last message's
+// offset when the log has gaps or control records there. The batch may be empty. If all
+// messages before a gap are marked, the position moves past the gap; before the user's first
+// mark that move alone is not committed, because the user may commit in transactions. The
+// Tracker keeps no reference to messages.
 func (t *Tracker) Delivered(messages []sarama.ConsumerMessage, next int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -155,7 +155,7 @@ func (t *Tracker) Delivered(messages []sarama.ConsumerMessage, next int64) {
 		return
 	}
 	for len(messages) > 0 && messages[0].Offset < t.tail {
-		messages = messages[1:] // was delivered
+		messages = messages[1:] // delivered before
 	}
 	marked := t.next >= t.delivered
 	if n := len(messages); n > 0 {
@@ -173,9 +173,9 @@ func (t *Tracker) Delivered(messages []sarama.ConsumerMessage, next int64) {
 	}
 }
 
-// Room says whether the message at offset, which was delivered, may be handed out now:
-// then it returns nil. Else it returns a channel that is closed when it is worth asking
-// again. Before the first call of Done it costs next to nothing.
+// Room returns nil if the message at offset, which was delivered, may be handed out now.
+// Otherwise it returns a channel that is closed when Room is to be called again. Before the
+// first call of Done it costs one atomic load.
 func (t *Tracker) Room(offset int64) <-chan struct{} {
 	if !t.windowed.Load() {
 		return nil
@@ -191,6 +191,7 @@ func (t *Tracker) Room(offset int64) <-chan struct{} {
 	return t.full
 }
 
+// fits returns whether the window has room for the message at offset. t.mu is held.
 func (t *Tracker) fits(offset int64) bool {
 	if t.closed {
 		return true
@@ -202,7 +203,7 @@ func (t *Tracker) fits(offset int64) bool {
 	return !ok || number-t.window.runs[0].first() < t.size
 }
 
-// room wakes up who waits for room.
+// room wakes the goroutines that wait for room. t.mu is held.
 func (t *Tracker) room() {
 	if t.full != nil {
 		close(t.full)
@@ -210,9 +211,9 @@ func (t *Tracker) room() {
 	}
 }
 
-// HeldBack says whether hand-out is held back because the window is full, since when, and
-// the offset of the oldest message that is not marked. The time is that of the first
-// refusal since a message was handed out or the oldest one was marked.
+// HeldBack returns whether the full window holds back messages, since when, and the offset of
+// the oldest unmarked message. since is the first refusal of Room since a message was handed
+// out or the oldest one was marked.
 func (t *Tracker) HeldBack() (oldest int64, since time.Time, held bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -231,15 +232,15 @@ func (t *Tracker) set(next int64, text string) {
 	t.makeDirty()
 }
 
-// makeDirty notes that there is something to commit. It looks at the clock only when there was nothing before.
+// makeDirty has the position committed. It reads the clock only when the Tracker was not dirty before.
 func (t *Tracker) makeDirty() {
 	if !t.dirty {
 		t.dirty, t.dirtyAt = true, time.Now()
 	}
 }
 
-// Reset lowers the position, as sarama's ResetOffset does. What was marked alone stays
-// marked: the next Mark or Done raises the position again. It returns false, and does
+// Reset lowers the position, as sarama's ResetOffset does. Messages marked by Done stay
+// marked: the next Mark or Done raises the position again. Reset returns false, and does
 // nothing, when the Tracker was closed.
 func (t *Tracker) Reset(offset int64, text string) bool {
 	t.mu.Lock()
@@ -251,8 +252,8 @@ func (t *Tracker) Reset(offset int64, text string) bool {
 	return !t.closed
 }
 
-// Move sets the position that a policy chose. Nothing was delivered yet. If the position is left alone, only a Commit of this
-// Tracker commits it.
+// Move sets a position that a policy or Setup has chosen, before the first Delivered. If the position is left alone, only a Commit of
+// this Tracker commits it.
 func (t *Tracker) Move(offset int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -260,27 +261,27 @@ func (t *Tracker) Move(offset int64) {
 	t.tail, t.delivered, t.window, t.epochs = offset, offset, window{}, nil
 }
 
-// close takes no more marks. Until end is called it lets nothing be written but the
-// newest commit, which it returns. The commits before that were answered: the
-// Committer sends one request after the other.
+// close stops accepting marks and returns the newest commit. Until end is called only
+// that commit may be written. All commits before it were answered, because the Committer
+// sends one request after the other.
 func (t *Tracker) close() *pendingCommit {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.closed { // once: what end has forbidden stays so
+	if !t.closed { // a second close must not undo end
 		t.closed, t.awaited = true, t.last
 	}
 	return t.last
 }
 
-// end lets nothing be written any more.
+// end closes the Tracker so that no commit of it may be written any more.
 func (t *Tracker) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed, t.awaited = true, nil
 }
 
-// mayCommit says whether the claim allows that an offset of the partition is stored at
-// this moment.
+// mayCommit returns nil if an offset of the partition may be stored at this moment: the
+// claim is trusted, and the topic was not created again.
 func (t *Tracker) mayCommit() error {
 	switch {
 	case !t.claim.Trusted():
@@ -292,14 +293,14 @@ func (t *Tracker) mayCommit() error {
 	}
 }
 
-// isDirty says whether there is a mark to commit.
+// isDirty returns whether there is a mark to commit.
 func (t *Tracker) isDirty() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.dirty
 }
 
-// isObserved says whether the observer was notified of all that was stored.
+// isObserved returns whether the observer was notified of all stored commits.
 func (t *Tracker) isObserved() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -314,7 +315,7 @@ func (t *Tracker) isObserved() bool {
 	}
 }
 
-// stored notes that p was committed.
+// stored makes p the committed position.
 func (t *Tracker) stored(p *pendingCommit, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -329,14 +330,14 @@ func (t *Tracker) stored(p *pendingCommit, now time.Time) {
 	t.dropRepeats(now)
 }
 
-// isOpen says whether the Tracker was not closed.
+// isOpen returns whether the Tracker was not closed.
 func (t *Tracker) isOpen() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return !t.closed
 }
 
-// Marked returns the marked position, and whether it was never committed.
+// Marked returns the marked position, and whether it is still to be committed.
 func (t *Tracker) Marked() (offset int64, text string, dirty bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -345,11 +346,11 @@ func (t *Tracker) Marked() (offset int64, text string, dirty bool) {
 
 // Progress is how far a partition has come.
 type Progress struct {
-	Marked    int64     // the position that is marked
+	Marked    int64     // the marked position
 	Committed int64     // the offset that was stored last, or found when the partition was opened
-	Oldest    time.Time // when the oldest mark was made that is not committed; zero when there is none
-	Used      bool      // something was marked or reset since the partition was opened
-	Alone     bool      // messages are marked alone, by Done
+	Oldest    time.Time // the time of the oldest mark that is not committed; zero when there is none
+	Used      bool      // the user has marked or reset since the partition was opened
+	Alone     bool      // Done was called
 }
 
 // Progress returns how far the partition has come.

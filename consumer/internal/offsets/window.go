@@ -11,32 +11,34 @@ const (
 	// DefaultWindow is Options.Window when that is 0.
 	DefaultWindow = 10_000
 
-	// maxRuns and maxAhead bound what is kept of deliveries before the first message is marked alone:
-	// runs of offsets without a gap, and messages. A run takes 24 bytes, a message one bit.
-	maxRuns  = 1 << 16
+	// maxRuns bounds the runs of offsets without a gap that are kept before the first message is marked
+	// alone. A run takes 24 bytes.
+	maxRuns = 1 << 16
+	// maxAhead bounds the messages that are kept before the first message is marked alone. A message
+	// takes one bit.
 	maxAhead = 1 << 24
 )
 
 // run is a run of delivered messages whose offsets have no gap: from up to, not including, to. Messages
-// have numbers in order of delivery; end is the number after the last one's.
+// are numbered in order of delivery; end is the number of the last message plus one.
 type run struct{ from, to, end int64 }
 
 // first returns the number of the first message.
 func (r run) first() int64 { return r.end - (r.to - r.from) }
 
-// window knows the messages that were delivered and are not all marked, and which of them are marked
-// alone. The zero value works. It has no lock.
+// window has the delivered messages from the oldest unmarked one on, and which of them are marked alone.
+// The zero value works. It has no lock.
 type window struct {
-	runs  []run    // in order; the first message of the first run is the oldest that is not marked
-	count int64    // messages delivered so far: the next one's number
+	runs  []run    // in order; the first message of the first run is the oldest unmarked one
+	count int64    // number of messages delivered so far, which is the number of the next one
 	done  []uint64 // a ring of bits by number, a power of two long: the messages marked alone; nil before the first
-	blind int64    // of the messages below this offset it is not known which were delivered
+	blind int64    // the window has dropped which messages below this offset were delivered
 }
 
-// used says whether a message was ever marked alone.
+// used returns whether a message was ever marked alone.
 func (w *window) used() bool { return w.done != nil }
 
-// ahead returns how many messages were delivered from the oldest one on that is not marked.
+// ahead returns the number of delivered messages from the oldest unmarked one on.
 func (w *window) ahead() int64 {
 	if len(w.runs) == 0 {
 		return 0
@@ -44,7 +46,7 @@ func (w *window) ahead() int64 {
 	return w.count - w.runs[0].first()
 }
 
-// oldest returns the offset of the oldest message that is not marked.
+// oldest returns the offset of the oldest unmarked message, and false if all are marked.
 func (w *window) oldest() (int64, bool) {
 	if len(w.runs) == 0 {
 		return 0, false
@@ -67,6 +69,7 @@ func (w *window) deliver(messages []sarama.ConsumerMessage, next int64) {
 	w.grow()
 }
 
+// add adds the messages at from up to, not including, to.
 func (w *window) add(from, to int64) {
 	w.count += to - from
 	if n := len(w.runs); n > 0 && w.runs[n-1].to == from {
@@ -76,10 +79,10 @@ func (w *window) add(from, to int64) {
 	w.runs = append(w.runs, run{from: from, to: to, end: w.count})
 }
 
-// forget drops what is known of messages below offset, which bounds memory when a handler marks nothing.
+// forget drops the messages below offset, which bounds memory when a handler marks nothing.
 func (w *window) forget(offset int64) { w.runs, w.blind = nil, offset }
 
-// grow makes room in the ring for what was delivered.
+// grow makes room in the ring for the delivered messages.
 func (w *window) grow() {
 	n := w.ahead()
 	if !w.used() || n <= int64(len(w.done))*64 {
@@ -98,13 +101,13 @@ func (w *window) grow() {
 // ringLen returns the length of a ring for n messages: a power of two.
 func ringLen(n int64) int { return 1 << bits.Len64(uint64(max(n-1, 0))/64) }
 
-// place returns where a message's bit is.
+// place returns the place of a message's bit in the ring.
 func place(ring []uint64, number int64) (word int64, bit uint64) {
 	return number / 64 & int64(len(ring)-1), 1 << (number % 64)
 }
 
-// number returns the number of the message at offset, and false when it was not delivered or is marked
-// with all before it.
+// number returns the number of the message at offset. It returns false when the message was not
+// delivered, or when it and all messages before it are marked.
 func (w *window) number(offset int64) (int64, bool) {
 	i := sort.Search(len(w.runs), func(i int) bool { return w.runs[i].to > offset })
 	if i == len(w.runs) || offset < w.runs[i].from {
@@ -113,7 +116,7 @@ func (w *window) number(offset int64) (int64, bool) {
 	return w.runs[i].end - (w.runs[i].to - offset), true
 }
 
-// markDone marks the message at offset alone, and then drops the oldest ones as far as they are marked.
+// markDone marks the message at offset alone, and then drops the oldest messages up to the first unmarked one.
 func (w *window) markDone(offset int64) {
 	if !w.used() {
 		if w.ahead() > maxAhead {
@@ -148,7 +151,7 @@ func (w *window) clear(r run, to int64) {
 	}
 }
 
-// skip drops the messages of the first run below offset.
+// skip drops the messages below offset from the first run.
 func (w *window) skip(offset int64) {
 	if offset >= w.runs[0].to {
 		w.runs = w.runs[1:]
@@ -157,7 +160,7 @@ func (w *window) skip(offset int64) {
 	w.runs[0].from = offset
 }
 
-// advance drops the oldest messages as far as they are marked alone.
+// advance drops the oldest messages up to the first that is not marked alone.
 func (w *window) advance() {
 	for w.used() && len(w.runs) > 0 {
 		word, bit := place(w.done, w.runs[0].first())

@@ -1,4 +1,4 @@
-// Package conntest has connections for tests of what is written to Kafka.
+// Package conntest has connections for tests that check the bytes written to Kafka.
 package conntest
 
 import (
@@ -65,7 +65,7 @@ func (s *Sinks) Dial(t *testing.T, d interface {
 	return c, s.last
 }
 
-// Sink is a connection that notes what is done with it.
+// Sink is a connection that records writes, SetLinger and Close.
 type Sink struct {
 	net.Conn
 	mu      sync.Mutex
@@ -83,7 +83,7 @@ func (s *Sink) Write(b []byte) (int, error) {
 	return s.written.Write(b)
 }
 
-// SetLinger notes what is to become of what was not sent.
+// SetLinger records its argument.
 func (s *Sink) SetLinger(sec int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,21 +102,21 @@ func (s *Sink) Close() error {
 	return nil
 }
 
-// Written returns what was written.
+// Written returns all written bytes.
 func (s *Sink) Written() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.written.String()
 }
 
-// Aborted says whether the connection was closed so that nothing more is sent.
+// Aborted returns whether the connection was closed so that unsent bytes are dropped.
 func (s *Sink) Aborted() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closed && slices.Equal(s.linger, []int{0})
 }
 
-// Hole accepts connections until the test ends and answers nothing. It returns its address.
+// Hole accepts connections until the test ends and never answers. It returns its address.
 func Hole(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // until the test ends
