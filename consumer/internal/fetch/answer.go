@@ -9,19 +9,18 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// result is what an answer had of one partition.
+// result is one partition's part of an answer.
 type result struct {
 	err      error
-	batch    Batch // Next is the position asked for if nothing was passed
-	end      int64
-	stable   int64
-	start    int64
-	follower int32
-	check    *check
-	shares   bool  // messages of the batch point into the answer
-	accepted bool  // Kafka has the position, though the comparison is not done
-	passed   bool  // the comparison was refused and is left out; nothing else is known
-	diverges int64 // where the log differs from what was read; -1: it does not, as far as known
+	batch    Batch  // the messages; Next is the position asked for if no offset was passed
+	end      int64  // the high watermark
+	stable   int64  // the last stable offset
+	follower int32  // the follower that the leader names for fetching (KIP-392); -1 for none
+	check    *check // the next step of the comparison; nil when it is done
+	shares   bool   // messages of the batch point into the answer
+	accepted bool   // Kafka has the position, though the comparison is not done
+	passed   bool   // the comparison is left out, because Kafka does not have the batch to compare; other fields are not set
+	diverges int64  // the first offset at which the log differs from the messages read; -1 if it does not, as far as known
 }
 
 // parse reads the partition's part of an answer. It holds no lock.
@@ -36,10 +35,7 @@ func (e *entry) parse(resp *sarama.FetchResponse, s *settings) result {
 		r.err = errIncomplete
 		return r
 	}
-	r.end, r.stable, r.start, r.follower = block.HighWaterMarkOffset, block.LastStableOffset, block.LogStartOffset, block.PreferredReadReplica
-	if s.version < 5 {
-		r.start = -1
-	}
+	r.end, r.stable, r.follower = block.HighWaterMarkOffset, block.LastStableOffset, block.PreferredReadReplica
 	if block.Err != sarama.ErrNoError {
 		r.err = block.Err
 	}
@@ -52,7 +48,7 @@ func (e *entry) parse(resp *sarama.FetchResponse, s *settings) result {
 	return r
 }
 
-// read fills the batch with the messages that may be seen.
+// read fills the batch with the messages that the isolation level does not hide.
 func (r *result) read(e *entry, block *sarama.FetchResponseBlock, isolation sarama.IsolationLevel) {
 	count := 0
 	for _, records := range block.RecordsSet {
@@ -92,8 +88,8 @@ func (r *result) read(e *entry, block *sarama.FetchResponseBlock, isolation sara
 	r.batch.size, r.batch.data = sizeOf(r.batch.Messages)
 }
 
-// readBatch appends the records from Next on, and raises Next. An offset that does not
-// grow is left out: what reads them relies on their order.
+// readBatch appends the records from Next on, and raises Next. It leaves out an offset that
+// does not grow, because the readers of the messages rely on their order.
 func (r *result) readBatch(p *Partition, b *sarama.RecordBatch) {
 	next := r.batch.Next
 	for _, rec := range b.Records {
@@ -116,7 +112,7 @@ func (r *result) readBatch(p *Partition, b *sarama.RecordBatch) {
 }
 
 // readLegacy reads messages of the formats before record batches. Offsets inside of a
-// compressed set of format 1 count from its start.
+// compressed set of format 1 count from the set's start (KIP-31).
 func (r *result) readLegacy(p *Partition, set *sarama.MessageSet) {
 	for _, outer := range set.Messages {
 		inner := outer.Messages()
@@ -142,13 +138,14 @@ func (r *result) readLegacy(p *Partition, set *sarama.MessageSet) {
 	}
 }
 
-// passed returns the offset after record batches that hold no record, as compaction
-// leaves them, or before which there is nothing; 0 when the answer has none. sarama
-// drops such batches, and keeps the offset in a field that it does not export.
+// passed returns the offset up to which an answer without records shows that the log has
+// no records: the offset after batches that compaction has emptied, or the start of a batch
+// that came in part. It is 0 when the answer has no batch. sarama drops empty batches, and
+// keeps the offset in a field that it does not export.
 func passed(block *sarama.FetchResponseBlock) int64 {
 	for _, records := range block.RecordsSet {
 		if b := records.RecordBatch; b != nil {
-			return b.FirstOffset // it came in part
+			return b.FirstOffset // the batch came in part
 		}
 	}
 	next := reflect.ValueOf(block).Elem().FieldByName("recordsNextOffset")
@@ -158,14 +155,15 @@ func passed(block *sarama.FetchResponseBlock) int64 {
 	return next.Elem().Int()
 }
 
-// hidden knows which record batches of one answer are not to be seen: control
-// batches, and for READ_COMMITTED those of aborted transactions.
+// hidden finds the record batches of one answer that readers must not see: control
+// batches, and for READ_COMMITTED those of aborted transactions (KIP-98).
 type hidden struct {
-	committed bool
-	aborted   []*sarama.AbortedTransaction // that begin later, by first offset
-	producers map[int64]bool               // whose transaction at this place was aborted
+	committed bool                         // the isolation level is READ_COMMITTED
+	aborted   []*sarama.AbortedTransaction // the aborted transactions that begin later, by first offset
+	producers map[int64]bool               // the producers whose current transaction was aborted
 }
 
+// hiding returns the hidden batches of an answer.
 func hiding(block *sarama.FetchResponseBlock, isolation sarama.IsolationLevel) *hidden {
 	h := &hidden{committed: isolation == sarama.ReadCommitted}
 	if h.committed && len(block.AbortedTransactions) > 0 {
@@ -177,7 +175,7 @@ func hiding(block *sarama.FetchResponseBlock, isolation sarama.IsolationLevel) *
 	return h
 }
 
-// hides must be called for each batch, in order.
+// hides returns whether a batch is hidden. It must be called for each batch of the answer, in order.
 func (h *hidden) hides(b *sarama.RecordBatch) bool {
 	for len(h.aborted) > 0 && h.aborted[0].FirstOffset <= b.LastOffset() {
 		h.producers[h.aborted[0].ProducerID] = true
@@ -192,13 +190,13 @@ func (h *hidden) hides(b *sarama.RecordBatch) bool {
 	return h.committed && b.IsTransactional && h.producers[b.ProducerID]
 }
 
-// aborts reports whether a control batch ends a transaction that was aborted. A control
-// record's key is its version and its type, 0 for an abort.
+// aborts returns whether a control batch ends a transaction that was aborted. The key of a
+// control record is its version and its type; the type of an abort is 0 (KIP-98).
 func aborts(b *sarama.RecordBatch) bool {
 	return len(b.Records) > 0 && len(b.Records[0].Key) >= 4 && binary.BigEndian.Uint16(b.Records[0].Key[2:]) == 0
 }
 
-// apply changes the partition by what came of it. The fetcher's mu is held.
+// apply updates the partition with the result of its entry. The fetcher's mu is held.
 func (p *Partition) apply(e *entry, r *result, now time.Time) {
 	if r.err != nil {
 		p.refused(r.err, now)
@@ -208,7 +206,7 @@ func (p *Partition) apply(e *entry, r *result, now time.Time) {
 		p.check, p.quiet = nil, false
 		return
 	}
-	p.end, p.stable, p.start = max(r.end, 0), r.stable, r.start // below 0 it would count as not asked for yet
+	p.end, p.stable = max(r.end, 0), r.stable // an end below 0 would mean that there was no answer yet
 	if r.follower >= 0 && p.follower < 0 && r.follower != p.node.at.ID {
 		p.follower, p.lease = r.follower, now.Add(p.of.settings.lease)
 		p.look()
@@ -219,7 +217,7 @@ func (p *Partition) apply(e *entry, r *result, now time.Time) {
 		cut := &TruncatedError{
 			Topic: p.topic, Partition: p.id, Position: p.position, Diverges: r.diverges, Epoch: p.epoch, Found: r.check.epoch,
 		}
-		p.failed(cut)
+		p.countFailure(cut)
 		p.fail(cut)
 		return
 	}
@@ -241,8 +239,8 @@ func (p *Partition) apply(e *entry, r *result, now time.Time) {
 		p.retry(errNoProgress)
 		return
 	case missing:
-		// There is something that did not come: a record batch larger than was
-		// asked for. Kafka gives out one batch whole if it is the first in an answer.
+		// There are messages that did not come: a record batch is larger than the size
+		// asked for. Kafka sends one batch whole if it is the first in an answer (KIP-74).
 		p.alone, p.size = true, min(2*p.fetchSize(), maxFetch)
 	default:
 		p.alone, p.size = false, 0
@@ -250,7 +248,7 @@ func (p *Partition) apply(e *entry, r *result, now time.Time) {
 	p.works(moved)
 }
 
-// works notes that an answer was of use, and whether it had something.
+// works ends the partition's back-off, and its errors in the log. moved says that the answer has raised the position.
 func (p *Partition) works(moved bool) {
 	p.failing, p.backoff = time.Time{}, 0
 	if !p.of.maySomethingFail() {
@@ -262,7 +260,7 @@ func (p *Partition) works(moved bool) {
 	}
 }
 
-// push appends what was read to the queue.
+// push appends a batch to the queue.
 func (p *Partition) push(b Batch) {
 	p.position, p.epoch = b.Next, b.LeaderEpoch
 	if last := len(p.queue) - 1; len(b.Messages) == 0 && last >= 0 {
@@ -276,14 +274,14 @@ func (p *Partition) push(b Batch) {
 	p.signal()
 }
 
-// refused acts on an error code.
+// refused handles an error code of Kafka.
 func (p *Partition) refused(err error, now time.Time) {
 	if err != sarama.ErrOffsetOutOfRange { //nolint:errorlint // a bare code
 		p.retry(err)
 		return
 	}
-	p.failed(err)
-	p.outside = p.follower < 0 // a follower may lag behind: the leader is asked
+	p.countFailure(err)
+	p.outside = p.follower < 0 // a follower may lag behind, so the leader is asked next
 	p.follower = -1
 	p.lookAfter(now, p.backoff)
 }

@@ -6,38 +6,38 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// Batch is what one answer of a broker had of one partition.
+// Batch is the messages of one partition in one answer of a broker.
 type Batch struct {
 	// Messages are in the order of their offsets. There may be none, if only Next
 	// moved. Messages are handed out as pointers into this slice, which nobody
 	// writes to after Next of a partition has returned it.
 	Messages []sarama.ConsumerMessage
 
-	// Next is the offset after the batch. It is larger than that after the last
+	// Next is the offset after the batch. It is larger than the offset after the last
 	// message if control records, records of aborted transactions or gaps that
-	// compaction left come behind it.
+	// compaction left follow that message.
 	Next int64
 
-	// LeaderEpoch is that of the last record batch, -1 if it is not known.
+	// LeaderEpoch is that of the last record batch; -1 if it is not known.
 	LeaderEpoch int32
 
 	// EpochFrom is the offset from which on all record batches have LeaderEpoch. It is
 	// above the first message's offset when the leader changed within the answer.
 	EpochFrom int64
 
-	size   int     // what the messages take in memory, in bytes
+	size   int     // bytes that the messages take in memory
 	data   int     // the part of size that is in keys, values and headers
-	answer *answer // what these point into; nil if they have memory of their own
+	answer *answer // the memory into which keys, values and headers point; nil if they have memory of their own
 }
 
 // answer is the memory of one answer of a broker. Messages that were not compressed
-// point into it, so a single one keeps all of it alive.
+// point into it, so a single message keeps the whole answer in memory.
 type answer struct {
 	bytes int
-	users int // batches that partitions hold of it; guarded by the fetcher's mu
+	users int // number of batches of the answer that partitions hold; guarded by the fetcher's mu
 }
 
-// hold notes that a partition holds the batch. The fetcher's mu is held.
+// hold counts a batch that a partition holds. The fetcher's mu is held.
 func (f *Fetcher) hold(b *Batch) {
 	if b.answer == nil {
 		return
@@ -48,7 +48,7 @@ func (f *Fetcher) hold(b *Batch) {
 	f.waste -= b.data
 }
 
-// release notes that a partition holds the batch no more. The fetcher's mu is held.
+// release ends the hold of a batch. The fetcher's mu is held.
 func (f *Fetcher) release(b *Batch) {
 	if b.answer == nil {
 		return
@@ -59,7 +59,7 @@ func (f *Fetcher) release(b *Batch) {
 	f.waste += b.data
 }
 
-// copyOut copies what the messages point to, so that they keep no answer alive.
+// copyOut copies keys, values and headers, so that the messages do not keep the answer in memory.
 func (b *Batch) copyOut() {
 	memory := make([]byte, 0, b.data)
 	own := func(data []byte) []byte {
@@ -79,14 +79,14 @@ func (b *Batch) copyOut() {
 	b.answer = nil
 }
 
-// setEpoch notes that the record batches from offset from on, the last ones, have a leader epoch.
+// setEpoch sets the leader epoch of the last record batches, which begin at offset from.
 func (b *Batch) setEpoch(from int64, epoch int32) {
 	if epoch != b.LeaderEpoch {
 		b.LeaderEpoch, b.EpochFrom = epoch, from
 	}
 }
 
-// Age returns how old a message with this timestamp is, 0 if that is none.
+// Age returns the age of a message with this timestamp; 0 if it has none.
 func Age(timestamp time.Time) time.Duration {
 	if timestamp.UnixMilli() < 0 {
 		return 0
@@ -94,14 +94,14 @@ func Age(timestamp time.Time) time.Duration {
 	return max(time.Since(timestamp), 0)
 }
 
-// messageOverhead is what a message takes in memory beside its key, value and headers, in bytes.
+// messageOverhead is how many bytes a message takes in memory beside its key, value and headers.
 const messageOverhead = 160
 
-// headerOverhead is the same of a header, in bytes.
+// headerOverhead is how many bytes a header takes in memory beside its key and value.
 const headerOverhead = 64
 
-// sizeOf returns what the messages take in memory, and the part of it that is in keys,
-// values and headers, in bytes.
+// sizeOf returns how many bytes the messages take in memory, and how many of these are in
+// keys, values and headers.
 func sizeOf(messages []sarama.ConsumerMessage) (size, data int) {
 	size = len(messages) * messageOverhead
 	for i := range messages {

@@ -12,21 +12,21 @@ type Node struct {
 	Addr string
 }
 
-// Cluster tells who leads which partition. Its methods may block; a Fetcher calls
+// Cluster has the leaders of partitions. Its methods may block; a Fetcher calls
 // them in goroutines of their own, two at a time at most.
 type Cluster interface {
-	// Refresh asks Kafka about topics.
+	// Refresh asks Kafka for the metadata of topics.
 	Refresh(topics []string) error
-	// Leader returns who leads a partition, and the leader's epoch, as far as known.
+	// Leader returns the leader of a partition, and the leader's epoch, as last known.
 	Leader(topic string, partition int32) (Node, int32, error)
-	// Node returns a broker, if it is known.
+	// Node returns a broker, and false if it is not known.
 	Node(id int32) (Node, bool)
 	// Range returns the offset of the first message of a partition and the one after the last.
 	Range(topic string, partition int32) (start, end int64, err error)
 }
 
-// ClusterOf returns a Cluster that asks a client. Fetcher fetches on connections
-// of its own, so the client's wait for no long poll.
+// ClusterOf returns a Cluster that asks a client. A Fetcher fetches on connections
+// of its own, so requests of the client never wait for a long poll.
 func ClusterOf(client sarama.Client) Cluster { return clientCluster{client} }
 
 type clientCluster struct{ client sarama.Client }

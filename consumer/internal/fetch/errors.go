@@ -9,8 +9,8 @@ import (
 
 var (
 	// ErrTruncated says that the log was truncated below the position: an unclean
-	// leader election threw away messages that were read already, and others may
-	// have taken their offsets. A [TruncatedError] says where.
+	// leader election removed messages that were read already, and other messages may
+	// have got their offsets. A [TruncatedError] says where.
 	ErrTruncated = errors.New("fetch: the log was truncated")
 
 	// ErrClosed is returned when the partition or the fetcher is closed.
@@ -26,9 +26,9 @@ var (
 	// ErrRunning is returned by a second [Fetcher.Run].
 	ErrRunning = errors.New("fetch: running already")
 
-	// errNoProgress says that nothing came though there is something.
-	errNoProgress = errors.New("fetch: the broker gives nothing out though there is something")
-	// errStall says why the watchdog has reset a partition.
+	// errNoProgress says that an answer had no messages although the log has some.
+	errNoProgress = errors.New("fetch: the broker sends no messages although the log has some")
+	// errStall is why the watchdog has reset a partition.
 	errStall = errors.New("fetch: the partition stood still though there was something to read, fetching it anew")
 	// errIncomplete says that an answer lacks a partition that was asked for.
 	errIncomplete = errors.New("fetch: the broker's answer lacks the partition")
@@ -39,10 +39,10 @@ const (
 	kindBroker   = "broker"   // requests to a broker fail
 	kindFetch    = "fetch"    // a partition can't be read for 10 s or longer
 	kindStall    = "stall"    // the watchdog has reset a partition
-	kindThrottle = "throttle" // a broker wants to be left alone for too long
+	kindThrottle = "throttle" // a broker throttles for longer than maxThrottle
 )
 
-// RangeError says that Kafka does not have the position any more, or not yet. It
+// RangeError says that Kafka's log begins after the position, or ends before it. It
 // wraps sarama.ErrOffsetOutOfRange.
 type RangeError struct {
 	Topic     string
@@ -60,14 +60,14 @@ func (e *RangeError) Error() string {
 // Unwrap returns sarama.ErrOffsetOutOfRange.
 func (e *RangeError) Unwrap() error { return sarama.ErrOffsetOutOfRange }
 
-// TruncatedError says where the log differs from what was read. It wraps [ErrTruncated].
+// TruncatedError says where the log differs from the messages that were read. It wraps [ErrTruncated].
 type TruncatedError struct {
 	Topic     string
 	Partition int32
-	Position  int64 // the offset up to which was read
-	Diverges  int64 // the first offset known to hold something else, or to have been cut off; at most Position
-	Epoch     int32 // the leader epoch of what was read last
-	Found     int32 // the leader epoch of what is there now
+	Position  int64 // the offset after the last message that was read
+	Diverges  int64 // the first offset known to have another message, or none; at most Position
+	Epoch     int32 // the leader epoch of the last batch that was read
+	Found     int32 // the leader epoch of the batch in the log now
 }
 
 // Error names the partition and both positions.
@@ -79,25 +79,19 @@ func (e *TruncatedError) Error() string {
 // Unwrap returns [ErrTruncated].
 func (e *TruncatedError) Unwrap() error { return ErrTruncated }
 
-// heals reports whether an error goes away when the leader is known again, however
-// long that takes.
+// heals returns whether an error ends when the leader is known again, however long that
+// takes. Of Kafka's codes these are the ones that reasonOf counts as NoLeader or KafkaStorage.
 func heals(err error) bool {
 	var code sarama.KError
 	if !errors.As(err, &code) {
 		return !isDecoding(err)
 	}
-	switch code {
-	case sarama.ErrNotLeaderForPartition, sarama.ErrLeaderNotAvailable, sarama.ErrReplicaNotAvailable,
-		sarama.ErrFencedLeaderEpoch, sarama.ErrUnknownLeaderEpoch, sarama.ErrKafkaStorageError,
-		sarama.ErrOffsetNotAvailable, sarama.ErrBrokerNotAvailable, sarama.ErrNetworkException, sarama.ErrRequestTimedOut:
-		return true
-	default:
-		return false
-	}
+	reason := reasonOf(code)
+	return reason == NoLeader || reason == KafkaStorage
 }
 
-// permanent reports whether an error stays until somebody changes Kafka's or this
-// client's configuration.
+// permanent returns whether an error stays until somebody changes the configuration of Kafka
+// or of this client.
 func permanent(err error) bool {
 	return errors.Is(err, sarama.ErrTopicAuthorizationFailed) || errors.Is(err, sarama.ErrClusterAuthorizationFailed) ||
 		errors.Is(err, sarama.ErrInvalidTopic) || errors.Is(err, sarama.ErrUnsupportedVersion) ||

@@ -19,18 +19,18 @@ type key struct {
 type Fetcher struct {
 	settings settings
 	cluster  Cluster
-	changed  chan struct{} // holds a token when Run has something to look at
+	changed  chan struct{} // holds a token when Run is to call dispatch
 
-	mu      sync.Mutex // held for moments, never while something is waited for
+	mu      sync.Mutex // held for moments, never while a goroutine waits for anything else
 	open    map[key]*Partition
 	nodes   map[Node]*node
-	notes   []func() // for the log, see tell
-	telling bool     // a goroutine tells the log what was noted
-	waste   int      // bytes of answers that batches keep alive beside their messages
-	looking [2]bool  // a look at cached metadata, and at fresh, is under way
+	notes   []func() // lines for the log, see addNote
+	logging bool     // a goroutine writes notes to the log
+	waste   int      // bytes of answers that batches keep in memory beside their messages
+	looking [2]bool  // a search for leaders runs: in cached metadata, and in fresh ones
 	running bool
 	ended   bool
-	life    context.Context //nolint:containedctx // Run's, for the goroutines of brokers that it starts later
+	life    context.Context //nolint:containedctx // Run's context, for the goroutines of brokers that Run starts later
 	all     sync.WaitGroup  // the goroutines that Run has started
 }
 
@@ -46,9 +46,9 @@ func New(cluster Cluster, opts Options) (*Fetcher, error) {
 	}, nil
 }
 
-// Open starts to read a partition at offset. It does not wait for Kafka: what is wrong with
-// the offset is an error of Opened and Next. epoch is the leader epoch of the message before
-// offset; with -1 nothing is compared at the start. The caller closes the partition.
+// Open starts to read a partition at offset. It does not wait for Kafka: Opened and Next
+// return an error if Kafka does not have the offset. epoch is the leader epoch of the message
+// before offset; with -1 nothing is compared at the start. The caller closes the partition.
 func (f *Fetcher) Open(ctx context.Context, topic string, id int32, offset int64, epoch int32) (*Partition, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -63,7 +63,7 @@ func (f *Fetcher) Open(ctx context.Context, topic string, id int32, offset int64
 	}
 	p := &Partition{
 		of: f, topic: topic, id: id, ready: make(chan struct{}, 1), done: make(chan struct{}), found: make(chan struct{}),
-		position: offset, handed: offset, epoch: epoch, handedEpoch: epoch, end: -1, stable: -1, start: -1, leaderEpoch: -1, follower: -1, expansion: 1,
+		position: offset, handed: offset, epoch: epoch, handedEpoch: epoch, end: -1, stable: -1, leaderEpoch: -1, follower: -1, expansion: 1,
 	}
 	f.open[key{topic, id}] = p
 	for _, other := range f.open {
@@ -73,8 +73,8 @@ func (f *Fetcher) Open(ctx context.Context, topic string, id int32, offset int64
 	return p, nil
 }
 
-// Run fetches until ctx ends. It then closes all partitions and connections, and
-// returns when everything has ended: calls of the Cluster and dials are waited for.
+// Run fetches until ctx ends. Then it closes all partitions and connections, and waits
+// for all goroutines, also for those that call the Cluster or dial.
 func (f *Fetcher) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	if err := f.begin(ctx); err != nil {
@@ -112,7 +112,7 @@ func (f *Fetcher) begin(ctx context.Context) error {
 	return nil
 }
 
-// end closes all that is open and returns when nothing is left.
+// end closes all partitions and connections, and waits for all goroutines.
 func (f *Fetcher) end(cancel context.CancelFunc) {
 	cancel()
 	f.mu.Lock()
@@ -127,21 +127,21 @@ func (f *Fetcher) end(cancel context.CancelFunc) {
 	f.all.Wait()
 }
 
-// notify has Run look at the partitions.
-func (f *Fetcher) notify() {
+// wake has Run call dispatch.
+func (f *Fetcher) wake() {
 	select {
 	case f.changed <- struct{}{}:
 	default:
 	}
 }
 
-// dispatch has the leaders looked for that are due, and returns the time until the
-// next is.
+// dispatch starts the searches for leaders that are due, and returns the time until the
+// next one is due.
 func (f *Fetcher) dispatch() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	next := time.Hour
-	var due [2][]*Partition // by cached metadata, by fresh
+	var due [2][]*Partition // to be searched in cached metadata, and in fresh ones
 	now := time.Now()
 	for _, p := range f.open {
 		if p.node != nil || p.err != nil || p.looking {
@@ -159,7 +159,7 @@ func (f *Fetcher) dispatch() time.Duration {
 	}
 	for kind, ps := range due {
 		if len(ps) == 0 || f.looking[kind] {
-			continue // the end of the look wakes Run
+			continue // the running search wakes Run at its end
 		}
 		f.looking[kind] = true
 		for _, p := range ps {
@@ -170,13 +170,13 @@ func (f *Fetcher) dispatch() time.Duration {
 	return next
 }
 
-// look finds out who leads the partitions. It blocks, in a goroutine of its own.
+// look finds the leaders of the partitions. It blocks, in a goroutine of its own.
 func (f *Fetcher) look(ps []*Partition, kind int) {
 	defer func() {
 		f.mu.Lock()
 		f.looking[kind] = false
 		f.mu.Unlock()
-		f.notify()
+		f.wake()
 	}()
 	if kind == 1 {
 		topics, seen := []string{}, map[string]bool{}
@@ -186,9 +186,9 @@ func (f *Fetcher) look(ps []*Partition, kind int) {
 				topics = append(topics, p.topic)
 			}
 		}
-		_ = f.cluster.Refresh(topics) // a topic that is missing is found below
+		_ = f.cluster.Refresh(topics) // find below returns the error of a missing topic
 	}
-	unknown := map[string]error{} // asking for each of a missing topic's partitions would take long
+	unknown := map[string]error{} // the errors of whole topics, so that a missing topic is not searched for each of its partitions
 	for _, p := range ps {
 		found := finding{err: unknown[p.topic]}
 		if found.err == nil {
@@ -206,16 +206,17 @@ func (f *Fetcher) look(ps []*Partition, kind int) {
 	}
 }
 
-// finding is what a look at the metadata came to.
+// finding is the result of a search for a partition's leader.
 type finding struct {
 	node       Node
-	epoch      int32
-	follower   int32
-	start, end int64 // of the log, if outside
-	outside    bool
+	epoch      int32 // the leader's epoch
+	follower   int32 // the follower to fetch from; -1 for the leader
+	start, end int64 // the first offset of the log and the one after the last, if outside
+	outside    bool  // the leader has answered that the position is out of range
 	err        error
 }
 
+// find searches the broker to fetch a partition from: its leader, or the follower that the leader has named (KIP-392).
 func (f *Fetcher) find(p *Partition) finding {
 	f.mu.Lock()
 	follower, outside := p.follower, p.outside
@@ -233,7 +234,7 @@ func (f *Fetcher) find(p *Partition) finding {
 		return out
 	}
 	at, ok := f.cluster.Node(follower)
-	if !ok && f.cluster.Refresh([]string{p.topic}) == nil { // it is new
+	if !ok && f.cluster.Refresh([]string{p.topic}) == nil { // a new broker
 		at, ok = f.cluster.Node(follower)
 	}
 	if !ok {
@@ -244,7 +245,7 @@ func (f *Fetcher) find(p *Partition) finding {
 	return out
 }
 
-// assign gives the partition to its broker.
+// assign adds the partition to the broker that was found, or schedules another search.
 func (p *Partition) assign(found finding) {
 	if found.err != nil {
 		p.retry(found.err)
@@ -260,7 +261,7 @@ func (p *Partition) assign(found finding) {
 	}
 	p.follower = found.follower
 	if p.leaderEpoch != found.epoch && p.epoch >= 0 && p.position > 0 && p.of.settings.version >= 9 {
-		p.check = &check{} // the first time, too: Open was given an epoch
+		p.check = &check{} // at the first leader, too: Open was given an epoch
 	}
 	if cut {
 		p.check, p.alone = &check{searching: true, low: found.start, high: found.end, epoch: found.epoch}, true
@@ -271,8 +272,8 @@ func (p *Partition) assign(found finding) {
 	p.node.wake()
 }
 
-// isCutOff reports whether the log ends before the position because a leader of a later
-// epoch than that of what was read last has cut it off.
+// isCutOff returns whether the log ends before the position because a leader of a later
+// epoch has truncated it.
 func (p *Partition) isCutOff(found finding) bool {
 	return p.position > found.end && p.epoch >= 0 && found.epoch > p.epoch && p.of.settings.version >= 9
 }
@@ -293,7 +294,7 @@ func (f *Fetcher) node(at Node) *node {
 	return n
 }
 
-// watch resets partitions that stand still, and gives up brokers that lead none.
+// watch resets partitions that stand still, and stops brokers that have had no partition for idleTimeout.
 func (f *Fetcher) watch() {
 	reachable := f.settings.Reachable()
 	f.mu.Lock()
@@ -312,7 +313,7 @@ func (f *Fetcher) watch() {
 		p.detach()
 		p.follower, p.due, p.refresh = -1, now, true
 		f.failed(kindStall, p.String(), errStall)
-		f.notify()
+		f.wake()
 	}
 	for at, n := range f.nodes {
 		switch {
@@ -333,8 +334,8 @@ func (f *Fetcher) watch() {
 	}
 }
 
-// standsStill reports whether the partition has not moved for long though there is
-// something to fetch and room for it.
+// standsStill returns whether the position has not moved for stuckAfter although there are
+// messages to fetch and room for them.
 func (p *Partition) standsStill(now time.Time) bool {
 	w := &p.watched
 	if p.err != nil || p.paused || !p.hasRoom() || p.readable() <= p.position {

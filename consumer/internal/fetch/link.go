@@ -14,31 +14,30 @@ import (
 // link is one connection to a broker, and the goroutine that fetches on it.
 type link struct {
 	node   *node
-	index  int
 	woken  chan struct{} // holds a token when partitions may be ready
 	config *sarama.Config
-	broker *sarama.Broker // nil when not connected; the goroutine's
+	broker *sarama.Broker // nil when not connected; only the link's goroutine uses it
 
-	maxWait  atomic.Int64 // see conn
-	received atomic.Int64
-	failed   atomic.Bool
+	maxWait, received atomic.Int64 // see conn
+	failed            atomic.Bool  // see conn
 
-	// guarded by the fetcher's mu
-	request *request      // in flight
+	// The fields below are guarded by the fetcher's mu.
+
+	request *request      // the request in flight; nil for none
 	poll    time.Duration // how long the last short poll waited
 	conn    net.Conn
 	stopped bool
 }
 
-func newLink(n *node, index int) *link {
-	l := &link{node: n, index: index, woken: make(chan struct{}, 1)}
+func newLink(n *node) *link {
+	l := &link{node: n, woken: make(chan struct{}, 1)}
 	l.config = n.of.settings.brokerConfig(l)
 	return l
 }
 
 // run fetches until ctx ends.
 func (l *link) run(ctx context.Context) {
-	defer l.hangUp()
+	defer l.disconnect()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
@@ -47,7 +46,7 @@ func (l *link) run(ctx context.Context) {
 			began := l.received.Load()
 			resp, err := l.fetch(req)
 			if err == nil && resp.ThrottleTime > maxThrottle {
-				l.hangUp() // sarama's Broker would wait as long as it was told, and wait on when Run ends
+				l.disconnect() // sarama's Broker would wait for the whole throttle time, even after Run has ended
 			}
 			l.deliver(ctx, req, resp, err, l.received.Load()-began)
 			continue
@@ -58,7 +57,7 @@ func (l *link) run(ctx context.Context) {
 		case <-l.woken:
 		case <-timer.C:
 			if wait >= idleTimeout {
-				l.hangUp() // or Kafka does some day, and the next request fails
+				l.disconnect() // otherwise Kafka closes the idle connection some day, and the next request fails
 			}
 		}
 	}
@@ -81,7 +80,7 @@ func (l *link) fetch(req *request) (*sarama.FetchResponse, error) {
 	}
 	connected, _ := l.broker.Connected()
 	broken := l.failed.Load() || !connected
-	l.hangUp()
+	l.disconnect()
 	var code sarama.KError
 	if broken || errors.As(err, &code) || errors.Is(err, sarama.ErrUnsupportedVersion) {
 		return nil, err
@@ -89,7 +88,7 @@ func (l *link) fetch(req *request) (*sarama.FetchResponse, error) {
 	return nil, &decodingError{err}
 }
 
-// Dial opens the connection; sarama calls it.
+// Dial opens the connection. sarama calls it.
 func (l *link) Dial(network, address string) (net.Conn, error) {
 	nc, err := l.node.of.settings.Dialer.Dial(network, address)
 	if err != nil {
@@ -108,26 +107,26 @@ func (l *link) Dial(network, address string) (net.Conn, error) {
 	return c, nil
 }
 
-// abort ends the connection, and so the request in flight. The fetcher's mu is held.
+// abort closes the connection, which ends the request in flight. The fetcher's mu is held.
 func (l *link) abort() {
 	if nc := l.conn; nc != nil {
 		l.node.of.all.Go(func() { _ = nc.Close() })
 	}
 }
 
-// hangUp closes the connection, if there is one.
-func (l *link) hangUp() {
+// disconnect closes the connection, if there is one, and waits until it is closed.
+func (l *link) disconnect() {
 	if l.broker == nil {
 		return
 	}
-	_ = l.broker.Close() // it may be closed already
+	_ = l.broker.Close() // the broker may be closed already
 	l.broker = nil
 	l.node.of.mu.Lock()
 	defer l.node.of.mu.Unlock()
 	l.conn = nil
 }
 
-// deliver gives what came of a request to its partitions.
+// deliver passes the result of a request to its partitions. received is the number of bytes of the answer.
 func (l *link) deliver(ctx context.Context, req *request, resp *sarama.FetchResponse, err error, received int64) {
 	f := l.node.of
 	results, size := make([]result, len(req.entries)), 0
@@ -151,13 +150,13 @@ func (l *link) deliver(ctx context.Context, req *request, resp *sarama.FetchResp
 		e := &req.entries[i]
 		p := e.p
 		if p.turn != e.turn {
-			continue // closed or sent elsewhere meanwhile
+			continue // the partition was closed, trimmed, or sent elsewhere meanwhile
 		}
 		p.flying = nil
 		switch {
 		case isDecoding(err) && len(req.entries) > 1:
-			p.failed(err)
-			p.alone = true // to see which of them it is
+			p.countFailure(err)
+			p.alone = true // to find the partition whose part can't be decoded
 		case err != nil:
 			p.retry(err)
 		default:
@@ -170,8 +169,8 @@ func (l *link) deliver(ctx context.Context, req *request, resp *sarama.FetchResp
 	l.node.wake()
 }
 
-// parse reads an answer into results, and returns what all messages take in memory, in bytes. Messages
-// that are a small part of an answer are copied when batches keep much of answers alive that nobody reads.
+// parse reads an answer into results, and returns how many bytes all messages take in memory. It copies messages
+// that are a small part of their answer when batches keep too many unused bytes of answers in memory.
 func (f *Fetcher) parse(req *request, resp *sarama.FetchResponse, results []result, received int) (size int) {
 	f.mu.Lock()
 	tight := f.waste+received > f.settings.MaxBytes/2
@@ -192,10 +191,10 @@ func (f *Fetcher) parse(req *request, resp *sarama.FetchResponse, results []resu
 	return size
 }
 
-// throttle has the broker asked for nothing until d has passed, maxThrottle at most.
+// throttle stops requests to the broker for d, but for maxThrottle at most (KIP-219).
 func (n *node) throttle(d time.Duration, now time.Time) {
 	if d > maxThrottle {
-		n.of.failed(kindThrottle, n.about, fmt.Errorf("fetch: the broker wants no request for %v, asking again after %v", d, maxThrottle))
+		n.of.failed(kindThrottle, n.about, fmt.Errorf("fetch: throttled by the broker for %v, asking again after %v", d, maxThrottle))
 		d = maxThrottle
 	} else {
 		n.of.works(kindThrottle, n.about)

@@ -15,22 +15,22 @@ type node struct {
 	of         *Fetcher
 	at         Node
 	about      string   // its name in the log
-	links      [2]*link // the first carries long polls, the second short ones beside
+	links      [2]*link // the first carries long polls, the second short polls beside them
 	cancel     context.CancelFunc
 	partitions map[*Partition]struct{}
-	throttled  time.Time // until when Kafka wants no request
-	idleSince  time.Time // zero while it has partitions
+	throttled  time.Time // until when the broker's quotas allow no request (KIP-219)
+	idleSince  time.Time // since when the node has no partitions; zero while it has some
 }
 
 func newNode(f *Fetcher, at Node) *node {
 	n := &node{of: f, at: at, about: fmt.Sprintf("%d at %s", at.ID, at.Addr), partitions: map[*Partition]struct{}{}}
 	for i := range n.links {
-		n.links[i] = newLink(n, i)
+		n.links[i] = newLink(n)
 	}
 	return n
 }
 
-// wake has the links look for partitions that are ready.
+// wake has the links call take.
 func (n *node) wake() {
 	for _, l := range n.links {
 		select {
@@ -50,31 +50,31 @@ func (n *node) stop() {
 	}
 }
 
-// entry is one partition in a request, as it was when that was made.
+// entry is one partition in a request, with its state when the request was made.
 type entry struct {
 	p        *Partition
 	turn     int
-	position int64 // messages below are left out
-	epoch    int32
-	leader   int32 // the leader's epoch, which the request names
-	ask      int64 // the offset to fetch
-	check    *check
-	follower bool // a follower is asked
-	alone    bool
-	share    int // bytes that the partition might hold
+	position int64  // messages below this offset are left out
+	epoch    int32  // the leader epoch of the batch before position
+	leader   int32  // the leader's epoch, which the request names (KIP-320)
+	ask      int64  // the offset to fetch
+	check    *check // a copy of the partition's check; nil for none
+	follower bool   // the request goes to a follower
+	alone    bool   // the request has no other entry
+	share    int    // bytes that the partition may hold
 }
 
-// request is a request for the partitions of one broker that were ready.
+// request is a request for the ready partitions of one broker.
 type request struct {
 	entries []entry
 	wire    *sarama.FetchRequest
-	wait    time.Duration // the broker's, for messages
-	quiet   bool          // the last answer had nothing of any of the partitions
+	wait    time.Duration // how long the broker may wait for messages
+	quiet   bool          // the last answers had no messages of any of the partitions
 	began   time.Time
 }
 
-// take makes a request for what is ready and no other link has in flight. It
-// returns nil when nothing is, and the time after which to look again.
+// take makes a request for the partitions that are ready and not in flight on the other
+// link. If there are none, it returns nil and the time after which to call it again.
 func (l *link) take() (*request, time.Duration) {
 	n, f := l.node, l.node.of
 	f.mu.Lock()
@@ -85,11 +85,11 @@ func (l *link) take() (*request, time.Duration) {
 	}
 	first, second := n.links[0], n.links[1]
 	if l == second && first.request == nil {
-		return nil, idleTimeout // the first takes what is ready
+		return nil, idleTimeout // the first link takes the ready partitions
 	}
 	if r := second.request; l == first && r != nil && r.quiet {
 		if wait := r.began.Add(mergeWait).Sub(now); wait > 0 {
-			return nil, wait // and takes its partitions, too
+			return nil, wait // the first link then takes the second one's partitions, too
 		}
 	}
 	ps, alone := n.ready(now)
@@ -112,7 +112,7 @@ func (l *link) take() (*request, time.Duration) {
 	}
 	l.request = req
 	if alone {
-		n.wake() // for the others
+		n.wake() // the other link takes the other partitions
 	}
 	return req, 0
 }
@@ -126,13 +126,13 @@ func (l *link) nextPoll(quiet bool) time.Duration {
 	return l.poll
 }
 
-// ready returns the partitions to fetch, or only one that is to be fetched alone.
+// ready returns the partitions to fetch, or a single one that is to be fetched alone.
 func (n *node) ready(now time.Time) (ps []*Partition, alone bool) {
 	for p := range n.partitions {
 		switch {
 		case p.flying != nil, p.paused, !p.hasRoom():
 		case p.follower >= 0 && now.After(p.lease):
-			p.look() // the leader may name another, or none
+			p.look() // the leader may name another follower, or none
 		case p.alone:
 			return []*Partition{p}, true
 		default:
@@ -142,6 +142,7 @@ func (n *node) ready(now time.Time) (ps []*Partition, alone bool) {
 	return ps, false
 }
 
+// add adds a partition to the request. The fetcher's mu is held.
 func (r *request) add(p *Partition, l *link, alone bool) {
 	e := entry{p: p, turn: p.turn, position: p.position, epoch: p.epoch, leader: p.leaderEpoch, ask: p.position, follower: p.follower >= 0, alone: alone, share: p.share()}
 	size := p.fetchSize()
@@ -149,27 +150,28 @@ func (r *request) add(p *Partition, l *link, alone bool) {
 		c := *p.check
 		e.check, e.ask = &c, c.ask(p.position)
 		if c.searching {
-			size = minFetch // its header is enough
+			size = minFetch // the header of the record batch is enough
 		}
 	}
 	r.entries = append(r.entries, e)
-	if p.end < 0 { // who opens it waits for the first answer
+	if p.end < 0 { // Opened waits for the first answer
 		r.wait, r.wire.MaxWaitTime = 0, 0
 	}
 	r.wire.AddBlock(p.topic, p.id, e.ask, int32(min(size, math.MaxInt32)), p.leaderEpoch)
 	p.flying = l
 }
 
+// newRequest returns a fetch request without partitions.
 func (s *settings) newRequest(wait time.Duration) *sarama.FetchRequest {
 	r := &sarama.FetchRequest{
 		Version: s.version, MaxWaitTime: int32(wait / time.Millisecond), MinBytes: s.Config.Consumer.Fetch.Min,
 		MaxBytes: s.answer, Isolation: s.Config.Consumer.IsolationLevel,
 	}
 	if r.Version >= 7 {
-		r.SessionEpoch = -1 // no fetch session
+		r.SessionEpoch = -1 // no fetch session (KIP-227)
 	}
 	if r.Version >= 11 {
-		r.RackID = s.Config.RackID
+		r.RackID = s.Config.RackID // KIP-392
 	}
 	return r
 }

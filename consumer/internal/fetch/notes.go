@@ -1,53 +1,53 @@
 package fetch
 
-// maxNotes bounds what waits to be told to the log while its writer blocks.
+// maxNotes bounds the lines that wait while the log's writer blocks.
 const maxNotes = 1024
 
-// The log's writer is the user's: it may block, or ask for the status of the group, which asks the fetcher. So what happens under the
-// fetcher's mu is noted there, and told after unlock, in order, by one goroutine at a time.
+// The log's writer is the user's: it may block, or ask for the status of the group, which asks the fetcher. So lines are collected as notes
+// while the fetcher's mu is held, and written after unlock, in order, by one goroutine at a time.
 
-// failed has the log told that something fails. f.mu is held.
+// failed logs an error, after unlock. f.mu is held.
 func (f *Fetcher) failed(kind, about string, err error) {
-	f.tell(func() { f.settings.errs.FailedWarn(kind, about, err) }, false)
+	f.addNote(func() { f.settings.errs.FailedWarn(kind, about, err) }, false)
 }
 
-// works has the log told that something works that may have failed. f.mu is held.
+// works ends the errors of a kind in the log, after unlock. f.mu is held.
 func (f *Fetcher) works(kind, about string) {
 	if f.maySomethingFail() {
-		f.tell(func() { f.settings.errs.OK(kind, about) }, false)
+		f.addNote(func() { f.settings.errs.OK(kind, about) }, false)
 	}
 }
 
-// gone has the log told that there is no such thing any more. f.mu is held.
+// gone ends all errors about a thing that does not exist any more, after unlock. f.mu is held.
 func (f *Fetcher) gone(about string) {
 	if f.maySomethingFail() {
-		f.tell(func() { f.settings.errs.Gone(about) }, true)
+		f.addNote(func() { f.settings.errs.Gone(about) }, true)
 	}
 }
 
-// maySomethingFail reports whether the log has something that fails, or will have when it was told all.
+// maySomethingFail returns whether the log has errors that last, or may have when all notes are written.
 func (f *Fetcher) maySomethingFail() bool {
-	return f.settings.errs.Failing() || f.telling || len(f.notes) > 0
+	return f.settings.errs.Failing() || f.logging || len(f.notes) > 0
 }
 
-// tell notes something to be told. What comes again by itself is left out when there is too much.
-func (f *Fetcher) tell(note func(), once bool) {
+// addNote adds a note. With maxNotes notes it drops those that come again by themselves; once says that a note does not.
+func (f *Fetcher) addNote(note func(), once bool) {
 	if once || len(f.notes) < maxNotes {
 		f.notes = append(f.notes, note)
 	}
 }
 
-// unlock unlocks f.mu, and tells the log what was noted, unless another goroutine is doing that: then that one does.
+// unlock unlocks f.mu and writes the notes to the log. If another goroutine is writing notes, that one writes these, too.
 func (f *Fetcher) unlock() {
-	for !f.telling && len(f.notes) > 0 {
+	for !f.logging && len(f.notes) > 0 {
 		notes := f.notes
-		f.notes, f.telling = nil, true
+		f.notes, f.logging = nil, true
 		f.mu.Unlock()
 		for _, note := range notes {
 			note()
 		}
 		f.mu.Lock()
-		f.telling = false
+		f.logging = false
 	}
 	f.mu.Unlock()
 }

@@ -14,52 +14,52 @@ import (
 const (
 	// defaultMaxBytes is the default of Options.MaxBytes.
 	defaultMaxBytes = 64 << 20
-	// minFetch is the smallest size that a partition is fetched with, in bytes.
+	// minFetch is the least number of bytes that a request asks for of a partition.
 	minFetch = 16 << 10
-	// maxFetch is the largest size that a partition is fetched with, if it is alone in a request.
+	// maxFetch is the largest number of bytes that a request asks for of a partition that is alone in it.
 	maxFetch = math.MaxInt32
 	// silence is how long a connection may bring no byte while an answer is due.
 	silence = 5 * time.Second
 	// minShortPoll and maxShortPoll bound how long the second connection of a broker waits
-	// for messages; the time doubles while none come. A partition that becomes ready
+	// for messages; the time doubles while no messages come. A partition that becomes ready
 	// meanwhile waits for the end of the poll.
 	minShortPoll = time.Millisecond
 	maxShortPoll = 8 * time.Millisecond
 	// mergeWait is how long the first connection waits for the end of a short poll
-	// before it starts a long one, to take its partitions over.
+	// before it starts a long one, so that the long poll has the same partitions, too.
 	mergeWait = 2 * maxShortPoll
-	// idleTimeout is how long a connection is kept that nothing is fetched on, and a
-	// broker that leads none of the partitions.
+	// idleTimeout is how long an unused connection is kept, and a broker without partitions.
 	idleTimeout = time.Minute
-	// minBackoff and maxBackoff bound the wait before a partition is looked for again.
+	// minBackoff and maxBackoff bound the wait before a partition's leader is searched again.
 	minBackoff = 20 * time.Millisecond
 	maxBackoff = 2 * time.Second
-	// patience is how long a partition may fail with what need not heal before that
-	// is an error of Next.
+	// patience is how long a partition may fail with an error that may stay before Next
+	// returns that error.
 	patience = 10 * time.Second
-	// maxThrottle bounds how long a broker is asked for nothing because its quotas say so. Kafka cuts answers so that
-	// the time is about a window of its quotas, 11 s unless configured otherwise; a longer one is a broker's
-	// mistake, or hostile, and must not stop a partition for days. A Kafka that means it does not read the next
-	// request until then; the connection ends after 5 s of silence, and another is opened, once a minute.
+	// maxThrottle bounds how long a broker gets no request because of its quotas (KIP-13, KIP-219). Kafka limits
+	// answers so that the throttle time is about one window of its quotas, 11 s unless configured otherwise. A longer
+	// time is a mistake of a broker, or an attack, and must not stop a partition for days. A broker that does throttle
+	// longer does not read the next request in time: the connection ends after 5 s of silence, and a new one is
+	// opened, once a minute.
 	maxThrottle = time.Minute
-	// watchInterval is how often the watchdog looks.
+	// watchInterval is the time between two checks of the watchdog.
 	watchInterval = 5 * time.Second
-	// stuckAfter is how long a partition may stand still while there is something to
-	// fetch; resetAtMost is the time between two resets of one.
-	stuckAfter  = 30 * time.Second
+	// stuckAfter is how long a partition may stand still while there are messages to fetch.
+	stuckAfter = 30 * time.Second
+	// resetAtMost is the least time between two resets of a partition.
 	resetAtMost = time.Minute
 	// defaultLease is how long a follower is fetched from when Metadata.RefreshFrequency is 0.
 	defaultLease = 10 * time.Minute
 )
 
-// How far Config is honoured: Net.WriteTimeout is MaxWriteTimeout at most, and Consumer.Fetch.Default is MinFetch bytes at least.
+// The limits of fields of Config.
 const (
-	MaxWriteTimeout = silence
-	MinFetch        = minFetch
+	MaxWriteTimeout = silence  // of Net.WriteTimeout
+	MinFetch        = minFetch // of Consumer.Fetch.Default, in bytes
 )
 
-// Dialer opens connections to brokers. It is called from several goroutines. What
-// Dial returns must end by itself when the program gives up: Run waits for it.
+// Dialer opens connections to brokers. It is called from several goroutines. Its
+// connections must end by themselves when the program gives up, because Run waits for them.
 type Dialer interface {
 	Dial(network, address string) (net.Conn, error)
 }
@@ -75,8 +75,8 @@ type Options struct {
 	// Dialer opens the connections, before TLS. nil dials as Config says.
 	Dialer Dialer
 
-	// MaxBytes bounds what all partitions hold in memory, with what requests in
-	// flight may bring, in bytes. Each open partition has an equal share, of four times
+	// MaxBytes bounds the memory of all partitions together, in bytes; answers to requests
+	// in flight count in advance. Each open partition has an equal share, of four times
 	// Config.Consumer.Fetch.Default at most and 32 KiB at least. 0 is 64 MiB.
 	MaxBytes int
 
@@ -88,21 +88,21 @@ type Options struct {
 	// that fails has one. It must not block. nil is allowed.
 	OnFailure func(Reason)
 
-	// Reachable reports whether any broker answers. While none does a broker that fails is not given up, though no partition is
-	// fetched from it: who leads them is not known. It must not block. nil is always.
+	// Reachable reports whether any broker answers. While no broker answers, leaders can't be found, so brokers without
+	// partitions are kept. It must not block. With nil brokers always count as reachable.
 	Reachable func() bool
 
-	// Errors receives what fails, for a while or for good; all of it is tried again. nil logs to slog.Default.
+	// Errors receives the errors of brokers and partitions, after which the fetcher goes on. nil logs to slog.Default.
 	Errors *errlog.Log
 }
 
-// settings are Options with all defaults in.
+// settings are the Options with all defaults filled in.
 type settings struct {
 	Options
-	fetch   int // bytes of a partition in one request
-	answer  int32
-	version int16
-	lease   time.Duration
+	fetch   int           // bytes to ask for of one partition
+	answer  int32         // the largest answer, in bytes
+	version int16         // the version of fetch requests
+	lease   time.Duration // how long a follower is fetched from
 	errs    *errlog.Log
 }
 
@@ -143,6 +143,7 @@ func newSettings(opts Options) (settings, error) {
 	return s, nil
 }
 
+// dialerOf returns the dialer that a configuration has.
 func dialerOf(c *sarama.Config) Dialer {
 	if c.Net.Proxy.Enable {
 		return c.Net.Proxy.Dialer
@@ -150,8 +151,8 @@ func dialerOf(c *sarama.Config) Dialer {
 	return &net.Dialer{Timeout: c.Net.DialTimeout, KeepAlive: c.Net.KeepAlive, LocalAddr: c.Net.LocalAddr}
 }
 
-// brokerConfig is the configuration of one connection. sarama's read deadline covers
-// a whole answer; conn has a better one.
+// brokerConfig returns the configuration of one connection. sarama's read deadline is for a
+// whole answer; conn replaces it by one for the next byte.
 func (s *settings) brokerConfig(d Dialer) *sarama.Config {
 	c := *s.Config
 	c.Net.Proxy.Enable = true
@@ -160,7 +161,7 @@ func (s *settings) brokerConfig(d Dialer) *sarama.Config {
 	return &c
 }
 
-// readable returns the offset after the last message that may be read, by a high watermark and a last stable offset.
+// readable returns the offset after the last readable message, by high watermark and last stable offset.
 func (s *settings) readable(end, stable int64) int64 {
 	if s.Config.Consumer.IsolationLevel == sarama.ReadCommitted && stable >= 0 {
 		return min(end, stable)
@@ -168,7 +169,7 @@ func (s *settings) readable(end, stable int64) int64 {
 	return end
 }
 
-// requestVersion returns the version of Fetch for a protocol version, as sarama's consumer chooses it.
+// requestVersion returns the version of fetch requests for a version of Kafka, as sarama's consumer chooses it.
 func requestVersion(v sarama.KafkaVersion) int16 {
 	for _, c := range []struct {
 		since   sarama.KafkaVersion

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Partition is one partition being read. Its methods may be called concurrently,
+// Partition is one partition that is being read. Its methods may be called concurrently,
 // but Next by one goroutine at a time.
 type Partition struct {
 	of    *Fetcher
@@ -15,14 +15,14 @@ type Partition struct {
 	id    int32
 	ready chan struct{} // holds a token when Next may have something to return
 	done  chan struct{} // closed by Close
-	found chan struct{} // closed when Kafka has accepted the position, or refused it
+	found chan struct{} // closed when Kafka has accepted or refused the position
 
 	// The fields below are guarded by of.mu.
 
-	turn     int   // raised whenever what is in flight must not count any more
+	turn     int   // raised when answers in flight must be dropped
 	position int64 // the offset to fetch next
-	epoch    int32 // the leader epoch of the batch before position, -1 when it is not known
-	err      error // why reading can't go on
+	epoch    int32 // the leader epoch of the batch before position; -1 when it is not known
+	err      error // why reading can't go on; nil while it can
 	closed   bool
 
 	queue       []Batch
@@ -30,45 +30,46 @@ type Partition struct {
 	inHand      int   // bytes of the batch that Next returned last
 	hand        Batch // that batch, without its messages
 	handed      int64 // the position after that batch
-	handedEpoch int32 // its leader epoch
+	handedEpoch int32 // the leader epoch of that batch
 	paused      bool
 
-	end, stable, start int64 // high watermark, last stable offset and log start; -1 before the first answer
+	end, stable int64 // high watermark and last stable offset; -1 before the first answer
 
-	node        *node // nil while it is looked for
-	leaderEpoch int32
-	flying      *link // the connection with a request in flight for it
-	follower    int32 // the id of the follower to fetch from; -1 for the leader
-	lease       time.Time
+	node        *node     // the broker to fetch from; nil while it is searched
+	leaderEpoch int32     // the leader's epoch
+	flying      *link     // the connection with a request in flight for the partition; nil for none
+	follower    int32     // the id of the follower to fetch from; -1 for the leader
+	lease       time.Time // until when the follower is fetched from
 
-	looking bool // a look for the leader is under way
-	refresh bool // metadata must be asked for first
-	outside bool // the leader has answered that position is out of range
-	due     time.Time
-	backoff time.Duration
-	failing time.Time // since when it fails; zero when it does not
-	failure error     // the newest
-	settled bool      // found is closed
+	looking bool          // a search for the leader runs
+	refresh bool          // the next search must ask for fresh metadata
+	outside bool          // the leader has answered that position is out of range
+	due     time.Time     // when the next search is due
+	backoff time.Duration // the wait before the search after that
+	failing time.Time     // since when fetches fail; zero when they do not
+	failure error         // the newest failure
+	settled bool          // found is closed
 
-	size      int     // bytes to ask for when a record batch is larger than the normal size; 0 for that
-	expansion float64 // bytes in memory for a byte on the wire
-	alone     bool    // to be fetched in a request of its own
-	quiet     bool    // the last answer had nothing
-	check     *check  // not nil while the position is compared with the new leader's log
+	size      int     // bytes to ask for when a record batch is larger than the normal size; 0 for the normal size
+	expansion float64 // bytes in memory for each byte on the wire
+	alone     bool    // the partition is fetched in a request of its own
+	quiet     bool    // the last answer had no messages
+	check     *check  // compares the position with the new leader's log; nil when that is done
 
 	watched watched
 }
 
-// watched is what the watchdog remembers of a partition.
+// watched is what the watchdog has seen of a partition.
 type watched struct {
-	position int64
-	since    time.Time // when it was first seen standing still there; zero when it was not
-	reset    time.Time
+	position int64     // the position at the last check
+	since    time.Time // when the partition was first seen standing still at position; zero when it was not
+	reset    time.Time // when the watchdog reset the partition last
 }
 
-// Opened waits until Kafka has accepted the position, and returns what Next would if
-// it does not. It gives up after 10 s without an answer, but not while the first answer is
-// on its way; the partition is still looked for then, until the caller closes it.
+// Opened waits until Kafka has accepted the position. If Kafka refuses it, Opened returns
+// the error that Next would return. Opened gives up after 10 s without an answer, but not
+// while bytes of the first answer arrive. The search for the leader goes on after that, until
+// the caller closes the partition.
 func (p *Partition) Opened(ctx context.Context) error {
 	tick := time.NewTicker(patience)
 	defer tick.Stop()
@@ -98,8 +99,8 @@ func (p *Partition) Opened(ctx context.Context) error {
 	}
 }
 
-// answerComes reports whether the first request for the partition is in flight. Its connection ends when it brings
-// no byte; while bytes come, asking again would only begin the same answer anew.
+// answerComes returns whether the first request for the partition is in flight. Its connection ends if no byte comes. While
+// bytes come, a second request would only begin the same answer anew.
 func (p *Partition) answerComes() bool {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -107,9 +108,9 @@ func (p *Partition) answerComes() bool {
 }
 
 // Next returns the next batch. It blocks until there is one, and returns ctx's cause
-// when ctx ends first. Other errors say why reading can't go on, and stay: a
-// [RangeError] or a [TruncatedError], Kafka's refusal, or [ErrClosed]. The memory of
-// the batch before counts as free from then on.
+// when ctx ends first. Other errors say why reading can't go on, and are returned by all
+// later calls, too: a [RangeError] or a [TruncatedError], Kafka's refusal, or [ErrClosed].
+// The call frees the memory of the batch before.
 func (p *Partition) Next(ctx context.Context) (Batch, error) {
 	for {
 		if b, ok, err := p.take(); ok || err != nil {
@@ -129,7 +130,7 @@ func (p *Partition) take() (Batch, bool, error) {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
 	defer func() {
-		// Not only when there was none before: other partitions that open or close change the share.
+		// Not only when there was no room before: other partitions that open or close change the share.
 		if p.flying == nil && p.hasRoom() {
 			p.wakeNode()
 		}
@@ -152,14 +153,14 @@ func (p *Partition) take() (Batch, bool, error) {
 	return b, true, nil
 }
 
-// Pause stops fetching. What is buffered is still returned by Next.
+// Pause stops fetching. Next still returns buffered batches.
 func (p *Partition) Pause() {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
 	p.paused = true
 }
 
-// Resume goes on fetching.
+// Resume starts fetching again.
 func (p *Partition) Resume() {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -170,26 +171,19 @@ func (p *Partition) Resume() {
 // String returns the partition's name.
 func (p *Partition) String() string { return p.topic + ":" + strconv.Itoa(int(p.id)) }
 
-// HighWatermark returns the offset after the last message that all replicas in sync
-// have, as the last answer said. It is -1 before the first answer.
+// HighWatermark returns the offset after the last message that all in-sync replicas
+// have, according to the last answer. It is -1 before the first answer.
 func (p *Partition) HighWatermark() int64 { return p.read(func() int64 { return p.end }) }
 
-// LastStable returns the offset of the first message of a transaction that is not
-// decided, or the high watermark if there is none. It is -1 before the first answer.
-func (p *Partition) LastStable() int64 { return p.read(func() int64 { return p.stable }) }
-
-// LogStart returns the offset of the first message that Kafka has. It is -1 before
-// the first answer.
-func (p *Partition) LogStart() int64 { return p.read(func() int64 { return p.start }) }
-
+// read calls f with the fetcher's mu held.
 func (p *Partition) read(f func() int64) int64 {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
 	return f()
 }
 
-// Lag returns how many offsets there are from the end of the batch that Next returned
-// last to the end of what may be read, and the age of the next message. The age is
+// Lag returns the number of offsets from the end of the batch that Next returned last to
+// the end of the readable messages, and the age of the next message. The age is
 // zero when that message has not been fetched or has no timestamp.
 func (p *Partition) Lag() (messages int64, behind time.Duration) {
 	p.of.mu.Lock()
@@ -203,10 +197,11 @@ func (p *Partition) Lag() (messages int64, behind time.Duration) {
 	return messages, 0
 }
 
-// End returns the offset after the last message that may be read, as the last answer said. It is -1 before the first answer.
+// End returns the offset after the last readable message, according to the last answer. It is -1 before the first answer.
 func (p *Partition) End() int64 { return p.read(p.readable) }
 
-// FailingSince returns since when the partition can't be fetched; zero when it can, or is not to be: it is paused, or what was fetched waits.
+// FailingSince returns since when fetches of the partition fail. It is zero when they do not fail, and when the partition is not fetched,
+// because it is paused or has no room.
 func (p *Partition) FailingSince() time.Time {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -216,11 +211,11 @@ func (p *Partition) FailingSince() time.Time {
 	return p.failing
 }
 
-// readable returns the offset after the last message that may be read now.
+// readable returns the offset after the last readable message.
 func (p *Partition) readable() int64 { return p.of.settings.readable(p.end, p.stable) }
 
-// Close gives the partition up, with what is buffered. It does not wait for what is
-// in flight. The partition may be opened again at once.
+// Close ends reading and drops the buffered batches. It does not wait for requests in
+// flight. The partition may be opened again at once.
 func (p *Partition) Close() {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -242,7 +237,7 @@ func (p *Partition) close() {
 	close(p.done)
 }
 
-// detach takes the partition from its broker. What is in flight does not count any more.
+// detach removes the partition from its broker. Answers in flight are dropped.
 func (p *Partition) detach() {
 	p.turn++
 	p.flying = nil
@@ -252,16 +247,16 @@ func (p *Partition) detach() {
 	}
 }
 
-// look has the partition's leader looked for at once.
+// look has the partition's leader searched at once.
 func (p *Partition) look() {
 	p.detach()
 	p.due, p.refresh = time.Now(), false
-	p.of.notify()
+	p.of.wake()
 }
 
-// retry has the partition's leader looked for again, after a while.
+// retry has the partition's leader searched again after a back-off, or ends reading if err will stay.
 func (p *Partition) retry(err error) {
-	p.failed(err)
+	p.countFailure(err)
 	now := time.Now()
 	if p.failing.IsZero() {
 		p.failing = now
@@ -277,18 +272,18 @@ func (p *Partition) retry(err error) {
 	p.lookAfter(now, max(p.backoff, minBackoff))
 }
 
-// lookAfter has the partition's leader looked for again after a while, which doubles each time.
+// lookAfter has the partition's leader searched after wait, and doubles the wait for the next time.
 func (p *Partition) lookAfter(now time.Time, wait time.Duration) {
 	p.detach()
 	p.due = now.Add(wait)
 	p.backoff = min(max(2*wait, minBackoff), maxBackoff)
-	p.of.notify()
+	p.of.wake()
 }
 
-// failed counts a failure.
-func (p *Partition) failed(err error) { p.of.settings.OnFailure(ReasonOf(err)) }
+// countFailure counts a failure to fetch.
+func (p *Partition) countFailure(err error) { p.of.settings.OnFailure(ReasonOf(err)) }
 
-// fail ends reading with what Next returns when the buffer is empty.
+// fail ends reading: Next returns err when the buffer is empty.
 func (p *Partition) fail(err error) {
 	p.detach()
 	p.err = err
@@ -302,8 +297,8 @@ func (p *Partition) share() int {
 	return max(min(s.MaxBytes/max(len(p.of.open), 1), 4*s.fetch), 2*minFetch)
 }
 
-// trim throws away what is buffered beyond the share, to be fetched again later: the
-// share shrinks when other partitions are opened.
+// trim drops the batches beyond the partition's share, which shrinks when other
+// partitions are opened. They are fetched again later.
 func (p *Partition) trim() {
 	n := len(p.queue)
 	for ; n > 0 && p.buffered+p.inHand > p.share(); n-- {
@@ -313,7 +308,7 @@ func (p *Partition) trim() {
 	if n == len(p.queue) {
 		return
 	}
-	p.turn++ // what is in flight is behind that
+	p.turn++ // an answer in flight continues the dropped batches
 	p.flying = nil
 	p.position, p.epoch = p.handed, p.handedEpoch
 	if n > 0 {
@@ -323,11 +318,11 @@ func (p *Partition) trim() {
 	p.queue = p.queue[:n]
 }
 
-// hasRoom reports whether the partition may be fetched.
+// hasRoom returns whether half of the partition's share is free, so that it may be fetched.
 func (p *Partition) hasRoom() bool { return p.buffered+p.inHand <= p.share()/2 }
 
-// fetchSize returns how many bytes of it to ask for, a tenth less than there is room
-// for by the last answer's expansion.
+// fetchSize returns how many bytes to ask for: nine tenths of what has room in memory
+// if the answer grows as the last one did.
 func (p *Partition) fetchSize() int {
 	if p.size > 0 {
 		return p.size
@@ -335,7 +330,7 @@ func (p *Partition) fetchSize() int {
 	return max(min(p.of.settings.fetch, int(0.9*float64(p.share()/2)/p.expansion)), minFetch)
 }
 
-// settle ends Opened.
+// settle makes Opened return.
 func (p *Partition) settle() {
 	if !p.settled {
 		p.settled = true
@@ -343,6 +338,7 @@ func (p *Partition) settle() {
 	}
 }
 
+// signal wakes Next.
 func (p *Partition) signal() {
 	select {
 	case p.ready <- struct{}{}:
@@ -350,6 +346,7 @@ func (p *Partition) signal() {
 	}
 }
 
+// wakeNode wakes the links of the partition's broker.
 func (p *Partition) wakeNode() {
 	if p.node != nil {
 		p.node.wake()

@@ -6,7 +6,7 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// Reason says in a word of a fixed list why a partition could not be fetched.
+// Reason is why a partition could not be fetched, as a word of a fixed list.
 type Reason string
 
 // The reasons.
@@ -14,13 +14,13 @@ const (
 	Unreachable  Reason = "unreachable"   // no broker could be asked, or the connection has failed
 	NoLeader     Reason = "no_leader"     // the partition has no leader, or another one, or its leader is not ready
 	Missing      Reason = "missing"       // Kafka does not have the partition
-	Refused      Reason = "refused"       // by ACLs, or a password is wrong
+	Refused      Reason = "refused"       // ACLs refuse the topic, or the password is wrong
 	OutOfRange   Reason = "out_of_range"  // Kafka does not have the position
-	Truncated    Reason = "truncated"     // the log was cut off below the position
-	Undecodable  Reason = "undecodable"   // the answer is no answer, or damaged
-	NothingCame  Reason = "nothing_came"  // the answer lacks the partition, or what it has
+	Truncated    Reason = "truncated"     // the log was truncated below the position
+	Undecodable  Reason = "undecodable"   // the answer can't be decoded
+	NothingCame  Reason = "nothing_came"  // the answer lacks the partition, or its messages
 	KafkaStorage Reason = "kafka_storage" // the broker can't read its disk
-	Other        Reason = "other"
+	Other        Reason = "other"         // any other error code
 )
 
 // Reasons returns all reasons.
@@ -45,7 +45,7 @@ func ReasonOf(err error) Reason {
 	}
 }
 
-// reasonOf returns the reason that an error code of Kafka's stands for.
+// reasonOf returns the reason of an error code of Kafka.
 func reasonOf(code sarama.KError) Reason {
 	switch code {
 	case sarama.ErrNotLeaderForPartition, sarama.ErrLeaderNotAvailable, sarama.ErrReplicaNotAvailable, sarama.ErrFencedLeaderEpoch,
