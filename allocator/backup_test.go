@@ -3,11 +3,11 @@ package allocator_test
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -18,20 +18,19 @@ func TestRestoredFromABackup(t *testing.T) {
 	for _, opts := range []zktest.RestoreOptions{{}, {ForgetSessions: true}, {Elect: true}, {Elect: true, ForgetSessions: true}} {
 		for _, down := range []time.Duration{0, 2 * time.Second, time.Minute} {
 			t.Run(fmt.Sprintf("%+v/%v", opts, down), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t)
+				inWorld(t, func(w *world) {
 					seed := allocator.Options{Seed: map[string][]int32{"t": ids(4)}}
 					a, b := w.start("a", seed), w.start("b", seed)
 					a.ready()
 					b.ready()
 					sleep(settle) // both have seen the whole seed in the set
-					remove(t, b, 3)
+					remove(w, b, 3)
 					sleep(settle)
 					backup := w.srv.Backup()
-					if err := a.AddPartitions(t.Context(), map[string][]int32{"t": {4, 5}}); err != nil {
-						t.Fatal(err)
+					if err := a.AddPartitions(w.Context(), map[string][]int32{"t": {4, 5}}); err != nil {
+						w.Fatal(err)
 					}
-					remove(t, a, 2)
+					remove(w, a, 2)
 					sleep(time.Minute)
 					w.agree(allocfn.RoundRobin(), []string{"a", "b"}, []string{"t:0", "t:1", "t:4", "t:5"})
 
@@ -46,7 +45,7 @@ func TestRestoredFromABackup(t *testing.T) {
 					sleep(down)
 					w.srv.Restart(false)
 					if err := w.srv.Set(partitions, []byte(`["t:0", "t:1"]`)); err != nil {
-						t.Fatal(err)
+						w.Fatal(err)
 					}
 					sleep(5 * time.Minute)
 					w.agree(allocfn.RoundRobin(), []string{"a", "b"}, []string{"t:0", "t:1"})
@@ -56,7 +55,7 @@ func TestRestoredFromABackup(t *testing.T) {
 	}
 }
 
-func remove(t *testing.T, n *node, id int32) {
+func remove(t recipetest.TB, n *node, id int32) {
 	t.Helper()
 	if err := n.RemovePartitions(t.Context(), map[string][]int32{"t": {id}}); err != nil {
 		t.Fatal(err)

@@ -2,32 +2,30 @@ package allocator_test
 
 import (
 	"testing"
-	"testing/synctest"
 
 	"github.com/kielgo/kiel/allocator"
 )
 
 // A snapshot tells which partitions members are to claim: those of members in Python are not among them.
 func TestClaimable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.put(partitions, `["t:0", "t:1", "t:2", "t:3"]`)
 		a := w.start("a", allocator.Options{})
 		a.ready()
 		if n := len(a.Snapshot().Claimable()); n != 4 {
-			t.Errorf("%d partitions are to be claimed, want 4", n)
+			w.Errorf("%d partitions are to be claimed, want 4", n)
 		}
 		if err := w.srv.Create(members+"/python", nil); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		sleep(settle)
 		s := a.Snapshot()
 		if len(s.Members) != 2 || len(s.Claimable()) != 2 {
-			t.Errorf("of %v, %v are to be claimed", s.Mapping(), s.Claimable())
+			w.Errorf("of %v, %v are to be claimed", s.Mapping(), s.Claimable())
 		}
 		for _, p := range s.Claimable() {
 			if owner, _ := s.Owner(p); owner != "a" {
-				t.Errorf("%s, of %q, is to be claimed", p, owner)
+				w.Errorf("%s, of %q, is to be claimed", p, owner)
 			}
 		}
 	})

@@ -3,7 +3,6 @@ package allocator_test
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/allocator"
@@ -15,8 +14,7 @@ import (
 func TestTopicsThatDiffer(t *testing.T) {
 	for _, fn := range []allocfn.Func{allocfn.RoundRobin(), allocfn.Range(), allocfn.Balanced(), allocfn.TopicBalanced()} {
 		t.Run(fn.Name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inWorld(t, func(w *world) {
 				with := func(topics ...string) allocator.Options {
 					o := allocator.Options{Func: fn, Topics: topics, Seed: make(map[string][]int32)}
 					if fn.ID() != allocfn.RoundRobin().ID() {
@@ -37,7 +35,7 @@ func TestTopicsThatDiffer(t *testing.T) {
 					sleep(time.Minute)
 				}
 				check := func(what string, all, unwanted int) {
-					t.Helper()
+					w.Helper()
 					var owners []string
 					for name, n := range w.nodes {
 						s := n.Snapshot()
@@ -45,7 +43,7 @@ func TestTopicsThatDiffer(t *testing.T) {
 						for _, p := range s.Partitions {
 							owner, ok := s.Owner(p)
 							if !ok || !asks[owner][p.Topic] {
-								t.Errorf("%s: %s is at %q, which does not ask for it", what, p, owner)
+								w.Errorf("%s: %s is at %q, which does not ask for it", what, p, owner)
 							}
 							owned = append(owned, owner)
 						}
@@ -53,7 +51,7 @@ func TestTopicsThatDiffer(t *testing.T) {
 							owners = owned
 						}
 						if len(owned) != all || len(s.Unwanted) != unwanted || !slices.Equal(owned, owners) || s.Err != nil {
-							t.Errorf("%s: %s has %d partitions, %q unwanted, owners %v, not %v; error %v", what, name, len(owned), s.Unwanted, owned, owners, s.Err)
+							w.Errorf("%s: %s has %d partitions, %q unwanted, owners %v, not %v; error %v", what, name, len(owned), s.Unwanted, owned, owners, s.Err)
 						}
 					}
 				}
@@ -63,7 +61,7 @@ func TestTopicsThatDiffer(t *testing.T) {
 				check("at first", 10, 0)
 				for i, name := range []string{"b", "a", "c"} {
 					if err := w.nodes[name].end(); err != nil {
-						t.Error(err)
+						w.Error(err)
 					}
 					start(name, "t", "v")
 					if i < 2 {

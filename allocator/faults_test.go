@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -18,8 +17,7 @@ import (
 )
 
 func TestKilledSessionComesBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		a, _ := w.pair(ids(4), nil)
 		sleep(time.Minute)
 		a.rebalanced()
@@ -29,43 +27,42 @@ func TestKilledSessionComesBack(t *testing.T) {
 			sleep(settle)
 			w.agree(allocfn.RoundRobin(), []string{"a", "b"}, items("t", 4))
 			if s := a.Snapshot(); s.Incarnation == old.Incarnation || s.Trigger != allocator.TriggerSession {
-				t.Errorf("by %s", s.Trigger)
+				w.Errorf("by %s", s.Trigger)
 			}
 			told := a.rebalanced()
 			// The loss and the return are one rebalance if both came before the callback was called.
 			first := told[0]
 			merged := len(told) == 1 && first.Snapshot.Joined && len(first.Added) == 0 && len(first.Removed) == 0
 			if !merged && (list(first.Removed) != "t:0 t:2" || first.Snapshot.Joined) {
-				t.Errorf("first told +%v -%v, of %d", first.Added, first.Removed, len(told))
+				w.Errorf("first told +%v -%v, of %d", first.Added, first.Removed, len(told))
 			}
 		}
 		if err := a.failed(); !errors.Is(err, session.ErrSessionExpired) {
-			t.Error(err)
+			w.Error(err)
 		}
 	})
 }
 
 func TestSilentMemberLosesItsShare(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		a, b := w.pair(ids(4), nil)
 		sleep(time.Minute)
 		a.client.BlackHole(zktest.Both)
 		start := time.Now()
 		for b.own() != 4 && time.Since(start) < time.Minute {
 			if a.own() > 0 != a.Snapshot().Incarnation.Trusted() || a.own() != len(slices.Concat(values(a.Allocation())...)) {
-				t.Errorf("after %v: owns %d, allocation %v, trusted %t", time.Since(start), a.own(), a.Allocation(), a.Snapshot().Incarnation.Trusted())
+				w.Errorf("after %v: owns %d, allocation %v, trusted %t", time.Since(start), a.own(), a.Allocation(), a.Snapshot().Incarnation.Trusted())
 			}
 			sleep(100 * time.Millisecond)
 		}
 		if a.own() != 0 {
-			t.Error("both own it")
+			w.Error("both own it")
 		}
 		if d := time.Since(start); d > timeout+3*time.Second {
-			t.Error("taken over after", d)
+			w.Error("taken over after", d)
 		}
 		if s := a.Snapshot(); s.Joined || s.Err == nil {
-			t.Errorf("joined %t, %v", s.Joined, s.Err)
+			w.Errorf("joined %t, %v", s.Joined, s.Err)
 		}
 		a.client.Heal()
 		sleep(2 * settle)
@@ -83,8 +80,7 @@ func values(m map[string][]int32) (all [][]int32) {
 // TestTrustLostAndRegained in the same ZooKeeper session: our znode stands all
 // the time, nobody else takes anything.
 func TestTrustLostAndRegained(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		a, b := w.pair(ids(4), nil)
 		sleep(time.Minute)
 		b.rebalanced()
@@ -92,25 +88,24 @@ func TestTrustLostAndRegained(t *testing.T) {
 		w.srv.FreezeClock()
 		sleep(timeout)
 		if s := a.Snapshot(); s.Joined || !errors.Is(s.Err, session.ErrTrustLost) {
-			t.Errorf("joined %t, %v", s.Joined, s.Err)
+			w.Errorf("joined %t, %v", s.Joined, s.Err)
 		}
 		w.srv.Thaw()
 		sleep(2 * settle)
 		w.agree(allocfn.RoundRobin(), []string{"a", "b"}, items("t", 4))
 		if got := a.Snapshot().Incarnation.SessionID(); got != id {
-			t.Error("another session")
+			w.Error("another session")
 		}
 		for _, r := range b.rebalanced() {
 			if len(r.Snapshot.Members) != 2 {
-				t.Error("members", r.Snapshot.Members)
+				w.Error("members", r.Snapshot.Members)
 			}
 		}
 	})
 }
 
 func TestServersLoseAllData(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		for _, name := range []string{"a", "b"} {
 			w.start(name, allocator.Options{Seed: map[string][]int32{"t": ids(4)}}).ready()
 		}
@@ -122,8 +117,7 @@ func TestServersLoseAllData(t *testing.T) {
 }
 
 func TestSecondOfAName(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		first := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(2)}})
 		first.ready()
 		delete(w.nodes, "a")
@@ -131,18 +125,18 @@ func TestSecondOfAName(t *testing.T) {
 		second := w.start("a", allocator.Options{OnError: func(err error) { told = append(told, err) }})
 		sleep(time.Second)
 		if s := second.Snapshot(); s == nil || s.Joined || !errors.Is(s.Err, allocator.ErrNameHeld) {
-			t.Errorf("after a second: %v", s)
+			w.Errorf("after a second: %v", s)
 		}
 		if err := <-second.ran; !errors.Is(err, allocator.ErrNameTaken) {
-			t.Error(err)
+			w.Error(err)
 		}
 		second.ran <- nil // for end
 		if s := second.Snapshot(); s.Joined || !errors.Is(s.Err, allocator.ErrNameTaken) || second.own() != 0 {
-			t.Error(s)
+			w.Error(s)
 		}
 		second.end()
 		if len(told) != 1 || !errors.Is(told[0], allocator.ErrNameHeld) {
-			t.Errorf("OnError was told %v", told)
+			w.Errorf("OnError was told %v", told)
 		}
 		w.nodes["a"] = first
 		w.agree(allocfn.RoundRobin(), []string{"a"}, items("t", 2))
@@ -151,40 +145,39 @@ func TestSecondOfAName(t *testing.T) {
 
 // TestReplacedByANamesake is what a Python member of our name does.
 func TestReplacedByANamesake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(2)}})
 		a.ready()
 		sleep(time.Minute)
 		a.rebalanced()
 		thief, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.net.Client("thief").Dial, Timeout: timeout})
 		if err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(w.Context())
 		ended := make(chan error)
 		go func() { ended <- thief.Run(ctx) }()
 		inc, err := thief.Incarnation(ctx)
 		if err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		path := session.Join(members, "a")
 		if _, err := inc.Multi(ctx, session.DeleteOp(path, -1), session.CreateOp(path, nil, session.Ephemeral)); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		if err := <-a.ran; !errors.Is(err, allocator.ErrNameTaken) {
-			t.Error(err)
+			w.Error(err)
 		}
 		a.ran <- nil
 		if s := a.Snapshot(); s.Joined || !errors.Is(s.Err, allocator.ErrNameTaken) || s.Incarnation.Context().Err() != nil {
-			t.Errorf("joined %t, %v", s.Joined, s.Err)
+			w.Errorf("joined %t, %v", s.Joined, s.Err)
 		}
 		if told := a.rebalanced(); len(told) == 0 || list(told[0].Removed) != "t:0 t:1" {
-			t.Error("OnRebalance was told", told)
+			w.Error("OnRebalance was told", told)
 		}
 		a.end()
 		if _, _, ok := w.srv.Get(path); !ok {
-			t.Error("the namesake's znode was deleted")
+			w.Error("the namesake's znode was deleted")
 		}
 		cancel()
 		<-ended

@@ -169,42 +169,39 @@ func TestFunctionThatNeverReturns(t *testing.T) {
 }
 
 func TestFuncMismatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(o *Options) { o.Func, o.AlsoFuncs = allocfn.Range(), []allocfn.Func{allocfn.RoundRobin()} })
-		r.run()
+	inRig(t, func(o *Options) { o.Func, o.AlsoFuncs = allocfn.Range(), []allocfn.Func{allocfn.RoundRobin()} }, func(r *rig) {
 		r.partitions("t:0", "t:1")
 		us := party.Member{Name: "b", Data: []byte(`{"v":1,"functions":["range","roundrobin"]}`)}
 		r.show(&party.View{Incarnation: r.inc, Joined: true, Members: []party.Member{us}})
 		if s := r.want(TriggerInitial, "t:0 t:1"); s.Func != "range/1" {
-			t.Error(s.Func)
+			r.Error(s.Func)
 		}
 		sleep(time.Minute)
 		python := party.Member{Name: "c"}
 		r.show(&party.View{Incarnation: r.inc, Joined: true, Members: []party.Member{us, python}})
 		if s := r.want(TriggerMembers, "t:0"); s.Func != "roundrobin/1" || s.Err != nil {
-			t.Error(s.Func, s.Err)
+			r.Error(s.Func, s.Err)
 		}
 		sleep(time.Minute)
 		other := party.Member{Name: "d", Data: []byte(`{"v":1,"functions":["sticky"]}`)}
 		r.show(&party.View{Incarnation: r.inc, Joined: true, Members: []party.Member{us, python, other}})
 		s := r.want(TriggerMembers, "t:0")
 		if !errors.Is(s.Err, ErrFuncMismatch) || s.Func != "roundrobin/1" {
-			t.Error(s.Func, s.Err)
+			r.Error(s.Func, s.Err)
 		}
 		for _, part := range []string{`"b" can run range/1, roundrobin/1`, `"c" can run roundrobin/1`, `"d" can run sticky/1`} {
 			if !strings.Contains(s.Err.Error(), part) {
-				t.Errorf("%v does not say %s", s.Err, part)
+				r.Errorf("%v does not say %s", s.Err, part)
 			}
 		}
 		if err := r.failed(); !errors.Is(err, ErrFuncMismatch) {
-			t.Error(err)
+			r.Error(err)
 		}
 		// A group that runs what we have not, before we join it.
 		sleep(time.Minute)
 		r.show(&party.View{Incarnation: r.inc, Members: []party.Member{other}})
 		if s := r.want(TriggerMembers, ""); !errors.Is(s.Err, ErrFuncMismatch) {
-			t.Error(s.Err)
+			r.Error(s.Err)
 		}
-		r.stop()
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel"
@@ -16,15 +15,14 @@ import (
 )
 
 func TestThreeMembersAgree(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		var names []string
 		for i, name := range []string{"b", "a", "c"} {
 			start := time.Now()
 			n := w.start(name, allocator.Options{Seed: map[string][]int32{"t": ids(7)}})
 			n.ready()
 			if d := time.Since(start); d > 100*time.Millisecond {
-				t.Errorf("member %d was ready after %v", i, d)
+				w.Errorf("member %d was ready after %v", i, d)
 			}
 			sleep(10 * time.Millisecond) // the others'
 			names = append(names, name)
@@ -32,28 +30,27 @@ func TestThreeMembersAgree(t *testing.T) {
 			sleep(time.Minute)
 		}
 		if got := fmt.Sprint(w.nodes["a"].Allocation()); got != "map[t:[0 3 6]]" {
-			t.Error(got)
+			w.Error(got)
 		}
 		if got, want := w.set(), `["t:0", "t:1", "t:2", "t:3", "t:4", "t:5", "t:6"]`; got != want {
-			t.Error(got)
+			w.Error(got)
 		}
 		data, _, _ := w.srv.Get(members + "/a")
 		if got, want := string(data), `{"v":1,"functions":["roundrobin/1"]}`; got != want {
-			t.Error(got)
+			w.Error(got)
 		}
 		start := time.Now()
 		w.nodes["b"].end()
 		sleep(10 * time.Millisecond)
 		if time.Since(start) > time.Second {
-			t.Error("leaving took", time.Since(start))
+			w.Error("leaving took", time.Since(start))
 		}
 		w.agree(allocfn.RoundRobin(), []string{"a", "c"}, items("t", 7))
 	})
 }
 
 func TestStormOfJoins(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		first := w.start("first", allocator.Options{Seed: map[string][]int32{"t": ids(100)}})
 		first.ready()
 		sleep(time.Minute)
@@ -67,21 +64,20 @@ func TestStormOfJoins(t *testing.T) {
 		sleep(settle)
 		w.agree(allocfn.RoundRobin(), append(names, "first"), items("t", 100))
 		if n := len(first.rebalanced()); n > 3 {
-			t.Errorf("the first member rebalanced %d times", n)
+			w.Errorf("the first member rebalanced %d times", n)
 		}
 		most := 0
 		for _, name := range names {
 			most = max(most, len(w.nodes[name].rebalanced()))
 		}
 		if most > 4 {
-			t.Errorf("one of the others rebalanced %d times", most)
+			w.Errorf("one of the others rebalanced %d times", most)
 		}
 	})
 }
 
 func TestAddAndRemovePartitions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		a, b := w.pair(nil, nil)
 		for _, step := range []func(context.Context) error{
 			func(ctx context.Context) error { return a.AddPartitions(ctx, map[string][]int32{"t": {0, 1, 2}}) },
@@ -91,40 +87,39 @@ func TestAddAndRemovePartitions(t *testing.T) {
 			func(ctx context.Context) error { return a.RemovePartitions(ctx, map[string][]int32{"t": {0, 9}}) },
 			func(ctx context.Context) error { return a.RemovePartitions(ctx, nil) },
 		} {
-			if err := step(t.Context()); err != nil {
-				t.Error(err)
+			if err := step(w.Context()); err != nil {
+				w.Error(err)
 			}
 		}
 		sleep(settle)
 		w.agree(allocfn.RoundRobin(), []string{"a", "b"}, []string{"t:1", "t:2", "t:3", "u:0"})
 
-		err := a.AddPartitions(t.Context(), map[string][]int32{"a/b": {0}, "ok": {-1}, "": {0}})
+		err := a.AddPartitions(w.Context(), map[string][]int32{"a/b": {0}, "ok": {-1}, "": {0}})
 		for _, part := range []string{`"a/b"`, "partition -1 of topic ok", `topic ""`} {
 			if err == nil || !strings.Contains(err.Error(), part) {
-				t.Errorf("%v does not name %s", err, part)
+				w.Errorf("%v does not name %s", err, part)
 			}
 		}
-		if err := a.RemovePartitions(t.Context(), map[string][]int32{"..": {0}}); !errors.Is(err, kiel.ErrInvalidName) {
-			t.Error(err)
+		if err := a.RemovePartitions(w.Context(), map[string][]int32{"..": {0}}); !errors.Is(err, kiel.ErrInvalidName) {
+			w.Error(err)
 		}
 	})
 }
 
 // TestSetIsChangedWithoutRun needs no membership, only the session.
 func TestSetIsChangedWithoutRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		n := w.make("a", allocator.Options{})
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(w.Context())
 		go func() { n.after <- n.session.Run(ctx) }()
-		if err := n.AddPartitions(t.Context(), map[string][]int32{"t": {0}}); err != nil {
-			t.Error(err)
+		if err := n.AddPartitions(w.Context(), map[string][]int32{"t": {0}}); err != nil {
+			w.Error(err)
 		}
 		if got := w.set(); got != `["t:0"]` {
-			t.Error(got)
+			w.Error(got)
 		}
 		if got := w.srv.Children(members); len(got) != 0 {
-			t.Error("a member:", got)
+			w.Error("a member:", got)
 		}
 		cancel()
 		<-n.after
@@ -132,8 +127,7 @@ func TestSetIsChangedWithoutRun(t *testing.T) {
 }
 
 func TestPythonMember(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		opts := allocator.Options{
 			Seed: map[string][]int32{"t": ids(6)}, Func: allocfn.Range(), AlsoFuncs: []allocfn.Func{allocfn.RoundRobin()},
 		}
@@ -143,12 +137,12 @@ func TestPythonMember(t *testing.T) {
 		w.agree(allocfn.Range(), []string{"b", "d"}, items("t", 6))
 		for _, python := range []string{"a", "c", "e"} {
 			if err := w.srv.Create(members+"/"+python, nil); err != nil {
-				t.Fatal(err)
+				w.Fatal(err)
 			}
 			sleep(settle)
 			w.agree(allocfn.RoundRobin(), w.srv.Children(members), items("t", 6))
 			if err := w.srv.Delete(members + "/" + python); err != nil {
-				t.Fatal(err)
+				w.Fatal(err)
 			}
 			sleep(settle)
 			w.agree(allocfn.Range(), []string{"b", "d"}, items("t", 6))
@@ -156,13 +150,13 @@ func TestPythonMember(t *testing.T) {
 		// Any child counts, whatever its name and data.
 		for _, odd := range []string{"_c_x", "a member", "caf\u00e9"} {
 			if err := w.srv.Create(members+"/"+odd, []byte("\xff\x00")); err != nil {
-				t.Fatal(err)
+				w.Fatal(err)
 			}
 		}
 		sleep(settle)
 		w.agree(allocfn.RoundRobin(), w.srv.Children(members), items("t", 6))
 		if err := w.nodes["b"].failed(); !errors.Is(err, allocator.ErrBadRecord) {
-			t.Error(err)
+			w.Error(err)
 		}
 	})
 }
@@ -170,8 +164,7 @@ func TestPythonMember(t *testing.T) {
 // TestRollingChangeOfFunction moves a group from one function to another by
 // restarting its members one at a time.
 func TestRollingChangeOfFunction(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		names := []string{"a", "b", "c"}
 		old := allocator.Options{Seed: map[string][]int32{"t": ids(9)}, Func: allocfn.RoundRobin()}
 		both := old
@@ -203,23 +196,22 @@ func TestRollingChangeOfFunction(t *testing.T) {
 }
 
 func TestMismatchKeepsTheLastGoodMapping(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(2)}})
 		a.ready()
 		sleep(time.Minute)
 		b := w.start("b", allocator.Options{Func: allocfn.Range()})
 		sleep(settle)
 		if s := a.Snapshot(); !errors.Is(s.Err, allocator.ErrFuncMismatch) || a.own() != 2 || !s.Joined {
-			t.Errorf("a owns %d: %v", a.own(), s.Err)
+			w.Errorf("a owns %d: %v", a.own(), s.Err)
 		}
 		if s := b.Snapshot(); !errors.Is(s.Err, allocator.ErrFuncMismatch) || b.own() != 0 {
-			t.Errorf("b owns %d: %v", b.own(), s.Err)
+			w.Errorf("b owns %d: %v", b.own(), s.Err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		if err := b.Ready(ctx); !errors.Is(err, allocator.ErrFuncMismatch) {
-			t.Error(err)
+			w.Error(err)
 		}
 		b.end()
 		sleep(settle)
@@ -228,31 +220,30 @@ func TestMismatchKeepsTheLastGoodMapping(t *testing.T) {
 }
 
 func TestGarbageInTheSet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		a, _ := w.pair(ids(4), ids(4))
 		sleep(time.Minute)
 		a.rebalanced()
 		for _, garbage := range []string{"{}", "null", `["t:0"`, "[1]", strings.Repeat("[", 1<<19), "\x1f\x8b\x08", "\ufeff[]"} {
 			if err := w.srv.Set(partitions, []byte(garbage)); err != nil {
-				t.Fatal(err)
+				w.Fatal(err)
 			}
 			sleep(settle)
 			if s := a.Snapshot(); !errors.Is(s.Err, sharedset.ErrUnreadable) || list(s.Mine()) != "t:0 t:2" {
-				t.Errorf("%.20q: %v, %v", garbage, s.Mine(), s.Err)
+				w.Errorf("%.20q: %v, %v", garbage, s.Mine(), s.Err)
 			}
 			if got := w.set(); got != garbage {
-				t.Errorf("%.20q was written over: %.50q", garbage, got)
+				w.Errorf("%.20q was written over: %.50q", garbage, got)
 			}
 		}
 		if n := len(a.rebalanced()); n != 0 {
-			t.Errorf("%d rebalances", n)
+			w.Errorf("%d rebalances", n)
 		}
-		if err := a.AddPartitions(t.Context(), map[string][]int32{"t": {9}}); !errors.Is(err, sharedset.ErrUnreadable) {
-			t.Error(err)
+		if err := a.AddPartitions(w.Context(), map[string][]int32{"t": {9}}); !errors.Is(err, sharedset.ErrUnreadable) {
+			w.Error(err)
 		}
 		if err := w.srv.Set(partitions, []byte(`["t:1","t:0"]`)); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		sleep(time.Second)
 		w.agree(allocfn.RoundRobin(), []string{"a", "b"}, items("t", 2))
@@ -260,58 +251,56 @@ func TestGarbageInTheSet(t *testing.T) {
 }
 
 func TestItemsThatAreNoPartitions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(2)}})
 		a.ready()
 		set := `["t:0", "nonsense", "a:b:1", "t:2147483648", "weird topic!:1"]`
 		if err := w.srv.Set(partitions, []byte(set)); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		sleep(settle)
 		s := a.Snapshot()
 		if !errors.Is(s.Err, kiel.ErrInvalidPartition) || list(s.Mine()) != "t:0 weird topic!:1" {
-			t.Errorf("%s, %v", list(s.Mine()), s.Err)
+			w.Errorf("%s, %v", list(s.Mine()), s.Err)
 		}
 		if w.set() != set {
-			t.Error("the set was changed:", w.set())
+			w.Error("the set was changed:", w.set())
 		}
 	})
 }
 
 func TestDeletedSetIsSeededAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		a, b := w.pair([]int32{0, 1}, []int32{1, 2})
 		sleep(time.Minute)
 		a.rebalanced()
 		b.rebalanced()
 		if err := w.srv.Delete(partitions); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		sleep(settle)
 		w.agree(allocfn.RoundRobin(), []string{"a", "b"}, items("t", 3))
 		for _, r := range append(a.rebalanced(), b.rebalanced()...) {
 			if len(r.Added)+len(r.Removed) > 0 {
-				t.Errorf("moved in between: +%v -%v", r.Added, r.Removed)
+				w.Errorf("moved in between: +%v -%v", r.Added, r.Removed)
 			}
 		}
 		// What was added and removed since is remembered.
-		if err := a.AddPartitions(t.Context(), map[string][]int32{"t": {3, 4}}); err != nil {
-			t.Fatal(err)
+		if err := a.AddPartitions(w.Context(), map[string][]int32{"t": {3, 4}}); err != nil {
+			w.Fatal(err)
 		}
-		if err := a.RemovePartitions(t.Context(), map[string][]int32{"t": {4}}); err != nil {
-			t.Fatal(err)
+		if err := a.RemovePartitions(w.Context(), map[string][]int32{"t": {4}}); err != nil {
+			w.Fatal(err)
 		}
 		sleep(settle)
 		if err := w.srv.Delete(partitions); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		sleep(settle)
 		w.agree(allocfn.RoundRobin(), []string{"a", "b"}, items("t", 4))
 		// An empty set is not a missing one.
 		if err := w.srv.Set(partitions, nil); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		sleep(time.Hour)
 		w.agree(allocfn.RoundRobin(), []string{"a", "b"}, nil)
@@ -319,14 +308,13 @@ func TestDeletedSetIsSeededAgain(t *testing.T) {
 }
 
 func TestWholeGroupDeleted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		for _, name := range []string{"a", "b"} {
 			w.start(name, allocator.Options{Seed: map[string][]int32{"t": ids(3)}}).ready()
 		}
 		sleep(time.Minute)
 		if err := w.srv.Delete("/kiel"); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		sleep(settle)
 		w.agree(allocfn.RoundRobin(), []string{"a", "b"}, items("t", 3))
@@ -334,80 +322,78 @@ func TestWholeGroupDeleted(t *testing.T) {
 }
 
 func TestRebalanceReadsAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(2)}})
 		a.ready()
 		sleep(time.Minute)
 		before := a.Snapshot().Version
-		if err := a.Rebalance(t.Context()); err != nil {
-			t.Error(err)
+		if err := a.Rebalance(w.Context()); err != nil {
+			w.Error(err)
 		}
 		s := a.Snapshot()
 		if s.Version != before+1 || s.Trigger != allocator.TriggerManual {
-			t.Errorf("version %d after %d by %s", s.Version, before, s.Trigger)
+			w.Errorf("version %d after %d by %s", s.Version, before, s.Trigger)
 		}
 		// What was written before the call is in its snapshot.
 		for i := range 20 {
 			if err := w.srv.Set(partitions, fmt.Appendf(nil, `["t:%d"]`, i)); err != nil {
-				t.Fatal(err)
+				w.Fatal(err)
 			}
-			if err := a.Rebalance(t.Context()); err != nil {
-				t.Error(err)
+			if err := a.Rebalance(w.Context()); err != nil {
+				w.Error(err)
 			}
 			if got, want := list(a.Snapshot().Mine()), fmt.Sprintf("t:%d", i); got != want {
-				t.Errorf("got %s, want %s", got, want)
+				w.Errorf("got %s, want %s", got, want)
 			}
 			if err := w.srv.Create(fmt.Sprintf("%s/z%d", members, i), nil); err != nil {
-				t.Fatal(err)
+				w.Fatal(err)
 			}
-			if err := a.Rebalance(t.Context()); err != nil {
-				t.Error(err)
+			if err := a.Rebalance(w.Context()); err != nil {
+				w.Error(err)
 			}
 			if got := len(a.Snapshot().Members); got != i+2 {
-				t.Errorf("%d members, want %d", got, i+2)
+				w.Errorf("%d members, want %d", got, i+2)
 			}
 		}
 		w.net.Refuse()
 		w.net.Cut()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		if err := a.Rebalance(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
+			w.Error(err)
 		}
 		w.net.Heal()
 	})
 }
 
 func TestLeave(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		a, b := w.pair(ids(4), nil)
 		sleep(time.Minute)
-		if err := b.Leave(t.Context()); err != nil {
-			t.Error(err)
+		if err := b.Leave(w.Context()); err != nil {
+			w.Error(err)
 		}
 		if s := b.Snapshot(); s.Joined || b.own() != 0 || s.Incarnation.Context().Err() != nil {
-			t.Error("joined still")
+			w.Error("joined still")
 		}
 		sleep(10 * time.Millisecond)
 		if s := b.Snapshot(); fmt.Sprint(s.Mapping()) != "map[a:map[t:[0 1 2 3]]]" || s.Err != nil {
-			t.Error("does not see where its partitions go:", s.Mapping(), s.Err)
+			w.Error("does not see where its partitions go:", s.Mapping(), s.Err)
 		}
 		if a.own() != 4 {
-			t.Error("a owns", a.own())
+			w.Error("a owns", a.own())
 		}
 		// It goes on watching, and does not come back.
 		b.kill()
-		if err := a.AddPartitions(t.Context(), map[string][]int32{"t": {4}}); err != nil {
-			t.Error(err)
+		if err := a.AddPartitions(w.Context(), map[string][]int32{"t": {4}}); err != nil {
+			w.Error(err)
 		}
 		sleep(time.Minute)
 		if s := b.Snapshot(); fmt.Sprint(s.Mapping()) != "map[a:map[t:[0 1 2 3 4]]]" || s.Joined {
-			t.Error(s.Mapping(), s.Joined)
+			w.Error(s.Mapping(), s.Joined)
 		}
-		if err := b.Leave(t.Context()); err != nil {
-			t.Error("a second time:", err)
+		if err := b.Leave(w.Context()); err != nil {
+			w.Error("a second time:", err)
 		}
 	})
 }

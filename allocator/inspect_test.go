@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel"
@@ -21,104 +20,102 @@ import (
 )
 
 func TestInspectAGroupThatThereIsNot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		s := recipetest.Session(t, w.net, "inspector")
+	inWorld(t, func(w *world) {
+		s := recipetest.Session(w, w.net, "inspector")
 		before := w.srv.Dump()
-		if _, err := allocator.Inspect(t.Context(), s, "a/b"); !errors.Is(err, kiel.ErrInvalidName) {
-			t.Error(err)
+		if _, err := allocator.Inspect(w.Context(), s, "a/b"); !errors.Is(err, kiel.ErrInvalidName) {
+			w.Error(err)
 		}
-		if _, err := allocator.Inspect(t.Context(), s, "none"); !errors.Is(err, allocator.ErrNoGroup) || !strings.Contains(err.Error(), "/kiel/groups/none") {
-			t.Error(err)
+		if _, err := allocator.Inspect(w.Context(), s, "none"); !errors.Is(err, allocator.ErrNoGroup) || !strings.Contains(err.Error(), "/kiel/groups/none") {
+			w.Error(err)
 		}
-		if _, err := allocator.Inspect(t.Context(), nil, "none"); err == nil {
-			t.Error("without a session")
+		if _, err := allocator.Inspect(w.Context(), nil, "none"); err == nil {
+			w.Error("without a session")
 		}
 		if after := w.srv.Dump(); after != before {
-			t.Errorf("created something:\n%s\nwas\n%s", after, before)
+			w.Errorf("created something:\n%s\nwas\n%s", after, before)
 		}
 		// A group that nobody is in any more is one.
 		a, b := w.pair(ids(1), nil)
 		a.end()
 		b.end()
-		g, err := allocator.Inspect(t.Context(), s, group)
+		g, err := allocator.Inspect(w.Context(), s, group)
 		if err != nil || len(g.Members) != 0 || len(g.Partitions) != 1 || len(g.Disagreements) != 0 {
-			t.Errorf("%+v, %v", g, err)
+			w.Errorf("%+v, %v", g, err)
 		}
 	})
 }
 
 func TestInspect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		start := time.Now().UTC()
 		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": {0, 10, 9}}, Func: allocfn.Range(), Topics: []string{"t", "^v.*"}, Zone: "z"})
 		a.ready()
-		if err := a.SetZones(t.Context(), map[kiel.Partition]string{{Topic: "t", ID: 9}: "z"}); err != nil {
-			t.Fatal(err)
+		if err := a.SetZones(w.Context(), map[kiel.Partition]string{{Topic: "t", ID: 9}: "z"}); err != nil {
+			w.Fatal(err)
 		}
-		s := recipetest.Session(t, w.net, "inspector")
+		s := recipetest.Session(w, w.net, "inspector")
 		inspect := func() *status.Group {
-			t.Helper()
-			g, err := allocator.Inspect(t.Context(), s, group)
+			w.Helper()
+			g, err := allocator.Inspect(w.Context(), s, group)
 			if err != nil {
-				t.Fatal(err)
+				w.Fatal(err)
 			}
 			return g
 		}
 		g := inspect()
-		equal(t, g.Members, []status.Member{{
+		equal(w, g.Members, []status.Member{{
 			Name: "a", Since: &start, Session: fmt.Sprintf("0x%x", a.session.Stats().SessionID), Zone: "z",
 			Functions: []string{"range/1"}, Topics: []string{"^v.*", "t"},
 		}})
-		equal(t, g.Partitions, []status.Partition{
+		equal(w, g.Partitions, []status.Partition{
 			{Topic: "t", State: status.Free}, {Topic: "t", Partition: 9, State: status.Free, Zone: "z"}, {Topic: "t", Partition: 10, State: status.Free},
 		})
 		if g.Source != status.SourceZooKeeper || g.Self != nil || g.Mapping != nil || len(g.Disagreements)+len(g.Changes)+len(g.Troubles) != 0 {
-			t.Errorf("%+v", g)
+			w.Errorf("%+v", g)
 		}
 
 		// Things that nobody should have made.
 		long := strings.Repeat("ü", 200)
 		for name, data := range map[string]string{"py": "", "a b": "{", long: strings.Repeat("x", 100_000)} {
 			if err := w.srv.Create(members+"/"+name, []byte(data)); err != nil {
-				t.Fatal(err)
+				w.Fatal(err)
 			}
 		}
 		if err := w.srv.Set(partitions, []byte(`["t:1","t:01","x:y:1","w:0"]`)); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		if err := w.srv.Set("/kiel/groups/g/zones", []byte(`{"v":7}`)); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		g = inspect()
-		wantDisagreements(t, g,
+		wantDisagreements(w, g,
 			"no-common-function a b, py, "+status.Shown(long), "topics-ignored a b, py, "+status.Shown(long),
 			"unreadable-record a b, "+status.Shown(long), "persistent-member a b, py, "+status.Shown(long), "odd-item t:1, x:y:1", "unreadable-zones ")
 		if n := len(g.Partitions); n != 2 || len(g.Members) != 4 {
-			t.Errorf("%d partitions, %d members", n, len(g.Members))
+			w.Errorf("%d partitions, %d members", n, len(g.Members))
 		}
 		if p := g.Members[2]; p.Name != "py" || p.Session != "0x0" || p.Functions != nil {
-			t.Errorf("%+v", p)
+			w.Errorf("%+v", p)
 		}
 		sleep(time.Minute)
-		equal(t, a.Status().Disagreements, g.Disagreements) // a member judges as a stranger does
+		equal(w, a.Status().Disagreements, g.Disagreements) // a member judges as a stranger does
 
 		for _, name := range w.srv.Children(members) {
 			if name != "a" {
 				if err := w.srv.Delete(members + "/" + name); err != nil {
-					t.Fatal(err)
+					w.Fatal(err)
 				}
 			}
 		}
 		if err := w.srv.Set(partitions, []byte(`["t:1","w:0","v2:0"]`)); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
-		wantDisagreements(t, inspect(), "topic-nobody-asks w", "unreadable-zones ")
+		wantDisagreements(w, inspect(), "topic-nobody-asks w", "unreadable-zones ")
 		if err := w.srv.Set(partitions, []byte(`no set`)); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
-		wantDisagreements(t, inspect(), "unreadable-set ", "unreadable-zones ")
+		wantDisagreements(w, inspect(), "unreadable-set ", "unreadable-zones ")
 
 		// The right to read may be missing.
 		refuse := func(path string) {
@@ -130,17 +127,17 @@ func TestInspect(t *testing.T) {
 			})
 		}
 		refuse("/kiel/groups/g/zones")
-		wantDisagreements(t, inspect(), "unreadable-set ", "unreadable-zones ")
+		wantDisagreements(w, inspect(), "unreadable-set ", "unreadable-zones ")
 		refuse(partitions)
-		wantDisagreements(t, inspect(), "unreadable-set ", "unreadable-zones ")
+		wantDisagreements(w, inspect(), "unreadable-set ", "unreadable-zones ")
 		refuse(members)
-		if _, err := allocator.Inspect(t.Context(), s, group); !errors.Is(err, session.ErrNoAuth) {
-			t.Error(err)
+		if _, err := allocator.Inspect(w.Context(), s, group); !errors.Is(err, session.ErrNoAuth) {
+			w.Error(err)
 		}
 	})
 }
 
-func wantDisagreements(t *testing.T, g *status.Group, want ...string) {
+func wantDisagreements(t recipetest.TB, g *status.Group, want ...string) {
 	t.Helper()
 	var got []string
 	for _, d := range g.Disagreements {
@@ -156,10 +153,9 @@ func wantDisagreements(t *testing.T, g *status.Group, want ...string) {
 
 // An inspection goes on in the next session when it loses its own, and ends with its context.
 func TestInspectThroughFaults(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.pair(ids(2), nil)
-		s := recipetest.Session(t, w.net, "inspector")
+		s := recipetest.Session(w, w.net, "inspector")
 		var killed atomic.Bool
 		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if id := s.Stats().SessionID; r.Op == zktest.OpGetData && r.Path == members+"/b" && killed.CompareAndSwap(false, true) {
@@ -168,43 +164,42 @@ func TestInspectThroughFaults(t *testing.T) {
 			}
 			return zktest.Action{}
 		})
-		g, err := allocator.Inspect(t.Context(), s, group)
+		g, err := allocator.Inspect(w.Context(), s, group)
 		if err != nil || len(g.Members) != 2 || !killed.Load() {
-			t.Errorf("%+v, %v", g, err)
+			w.Errorf("%+v, %v", g, err)
 		}
 		w.net.Client("inspector").BlackHole(zktest.Both)
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(w.Context(), 2*time.Second)
 		defer cancel()
 		start := time.Now()
 		if _, err := allocator.Inspect(ctx, s, group); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 2*time.Second {
-			t.Error(err, time.Since(start))
+			w.Error(err, time.Since(start))
 		}
 	})
 }
 
 // A large group is read by some requests at a time.
 func TestInspectALargeGroup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(1000)}})
 		a.ready()
 		for i := range 1000 {
 			if err := w.srv.Create(fmt.Sprintf("%s/m%03d", members, i), nil); err != nil {
-				t.Fatal(err)
+				w.Fatal(err)
 			}
 		}
-		s := recipetest.Session(t, w.net, "inspector")
+		s := recipetest.Session(w, w.net, "inspector")
 		w.net.Client("inspector").Delay(5 * time.Millisecond)
-		if _, err := s.Incarnation(t.Context()); err != nil {
-			t.Fatal(err)
+		if _, err := s.Incarnation(w.Context()); err != nil {
+			w.Fatal(err)
 		}
 		start := time.Now()
-		g, err := allocator.Inspect(t.Context(), s, group)
+		g, err := allocator.Inspect(w.Context(), s, group)
 		if err != nil || len(g.Members) != 1001 || len(g.Partitions) != 1000 || time.Since(start) > time.Second {
-			t.Errorf("%d members, %d partitions in %v, %v", len(g.Members), len(g.Partitions), time.Since(start), err)
+			w.Errorf("%d members, %d partitions in %v, %v", len(g.Members), len(g.Partitions), time.Since(start), err)
 		}
 		if d := g.Disagreements[0]; d.Kind != status.PersistentMember || len(d.Names) != status.MaxListed || d.More != 980 {
-			t.Errorf("%+v", d)
+			w.Errorf("%+v", d)
 		}
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,10 +16,11 @@ import (
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/promreg"
+	"github.com/kielgo/kiel/internal/recipetest"
 )
 
 // scrape fails unless the named metrics are as in want.
-func scrape(t *testing.T, reg *prometheus.Registry, want string, names ...string) {
+func scrape(t recipetest.TB, reg *prometheus.Registry, want string, names ...string) {
 	t.Helper()
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
@@ -28,7 +28,7 @@ func scrape(t *testing.T, reg *prometheus.Registry, want string, names ...string
 }
 
 // value returns what a metric of one series says.
-func value(t *testing.T, reg *prometheus.Registry, name string) float64 {
+func value(t recipetest.TB, reg *prometheus.Registry, name string) float64 {
 	t.Helper()
 	families, err := reg.Gather()
 	if err != nil {
@@ -44,41 +44,40 @@ func value(t *testing.T, reg *prometheus.Registry, name string) float64 {
 }
 
 func TestMetrics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		reg := prometheus.NewRegistry()
 		w.put(partitions, `["t:0", "t:1", "t:2", "t:3"]`) // or it would depend on who reads first whether the seed is a rebalance
 		a := w.start("a", allocator.Options{Registerer: reg})
 		a.ready()
 		sleep(time.Minute)
-		atFirst := value(t, reg, "kiel_rebalance_events_coalesced_total") // so may be that we came
-		if err := a.AddPartitions(t.Context(), map[string][]int32{"u": {0}}); err != nil {
-			t.Fatal(err)
+		atFirst := value(w, reg, "kiel_rebalance_events_coalesced_total") // so may be that we came
+		if err := a.AddPartitions(w.Context(), map[string][]int32{"u": {0}}); err != nil {
+			w.Fatal(err)
 		}
 		sleep(time.Minute)
 		w.start("b", allocator.Options{}).ready()
 		sleep(time.Minute)
 		for _, python := range []string{"p1", "p2", "p3"} { // the first is acted on at once, then two together
 			if err := w.srv.Create(members+"/"+python, nil); err != nil {
-				t.Fatal(err)
+				w.Fatal(err)
 			}
 			sleep(50 * time.Millisecond)
 		}
 		sleep(time.Minute)
-		if err := a.SetZones(t.Context(), map[kiel.Partition]string{{Topic: "t"}: "x", {Topic: "v"}: "y"}); err != nil {
-			t.Error(err)
+		if err := a.SetZones(w.Context(), map[kiel.Partition]string{{Topic: "t"}: "x", {Topic: "v"}: "y"}); err != nil {
+			w.Error(err)
 		}
 		sleep(settle)
 		a.kill()
 		sleep(settle)
-		if err := a.Rebalance(t.Context()); err != nil {
-			t.Error(err)
+		if err := a.Rebalance(w.Context()); err != nil {
+			w.Error(err)
 		}
 		if err := w.srv.Create(members+"/d", []byte(`{"v":1,"functions":["other"]}`)); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		sleep(settle)
-		scrape(t, reg, `
+		scrape(w, reg, `
 # HELP kiel_assigned_partitions Partitions that the mapping gives to this member.
 # TYPE kiel_assigned_partitions gauge
 kiel_assigned_partitions{group="g",topic="t"} 1
@@ -126,62 +125,60 @@ kiel_zoned_partitions{group="g"} 2
 			"kiel_assigned_partitions", "kiel_last_rebalance_timestamp_seconds", "kiel_members", "kiel_partitions",
 			"kiel_rebalance_in_progress", "kiel_rebalances_failed_total", "kiel_rebalances_total",
 			"kiel_zk_reconnects_total", "kiel_zk_session_expirations_total", "kiel_zk_session_state", "kiel_zoned_partitions")
-		if n := value(t, reg, "kiel_rebalance_events_coalesced_total") - atFirst; n != 1 {
-			t.Errorf("%v changes coalesced", n)
+		if n := value(w, reg, "kiel_rebalance_events_coalesced_total") - atFirst; n != 1 {
+			w.Errorf("%v changes coalesced", n)
 		}
 		for _, name := range []string{"kiel_rebalance_duration_seconds", "kiel_assignment_compute_seconds", "kiel_view_age_seconds", "kiel_sharedset_updates_total"} {
 			if n, err := testutil.GatherAndCount(reg, name); n == 0 || err != nil {
-				t.Errorf("%s: %d, %v", name, n, err)
+				w.Errorf("%s: %d, %v", name, n, err)
 			}
 		}
 		if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
-			t.Error(problems, err)
+			w.Error(problems, err)
 		}
 		if err := a.end(); err != nil {
-			t.Error(err)
+			w.Error(err)
 		}
 		if n, err := testutil.GatherAndCount(reg); n != 0 || err != nil {
-			t.Errorf("%d series after the end, %v", n, err)
+			w.Errorf("%d series after the end, %v", n, err)
 		}
 	})
 }
 
 // While one member lives another one in the same registerer fails, and says what to do; afterwards it does not.
 func TestMetricsOfTwoMembers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.put(partitions, `["t:0"]`)
 		reg := prometheus.NewPedanticRegistry()
 		a := w.start("a", allocator.Options{Registerer: reg})
 		a.ready()
 		b := w.make("b", allocator.Options{Registerer: reg})
-		err := b.Run(t.Context())
+		err := b.Run(w.Context())
 		if err == nil || !strings.Contains(err.Error(), "WrapRegistererWith") {
-			t.Errorf("two members in one registerer: %v", err)
+			w.Errorf("two members in one registerer: %v", err)
 		}
-		if err := b.Ready(t.Context()); !errors.Is(err, allocator.ErrStopped) {
-			t.Error(err)
+		if err := b.Ready(w.Context()); !errors.Is(err, allocator.ErrStopped) {
+			w.Error(err)
 		}
-		scrape(t, reg, `
+		scrape(w, reg, `
 # HELP kiel_members Members of the group, as last read.
 # TYPE kiel_members gauge
 kiel_members{group="g"} 1
 `, "kiel_members")
 		if err := a.end(); err != nil {
-			t.Error(err)
+			w.Error(err)
 		}
 		w.start("c", allocator.Options{Registerer: reg}).ready()
 		w.start("d", allocator.Options{Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"client": "d"}, prometheus.NewRegistry())}).ready()
 		if n, err := testutil.GatherAndCount(reg, "kiel_members", "kiel_rebalances_total"); n != 1+6 || err != nil {
-			t.Errorf("%d, %v", n, err)
+			w.Errorf("%d, %v", n, err)
 		}
 	})
 }
 
 // A member without trust in its session shows that it has nothing, and all that it showed before.
 func TestMetricsWithoutTrust(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.put(partitions, `["t:0", "u:0"]`)
 		reg := prometheus.NewPedanticRegistry()
 		a := w.start("a", allocator.Options{Registerer: reg})
@@ -189,12 +186,12 @@ func TestMetricsWithoutTrust(t *testing.T) {
 		sleep(settle)
 		before, err := testutil.GatherAndCount(reg)
 		if err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		a.client.Refuse()
 		a.client.Cut()
 		sleep(2 * timeout)
-		scrape(t, reg, `
+		scrape(w, reg, `
 # HELP kiel_assigned_partitions Partitions that the mapping gives to this member.
 # TYPE kiel_assigned_partitions gauge
 kiel_assigned_partitions{group="g",topic="t"} 0
@@ -204,12 +201,12 @@ kiel_assigned_partitions{group="g",topic="u"} 0
 kiel_zk_trust_remaining_seconds{group="g"} 0
 `, "kiel_assigned_partitions", "kiel_zk_trust_remaining_seconds")
 		if n, err := testutil.GatherAndCount(reg); n != before || err != nil {
-			t.Errorf("%d series, %d before; %v", n, before, err)
+			w.Errorf("%d series, %d before; %v", n, before, err)
 		}
 		a.client.Heal()
 		w.put(partitions, `["t:0"]`)
 		sleep(time.Minute)
-		scrape(t, reg, `
+		scrape(w, reg, `
 # HELP kiel_assigned_partitions Partitions that the mapping gives to this member.
 # TYPE kiel_assigned_partitions gauge
 kiel_assigned_partitions{group="g",topic="t"} 1
@@ -219,15 +216,14 @@ kiel_assigned_partitions{group="g",topic="t"} 1
 
 // A Keeper's counters go on in the next allocator, and its gauges are there, and zero, while there is none.
 func TestMetricsThatAreKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.put(partitions, `["t:0"]`)
 		reg := prometheus.NewPedanticRegistry()
 		keeper := promreg.NewKeeper(reg, group)
 		defer keeper.Close()
 		shown := func(members, rebalances int, assigned string) {
-			t.Helper()
-			scrape(t, reg, fmt.Sprintf(`
+			w.Helper()
+			scrape(w, reg, fmt.Sprintf(`
 %s# HELP kiel_members Members of the group, as last read.
 # TYPE kiel_members gauge
 kiel_members{group="g"} %d
@@ -255,22 +251,21 @@ kiel_assigned_partitions{group="g",topic="t"} %d
 			sleep(settle)
 			shown(1, i+1, has(1))
 			if err := a.end(); err != nil {
-				t.Error(err)
+				w.Error(err)
 			}
 			sleep(settle)
 			shown(0, i+1, has(0))
 		}
 		keeper.Close()
 		if n, err := testutil.GatherAndCount(reg); n != 0 || err != nil {
-			t.Errorf("%d series after Close, %v", n, err)
+			w.Errorf("%d series after Close, %v", n, err)
 		}
 	})
 }
 
 // Partitions of topics that no member asks for are counted in the set, and not among those that anybody has.
 func TestMetricsOfUnwantedTopics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.put(partitions, `["t:0", "t:1", "t:2", "u:0", "u:1"]`)
 		var regs []*prometheus.Registry
 		var nodes []*node
@@ -279,10 +274,10 @@ func TestMetricsOfUnwantedTopics(t *testing.T) {
 			nodes = append(nodes, w.start(name, allocator.Options{Registerer: regs[len(regs)-1], Topics: []string{"t", name}}))
 		}
 		shown := func(unwanted int, shares ...string) {
-			t.Helper()
+			w.Helper()
 			sleep(time.Minute)
 			for i, share := range shares {
-				scrape(t, regs[i], fmt.Sprintf(`
+				scrape(w, regs[i], fmt.Sprintf(`
 # HELP kiel_assigned_partitions Partitions that the mapping gives to this member.
 # TYPE kiel_assigned_partitions gauge
 %s
@@ -298,10 +293,10 @@ kiel_unwanted_partitions{group="g"} %d
 		shown(2, `kiel_assigned_partitions{group="g",topic="t"} 2`, `kiel_assigned_partitions{group="g",topic="t"} 1`)
 		for _, n := range nodes {
 			if s := n.Snapshot(); s.Err != nil || len(s.Partitions) != 3 || fmt.Sprint(s.Unwanted) != "[u]" {
-				t.Errorf("%s: %d partitions, unwanted %v, error %v", n.Name(), len(s.Partitions), s.Unwanted, s.Err)
+				w.Errorf("%s: %d partitions, unwanted %v, error %v", n.Name(), len(s.Partitions), s.Unwanted, s.Err)
 			}
 			if err := n.failed(); !errors.Is(err, allocator.ErrUnwantedTopic) || !strings.Contains(err.Error(), `: "u"; RemoveTopic removes`) {
-				t.Errorf("%s: reported %v", n.Name(), err)
+				w.Errorf("%s: reported %v", n.Name(), err)
 			}
 		}
 		// Beside a member in Python all are divided, as it does.
@@ -311,18 +306,17 @@ kiel_assigned_partitions{group="g",topic="u"} 1`, `kiel_assigned_partitions{grou
 kiel_assigned_partitions{group="g",topic="u"} 1`)
 		for _, n := range nodes {
 			if err := n.failed(); err != nil {
-				t.Errorf("%s: reported %v", n.Name(), err)
+				w.Errorf("%s: reported %v", n.Name(), err)
 			}
 		}
 	})
 }
 
 func TestMetricsOfCallbacks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		reg := prometheus.NewRegistry()
 		if err := w.srv.Create(partitions, []byte(`["t:0"]`)); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		a := w.start("a", allocator.Options{
 			Registerer:  reg,
@@ -330,47 +324,45 @@ func TestMetricsOfCallbacks(t *testing.T) {
 		})
 		a.ready()
 		sleep(time.Second)
-		scrape(t, reg, `
+		scrape(w, reg, `
 # HELP kiel_rebalances_failed_total Rebalances that failed, by stage; callback is one of the allocator, handler a handler or callback of the owner.
 # TYPE kiel_rebalances_failed_total counter
 kiel_rebalances_failed_total{group="g",stage="callback"} 1
 kiel_rebalances_failed_total{group="g",stage="compute"} 0
 `, "kiel_rebalances_failed_total")
 		if err := a.failed(); !errors.Is(err, allocator.ErrCallback) {
-			t.Error(err)
+			w.Error(err)
 		}
 	})
 }
 
 func TestMetricsThatCanNotBeRegistered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		n := w.make("a", allocator.Options{})
 		reg := prometheus.NewRegistry()
 		reg.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "kiel_members", Help: "Another.", ConstLabels: prometheus.Labels{"group": group}}))
 		a, err := allocator.New(n.session, group, "a", allocator.Options{Registerer: reg})
 		if err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
-		if err := a.Run(t.Context()); err == nil {
-			t.Error("no error")
+		if err := a.Run(w.Context()); err == nil {
+			w.Error("no error")
 		}
 		if _, err := allocator.New(n.session, "h", "a", allocator.Options{Func: allocfn.Range()}); err != nil {
-			t.Error(err)
+			w.Error(err)
 		}
 	})
 }
 
 // kiel_disagreements counts what members disagree about, by the kinds that the status lists.
 func TestMetricsOfDisagreements(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.put(partitions, `["t:0", "t:1", "t:2", "u:0"]`)
 		reg := prometheus.NewRegistry()
 		a := w.start("a", allocator.Options{Registerer: reg, Topics: []string{"t"}})
 		a.ready()
 		shown := func(counts ...int) {
-			t.Helper()
+			w.Helper()
 			sleep(time.Minute)
 			var want strings.Builder
 			want.WriteString("# HELP kiel_disagreements Members, topics or items, as last read, that keep the group from acting as one, by the kind of " +
@@ -380,44 +372,44 @@ func TestMetricsOfDisagreements(t *testing.T) {
 			} {
 				fmt.Fprintf(&want, "kiel_disagreements{group=\"g\",kind=%q} %d\n", kind, counts[i])
 			}
-			scrape(t, reg, want.String(), "kiel_disagreements")
+			scrape(w, reg, want.String(), "kiel_disagreements")
 			listed := make(map[string]int)
 			for _, d := range a.Status().Disagreements {
 				listed[string(d.Kind)]++
 			}
 			if shown := slices.DeleteFunc(slices.Clone(counts), func(n int) bool { return n == 0 }); len(shown) != len(listed) {
-				t.Errorf("the status lists %v", listed)
+				w.Errorf("the status lists %v", listed)
 			}
 		}
 		shown(0, 0, 0, 1, 0, 0, 0, 0)
 		for _, name := range []string{"ghost", "ghost2"} {
 			if err := w.srv.Create(members+"/"+name, nil); err != nil {
-				t.Fatal(err)
+				w.Fatal(err)
 			}
 		}
 		shown(0, 0, 2, 0, 2, 0, 0, 0)
 		if err := w.srv.Set(members+"/ghost", []byte(`{"v":1,"functions":["other"]`)); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		if err := w.srv.Delete(members + "/ghost2"); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		if err := w.srv.Create(members+"/strange", []byte(`{"v":1,"functions":["other"]}`)); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		if err := w.srv.Set("/kiel/groups/g/partitions", []byte(`["t:0", "t:x"]`)); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		shown(1, 1, 2, 0, 1, 1, 0, 0)
 		if err := w.srv.Set("/kiel/groups/g/partitions", []byte(`no set`)); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		if err := w.srv.Create("/kiel/groups/g/zones", []byte(`no zones`)); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		shown(1, 1, 2, 0, 1, 1, 1, 1)
 		if err := a.end(); err != nil {
-			t.Error(err)
+			w.Error(err)
 		}
 	})
 }

@@ -16,9 +16,7 @@ import (
 // A member with patterns asks for the topics of the set that they find. A topic that comes into the set later is found, though no
 // record has changed.
 func TestPatternsFindTopicsOfTheSet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(o *Options) { o.Func = allocfn.Balanced() })
-		r.run()
+	inRig(t, func(o *Options) { o.Func = allocfn.Balanced() }, func(r *rig) {
 		data := func(m party.Member) party.Member {
 			m.Data = []byte(strings.ReplaceAll(string(m.Data), "roundrobin/1", "balanced/1"))
 			return m
@@ -28,9 +26,9 @@ func TestPatternsFindTopicsOfTheSet(t *testing.T) {
 		r.membersAre(data(asking("a", "^t.*", "!^t-.*", "t-x")), us)
 		r.divided("t-x:0 t1:0 t1:1 u:0", "__t", "t-")
 		owns := func(member, want string) {
-			t.Helper()
+			r.Helper()
 			if got := fmt.Sprint(r.Snapshot().Share(member)); got != want {
-				t.Errorf("%s owns %s, want %s", member, got, want)
+				r.Errorf("%s owns %s, want %s", member, got, want)
 			}
 		}
 		owns("a", "map[t-x:[0] t1:[0 1]]")
@@ -45,7 +43,6 @@ func TestPatternsFindTopicsOfTheSet(t *testing.T) {
 		r.partitions("t1:0", "u:0")
 		r.divided("t1:0 u:0")
 		owns("a", "map[t1:[0]]")
-		r.stop()
 	})
 }
 
@@ -86,9 +83,7 @@ func TestPatternsThatFindNothing(t *testing.T) {
 
 // Beside a member without a record patterns mean as little as names. A record whose pattern can't be read is one that can't be read.
 func TestPatternsBesidePython(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		r.run()
+	inRig(t, nil, func(r *rig) {
 		r.partitions("t:0", "u:0", "v:0")
 		us := asking("b", "^t.*")
 		for what, other := range map[string]party.Member{
@@ -103,10 +98,9 @@ func TestPatternsBesidePython(t *testing.T) {
 			r.membersAre(other, us)
 			r.divided("t:0 u:0 v:0")
 			if err := r.failed(); errors.Is(err, ErrBadRecord) != (len(other.Data) > 0) {
-				t.Errorf("%s: %v", what, err)
+				r.Errorf("%s: %v", what, err)
 			}
 		}
-		r.stop()
 	})
 }
 

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel"
@@ -53,9 +52,7 @@ func (r *rig) move(item string) string {
 }
 
 func TestReasonOfEachKindOfChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(o *Options) { o.AlsoFuncs = []allocfn.Func{allocfn.Range()} })
-		r.run()
+	inRig(t, func(o *Options) { o.AlsoFuncs = []allocfn.Func{allocfn.Range()} }, func(r *rig) {
 		both := func(r *record) { r.Functions = []string{"range/1", "roundrobin/1"} }
 		weighs := func(w int) func(*record) { return func(r *record) { r.Weight = w } }
 		b := with("b", 1, func(r *record) { r.Functions = []string{"roundrobin/1", "range/1"} })
@@ -81,8 +78,8 @@ func TestReasonOfEachKindOfChange(t *testing.T) {
 			{"topic-removed t, v", func() { r.partitions("t:0", "t:1", "u:0") }},
 			{"zones-changed", func() { r.showZones(zoned(1)) }},
 			{"manual", func() {
-				if err := r.Rebalance(t.Context()); err != nil {
-					t.Fatal(err)
+				if err := r.Rebalance(r.Context()); err != nil {
+					r.Fatal(err)
 				}
 			}},
 			{"unchanged", func() { r.restored(r.writes+1, "t:0", "t:1", "u:0", "bad") }},
@@ -100,29 +97,27 @@ func TestReasonOfEachKindOfChange(t *testing.T) {
 			sleep(time.Minute)
 			s := r.Snapshot()
 			if got := s.Reason.String(); got != step.want {
-				t.Errorf("step %d: got %q, want %q", i, got, step.want)
+				r.Errorf("step %d: got %q, want %q", i, got, step.want)
 			}
 			if err := s.Reason.Check(); err != nil {
-				t.Error(err)
+				r.Error(err)
 			}
 		}
 		if err := r.stop(); err != nil || r.Snapshot().Reason.Code != status.Stopped {
-			t.Error("the last snapshot has another reason than its mapping:", r.Snapshot().Reason, err)
+			r.Error("the last snapshot has another reason than its mapping:", r.Snapshot().Reason, err)
 		}
 	})
 }
 
 func TestMovesSaySinceWhenAndWhy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		r.run()
+	inRig(t, nil, func(r *rig) {
 		r.partitions("t:0", "t:1", "t:2", "t:3")
 		r.membersAre(plain("a", "b", "c", "d")...)
 		wants := func(want ...string) {
-			t.Helper()
+			r.Helper()
 			for i, item := range []string{"t:0", "t:1", "t:2", "t:3", "u:0"} {
 				if got := r.move(item); got != want[i] {
-					t.Errorf("%s: got %s, want %s", item, got, want[i])
+					r.Errorf("%s: got %s, want %s", item, got, want[i])
 				}
 			}
 		}
@@ -136,7 +131,7 @@ func TestMovesSaySinceWhenAndWhy(t *testing.T) {
 		r.partitions("t:0", "t:1", "t:2", "t:3", "t:4", "u:0")
 		wants(`"" 1 started`, `"b" 4 member-joined a2`, `"c" 4 member-joined a2`, `"a" 4 member-joined a2`, `"" 5 topic-added u`)
 		if got := r.move("t:4"); got != `"" 5 topic-grew t` {
-			t.Error(got)
+			r.Error(got)
 		}
 		r.membersAre(plain("a", "a2", "c", "x")...)                                                                     // b, that is us, has left, and x has come
 		wants(`"" 1 started`, `"b" 4 member-joined a2`, `"b" 7 stopped`, `"c" 7 member-joined x`, `"" 5 topic-added u`) // 6 was not joined
@@ -144,20 +139,19 @@ func TestMovesSaySinceWhenAndWhy(t *testing.T) {
 }
 
 func TestMoveSaysWhenTheChangeWasNoticed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	inRig(t, nil, func(r *rig) {
 		r.begin("t:0", "t:1")
 		r.join("a", "b") // at once, or rather with what follows
 		time.Sleep(100 * time.Millisecond)
 		r.join("a", "b", "c")
 		sleep(100 * time.Millisecond)
 		if _, ok := r.Snapshot().Move(kiel.Partition{Topic: "t", ID: 7}); ok {
-			t.Error("a partition that there is not has moved")
+			r.Error("a partition that there is not has moved")
 		}
 		sleep(time.Minute)
 		m, ok := r.Snapshot().Move(kiel.Partition{Topic: "t"})
 		if !ok || m.Settle != 300*time.Millisecond || !m.At.Equal(r.Snapshot().At) {
-			t.Error(m, ok)
+			r.Error(m, ok)
 		}
 	})
 }

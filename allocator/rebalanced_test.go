@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/internal/defaultlog/logtest"
@@ -15,11 +14,11 @@ import (
 	"github.com/kielgo/kiel/sharedset"
 )
 
-// loggedRig is a rig and what it logs at INFO and above.
-func loggedRig(t *testing.T) (*rig, *logtest.Log) {
+// inLoggedRig is inRig with what is logged at INFO and above.
+func inLoggedRig(t *testing.T, test func(r *rig, log *logtest.Log)) {
 	t.Helper()
 	log := new(logtest.Log)
-	return newRig(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) }), log
+	inRig(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) }, func(r *rig) { test(r, log) })
 }
 
 // since returns the lines after the first n, without what all lines have in common.
@@ -34,9 +33,7 @@ func since(log *logtest.Log, n int) (lines []string) {
 }
 
 func TestOneLineForEachRebalance(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, log := loggedRig(t)
-		r.run()
+	inLoggedRig(t, func(r *rig, log *logtest.Log) {
 		set := func(n int) (items []string) {
 			for i := range n {
 				items = append(items, fmt.Sprintf("t:%d", i))
@@ -81,7 +78,7 @@ func TestOneLineForEachRebalance(t *testing.T) {
 			logged += len(lines)
 			want := fmt.Sprintf("level=INFO msg=rebalanced version=%d %s", r.Snapshot().Version, step.want)
 			if len(lines) != 1 || lines[0] != want {
-				t.Errorf("logged\n%s\nwant\n%s", strings.Join(lines, "\n"), want)
+				r.Errorf("logged\n%s\nwant\n%s", strings.Join(lines, "\n"), want)
 			}
 		}
 	})
@@ -89,8 +86,7 @@ func TestOneLineForEachRebalance(t *testing.T) {
 
 // A thousand members with the longest of names come and go one by one.
 func TestLinesOfAStormOfMembers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, log := loggedRig(t)
+	inLoggedRig(t, func(r *rig, log *logtest.Log) {
 		r.begin("t:0")
 		sleep(time.Minute)
 		first, before := len(since(log, 0)), r.published()
@@ -111,44 +107,42 @@ func TestLinesOfAStormOfMembers(t *testing.T) {
 		sleep(time.Minute)
 		lines := since(log, first)
 		if rebalances := r.published() - before; len(lines) != rebalances || rebalances < 10 || rebalances > 30 {
-			t.Errorf("%d lines for %d rebalances in 20 s", len(lines), rebalances)
+			r.Errorf("%d lines for %d rebalances in 20 s", len(lines), rebalances)
 		}
 		for _, line := range lines {
 			if len(line) > 1200 || !strings.Contains(line, " msg=rebalanced ") {
-				t.Errorf("%d bytes: %s", len(line), line)
+				r.Errorf("%d bytes: %s", len(line), line)
 			}
 		}
 	})
 }
 
 func TestAliveFindsALoopThatHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	inRig(t, nil, func(r *rig) {
 		hang, publish := make(chan struct{}), r.loop.publish
 		r.loop.publish = func(s *Snapshot) {
 			<-hang
 			publish(s)
 		}
 		r.begin("t:0")
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 		defer cancel()
 		if err := r.Alive(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error("the loop hangs:", err)
+			r.Error("the loop hangs:", err)
 		}
 		close(hang)
-		if err := r.Alive(t.Context()); err != nil {
-			t.Error(err)
+		if err := r.Alive(r.Context()); err != nil {
+			r.Error(err)
 		}
 		r.stop()
-		if err := r.Alive(t.Context()); err != nil {
-			t.Error(err)
+		if err := r.Alive(r.Context()); err != nil {
+			r.Error(err)
 		}
 	})
 }
 
 func TestLinesOfASetThatCanNotBeRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, log := loggedRig(t)
+	inLoggedRig(t, func(r *rig, log *logtest.Log) {
 		r.begin("t:0")
 		sleep(time.Minute)
 		first := len(since(log, 0))
@@ -160,13 +154,13 @@ func TestLinesOfASetThatCanNotBeRead(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		if failed := r.failed(); failed == nil || strings.Count(failed.Error(), "\n") != 59 {
-			t.Error("OnError was not called for each:", failed)
+			r.Error("OnError was not called for each:", failed)
 		}
 		r.partitions("t:0")
 		lines := since(log, first)
 		if len(lines) != 7 || !strings.Contains(lines[0], "level=WARN msg=failed kind=set error=") ||
 			!strings.Contains(lines[1], "still failing") || lines[6] != "level=INFO msg=recovered kind=set after=1m0s errors=60" {
-			t.Errorf("logged\n%s", strings.Join(lines, "\n"))
+			r.Errorf("logged\n%s", strings.Join(lines, "\n"))
 		}
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/sharedset"
@@ -35,8 +34,7 @@ func TestSeedAfterABackup(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, adds := seedRig(t)
+			inSeedRig(t, func(r *rig, adds *[]string) {
 				r.begin("s:0", "t:0", "t:1")
 				r.restored(3, "s:0", "t:0", "t:1")
 				sleep(time.Minute)
@@ -58,9 +56,8 @@ func TestSeedAfterABackup(t *testing.T) {
 					want = "[" + test.added + "]"
 				}
 				if got := fmt.Sprint(*adds); got != want {
-					t.Errorf("added %s, want %s", got, want)
+					r.Errorf("added %s, want %s", got, want)
 				}
-				r.stop()
 			})
 		})
 	}
@@ -69,8 +66,7 @@ func TestSeedAfterABackup(t *testing.T) {
 // TestRemovedIsRemovedForGood: what a member saw removed is not added again, neither when the set is deleted nor when the
 // servers go back to a backup.
 func TestRemovedIsRemovedForGood(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, adds := seedRig(t)
+	inSeedRig(t, func(r *rig, adds *[]string) {
 		r.begin("t:0", "t:1")
 		r.partitions("t:0")
 		sleep(time.Minute)
@@ -79,14 +75,13 @@ func TestRemovedIsRemovedForGood(t *testing.T) {
 		r.join("b")
 		r.restored(1)
 		if got := fmt.Sprint(*adds); got != "[t:0]" {
-			t.Errorf("after a restore: added %s", got)
+			r.Errorf("after a restore: added %s", got)
 		}
 		r.partitions("t:0")
 		r.showSet(&sharedset.View{})
 		sleep(time.Minute)
 		if got := fmt.Sprint(*adds); got != "[t:0 t:0]" {
-			t.Errorf("after a deletion: added %s", got)
+			r.Errorf("after a deletion: added %s", got)
 		}
-		r.stop()
 	})
 }

@@ -113,6 +113,7 @@ type rig struct {
 	czxid   int64 // of the set
 	writes  int32 // of the set
 	ran     chan error
+	running bool
 	base    context.Context // of Run
 	late    bool            // zones come when the test shows them
 
@@ -167,6 +168,17 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 	return r
 }
 
+// inRig runs a test in a bubble, with an allocator that runs until the test has ended.
+func inRig(t *testing.T, change func(*Options), test func(r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, change)
+		r.run()
+		test(r)
+		r.stop()
+	})
+}
+
 func (r *rig) locked(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -189,14 +201,21 @@ func (r *rig) begin(items ...string) {
 	r.join("b")
 }
 
-// run starts Run, and ends it with the test.
+// run starts Run, unless it runs already, and ends it with the test.
 func (r *rig) run() {
+	if r.running {
+		return
+	}
+	r.running = true
 	ctx, cancel := context.WithCancel(r.base)
-	go func() { r.ran <- r.PartitionAllocator.Run(ctx) }()
+	go func() {
+		defer close(r.ran)
+		r.ran <- r.PartitionAllocator.Run(ctx)
+	}()
 	r.Cleanup(cancel)
 }
 
-// stop stops and returns what Run returned.
+// stop stops and returns what Run returned, if nobody has received that.
 func (r *rig) stop() error {
 	r.Helper()
 	if err := r.Stop(r.Context()); err != nil {

@@ -13,44 +13,43 @@ import (
 	"github.com/kielgo/kiel/sharedset"
 )
 
-// seedRig has the seed t:0 t:1; adds notes the calls of Add.
-func seedRig(t *testing.T) (r *rig, adds *[]string) {
+// inSeedRig is inRig with the seed t:0 t:1; adds notes the calls of Add.
+func inSeedRig(t *testing.T, test func(r *rig, adds *[]string)) {
 	t.Helper()
-	r = newRig(t, func(o *Options) { o.Seed = map[string][]int32{"t": {0, 1}} })
-	adds = new([]string)
-	r.set.add = func(items ...string) error {
-		r.locked(func() { *adds = append(*adds, strings.Join(items, " ")) })
-		time.Sleep(30 * time.Millisecond)
-		return nil
-	}
-	return r, adds
+	inRig(t, func(o *Options) { o.Seed = map[string][]int32{"t": {0, 1}} }, func(r *rig) {
+		adds := new([]string)
+		r.set.add = func(items ...string) error {
+			r.locked(func() { *adds = append(*adds, strings.Join(items, " ")) })
+			time.Sleep(30 * time.Millisecond)
+			return nil
+		}
+		test(r, adds)
+	})
 }
 
 func TestSeedIsAddedOnJoining(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, adds := seedRig(t)
-		r.run()
+	inSeedRig(t, func(r *rig, adds *[]string) {
 		r.join("a")
 		r.showSet(&sharedset.View{})
 		if len(*adds) != 0 {
-			t.Error("seeded without being a member")
+			r.Error("seeded without being a member")
 		}
 		r.join("a", "b")
 		if got := fmt.Sprint(*adds); got != "[t:0 t:1]" {
-			t.Error(got)
+			r.Error(got)
 		}
 		ready := make(chan error, 1)
-		go func() { ready <- r.Ready(t.Context()) }()
+		go func() { ready <- r.Ready(r.Context()) }()
 		synctest.Wait()
 		if len(ready) != 0 {
-			t.Error("ready without the seed in the set")
+			r.Error("ready without the seed in the set")
 		}
 		start := time.Now()
 		r.partitions() // kazoo's lock makes the znode first
 		r.partitions("t:0", "t:1")
 		sleep(30 * time.Millisecond)
 		if err := <-ready; err != nil || r.Snapshot().At != start {
-			t.Errorf("after %v: %v", time.Since(start), err)
+			r.Errorf("after %v: %v", time.Since(start), err)
 		}
 		r.want(TriggerPartitions, "t:1")
 		// Once removed it stays removed.
@@ -63,18 +62,15 @@ func TestSeedIsAddedOnJoining(t *testing.T) {
 		r.join("a", "b")
 		sleep(time.Minute)
 		if len(*adds) != 1 {
-			t.Error("seeded again:", *adds)
+			r.Error("seeded again:", *adds)
 		}
-		r.stop()
 	})
 }
 
 // TestSeedIsNotAddedTwice: when the seed is in the set, the last view is still one from before. Who removes a partition then
 // has removed it.
 func TestSeedIsNotAddedTwice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, adds := seedRig(t)
-		r.run()
+	inSeedRig(t, func(r *rig, adds *[]string) {
 		r.showSet(&sharedset.View{})
 		r.join("b")
 		r.partitions() // kazoo's lock makes the znode first
@@ -83,32 +79,28 @@ func TestSeedIsNotAddedTwice(t *testing.T) {
 		r.partitions("t:0")
 		sleep(time.Minute)
 		if len(*adds) != 1 {
-			t.Error("seeded again:", *adds)
+			r.Error("seeded again:", *adds)
 		}
-		r.stop()
 	})
 }
 
 func TestSeedThatIsThereIsNotAdded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, adds := seedRig(t)
+	inSeedRig(t, func(r *rig, adds *[]string) {
 		r.begin("s:0", "t:0", "t:1", "u:0")
-		if err := r.Ready(t.Context()); err != nil || len(*adds) != 0 {
-			t.Error(err, *adds)
+		if err := r.Ready(r.Context()); err != nil || len(*adds) != 0 {
+			r.Error(err, *adds)
 		}
-		r.stop()
 	})
 }
 
 func TestSeedIsAddedAgainWhenTheSetIsDeleted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, adds := seedRig(t)
+	inSeedRig(t, func(r *rig, adds *[]string) {
 		r.begin("t:0", "t:1")
 		sleep(time.Minute)
 		r.told()
 		r.showSet(&sharedset.View{})
 		if len(*adds) != 1 {
-			t.Error(*adds)
+			r.Error(*adds)
 		}
 		sleep(20 * time.Millisecond)
 		r.czxid = 2
@@ -116,70 +108,61 @@ func TestSeedIsAddedAgainWhenTheSetIsDeleted(t *testing.T) {
 		r.partitions("t:0", "t:1")
 		sleep(time.Minute)
 		if got := r.told(); got != "+ -" {
-			t.Errorf("told %q: all was taken away in between", got)
+			r.Errorf("told %q: all was taken away in between", got)
 		}
 		r.showSet(&sharedset.View{})
 		sleep(time.Minute)
 		if r.want(TriggerPartitions, ""); len(*adds) != 2 {
-			t.Error(*adds)
+			r.Error(*adds)
 		}
-		r.stop()
 	})
 }
 
 // TestSetMadeAgainByAnother: another member was faster, we never see it missing.
 func TestSetMadeAgainByAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, adds := seedRig(t)
+	inSeedRig(t, func(r *rig, adds *[]string) {
 		r.begin("t:0", "t:1")
 		sleep(time.Minute)
 		r.told()
 		r.czxid = 2
 		r.partitions("t:0")
 		if len(*adds) != 1 {
-			t.Error(*adds)
+			r.Error(*adds)
 		}
 		r.partitions("t:0", "t:1")
 		sleep(time.Minute)
 		if got := r.told(); got != "+ -" || len(*adds) != 1 {
-			t.Errorf("told %q, adds %v", got, *adds)
+			r.Errorf("told %q, adds %v", got, *adds)
 		}
-		r.stop()
 	})
 }
 
 // TestSetOfServersThatLostTheirData: they count from the beginning, up to the same number when the same things are made.
 func TestSetOfServersThatLostTheirData(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, adds := seedRig(t)
-		r.run()
+	inSeedRig(t, func(r *rig, adds *[]string) {
 		r.showSet(&sharedset.View{Items: []string{"t:0", "t:1"}, Exists: true, Czxid: 7, Ctime: 1000})
 		r.join("b")
 		sleep(time.Minute)
 		r.showSet(&sharedset.View{Items: []string{"t:0"}, Exists: true, Czxid: 7, Ctime: 2000})
 		if len(*adds) != 1 {
-			t.Error("not seeded again")
+			r.Error("not seeded again")
 		}
-		r.stop()
 	})
 }
 
 func TestEmptySetIsNotAMissingOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, adds := seedRig(t)
+	inSeedRig(t, func(r *rig, adds *[]string) {
 		r.begin("t:0", "t:1")
 		r.partitions()
 		sleep(time.Minute)
 		if r.want(TriggerPartitions, ""); len(*adds) != 0 {
-			t.Error(*adds)
+			r.Error(*adds)
 		}
-		r.stop()
 	})
 }
 
 func TestSeedingIsRepeatedUntilItWorks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, _ := seedRig(t)
+	inSeedRig(t, func(r *rig, _ *[]string) {
 		tries := 0
 		r.set.add = func(...string) error {
 			if tries++; tries < 5 {
@@ -190,31 +173,27 @@ func TestSeedingIsRepeatedUntilItWorks(t *testing.T) {
 		r.begin()
 		r.want(TriggerInitial, "") // the loop goes on
 		if err := r.failed(); err == nil || !strings.Contains(err.Error(), "blocked by somebody") {
-			t.Error(err)
+			r.Error(err)
 		}
 		sleep(time.Minute)
 		if err := r.failed(); tries != 5 || err != nil {
-			t.Errorf("%d tries, reported again: %v", tries, err)
+			r.Errorf("%d tries, reported again: %v", tries, err)
 		}
-		r.stop()
 	})
 }
 
 func TestUnreadableSetIsNotSeeded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, adds := seedRig(t)
-		r.run()
+	inSeedRig(t, func(r *rig, adds *[]string) {
 		r.join("b")
 		r.showSet(&sharedset.View{Exists: true, Czxid: 1, Err: sharedset.ErrUnreadable})
 		sleep(time.Hour)
 		if len(*adds) != 0 {
-			t.Error(*adds)
+			r.Error(*adds)
 		}
 		r.partitions()
 		if len(*adds) != 1 {
-			t.Error("not seeded once it could be read")
+			r.Error("not seeded once it could be read")
 		}
-		r.stop()
 	})
 }
 
@@ -223,8 +202,7 @@ func TestSeedingAndRemovalTakeTurns(t *testing.T) {
 	gone := map[string][]int32{"t": {0}}
 	for name, removalFirst := range map[string]bool{"seeding first": false, "removal first": true} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, _ := seedRig(t)
+			inSeedRig(t, func(r *rig, _ *[]string) {
 				var set []string
 				locked, removed := make(chan struct{}), make(chan error, 1)
 				r.set.add = func(items ...string) error {
@@ -241,7 +219,7 @@ func TestSeedingAndRemovalTakeTurns(t *testing.T) {
 					}
 					return nil
 				}
-				remove := func() { removed <- r.RemovePartitions(t.Context(), gone) }
+				remove := func() { removed <- r.RemovePartitions(r.Context(), gone) }
 				if removalFirst {
 					go remove()
 					synctest.Wait()
@@ -254,12 +232,11 @@ func TestSeedingAndRemovalTakeTurns(t *testing.T) {
 				close(locked)
 				sleep(time.Minute)
 				if got := fmt.Sprint(set); got != "[t:1]" {
-					t.Errorf("the set has %s", got)
+					r.Errorf("the set has %s", got)
 				}
 				if err := <-removed; err != nil {
-					t.Error(err)
+					r.Error(err)
 				}
-				r.stop()
 			})
 		})
 	}
@@ -267,22 +244,20 @@ func TestSeedingAndRemovalTakeTurns(t *testing.T) {
 
 // TestTurnIsWaitedForWithContext: a removal behind a seeding that hangs ends with its context.
 func TestTurnIsWaitedForWithContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, _ := seedRig(t)
+	inSeedRig(t, func(r *rig, _ *[]string) {
 		hang := make(chan struct{})
 		r.set.add = func(...string) error { <-hang; return nil }
 		r.begin()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 		defer cancel()
 		for name, change := range map[string]func(context.Context, map[string][]int32) error{
 			"add": r.AddPartitions, "remove": r.RemovePartitions,
 		} {
 			if err := change(ctx, map[string][]int32{"t": {0}}); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%s: %v", name, err)
+				r.Errorf("%s: %v", name, err)
 			}
 		}
 		close(hang)
-		r.stop()
 	})
 }
 
@@ -291,8 +266,7 @@ func TestTurnIsWaitedForWithContext(t *testing.T) {
 func TestViewFromBeforeAddPartitions(t *testing.T) {
 	for name, shown := range map[string]bool{"added": true, "lost": false} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, adds := seedRig(t)
+			inSeedRig(t, func(r *rig, adds *[]string) {
 				added := func() (all string) {
 					r.locked(func() { all = fmt.Sprint(*adds) })
 					return all
@@ -301,8 +275,8 @@ func TestViewFromBeforeAddPartitions(t *testing.T) {
 				r.run()
 				r.showSet(&sharedset.View{})
 				r.join("b")
-				if err := r.AddPartitions(t.Context(), map[string][]int32{"t": {2}}); err != nil {
-					t.Fatal(err)
+				if err := r.AddPartitions(r.Context(), map[string][]int32{"t": {2}}); err != nil {
+					r.Fatal(err)
 				}
 				r.partitions() // kazoo's lock makes the znode first
 				sleep(seedSettle / 2)
@@ -311,7 +285,7 @@ func TestViewFromBeforeAddPartitions(t *testing.T) {
 					r.partitions() // another member removed it
 				}
 				if got := added(); got != "[t:2]" {
-					t.Errorf("at once: added %s", got)
+					r.Errorf("at once: added %s", got)
 				}
 				sleep(time.Minute)
 				want := "[t:2 t:2]"
@@ -319,9 +293,8 @@ func TestViewFromBeforeAddPartitions(t *testing.T) {
 					want = "[t:2]"
 				}
 				if got := added(); got != want {
-					t.Errorf("a minute later: added %s, want %s", got, want)
+					r.Errorf("a minute later: added %s, want %s", got, want)
 				}
-				r.stop()
 			})
 		})
 	}
@@ -329,8 +302,7 @@ func TestViewFromBeforeAddPartitions(t *testing.T) {
 
 // TestSeedingIsNotRepeatedOnAnOldView: after a try that failed the set is judged as it is then.
 func TestSeedingIsNotRepeatedOnAnOldView(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, _ := seedRig(t)
+	inSeedRig(t, func(r *rig, _ *[]string) {
 		var tries []time.Time
 		r.set.add = func(...string) error {
 			r.locked(func() { tries = append(tries, time.Now()) })
@@ -342,19 +314,18 @@ func TestSeedingIsNotRepeatedOnAnOldView(t *testing.T) {
 		}
 		r.begin()
 		if n := tried(); n != 1 {
-			t.Errorf("%d tries", n)
+			r.Errorf("%d tries", n)
 		}
 		r.partitions("t:0", "t:1") // another member added them
 		r.partitions("t:0")
 		sleep(time.Minute)
 		if n := tried(); n != 1 {
-			t.Errorf("added again what the set had: %d tries", n)
+			r.Errorf("added again what the set had: %d tries", n)
 		}
 		r.showSet(&sharedset.View{})
 		sleep(seedRetryMin)
 		if n := tried(); n < 3 {
-			t.Errorf("%d tries: the pauses between them do not begin anew", n)
+			r.Errorf("%d tries: the pauses between them do not begin anew", n)
 		}
-		r.stop()
 	})
 }

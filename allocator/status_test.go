@@ -8,20 +8,19 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/status"
 	"github.com/kielgo/kiel/zktest"
 )
 
 // Every member describes itself, the others, and who is to own what since when and why.
 func TestStatusOfAMember(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		start := time.Now().UTC()
 		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(2), "u": {0}}, Zone: "z1", Weight: 3})
 		a.ready()
@@ -29,8 +28,8 @@ func TestStatusOfAMember(t *testing.T) {
 		b := w.start("b", allocator.Options{AlsoFuncs: []allocfn.Func{allocfn.Range()}, Topics: []string{"t", "^v.*"}})
 		b.ready()
 		sleep(time.Minute)
-		if err := a.SetZones(t.Context(), map[kiel.Partition]string{{Topic: "t", ID: 1}: "z2"}); err != nil {
-			t.Fatal(err)
+		if err := a.SetZones(w.Context(), map[kiel.Partition]string{{Topic: "t", ID: 1}: "z2"}); err != nil {
+			w.Fatal(err)
 		}
 		sleep(time.Minute)
 		g := a.Status()
@@ -42,41 +41,41 @@ func TestStatusOfAMember(t *testing.T) {
 		for i, n := range []*node{a, b} {
 			wantMembers[i].Session = fmt.Sprintf("0x%x", n.session.Stats().SessionID)
 		}
-		equal(t, g.Members, wantMembers)
+		equal(w, g.Members, wantMembers)
 		byB := &status.Reason{Code: status.MemberJoined, Names: []string{"b"}}
 		first := &status.Reason{Code: status.TopicAdded, Names: []string{"t"}} // the seed follows the first mapping
-		equal(t, g.Partitions, []status.Partition{
+		equal(w, g.Partitions, []status.Partition{
 			{Topic: "t", State: status.Claiming, Planned: "a", Reason: first, Times: &status.Times{}},
 			{Topic: "t", Partition: 1, State: status.Elsewhere, Planned: "b", Previous: "a", Reason: byB, Zone: "z2"},
 			{Topic: "u", State: status.Claiming, Planned: "a", Reason: &status.Reason{Code: status.TopicAdded, Names: []string{"u"}}, Times: &status.Times{}},
 		})
 		if g.Version != 1 || g.Group != group || g.Source != status.SourceMember || !g.At.Equal(time.Now()) || g.Self.Name != "a" || !g.Self.Ready {
-			t.Errorf("%+v, self %+v", g, g.Self)
+			w.Errorf("%+v, self %+v", g, g.Self)
 		}
 		if s := g.Self.Session; s.ID != wantMembers[0].Session || s.State != "connected" || s.Incarnation != 1 || s.Timeout != 6 || s.TrustLeft < 1 || s.TrustLeft > 6 {
-			t.Errorf("%+v", s)
+			w.Errorf("%+v", s)
 		}
 		if m := g.Mapping; m.Reason.Code != status.ZonesChanged || m.Function != "roundrobin/1" || !m.At.Equal(start.Add(2*time.Minute)) {
-			t.Errorf("%+v", m)
+			w.Errorf("%+v", m)
 		}
 		var why []string
 		for _, c := range g.Changes {
 			why = append(why, c.Reason.String())
 		}
 		if got := strings.Join(why, "; "); got != "zones-changed; member-joined b; topic-added t, u; started" {
-			t.Error(got)
+			w.Error(got)
 		}
 		if c := g.Changes[1]; !slices.Equal(c.Joined, []string{"b"}) || c.JoinedCount != 1 || c.Members != 2 || c.Partitions != 3 || c.Moved != 1 || c.Lost != 1 {
-			t.Errorf("%+v", c)
+			w.Errorf("%+v", c)
 		}
 		if len(g.Disagreements)+len(g.Troubles) > 0 {
-			t.Error(g.Disagreements, g.Troubles)
+			w.Error(g.Disagreements, g.Troubles)
 		}
 	})
 }
 
 // equal compares as JSON.
-func equal(t *testing.T, got, want any) {
+func equal(t recipetest.TB, got, want any) {
 	t.Helper()
 	g, err := json.Marshal(got)
 	w, wantErr := json.Marshal(want)
@@ -87,18 +86,17 @@ func equal(t *testing.T, got, want any) {
 
 // A caller may change the description that Status returns: the next one is not changed. Its lists are never null.
 func TestStatusBelongsToTheCaller(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		n := w.make("a", allocator.Options{})
 		data, err := json.Marshal(n.Status())
 		if err != nil || strings.Contains(string(data), "null") {
-			t.Errorf("before Run: %s, %v", data, err)
+			w.Errorf("before Run: %s, %v", data, err)
 		}
 		a, _ := w.pair(ids(2), nil)
 		sleep(time.Minute)
 		before, err := json.Marshal(a.Status())
 		if err != nil || strings.Contains(string(before), "null") {
-			t.Errorf("%s, %v", before, err)
+			w.Errorf("%s, %v", before, err)
 		}
 		g := a.Status()
 		for i := range g.Members {
@@ -113,49 +111,47 @@ func TestStatusBelongsToTheCaller(t *testing.T) {
 		}
 		clear(g.Mapping.Reason.Names)
 		if after, err := json.Marshal(a.Status()); err != nil || string(after) != string(before) {
-			t.Errorf("was\n%s\nis\n%s, %v", before, after, err)
+			w.Errorf("was\n%s\nis\n%s, %v", before, after, err)
 		}
 	})
 }
 
 func TestStatusListsTheLastChanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": {0}}})
 		a.ready()
 		for range 20 {
 			sleep(time.Minute)
-			if err := a.Rebalance(t.Context()); err != nil {
-				t.Fatal(err)
+			if err := a.Rebalance(w.Context()); err != nil {
+				w.Fatal(err)
 			}
 		}
 		changes := a.Status().Changes
 		if len(changes) != 16 || changes[0].Version != a.Snapshot().Version || !slices.IsSortedFunc(changes, func(x, y status.Change) int { return y.At.Compare(x.At) }) {
-			t.Errorf("%d changes: %+v", len(changes), changes)
+			w.Errorf("%d changes: %+v", len(changes), changes)
 		}
 	})
 }
 
 func TestWaitingAndAlive(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		alive := func(n *node) {
-			t.Helper()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			w.Helper()
+			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 			defer cancel()
 			if err := n.Alive(ctx); err != nil {
-				t.Error(err)
+				w.Error(err)
 			}
 		}
 		n := w.make("x", allocator.Options{})
 		alive(n)
 		waits := func(n *node, want string) {
-			t.Helper()
+			w.Helper()
 			if got := n.Waiting(); got != want {
-				t.Errorf("got %q, want %q", got, want)
+				w.Errorf("got %q, want %q", got, want)
 			}
 			if self := n.Status().Self; self.Waiting != want || self.Ready != (want == "") {
-				t.Errorf("%+v", self)
+				w.Errorf("%+v", self)
 			}
 		}
 		waits(n, "the first mapping: Run was not called")
@@ -175,31 +171,31 @@ func TestWaitingAndAlive(t *testing.T) {
 		alive(a)
 		waits(a, "the ZooKeeper session: it is lost")
 		if p := a.Status().Partitions; len(p) != 1 || p[0].State != status.Blocked || p[0].WaitsFor != "the ZooKeeper session: it is lost" {
-			t.Errorf("%+v", p)
+			w.Errorf("%+v", p)
 		}
 		if troubles := a.Status().Troubles; len(troubles) != 1 || troubles[0].Kind != "session" || troubles[0].Until != nil {
-			t.Errorf("%+v", troubles)
+			w.Errorf("%+v", troubles)
 		}
 		a.client.Heal()
 		sleep(time.Minute)
 		waits(a, "")
 		if troubles := a.Status().Troubles; len(troubles) != 1 || troubles[0].Until == nil {
-			t.Errorf("%+v", troubles)
+			w.Errorf("%+v", troubles)
 		}
 
 		b := w.start("b", allocator.Options{Func: allocfn.Range()})
 		sleep(time.Second)
 		if got := b.Waiting(); !strings.HasPrefix(got, "the first mapping: ") || !strings.Contains(got, "no common allocation function") {
-			t.Errorf("got %q", got)
+			w.Errorf("got %q", got)
 		}
 		if got := a.Waiting(); !strings.HasPrefix(got, "a mapping: ") || strings.Contains(got, "\n") {
-			t.Errorf("got %q", got)
+			w.Errorf("got %q", got)
 		}
 		b.end()
 		sleep(time.Second)
 		waits(a, "")
-		if err := a.Leave(t.Context()); err != nil {
-			t.Fatal(err)
+		if err := a.Leave(w.Context()); err != nil {
+			w.Fatal(err)
 		}
 		waits(a, "membership: the member has left")
 		a.end()
@@ -210,8 +206,7 @@ func TestWaitingAndAlive(t *testing.T) {
 
 // A member can be asked while its allocation function hangs, and the answer is bounded by ctx.
 func TestAliveWhileTheFunctionHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		hang := make(chan struct{})
 		fn := allocfn.Func{Name: "hang", Assign: func(in allocfn.Input) (allocfn.Assignment, error) {
 			<-hang
@@ -219,11 +214,11 @@ func TestAliveWhileTheFunctionHangs(t *testing.T) {
 		}}
 		a := w.start("a", allocator.Options{Func: fn, PythonFunc: "hang", Seed: map[string][]int32{"t": {0}}})
 		sleep(time.Minute)
-		if err := a.Alive(t.Context()); err != nil {
-			t.Error(err)
+		if err := a.Alive(w.Context()); err != nil {
+			w.Error(err)
 		}
 		if got := a.Waiting(); !strings.Contains(got, "has not returned after 5s") {
-			t.Errorf("got %q", got)
+			w.Errorf("got %q", got)
 		}
 		close(hang)
 		a.ready()
@@ -232,11 +227,10 @@ func TestAliveWhileTheFunctionHangs(t *testing.T) {
 
 // Descriptions are made on any goroutine while everything changes; the race detector looks on.
 func TestStatusWhileMembersComeAndGo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(50)}, Topics: []string{"^t.*"}})
 		a.ready()
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(w.Context())
 		var asking sync.WaitGroup
 		for range 3 {
 			asking.Go(func() {
@@ -244,7 +238,7 @@ func TestStatusWhileMembersComeAndGo(t *testing.T) {
 					g := a.Status()
 					for i := range g.Partitions {
 						if p := &g.Partitions[i]; p.Planned == "" || p.Reason == nil || p.Reason.Check() != nil {
-							t.Errorf("%+v", p)
+							w.Errorf("%+v", p)
 							return
 						}
 					}

@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/allocator"
@@ -22,8 +21,7 @@ func (w *world) logged(name string) (*node, *logtest.Log) {
 }
 
 func TestSurvivorsLogWhoDied(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		_, a := w.logged("a")
 		dead, _ := w.logged("b")
 		_, c := w.logged("c")
@@ -32,24 +30,23 @@ func TestSurvivorsLogWhoDied(t *testing.T) {
 		sleep(time.Minute)
 		for _, survivor := range []*logtest.Log{a, c} {
 			if survivor.Count("level=INFO", "msg=rebalanced", `reason="member-gone b"`, "gone_count=1", "gone=b", "moved=") != 1 {
-				t.Errorf("logged\n%s", survivor)
+				w.Errorf("logged\n%s", survivor)
 			}
 		}
 		if lines := a.Count("") + c.Count("") - before; lines != 2 {
-			t.Errorf("%d lines:\n%s%s", lines, a, c)
+			w.Errorf("%d lines:\n%s%s", lines, a, c)
 		}
 	})
 }
 
 func TestGracefulRestartsWarnOfNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		var logs []*logtest.Log
 		for range 2 {
 			for _, name := range []string{"a", "b", "c"} {
 				if n := w.nodes[name]; n != nil {
 					if err := n.end(); err != nil {
-						t.Error(err)
+						w.Error(err)
 					}
 				}
 				_, log := w.logged(name)
@@ -58,7 +55,7 @@ func TestGracefulRestartsWarnOfNothing(t *testing.T) {
 		}
 		for _, log := range logs {
 			if strings.Contains(log.String(), "level=WARN") || strings.Contains(log.String(), "level=ERROR") {
-				t.Errorf("logged\n%s", log)
+				w.Errorf("logged\n%s", log)
 			}
 		}
 	})

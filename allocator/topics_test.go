@@ -74,8 +74,7 @@ func TestRemoveTopicAsks(t *testing.T) {
 	}
 	for what, test := range tests {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inWorld(t, func(w *world) {
 				set := test.set
 				if set == "" {
 					set = `["s:0", "t", "t:0", "t:00:1", "t:1", "t:x", "tt:0"]`
@@ -86,19 +85,19 @@ func TestRemoveTopicAsks(t *testing.T) {
 				if test.name != "" {
 					w.write(members+"/"+test.name, test.data)
 				}
-				err := w.operator().RemoveTopic(t.Context(), "t")
+				err := w.operator().RemoveTopic(w.Context(), "t")
 				if !errors.Is(err, test.want) || test.want != nil && !strings.Contains(err.Error(), test.says) {
-					t.Errorf("got %v, want %v that says %q", err, test.want, test.says)
+					w.Errorf("got %v, want %v that says %q", err, test.want, test.says)
 				}
 				if err != nil && (len(err.Error()) > 600 || strings.ContainsAny(err.Error(), "\u202e")) {
-					t.Errorf("%q", err)
+					w.Errorf("%q", err)
 				}
 				want := `["s:0", "t", "t:00:1", "t:x", "tt:0"]`
 				if test.want != nil {
 					want = strings.ReplaceAll(set, "none", "")
 				}
 				if got := w.set(); got != want {
-					t.Errorf("the set is %s, want %s", got, want)
+					w.Errorf("the set is %s, want %s", got, want)
 				}
 			})
 		})
@@ -106,17 +105,16 @@ func TestRemoveTopicAsks(t *testing.T) {
 }
 
 func TestRemoveTopicOfABadName(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.write(partitions, `["../x:0", ":0", "a/b:0"]`)
 		n := w.operator()
 		for _, topic := range []string{"", ".", "..", "../x", "a/b", "t:0", "t\n", "\xff", strings.Repeat("x", 250)} {
-			if err := n.RemoveTopic(t.Context(), topic); !errors.Is(err, kiel.ErrInvalidName) {
-				t.Errorf("%q: %v", topic, err)
+			if err := n.RemoveTopic(w.Context(), topic); !errors.Is(err, kiel.ErrInvalidName) {
+				w.Errorf("%q: %v", topic, err)
 			}
 		}
 		if got := w.set(); got != `["../x:0", ":0", "a/b:0"]` {
-			t.Error(got)
+			w.Error(got)
 		}
 	})
 }
@@ -124,71 +122,68 @@ func TestRemoveTopicOfABadName(t *testing.T) {
 // TestRemoveTopicAmongMembers: a running group loses a topic that nobody asks for, and nobody adds it again, not even when the
 // set is deleted. What others write meanwhile stays.
 func TestRemoveTopicAmongMembers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		a := w.start("a", allocator.Options{Seed: map[string][]int32{"s": {0}, "t": {0, 1}}, Topics: []string{"s"}})
 		b := w.start("b", allocator.Options{Topics: []string{"s", "u"}})
 		a.ready()
 		b.ready()
 		n := w.operator()
 		added := make(chan error, 1)
-		go func() { added <- b.AddPartitions(t.Context(), map[string][]int32{"s": {1}, "t": {2}}) }()
-		err := n.RemoveTopic(t.Context(), "t")
+		go func() { added <- b.AddPartitions(w.Context(), map[string][]int32{"s": {1}, "t": {2}}) }()
+		err := n.RemoveTopic(w.Context(), "t")
 		if err := errors.Join(err, <-added); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
-		if err := n.RemoveTopic(t.Context(), "t"); err != nil && !errors.Is(err, allocator.ErrTopicNotInSet) {
-			t.Error(err)
+		if err := n.RemoveTopic(w.Context(), "t"); err != nil && !errors.Is(err, allocator.ErrTopicNotInSet) {
+			w.Error(err)
 		}
 		sleep(time.Minute)
 		if got := w.set(); got != `["s:0", "s:1"]` {
-			t.Error(got)
+			w.Error(got)
 		}
-		if err := a.RemoveTopic(t.Context(), "s"); !errors.Is(err, allocator.ErrTopicInUse) {
-			t.Error(err)
+		if err := a.RemoveTopic(w.Context(), "s"); !errors.Is(err, allocator.ErrTopicInUse) {
+			w.Error(err)
 		}
 		if err := w.srv.Delete(partitions); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		sleep(time.Minute)
 		if got := w.set(); got != `["s:0", "s:1"]` {
-			t.Errorf("after a deletion: %s", got)
+			w.Errorf("after a deletion: %s", got)
 		}
 	})
 }
 
 // TestRemoveTopicBeforeRun: a member that removes a topic does not add it as its seed later.
 func TestRemoveTopicBeforeRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.write(partitions, `["s:0", "t:0"]`)
 		n := w.make("a", allocator.Options{Seed: map[string][]int32{"s": {0, 1}, "t": {0, 1}}, Topics: []string{"s"}})
 		var ctx, after context.Context
-		ctx, n.cancel = context.WithCancel(t.Context())
-		after, n.cancelAfter = context.WithCancel(context.WithoutCancel(t.Context()))
+		ctx, n.cancel = context.WithCancel(w.Context())
+		after, n.cancelAfter = context.WithCancel(context.WithoutCancel(w.Context()))
 		go func() { n.after <- n.session.Run(after) }()
-		if err := n.RemoveTopic(t.Context(), "t"); err != nil {
-			t.Error(err)
+		if err := n.RemoveTopic(w.Context(), "t"); err != nil {
+			w.Error(err)
 		}
 		w.nodes["a"] = n
 		go func() { n.ran <- n.Run(ctx) }()
 		n.ready()
 		if got := w.set(); got != `["s:0", "s:1"]` {
-			t.Error(got)
+			w.Error(got)
 		}
 	})
 }
 
 // TestRemoveTopicGivesUp: without a session RemoveTopic waits until its context ends.
 func TestRemoveTopicGivesUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		n := w.operator()
 		n.client.BlackHole(zktest.Both)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
 		if err := n.RemoveTopic(ctx, "t"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
+			w.Error(err)
 		}
 		n.client.Heal()
 	})
@@ -196,13 +191,12 @@ func TestRemoveTopicGivesUp(t *testing.T) {
 
 // TestLackingPartitions: what the set lacks is told from what was read last, without a request.
 func TestLackingPartitions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": {0, 1}}})
 		a.ready()
 		all := map[string][]int32{"t": {0, 1, 2}, "u": {0}}
 		lacks := func(want string) {
-			t.Helper()
+			w.Helper()
 			var requests atomic.Int32
 			w.srv.SetHook(func(r *zktest.Request) zktest.Action {
 				if strings.HasPrefix(r.Path, "/kiel") {
@@ -213,19 +207,19 @@ func TestLackingPartitions(t *testing.T) {
 			got := fmt.Sprint(a.LackingPartitions(all))
 			synctest.Wait()
 			if n := requests.Load(); got != want || n != 0 {
-				t.Errorf("lacks %s, want %s; %d requests", got, want, n)
+				w.Errorf("lacks %s, want %s; %d requests", got, want, n)
 			}
 			w.srv.SetHook(nil)
 		}
 		sleep(settle)
 		lacks("map[t:[2] u:[0]]")
-		if err := a.AddPartitions(t.Context(), all); err != nil {
-			t.Fatal(err)
+		if err := a.AddPartitions(w.Context(), all); err != nil {
+			w.Fatal(err)
 		}
 		sleep(settle)
 		lacks("map[]")
-		if err := w.operator().RemovePartitions(t.Context(), map[string][]int32{"t": {1}}); err != nil {
-			t.Fatal(err)
+		if err := w.operator().RemovePartitions(w.Context(), map[string][]int32{"t": {1}}); err != nil {
+			w.Fatal(err)
 		}
 		sleep(settle)
 		lacks("map[t:[1]]")
@@ -244,7 +238,7 @@ func TestLackingPartitions(t *testing.T) {
 		a.client.Heal()
 		sleep(time.Minute)
 		if n := w.make("b", allocator.Options{}); len(n.LackingPartitions(all)) != 0 {
-			t.Error("a set that was not read lacks something")
+			w.Error("a set that was not read lacks something")
 		}
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel"
@@ -15,39 +14,34 @@ import (
 )
 
 func TestBadRecordsAndItems(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		r.run()
+	inRig(t, nil, func(r *rig) {
 		r.partitions("t:0", "t:1", "nonsense", "t:x")
 		r.show(&party.View{Incarnation: r.inc, Joined: true, Members: []party.Member{
 			{Name: "a", Data: []byte("\xff{")}, {Name: "b"}, {Name: "c", Err: errors.New("70000 bytes")},
 		}})
 		s := r.want(TriggerInitial, "t:1")
 		if !errors.Is(s.Err, kiel.ErrInvalidPartition) || !strings.Contains(s.Err.Error(), "nonsense") || !strings.Contains(s.Err.Error(), "t:x") {
-			t.Error(s.Err)
+			r.Error(s.Err)
 		}
 		err := r.failed()
 		if !errors.Is(err, kiel.ErrInvalidPartition) || !errors.Is(err, ErrBadRecord) || !strings.Contains(err.Error(), "70000") {
-			t.Error(err)
+			r.Error(err)
 		}
 		sleep(time.Minute)
 		r.partitions("t:0", "t:1", "t:2", "t:x")
 		if err := r.failed(); strings.Contains(fmt.Sprint(err), "nonsense") || !errors.Is(err, kiel.ErrInvalidPartition) {
-			t.Error("second report:", err)
+			r.Error("second report:", err)
 		}
 		sleep(time.Minute)
 		r.partitions("t:0", "t:1", "t:2")
 		if s := r.Snapshot(); s.Err != nil || r.failed() != nil {
-			t.Error(s.Err)
+			r.Error(s.Err)
 		}
-		r.stop()
 	})
 }
 
 func TestUnreadableSet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		r.run()
+	inRig(t, nil, func(r *rig) {
 		r.partitions("t:0", "t:1")
 		r.join("a", "b")
 		sleep(time.Minute)
@@ -55,74 +49,67 @@ func TestUnreadableSet(t *testing.T) {
 		garbage := errors.New("not JSON")
 		r.showSet(&sharedset.View{Items: []string{"t:0", "t:1"}, Exists: true, Czxid: 1, Err: garbage})
 		if s := r.want(TriggerPartitions, "t:1"); !errors.Is(s.Err, garbage) || !s.Joined {
-			t.Error(s.Err)
+			r.Error(s.Err)
 		}
 		sleep(time.Minute)
 		r.join("b")
 		if s := r.want(TriggerMembers, "t:0 t:1"); !errors.Is(s.Err, garbage) {
-			t.Error(s.Err)
+			r.Error(s.Err)
 		}
 		sleep(time.Minute)
 		r.partitions("t:0", "t:1")
 		if s := r.want(TriggerPartitions, "t:0 t:1"); s.Err != nil {
-			t.Error(s.Err)
+			r.Error(s.Err)
 		}
 		if got := r.told(); got != "+t:0 -" {
-			t.Errorf("told %q", got)
+			r.Errorf("told %q", got)
 		}
 		if err := r.failed(); err == nil || err.Error() != garbage.Error() {
-			t.Errorf("OnError was told %v", err)
+			r.Errorf("OnError was told %v", err)
 		}
-		r.stop()
 	})
 }
 
 func TestUnreadableFromTheStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		r.run()
+	inRig(t, nil, func(r *rig) {
 		garbage := errors.New("not JSON")
 		r.join("b")
 		r.showSet(&sharedset.View{Exists: true, Czxid: 1, Err: garbage})
 		if s := r.want(TriggerInitial, ""); !errors.Is(s.Err, garbage) {
-			t.Error(s.Err)
+			r.Error(s.Err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
 		defer cancel()
 		if err := r.Ready(ctx); !errors.Is(err, garbage) {
-			t.Error("ready:", err)
+			r.Error("ready:", err)
 		}
 		r.partitions("t:0")
 		if s := r.want(TriggerPartitions, "t:0"); s.Err != nil {
-			t.Error(s.Err)
+			r.Error(s.Err)
 		}
-		if err := r.Ready(t.Context()); err != nil {
-			t.Error(err)
+		if err := r.Ready(r.Context()); err != nil {
+			r.Error(err)
 		}
-		r.stop()
 	})
 }
 
 // TestUnreadableWhileJoining: the set is repaired to what it was, so that there
 // is nothing to compute anew but that all is ready now.
 func TestUnreadableWhileJoining(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		r.run()
+	inRig(t, nil, func(r *rig) {
 		r.join()
 		r.partitions("t:0")
 		garbage := errors.New("not JSON")
 		r.showSet(&sharedset.View{Items: []string{"t:0"}, Exists: true, Czxid: r.czxid, Err: garbage})
 		r.join("b")
 		if s := r.want(TriggerMembers, "t:0"); !errors.Is(s.Err, garbage) {
-			t.Error(s.Err)
+			r.Error(s.Err)
 		}
 		r.partitions("t:0")
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
 		defer cancel()
 		if err := r.Ready(ctx); err != nil {
-			t.Error(err)
+			r.Error(err)
 		}
-		r.stop()
 	})
 }

@@ -81,17 +81,15 @@ func (r *rig) reported(topics ...string) {
 
 // Partitions of topics that no member asks for are nobody's, which is reported once a topic.
 func TestUnwantedTopics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		r.run()
+	inRig(t, nil, func(r *rig) {
 		r.partitions("t:0", "t:1", "u:0")
 		us := asking("b", "t")
 		r.membersAre(asking("a", "t"), us)
 		r.divided("t:0 t:1", "u")
 		r.want(TriggerInitial, "t:1")
 		r.reported("u")
-		if err := r.Rebalance(t.Context()); err != nil {
-			t.Error(err)
+		if err := r.Rebalance(r.Context()); err != nil {
+			r.Error(err)
 		}
 		r.divided("t:0 t:1", "u")
 		r.partitions("t:0", "t:1", "t:2", "u:0", "u:1")
@@ -115,15 +113,12 @@ func TestUnwantedTopics(t *testing.T) {
 		r.partitions("t:0", "t:1")
 		r.divided("t:0 t:1")
 		r.reported()
-		r.stop()
 	})
 }
 
 // Nothing is reported by those who are no members, or not yet: of the topics that we ask for ourselves, for one.
 func TestUnwantedTopicsAreReportedByMembers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		r.run()
+	inRig(t, nil, func(r *rig) {
 		r.partitions("t:0", "u:0")
 		r.membersAre()
 		r.divided("t:0 u:0")
@@ -136,15 +131,12 @@ func TestUnwantedTopicsAreReportedByMembers(t *testing.T) {
 		r.membersAre(asking("b", "u"))
 		r.divided("u:0", "t")
 		r.reported("t")
-		r.stop()
 	})
 }
 
 // Names of topics are any text that somebody has written, and there may be any number.
 func TestUnwantedTopicsInAnError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		r.run()
+	inRig(t, nil, func(r *rig) {
 		set := []string{"t:0", "\x1b[31m\n" + strings.Repeat("é", 100_000) + ":0"}
 		for i := range 1000 {
 			set = append(set, fmt.Sprintf("u%d:0", i))
@@ -153,12 +145,11 @@ func TestUnwantedTopicsInAnError(t *testing.T) {
 		r.membersAre(asking("b", "t"))
 		err := r.failed()
 		if !errors.Is(err, ErrUnwantedTopic) || len(err.Error()) > 1000 || strings.ContainsAny(err.Error(), "\x1b\n") || !strings.Contains(err.Error(), "996 more") {
-			t.Errorf("%.2000v", err)
+			r.Errorf("%.2000v", err)
 		}
 		if s := r.Snapshot(); len(s.Unwanted) != 1001 || list(s.Partitions) != "t:0" {
-			t.Errorf("%d topics are left out of %.100s", len(s.Unwanted), list(s.Partitions))
+			r.Errorf("%d topics are left out of %.100s", len(s.Unwanted), list(s.Partitions))
 		}
-		r.stop()
 	})
 }
 

@@ -9,12 +9,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -28,33 +30,30 @@ const (
 	settle  = 5 * time.Second // after which nothing may be under way
 )
 
-// tb is what tests of testing and of rapid have in common.
-type tb interface {
-	Helper()
-	Cleanup(f func())
-	Context() context.Context
-	Errorf(format string, args ...any)
-	Fatalf(format string, args ...any)
-}
-
 // world is a server and the members on it, in a synctest bubble.
 type world struct {
-	tb
+	recipetest.TB
 	srv   *zktest.Server
 	net   *zktest.Network
 	nodes map[string]*node // that run
 }
 
-func newWorld(t tb) *world {
+func newWorld(t recipetest.TB) *world {
 	t.Helper()
 	srv, network := zktest.StartVirtual(t, zktest.Options{})
-	w := &world{tb: t, srv: srv, net: network, nodes: make(map[string]*node)}
+	w := &world{TB: t, srv: srv, net: network, nodes: make(map[string]*node)}
 	t.Cleanup(func() {
 		for _, n := range w.nodes {
 			n.end()
 		}
 	})
 	return w
+}
+
+// inWorld runs a test in a bubble, with a world of its own.
+func inWorld(t *testing.T, test func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(newWorld(t)) })
 }
 
 // node is a member with a session of its own.

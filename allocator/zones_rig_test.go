@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel"
@@ -38,15 +37,13 @@ func zoned(ids ...int32) *zones.View {
 }
 
 func TestZonesAreAChangeLikeOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, withZonal)
-		r.run()
+	inRig(t, withZonal, func(r *rig) {
 		r.showZones(zoned(0, 9))
 		r.partitions("t:0", "t:1", "t:2")
 		r.join("a", "b")
 		s := r.want(TriggerInitial, "t:0")
 		if !maps.Equal(s.Zones, zoned(0, 9).Zones) {
-			t.Error(s.Zones)
+			r.Error(s.Zones)
 		}
 		sleep(time.Minute)
 		n := r.published()
@@ -60,13 +57,13 @@ func TestZonesAreAChangeLikeOthers(t *testing.T) {
 		sleep(defaultQuietPeriod)
 		r.want(TriggerZones, "t:2")
 		if n := r.published() - n; n != 2 {
-			t.Errorf("%d snapshots of two changes", n)
+			r.Errorf("%d snapshots of two changes", n)
 		}
 		// What is read again and has not changed is no change.
 		r.showZones(zoned(2))
 		sleep(time.Minute)
 		if now := r.published() - n; now != 2 {
-			t.Errorf("%d snapshots of two changes", now)
+			r.Errorf("%d snapshots of two changes", now)
 		}
 		// With something else, that is named.
 		r.showZones(zoned(0))
@@ -81,33 +78,30 @@ func TestZonesAreAChangeLikeOthers(t *testing.T) {
 		sleep(time.Minute)
 		r.want(TriggerPartitions, "t:1")
 		if err := r.failed(); err != nil {
-			t.Error(err)
+			r.Error(err)
 		}
-		r.stop()
 	})
 }
 
 // Zones that can't be read are none, and an error that goes when they can.
 func TestUnreadableZonesAreNone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, withZonal)
-		r.run()
+	inRig(t, withZonal, func(r *rig) {
 		bad := errors.New("no zones")
 		r.showZones(&zones.View{Err: bad})
 		r.partitions("t:0", "t:1")
 		r.join("a", "b")
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 		defer cancel()
 		if err := r.Ready(ctx); err != nil {
-			t.Errorf("not ready without zones: %v", err)
+			r.Errorf("not ready without zones: %v", err)
 		}
 		if s := r.want(TriggerInitial, ""); !errors.Is(s.Err, bad) || !errors.Is(r.failed(), bad) {
-			t.Error(s.Err)
+			r.Error(s.Err)
 		}
 		sleep(time.Minute)
 		r.showZones(zoned())
 		if s := r.want(TriggerZones, ""); s.Err != nil || !s.Joined {
-			t.Errorf("repaired, to none: %v", s.Err)
+			r.Errorf("repaired, to none: %v", s.Err)
 		}
 		sleep(time.Minute)
 		r.showZones(zoned(1))
@@ -115,16 +109,14 @@ func TestUnreadableZonesAreNone(t *testing.T) {
 		sleep(time.Minute)
 		r.showZones(&zones.View{Err: bad})
 		if s := r.want(TriggerZones, ""); !errors.Is(s.Err, bad) || !errors.Is(r.failed(), bad) || len(s.Zones) != 0 {
-			t.Errorf("%v, zones %v", s.Err, s.Zones)
+			r.Errorf("%v, zones %v", s.Err, s.Zones)
 		}
-		r.stop()
 	})
 }
 
 // The zones of the incarnation before are none of this one's: they may be gone, and the others' mapping is another.
 func TestZonesOfTwoIncarnations(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, withZonal)
+	inRig(t, withZonal, func(r *rig) {
 		r.late = true
 		r.run()
 		r.showZones(zoned(0))
@@ -137,21 +129,19 @@ func TestZonesOfTwoIncarnations(t *testing.T) {
 		r.partitions("t:0", "t:1")
 		sleep(time.Hour)
 		if s := r.Snapshot(); s.Incarnation == r.inc {
-			t.Errorf("a mapping of zones that are no more: %s by %s", list(s.Mine()), s.Trigger)
+			r.Errorf("a mapping of zones that are no more: %s by %s", list(s.Mine()), s.Trigger)
 		}
 		r.showZones(zoned(1))
 		sleep(time.Minute)
 		if s := r.Snapshot(); s.Incarnation != r.inc || list(s.Mine()) != "t:1" {
-			t.Errorf("got %s, %v", list(s.Mine()), s.Err)
+			r.Errorf("got %s, %v", list(s.Mine()), s.Err)
 		}
-		r.stop()
 	})
 }
 
 // A refresh counts though what it has read was not forwarded yet.
 func TestRefreshedZones(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, withZonal)
+	inRig(t, withZonal, func(r *rig) {
 		r.begin("t:0", "t:1")
 		r.join("a", "b")
 		r.loop.src.refresh = func(context.Context) refreshed {
@@ -159,18 +149,16 @@ func TestRefreshedZones(t *testing.T) {
 			v.Version, v.Incarnation = r.version+1, r.inc
 			return refreshed{r.members.view, r.set.view, v, nil}
 		}
-		if err := r.Rebalance(t.Context()); err != nil {
-			t.Error(err)
+		if err := r.Rebalance(r.Context()); err != nil {
+			r.Error(err)
 		}
 		r.want(TriggerManual, "t:1")
-		r.stop()
 	})
 }
 
 // The seed is added while the zones are still being read; only the mapping waits for them.
 func TestSeedDoesNotWaitForZones(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(o *Options) { o.Seed = map[string][]int32{"t": {0}} })
+	inRig(t, func(o *Options) { o.Seed = map[string][]int32{"t": {0}} }, func(r *rig) {
 		r.late = true
 		added := 0
 		r.set.add = func(...string) error { added++; return nil }
@@ -178,11 +166,10 @@ func TestSeedDoesNotWaitForZones(t *testing.T) {
 		r.partitions()
 		r.join("b")
 		if added != 1 || r.Snapshot() != nil {
-			t.Errorf("added %d times, snapshot %v", added, r.Snapshot())
+			r.Errorf("added %d times, snapshot %v", added, r.Snapshot())
 		}
 		r.showZones(zoned())
 		r.partitions("t:0")
 		r.want(TriggerPartitions, "t:0")
-		r.stop()
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -85,35 +84,34 @@ func (w *world) agreeOn(zones map[kiel.Partition]string, where map[string]string
 
 // Who is in a zone gets what is in it; zones are set by one and seen by all, whatever becomes of the znode.
 func TestZones(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		where := map[string]string{"a": "x", "b": "y"}
 		a, b := w.start("a", in("x", ids(6)...)), w.start("b", in("y"))
 		a.ready()
 		b.ready()
 		w.agreeOn(nil, where)
 		if got := a.ZonesPath(); got != zonesPath {
-			t.Error(got)
+			w.Error(got)
 		}
 		alternating := zonesOf("x", "y", "x", "y", "x", "y")
-		if err := a.SetZones(t.Context(), alternating); err != nil {
-			t.Fatal(err)
+		if err := a.SetZones(w.Context(), alternating); err != nil {
+			w.Fatal(err)
 		}
 		w.agreeOn(alternating, where)
 		if got := list(a.Snapshot().Mine()) + ", " + list(b.Snapshot().Mine()); got != "t:0 t:2 t:4, t:1 t:3 t:5" {
-			t.Error(got)
+			w.Error(got)
 		}
 		if s := b.Snapshot(); s.Trigger != allocator.TriggerZones || s.Err != nil || !maps.Equal(b.Zones(), alternating) {
-			t.Errorf("by %s, %v, zones %v", s.Trigger, s.Err, b.Zones())
+			w.Errorf("by %s, %v, zones %v", s.Trigger, s.Err, b.Zones())
 		}
 		// The znode deleted, and made again by another.
 		if err := w.srv.Delete(zonesPath); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		w.agreeOn(nil, where)
 		other := zonesOf("y", "x", "y", "x")
-		if err := b.UpdateZones(t.Context(), other); err != nil {
-			t.Fatal(err)
+		if err := b.UpdateZones(w.Context(), other); err != nil {
+			w.Fatal(err)
 		}
 		w.agreeOn(other, where)
 		// A new session reads anew, what was written meanwhile too.
@@ -125,7 +123,7 @@ func TestZones(t *testing.T) {
 		a.client.Heal()
 		w.agreeOn(zonesOf("x"), where)
 		if a.Snapshot().Incarnation == old {
-			t.Error("no new incarnation")
+			w.Error("no new incarnation")
 		}
 		// One that comes later sees them, too.
 		w.start("c", in("")).ready()
@@ -133,21 +131,21 @@ func TestZones(t *testing.T) {
 		w.agreeOn(zonesOf("x"), where)
 		// A Python member knows no zones, so nobody looks at them.
 		if err := w.srv.Create(members+"/p", nil); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		sleep(settle)
 		w.agree(allocfn.RoundRobin(), []string{"a", "b", "c", "p"}, items("t", 6))
 		if err := w.srv.Delete(members + "/p"); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		w.agreeOn(zonesOf("x"), where)
-		if err := a.SetZones(t.Context(), nil); err != nil {
-			t.Fatal(err)
+		if err := a.SetZones(w.Context(), nil); err != nil {
+			w.Fatal(err)
 		}
 		w.agreeOn(nil, where)
 		for name, n := range w.nodes {
 			if err := n.failed(); err != nil && !errors.Is(err, session.ErrSessionExpired) {
-				t.Errorf("%s: %v", name, err)
+				w.Errorf("%s: %v", name, err)
 			}
 		}
 	})
@@ -157,13 +155,12 @@ func TestZones(t *testing.T) {
 func TestUnreadableZones(t *testing.T) {
 	for name, data := range map[string]string{"garbage": "{", "newer": `{"v":2,"zones":["x"]}`, "large": strings.Repeat(" ", 1<<20+1)} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inWorld(t, func(w *world) {
 				where := map[string]string{"a": "x", "b": "y"}
 				a, b := w.start("a", in("x", ids(4)...)), w.start("b", in("y"))
 				a.ready()
-				if err := b.SetZones(t.Context(), zonesOf("y", "y", "x", "x")); err != nil {
-					t.Fatal(err)
+				if err := b.SetZones(w.Context(), zonesOf("y", "y", "x", "x")); err != nil {
+					w.Fatal(err)
 				}
 				w.agreeOn(zonesOf("y", "y", "x", "x"), where)
 				w.put(zonesPath, data)
@@ -173,31 +170,31 @@ func TestUnreadableZones(t *testing.T) {
 				w.agreeOn(nil, where)
 				for name, n := range w.nodes {
 					if s := n.Snapshot(); !errors.Is(s.Err, allocator.ErrZonesUnreadable) || !s.Joined || len(n.Zones()) > 0 {
-						t.Errorf("%s: joined %t, %v", name, s.Joined, s.Err)
+						w.Errorf("%s: joined %t, %v", name, s.Joined, s.Err)
 					}
 					if err := n.failed(); !errors.Is(err, allocator.ErrZonesUnreadable) {
-						t.Errorf("%s was told %v", name, err)
+						w.Errorf("%s was told %v", name, err)
 					}
 				}
 				if name != "large" { // of that not even the znode's version can be had
-					if err := a.SetZones(t.Context(), zonesOf("x")); !errors.Is(err, allocator.ErrZonesUnreadable) {
-						t.Errorf("SetZones: %v", err)
+					if err := a.SetZones(w.Context(), zonesOf("x")); !errors.Is(err, allocator.ErrZonesUnreadable) {
+						w.Errorf("SetZones: %v", err)
 					}
 					for _, zones := range []map[kiel.Partition]string{zonesOf("x"), nil} {
-						if err := a.UpdateZones(t.Context(), zones); !errors.Is(err, allocator.ErrZonesUnreadable) {
-							t.Errorf("UpdateZones %v: %v", zones, err)
+						if err := a.UpdateZones(w.Context(), zones); !errors.Is(err, allocator.ErrZonesUnreadable) {
+							w.Errorf("UpdateZones %v: %v", zones, err)
 						}
 					}
 				}
 				sleep(time.Minute)
 				if now, _, _ := w.srv.Get(zonesPath); string(now) != data {
-					t.Errorf("written over: %.100s", now)
+					w.Errorf("written over: %.100s", now)
 				}
 				w.put(zonesPath, `{"v":1,"zones":["x"],"topics":{"t":[0,-1,0]}}`)
 				w.agreeOn(zonesOf("x", "", "x"), where)
 				for name, n := range w.nodes {
 					if s := n.Snapshot(); s.Err != nil {
-						t.Errorf("%s: %v", name, s.Err)
+						w.Errorf("%s: %v", name, s.Err)
 					}
 				}
 			})
@@ -207,8 +204,7 @@ func TestUnreadableZones(t *testing.T) {
 
 // Members that write at once undo nothing of each other's.
 func TestUpdateZonesAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		where, all := map[string]string{}, map[kiel.Partition]string{}
 		for i := range 5 {
 			name := string(rune('a' + i))
@@ -221,8 +217,8 @@ func TestUpdateZonesAtOnce(t *testing.T) {
 			p := kiel.Partition{Topic: "t", ID: i}
 			all[p] = name
 			writing.Go(func() {
-				if err := w.nodes[name].UpdateZones(t.Context(), map[kiel.Partition]string{p: name}); err != nil {
-					t.Error(err)
+				if err := w.nodes[name].UpdateZones(w.Context(), map[kiel.Partition]string{p: name}); err != nil {
+					w.Error(err)
 				}
 			})
 		}
@@ -231,7 +227,7 @@ func TestUpdateZonesAtOnce(t *testing.T) {
 		for name := range where {
 			for _, p := range w.nodes[name].Snapshot().Mine() {
 				if all[p] != name {
-					t.Errorf("%s has %v", name, p)
+					w.Errorf("%s has %v", name, p)
 				}
 			}
 		}
@@ -244,12 +240,12 @@ func TestUpdateZonesAtOnce(t *testing.T) {
 			return zktest.Action{}
 		})
 		for _, zones := range []map[kiel.Partition]string{all, zonesOf("a", "b"), nil} {
-			if err := w.nodes["a"].UpdateZones(t.Context(), zones); err != nil || sent > 0 {
-				t.Errorf("%v: %d requests, %v", zones, sent, err)
+			if err := w.nodes["a"].UpdateZones(w.Context(), zones); err != nil || sent > 0 {
+				w.Errorf("%v: %d requests, %v", zones, sent, err)
 			}
 		}
-		if err := w.nodes["a"].UpdateZones(t.Context(), map[kiel.Partition]string{{Topic: "t"}: ""}); err != nil {
-			t.Error(err)
+		if err := w.nodes["a"].UpdateZones(w.Context(), map[kiel.Partition]string{{Topic: "t"}: ""}); err != nil {
+			w.Error(err)
 		}
 		w.srv.SetHook(nil)
 		delete(all, kiel.Partition{Topic: "t"})
@@ -259,32 +255,31 @@ func TestUpdateZonesAtOnce(t *testing.T) {
 
 // Zones are written without Run, and refused when they are none.
 func TestSetZonesWithoutRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		a := w.start("a", in("x", 0))
 		b := w.make("b", in("y"))
-		ctx, end := context.WithCancel(t.Context())
+		ctx, end := context.WithCancel(w.Context())
 		ran := make(chan error, 1)
 		go func() { ran <- b.session.Run(ctx) }()
 		if len(b.Zones()) > 0 {
-			t.Error("zones before anything was read")
+			w.Error("zones before anything was read")
 		}
 		for want, zones := range map[error]map[kiel.Partition]string{
 			allocator.ErrZonesInvalid:  {{Topic: "t"}: "\n"},
 			allocator.ErrZonesTooLarge: {{Topic: "t", ID: 1<<31 - 1}: "x"},
 		} {
-			if err := b.SetZones(t.Context(), zones); !errors.Is(err, want) {
-				t.Errorf("got %v, want %v", err, want)
+			if err := b.SetZones(w.Context(), zones); !errors.Is(err, want) {
+				w.Errorf("got %v, want %v", err, want)
 			}
 		}
-		if err := b.UpdateZones(t.Context(), zonesOf("x")); err != nil {
-			t.Error(err)
+		if err := b.UpdateZones(w.Context(), zonesOf("x")); err != nil {
+			w.Error(err)
 		}
 		a.ready()
 		w.agreeOn(zonesOf("x"), map[string]string{"a": "x"})
 		end()
 		if err := <-ran; err != nil {
-			t.Error(err)
+			w.Error(err)
 		}
 	})
 }
@@ -377,18 +372,17 @@ func (w *world) written() map[kiel.Partition]string {
 
 // What was written before a call of Rebalance is in its snapshot.
 func TestRebalanceReadsZonesAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		a := w.start("a", in("x", 0))
 		a.ready()
 		for i := range 20 {
 			sleep(time.Minute)
 			w.put(zonesPath, fmt.Sprintf(`{"v":1,"zones":["z%d"],"topics":{"t":[0]}}`, i))
-			if err := a.Rebalance(t.Context()); err != nil {
-				t.Error(err)
+			if err := a.Rebalance(w.Context()); err != nil {
+				w.Error(err)
 			}
 			if got, want := a.Snapshot().Zones, zonesOf(fmt.Sprint("z", i)); !maps.Equal(got, want) {
-				t.Errorf("got %v, want %v", got, want)
+				w.Errorf("got %v, want %v", got, want)
 			}
 		}
 	})

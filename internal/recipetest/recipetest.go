@@ -10,15 +10,26 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
+// TB is what tests, and properties of rapid in bubbles, have in common.
+type TB interface {
+	Helper()
+	Cleanup(f func())
+	Context() context.Context
+	Error(args ...any)
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // Session runs a session that connects as the named client of a virtual network, until the test ends.
-func Session(tb testing.TB, nw *zktest.Network, name string) *session.Session {
+func Session(tb TB, nw *zktest.Network, name string) *session.Session {
 	tb.Helper()
 	s, _ := Stoppable(tb, nw, name, session.Options{})
 	return s
 }
 
 // Stoppable is Session with options, except Dial, which it sets. stop stops the session before the test ends.
-func Stoppable(tb testing.TB, nw *zktest.Network, name string, opts session.Options) (s *session.Session, stop func()) {
+func Stoppable(tb TB, nw *zktest.Network, name string, opts session.Options) (s *session.Session, stop func()) {
 	tb.Helper()
 	opts.Dial = nw.Client(name).Dial
 	s, err := session.New([]string{zktest.VirtualAddress}, opts)
@@ -34,7 +45,7 @@ type Runner interface {
 }
 
 // Run runs r until stop is called or the test ends. stop waits until r's Run has returned; an error of Run fails the test.
-func Run(tb testing.TB, r Runner) (stop func()) {
+func Run(tb TB, r Runner) (stop func()) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
 	done := make(chan error, 1)
@@ -53,7 +64,7 @@ func Run(tb testing.TB, r Runner) (stop func()) {
 }
 
 // ID returns the id of a session's ZooKeeper session. It waits until there is one.
-func ID(tb testing.TB, s *session.Session) int64 {
+func ID(tb TB, s *session.Session) int64 {
 	tb.Helper()
 	inc, err := s.Incarnation(tb.Context())
 	if err != nil {
