@@ -79,21 +79,30 @@ func blocking(release chan struct{}) allocfn.Func {
 	})
 }
 
-func TestBlockedFunctionBlocksNothingElse(t *testing.T) {
+// inBlockedRig runs a test in a bubble, with a function that waits for release once its member is not alone.
+func inBlockedRig(t *testing.T, test func(r *rig, release chan struct{})) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		r := newRig(t, func(o *Options) { o.PythonFunc, o.Func = "mine", blocking(release) })
+		test(r, release)
+		r.stop()
+	})
+}
+
+func TestBlockedFunctionBlocksNothingElse(t *testing.T) {
+	inBlockedRig(t, func(r *rig, release chan struct{}) {
 		r.begin("t:0", "t:1", "t:2")
 		sleep(time.Minute)
 		start := time.Now()
 		r.join("b", "c")
 		if s := r.Snapshot(); s.Err != nil {
-			t.Error("too early:", s.Err)
+			r.Error("too early:", s.Err)
 		}
 		sleep(10 * time.Second)
 		s := r.want(TriggerMembers, "t:0 t:1 t:2")
 		if !errors.Is(s.Err, ErrFuncFailed) || s.At.Sub(start) != computeTimeout {
-			t.Errorf("after %v: %v", s.At.Sub(start), s.Err)
+			r.Errorf("after %v: %v", s.At.Sub(start), s.Err)
 		}
 		// A loss and a new incarnation go through, on the last good mapping.
 		r.lose(session.ErrTrustLost)
@@ -103,7 +112,7 @@ func TestBlockedFunctionBlocksNothingElse(t *testing.T) {
 		r.partitions("t:0", "t:1", "t:2")
 		s = r.want(TriggerSession, "t:0 t:1 t:2")
 		if s.Incarnation != r.inc || !errors.Is(s.Err, ErrFuncFailed) {
-			t.Error(s.Err)
+			r.Error(s.Err)
 		}
 		// Leaving, too.
 		r.join("c", "d", "e")
@@ -113,56 +122,47 @@ func TestBlockedFunctionBlocksNothingElse(t *testing.T) {
 		release <- struct{}{}
 		s = r.want(TriggerSession, "")
 		if s.Err != nil || fmt.Sprint(s.Members) != "[c d e]" || r.published() != before+1 {
-			t.Errorf("members %v, err %v, %d snapshots", s.Members, s.Err, r.published()-before)
+			r.Errorf("members %v, err %v, %d snapshots", s.Members, s.Err, r.published()-before)
 		}
-		r.stop()
 	})
 }
 
 // TestLeavingDoesNotWaitForTheFunction within the time that it has, too.
 func TestLeavingDoesNotWaitForTheFunction(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		r := newRig(t, func(o *Options) { o.PythonFunc, o.Func = "mine", blocking(release) })
+	inBlockedRig(t, func(r *rig, release chan struct{}) {
 		r.begin("t:0", "t:1")
 		sleep(time.Minute)
 		r.join("b", "c")
 		r.join("c")
 		if s := r.want(TriggerMembers, ""); s.Joined || s.Err != nil {
-			t.Errorf("joined %t, err %v", s.Joined, s.Err)
+			r.Errorf("joined %t, err %v", s.Joined, s.Err)
 		}
 		release <- struct{}{}
 		r.want(TriggerMembers, "")
-		r.stop()
 	})
 }
 
 func TestLateResultStillCountsIfNothingChanged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		r := newRig(t, func(o *Options) { o.PythonFunc, o.Func = "mine", blocking(release) })
+	inBlockedRig(t, func(r *rig, release chan struct{}) {
 		r.begin("t:0", "t:1")
 		sleep(time.Minute)
 		r.join("b", "c")
 		sleep(10 * time.Second)
 		release <- struct{}{}
 		if s := r.want(TriggerMembers, "t:0"); s.Err != nil {
-			t.Error(s.Err)
+			r.Error(s.Err)
 		}
-		r.stop()
 	})
 }
 
 func TestFunctionThatNeverReturns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		r := newRig(t, func(o *Options) { o.PythonFunc, o.Func = "mine", blocking(release) })
+	inBlockedRig(t, func(r *rig, release chan struct{}) {
 		r.begin("t:0")
 		sleep(time.Minute)
 		r.join("b", "c")
 		start := time.Now()
 		if err := r.stop(); !errors.Is(err, ErrStuck) || time.Since(start) != defaultStopTimeout {
-			t.Errorf("after %v: %v", time.Since(start), err)
+			r.Errorf("after %v: %v", time.Since(start), err)
 		}
 		close(release)
 	})

@@ -3,7 +3,6 @@ package offsets
 import (
 	"net"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -25,15 +24,13 @@ func (c stuckConn) Close() error {
 
 // A connection that does not close holds up neither the end of a partition nor that of the next.
 func TestAbortIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, _ *MemoryStore) {
 		gate := make(chan struct{})
 		defer close(gate)
 		d := kafkaconn.NewDialer(t.Context(), conntest.ConfigOn(func(string, string) (net.Conn, error) { return stuckConn{gate: gate}, nil }), 0)
 		if _, err := d.Dial("tcp", "stuck:9092"); err != nil {
 			t.Fatal(err)
 		}
-		cm, stop := committerOn(t, &MemoryStore{}, true)
-		defer stop()
 		cm.options.Abort = d.Abort
 		began := time.Now()
 		for id := range int32(2) {

@@ -1,6 +1,7 @@
 package offsets
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -36,6 +37,24 @@ func committerOn(t *testing.T, store Store, auto bool) (*Committer, func()) {
 	}
 }
 
+// logged returns what the Committer logs of its errors from now on.
+func logged(cm *Committer) *bytes.Buffer {
+	var log bytes.Buffer
+	cm.options.Errors = errlog.New(slog.New(slog.NewTextHandler(&log, nil)))
+	return &log
+}
+
+// withCommitter runs a test in a bubble, with a Committer that runs on a store.
+func withCommitter(t *testing.T, auto bool, test func(t *testing.T, cm *Committer, store *MemoryStore)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		store := new(MemoryStore)
+		cm, stop := committerOn(t, store, auto)
+		defer stop()
+		test(t, cm, store)
+	})
+}
+
 func TestMarkRaisesAndResetLowers(t *testing.T) {
 	b := &Tracker{next: 10}
 	steps := []struct {
@@ -66,10 +85,7 @@ func TestMarkRaisesAndResetLowers(t *testing.T) {
 }
 
 func TestOneRequestAnIntervalForAllMarks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &MemoryStore{}
-		cm, stop := committerOn(t, store, true)
-		defer stop()
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
 		var trackers []*Tracker
 		for i := range int32(3) {
 			b := cm.Open(tp("t", i), newClaim(t), sarama.Uuid{}, 0, "")
@@ -93,10 +109,8 @@ func TestOneRequestAnIntervalForAllMarks(t *testing.T) {
 }
 
 func TestCommitsThatWaitTravelTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &MemoryStore{Hold: make(chan struct{})}
-		cm, stop := committerOn(t, store, true)
-		defer stop()
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+		store.Hold = make(chan struct{})
 		done := make(chan error, 50)
 		for i := range int32(50) {
 			b := cm.Open(tp("t", i), newClaim(t), sarama.Uuid{}, int64(i), "")
@@ -119,10 +133,7 @@ func TestCommitsThatWaitTravelTogether(t *testing.T) {
 }
 
 func TestOwnerLooksAtItsCommitAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &MemoryStore{}
-		cm, stop := committerOn(t, store, true)
-		defer stop()
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
 		openAt(t, cm, tp("t", 0), 42)
 		start := time.Now()
 		var at []time.Duration
@@ -145,10 +156,7 @@ func TestOwnerLooksAtItsCommitAgain(t *testing.T) {
 }
 
 func TestCommitInTheMeantimeReplacesARepeat(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &MemoryStore{}
-		cm, stop := committerOn(t, store, true)
-		defer stop()
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
 		b := cm.Open(tp("t", 0), newClaim(t), sarama.Uuid{}, 0, "")
 		for i := range int64(700) {
 			b.Mark(i+1, "")
@@ -161,10 +169,7 @@ func TestCommitInTheMeantimeReplacesARepeat(t *testing.T) {
 }
 
 func TestWithoutAutoCommitOnlyCommitCommits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &MemoryStore{}
-		cm, stop := committerOn(t, store, false)
-		defer stop()
+	withCommitter(t, false, func(t *testing.T, cm *Committer, store *MemoryStore) {
 		p := tp("t", 0)
 		b := cm.Open(p, newClaim(t), sarama.Uuid{}, 5, "")
 		if err := cm.Commit(t.Context(), b); err != nil {
@@ -192,10 +197,7 @@ func TestWithoutAutoCommitOnlyCommitCommits(t *testing.T) {
 }
 
 func TestNothingIsCommittedForALostClaim(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &MemoryStore{}
-		cm, stop := committerOn(t, store, true)
-		defer stop()
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
 		p, h := tp("t", 0), newClaim(t)
 		b := cm.Open(p, h, sarama.Uuid{}, 5, "")
 		if err := cm.Commit(t.Context(), b); err != nil {
@@ -219,11 +221,8 @@ func TestNothingIsCommittedForALostClaim(t *testing.T) {
 // A process that was stopped past the end of its trust closes its partitions while the committer refuses their marks. Which of
 // the two comes first must not decide what is counted.
 func TestMarksOfALostClaimAreCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
 		const partitions = 50
-		store := &MemoryStore{}
-		cm, stop := committerOn(t, store, true)
-		defer stop()
 		var refused atomic.Int64
 		cm.options.Count = func(_ kiel.Partition, err error, _ time.Duration) {
 			if Fenced(err) {
@@ -258,10 +257,7 @@ func TestMarksOfALostClaimAreCounted(t *testing.T) {
 }
 
 func TestNothingIsCommittedForARecreatedTopic(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &MemoryStore{}
-		cm, stop := committerOn(t, store, true)
-		defer stop()
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
 		cm.options.CurrentID = func(string) sarama.Uuid { return sarama.Uuid{2} }
 		p := tp("t", 0)
 		b := cm.Open(p, newClaim(t), sarama.Uuid{1}, 5, "")
@@ -275,7 +271,7 @@ func TestNothingIsCommittedForARecreatedTopic(t *testing.T) {
 }
 
 func TestSettleRetriesAndGivesUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
 		fails := 3
 		refuse := func(OffsetCommit) error {
 			if fails--; fails >= 0 {
@@ -283,9 +279,7 @@ func TestSettleRetriesAndGivesUp(t *testing.T) {
 			}
 			return nil
 		}
-		store := &MemoryStore{Refuse: func(c OffsetCommit) error { return refuse(c) }}
-		cm, stop := committerOn(t, store, true)
-		defer stop()
+		store.Refuse = func(c OffsetCommit) error { return refuse(c) }
 		p := tp("t", 0)
 		if err := cm.Settle(t.Context(), cm.Open(p, newClaim(t), sarama.Uuid{}, 5, "")); err != nil {
 			t.Errorf("settle: %v", err)

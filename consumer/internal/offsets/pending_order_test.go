@@ -49,11 +49,9 @@ func twoInOneRequest(t *testing.T, cm *Committer) (pending [2]*pendingCommit, ho
 func TestWriteThatWasStoppedIsThrownAway(t *testing.T) {
 	for name, answered := range map[string]bool{"while it asked": false, "when it had asked": true} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			withCommitter(t, true, func(t *testing.T, cm *Committer, _ *MemoryStore) {
 				sinks := &conntest.Sinks{}
 				d := kafkaconn.NewDialer(t.Context(), sinks.Config(), 0)
-				cm, stop := committerOn(t, &MemoryStore{}, true)
-				defer stop()
 				cm.options.Abort = d.Abort
 				pause := pauseIn(cm)
 				ps, hs := twoInOneRequest(t, cm)
@@ -88,9 +86,7 @@ func TestWriteThatWasStoppedIsThrownAway(t *testing.T) {
 // A question that another connection's write asked before the connections were thrown away, and that ends later, does not
 // hide that the commit was sent again since.
 func TestQuestionThatWasStoppedHidesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cm, stop := committerOn(t, &MemoryStore{}, true)
-		defer stop()
+	withCommitter(t, true, func(t *testing.T, cm *Committer, _ *MemoryStore) {
 		aborted := 0
 		cm.options.Abort = func() { aborted++ }
 		pause := pauseIn(cm)
@@ -116,9 +112,7 @@ func TestQuestionThatWasStoppedHidesNothing(t *testing.T) {
 // Partitions that are lost together cost the connections once, though those not given up yet are asked about again when
 // the request fails.
 func TestWhatIsRefusedCostsNoConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cm, stop := committerOn(t, &MemoryStore{}, true)
-		defer stop()
+	withCommitter(t, true, func(t *testing.T, cm *Committer, _ *MemoryStore) {
 		aborted := 0
 		cm.options.Abort = func() { aborted++ }
 		ps, hs := twoInOneRequest(t, cm)
@@ -138,11 +132,9 @@ func TestWhatIsRefusedCostsNoConnection(t *testing.T) {
 // While the last commit of a partition is waited for, others write on, on its own connection too; and nothing is written
 // for it when that is over.
 func TestCommitThatIsWaitedForDisturbsNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, _ *MemoryStore) {
 		sinks := &conntest.Sinks{}
 		d := kafkaconn.NewDialer(t.Context(), sinks.Config(), 0)
-		cm, stop := committerOn(t, &MemoryStore{}, true)
-		defer stop()
 		cm.options.Abort = d.Abort
 		tr := cm.Open(tp("t", 0), newClaim(t), sarama.Uuid{}, 0, "")
 		coordinator, _ := sinks.Dial(t, d)

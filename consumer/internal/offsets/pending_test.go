@@ -15,10 +15,9 @@ import (
 // When a commit was sent says whether it was still allowed: it may have waited for long before, and its answer may come after
 // the end of trust.
 func TestCommittedTellsWhenItWasSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &MemoryStore{Hold: make(chan struct{}), Slow: make(chan struct{})}
-		cm, stop := committerOn(t, store, true)
-		defer stop()
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+		store.Hold = make(chan struct{})
+		store.Slow = make(chan struct{})
 		var got []Committed
 		cm.options.Notify = func(e Committed, _ func()) bool { got = append(got, e); return false }
 		h := newClaim(t)
@@ -52,10 +51,8 @@ func TestCommitUnderWayIsWaitedFor(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := &MemoryStore{Hold: make(chan struct{})}
-				cm, stop := committerOn(t, store, true)
-				defer stop()
+			withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+				store.Hold = make(chan struct{})
 				h := newClaim(t)
 				b := cm.Open(tp("t", 0), h, sarama.Uuid{}, 0, "")
 				go func() { _ = cm.Commit(t.Context(), b) }()
@@ -77,10 +74,8 @@ func TestCommitOnTheWireIsThrownAway(t *testing.T) {
 	const n = 3
 	for name, lost := range map[string]bool{"too late": false, "lost": true} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := &MemoryStore{Slow: make(chan struct{})}
-				cm, stop := committerOn(t, store, true)
-				defer stop()
+			withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+				store.Slow = make(chan struct{})
 				aborted := 0
 				cm.options.Abort = func() {
 					aborted++
@@ -184,9 +179,7 @@ func TestCommitSentAgainIsThrownAway(t *testing.T) {
 
 // A partition is given up after its last commit was observed, also when that commit was under way already.
 func TestCommitIsObservedBeforeTheLastOneIsSettled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cm, stop := committerOn(t, &MemoryStore{}, true)
-		defer stop()
+	withCommitter(t, true, func(t *testing.T, cm *Committer, _ *MemoryStore) {
 		var observed atomic.Int32
 		cm.options.Notify = func(_ Committed, then func()) bool {
 			time.AfterFunc(time.Second, func() {

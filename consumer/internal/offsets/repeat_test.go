@@ -14,7 +14,6 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
-	"github.com/kielgo/kiel/internal/errlog"
 )
 
 // openAt returns a Tracker whose start position is stored.
@@ -44,10 +43,7 @@ func TestRepeatOnlyRaises(t *testing.T) {
 		"of somebody else's token of ours": {Stored{Offset: 15, Token: 6, Text: "kiel"}, Stored{Offset: 15, Token: 6}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := &MemoryStore{}
-				cm, stop := committerOn(t, store, true)
-				defer stop()
+			withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
 				p := tp("t", 0)
 				openAt(t, cm, p, 42)
 				time.Sleep(2 * time.Second)
@@ -63,11 +59,8 @@ func TestRepeatOnlyRaises(t *testing.T) {
 
 // Repeats leave another program's offset alone until a mark is committed. That is logged once per topic.
 func TestOffsetsOfOthersAreLeftAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &MemoryStore{}
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
 		var log bytes.Buffer
-		cm, stop := committerOn(t, store, true)
-		defer stop()
 		cm.options.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		p, q := tp("t", 0), tp("t", 1)
 		tr := openAt(t, cm, p, 0)
@@ -96,10 +89,7 @@ func TestOffsetsOfOthersAreLeftAlone(t *testing.T) {
 
 // A repeat writes an unchanged offset only to keep it alive.
 func TestRepeatsWriteSeldom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &MemoryStore{}
-		cm, stop := committerOn(t, store, true)
-		defer stop()
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
 		openAt(t, cm, tp("t", 0), 42)
 		time.Sleep(time.Hour)
 		if n, reads := len(store.Commits()), len(store.Fetches()); n != 1 || reads != 3 {
@@ -114,10 +104,8 @@ func TestRepeatsWriteSeldom(t *testing.T) {
 
 // A store that does not answer a repeat's question holds up no commit.
 func TestSilentReadHoldsUpNoCommit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &MemoryStore{HoldFetch: make(chan struct{})}
-		cm, stop := committerOn(t, store, true)
-		defer stop()
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+		store.HoldFetch = make(chan struct{})
 		p, q := tp("t", 0), tp("t", 1)
 		openAt(t, cm, p, 0)
 		tr := openAt(t, cm, q, 0)
@@ -141,10 +129,7 @@ func TestReleaseRestoresAnUnmarkedPosition(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, auto := range []bool{true, false} {
-				synctest.Test(t, func(t *testing.T) {
-					store := &MemoryStore{}
-					cm, stop := committerOn(t, store, auto)
-					defer stop()
+				withCommitter(t, auto, func(t *testing.T, cm *Committer, store *MemoryStore) {
 					p := tp("t", 0)
 					tr := openAt(t, cm, p, 42)
 					store.Set(map[kiel.Partition]Stored{p: c.found})
@@ -161,10 +146,8 @@ func TestReleaseRestoresAnUnmarkedPosition(t *testing.T) {
 }
 
 func TestReleasesTravelTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &MemoryStore{Delay: time.Millisecond}
-		cm, stop := committerOn(t, store, true)
-		defer stop()
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+		store.Delay = time.Millisecond
 		var trackers []*Tracker
 		for i := range int32(50) {
 			trackers = append(trackers, openAt(t, cm, tp("t", i), int64(i)))
@@ -199,14 +182,10 @@ func TestReleaseGoesOnWithoutTheStore(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := &MemoryStore{}
-				var log bytes.Buffer
-				cm, stop := committerOn(t, store, true)
-				defer stop()
+			withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
 				aborts := 0
 				cm.options.Abort = func() { aborts++ }
-				cm.options.Errors = errlog.New(slog.New(slog.NewTextHandler(&log, nil)))
+				log := logged(cm)
 				tr := openAt(t, cm, tp("t", 0), 42)
 				store.Clear()
 				change(store)
@@ -236,12 +215,8 @@ func TestReleaseGoesOnWithoutTheStore(t *testing.T) {
 
 // A release waits for a second, too, when the Committer is busy with another commit.
 func TestReleaseWaitsForNoOtherCommit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &MemoryStore{}
-		var log bytes.Buffer
-		cm, stop := committerOn(t, store, true)
-		defer stop()
-		cm.options.Errors = errlog.New(slog.New(slog.NewTextHandler(&log, nil)))
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+		log := logged(cm)
 		tr, busy := openAt(t, cm, tp("t", 0), 42), openAt(t, cm, tp("t", 1), 0)
 		store.Slow = make(chan struct{})
 		defer close(store.Slow)
@@ -299,10 +274,7 @@ func TestReleaseAfterASilentRead(t *testing.T) {
 }
 
 func TestNothingIsRestoredForALostClaim(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &MemoryStore{}
-		cm, stop := committerOn(t, store, true)
-		defer stop()
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
 		claim := newClaim(t)
 		tr := cm.Open(tp("t", 0), claim, sarama.Uuid{}, 42, "")
 		if err := cm.Commit(t.Context(), tr); err != nil {
@@ -321,12 +293,9 @@ func TestNothingIsRestoredForALostClaim(t *testing.T) {
 
 // A repeat that could not read what is stored is tried again every few seconds, and the log tells soon when that works.
 func TestRepeatIsTriedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &MemoryStore{HoldFetch: make(chan struct{})}
-		var log bytes.Buffer
-		cm, stop := committerOn(t, store, true)
-		defer stop()
-		cm.options.Errors = errlog.New(slog.New(slog.NewTextHandler(&log, nil)))
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+		store.HoldFetch = make(chan struct{})
+		log := logged(cm)
 		p := tp("t", 0)
 		openAt(t, cm, p, 42)
 		store.Set(map[kiel.Partition]Stored{p: {Offset: 15, Token: 6, Ours: true}})
@@ -360,12 +329,9 @@ func TestFailedReadIsTriedAgainWithoutARepeat(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := &MemoryStore{HoldFetch: make(chan struct{})}
-				var log bytes.Buffer
-				cm, stop := committerOn(t, store, true)
-				defer stop()
-				cm.options.Errors = errlog.New(slog.New(slog.NewTextHandler(&log, nil)))
+			withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+				store.HoldFetch = make(chan struct{})
+				log := logged(cm)
 				tr := openAt(t, cm, tp("t", 0), 42)
 				time.Sleep(11 * time.Minute) // no other repeat is due for hours
 				synctest.Wait()
@@ -392,10 +358,8 @@ func TestFailedReadIsTriedAgainWithoutARepeat(t *testing.T) {
 
 // A repeat drops an answer that waited behind a slow commit: another program may have stored an offset meanwhile.
 func TestRepeatForgetsWhatWasReadLongAgo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &MemoryStore{Delay: 500 * time.Millisecond}
-		cm, stop := committerOn(t, store, true)
-		defer stop()
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+		store.Delay = 500 * time.Millisecond
 		var slow atomic.Bool
 		cm.options.Count = func(kiel.Partition, error, time.Duration) {
 			if slow.Load() {
