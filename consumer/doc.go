@@ -19,7 +19,8 @@
 //		return nil
 //	})
 //
-// The examples show both as whole programs, which handle errors and signals.
+// The examples show both as whole programs, which handle errors and signals. The page
+// docs/semantics.md lists the errors that end a call, and what to do about each.
 //
 // Consume and Run add the partitions of their topics to the group's set (package
 // allocator), claim those that the mapping gives to this member (package ownership), and call the

@@ -3,7 +3,7 @@
 //
 // # Overview
 //
-//	go http.ListenAndServe("localhost:8080", health.Handler(group)) // a *consumer.Group
+//	go http.ListenAndServe("localhost:9400", health.Handler(group)) // a *consumer.Group
 //
 //	GET /healthz          200 while the sources' loops answer, else 503
 //	GET /readyz           200 when the member has joined and owns what the mapping assigns to it, else 503

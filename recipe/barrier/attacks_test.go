@@ -20,7 +20,7 @@ const (
 	unsure  = "a member has entered, and its Enter can't tell"
 )
 
-// recipe-attacks.md §2 (a) and (d): G waits; the others come, the last one creates ready, and they leave at once. When G reads the
+// §2 (a) and (d): G waits; the others come, the last one creates ready, and they leave at once. When G reads the
 // directory, because its watch fired or because it is connected again, all of that is gone. With two members G knows what came and
 // went. With three it may have been two members one after the other: Enter returns that it can't tell, and does not wait.
 func TestReadyCameAndWent(t *testing.T) {
@@ -92,7 +92,7 @@ func TestTheNumberIsNoSignal(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §2 (b), leaving ready to the last: G completes the number, but the others see it, too, and are leaving
+// §2 (b), leaving ready to the last: G completes the number, but the others see it, too, and are leaving
 // when G creates ready. The one with the lowest name takes ready for the highest member, and waits for it.
 func TestReadyIsLeftToTheLast(t *testing.T) {
 	numbers(t, func(t *testing.T, n int) {
@@ -147,7 +147,7 @@ func TestReadyIsLeftToTheLast(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §2 (b), creating ready again: when G has read the directory the others have deleted ready, and are leaving. Nobody
+// §2 (b), creating ready again: when G has read the directory the others have deleted ready, and are leaving. Nobody
 // deletes a new ready if G is killed.
 func TestReadyIsMadeAgain(t *testing.T) {
 	numbers(t, func(t *testing.T, n int) {
@@ -183,7 +183,7 @@ func TestReadyIsMadeAgain(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §2 (c): a ready was left behind. If G deletes it when a Python process has come, that uses up the process's
+// §2 (c): a ready was left behind. If G deletes it when a Python process has come, that uses up the process's
 // only watch: three enter, and it never wakes. (It takes four: kazoo counts ready as a member.)
 func TestStaleReadyUsesUpTheOnlyWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestNameOfTheRoundBefore(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §13: somebody deletes the directory between two rounds.
+// §13: somebody deletes the directory between two rounds.
 func TestDirectoryDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExecution(t)
@@ -279,7 +279,7 @@ func TestDirectoryDeleted(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §14: the barrier is removed and set up again between the event and the read of the process that waits.
+// §14: the barrier is removed and set up again between the event and the read of the process that waits.
 func TestSetUpAgainBeforeTheLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExecution(t)
@@ -386,7 +386,7 @@ func TestNextRoundBeginsBeforeTheLook(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §2: G has seen the number. When it reads again ready has come and gone, and the others with it.
+// §2: G has seen the number. When it reads again ready has come and gone, and the others with it.
 func TestNumberSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExecution(t)

@@ -23,7 +23,7 @@ const (
 	restless      = "items go from hand to hand while members come and go"
 )
 
-// recipe-attacks.md §15, ghosts: a member is restarted while its old znode, and its old locks, still stand.
+// §15, ghosts: a member is restarted while its old znode, and its old locks, still stand.
 func TestRestartBesideItsOldSelf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -67,7 +67,7 @@ func TestRestartBesideItsOldSelf(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §15: two members have one identifier. The later one fails, after the time for which a dead member's znode can
+// §15: two members have one identifier. The later one fails, after the time for which a dead member's znode can
 // stand. The other one keeps all items.
 func TestDuplicateIdentifier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -127,7 +127,7 @@ func (w *world) memberOr(items, otherwise []string, order partitioner.Order) *me
 	return &member{SetPartitioner: p, w: w, session: s}
 }
 
-// recipe-attacks.md §15, order: 11 items, which Python has as int. If the Go member sorted them as text, both members would want four
+// §15, order: 11 items, which Python has as int. If the Go member sorted them as text, both members would want four
 // of them, and nobody would want four others. New refuses to guess.
 func TestItemsInTheOrderOfPython(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestItemsInTheOrderOfPython(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §15: two items have one path, so one lock; and an item is named like a contender for another's lock. New
+// §15: two items have one path, so one lock; and an item is named like a contender for another's lock. New
 // refuses both sets.
 func TestItemsInEachOthersWay(t *testing.T) {
 	for what, items := range map[string][]string{"one path": {"a/b", "a//b"}, "like contender": {"a", "a/b__lock__0000000000"}} {
@@ -206,7 +206,7 @@ func TestItemsInEachOthersWay(t *testing.T) {
 	}
 }
 
-// recipe-attacks.md §15, churn: a member comes and goes every 0.45 s, and the boundary is 1 s. Nobody has any item then, as
+// §15, churn: a member comes and goes every 0.45 s, and the boundary is 1 s. Nobody has any item then, as
 // promised: that is better than work that is given up at once. After a boundary without changes every item belongs to exactly
 // one member.
 func TestChurn(t *testing.T) {

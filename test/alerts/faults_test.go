@@ -124,12 +124,12 @@ func TestFaults(t *testing.T) {
 	t.Log("nobody asks for the topic")
 	d.Stop()
 	f.gone("d")
-	f.fires("KielTopicWithoutTaker", "KielHandlerFailing extra")
+	f.fires("KielUnwantedTopic", "KielHandlerFailing extra")
 	f.produce("extra", slices.Repeat([]string{"wait"}, 3000)...)
 
 	t.Log("a handler that hangs at the message")
 	e := f.start("e", "--topic", "extra", "--hang-on", "poison")
-	f.fires("KielHandlerStuck", "KielFallingBehind extra", "KielHandlerFailing extra", "KielTopicWithoutTaker")
+	f.fires("KielHandlerStuck", "KielFallingBehind extra", "KielHandlerFailing extra", "KielUnwantedTopic")
 	e.Kill()
 	f.gone("e")
 	c := f.start("c", "--topic", "orders", "--topic", "extra", "--work", "2ms") // the board shows how it catches up
