@@ -28,7 +28,7 @@ func (q *errorQueue) put(err error) {
 		default:
 		}
 		select {
-		case <-q.ch:
+		case <-q.ch: //nolint:errcheck // the oldest error is dropped
 			q.dropped()
 		default: // a reader has made room
 		}
