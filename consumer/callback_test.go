@@ -31,7 +31,7 @@ func endedContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// When no time is left Cleanup is not begun, to be left behind at once.
+// When no time is left, Cleanup is not called.
 func TestNothingIsTriedTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, late := newTestCallbacks(slog.New(slog.DiscardHandler)), endedContext(t)
@@ -50,7 +50,7 @@ func TestNothingIsTriedTooLate(t *testing.T) {
 	})
 }
 
-// A call whose goroutine comes to run after the end is not made, and not said to be stuck.
+// A callback whose goroutine starts to run after end is not called, and not reported as stuck.
 func TestNoCallBeginsAfterTheEnd(t *testing.T) {
 	skipped := 0
 	for range 100 {
@@ -74,7 +74,7 @@ func TestNoCallBeginsAfterTheEnd(t *testing.T) {
 	}
 }
 
-// While an interceptor runs the end may come: the next is not called then.
+// When the time for callbacks ends while an interceptor runs, the next interceptor is not called.
 func TestNoInterceptorAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &membership{users: newTestCallbacks(slog.New(slog.DiscardHandler))}
@@ -117,7 +117,7 @@ func TestGoexitOfAnInterceptor(t *testing.T) {
 	})
 }
 
-// An interceptor that panics at each message is logged as errors of one kind are. That others of the member work is no recovery.
+// The panics of an interceptor that panics at each message share log lines. They do not count as recovered when other callbacks work.
 func TestInterceptorThatPanicsAtEachMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

@@ -114,7 +114,7 @@ func TestCatalogKeepsWhatItKnows(t *testing.T) {
 	}
 }
 
-// A topic without partitions is an answer that is not complete; what was known of it stays.
+// An answer in which a topic has no partitions is incomplete; the topic's older description stays.
 func TestCatalogTakesNoTopicWithoutPartitions(t *testing.T) {
 	var do kafkaconn.Calls
 	answer := topicInfo{id: sarama.Uuid{1}}
@@ -132,7 +132,7 @@ func TestCatalogTakesNoTopicWithoutPartitions(t *testing.T) {
 	}
 }
 
-// A topic is missing when Kafka had it before. That is told once, and so is that it is back, whatever comes in between.
+// A topic is missing when Kafka had it before and does not have it now. notify is called once for that, and once when the topic is back.
 func TestCatalogTellsOfMissingTopics(t *testing.T) {
 	var do kafkaconn.Calls
 	var answer topicInfo

@@ -82,7 +82,7 @@ func TestChannelIsEmptiedAtTheEnd(t *testing.T) {
 	}
 }
 
-// The claim is asked for each message that enters the channel, and what stands there when it says no is taken out.
+// Trust is checked for each message that enters the channel. When trust has ended, the channel is emptied.
 func TestChannelTakesNothingUntrusted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s, h, _ := claimOn(t, 2)

@@ -17,8 +17,8 @@ import (
 	"github.com/kielgo/kiel/ownership"
 )
 
-// A session that ends alone closes its partitions: what was marked is committed, the claim stands, nothing is read. The next
-// session opens them again, where the last one stopped, and what comes late of the last one has no effect.
+// A session that ends alone closes its partitions: marks are committed, the claim stands, and nothing is read. The next
+// session opens them again, where the last one stopped. Late calls of the last session's handlers have no effect.
 func TestSessionsFollowOneAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
@@ -70,7 +70,7 @@ func TestSessionsFollowOneAnother(t *testing.T) {
 	})
 }
 
-// A claim that comes between two sessions waits, and one that goes is released at once.
+// A partition claimed between two sessions waits for the next one. A partition revoked between them is released at once.
 func TestClaimsBetweenSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r *rig
@@ -185,7 +185,7 @@ func TestWaitingBeginsAnew(t *testing.T) {
 	})
 }
 
-// Setup says where partitions start: a mark moves forward, a reset back, and what comes after Setup does nothing.
+// Marks and resets of Setup set where partitions start: a mark moves forward, a reset back. After Setup they have no effect.
 func TestSeek(t *testing.T) {
 	mark := func(offset int64) seek { return seek{offset: offset, text: "mark"} }
 	reset := func(offset int64) seek { return seek{offset: offset, text: "reset", reset: true} }
@@ -228,7 +228,7 @@ func TestSeek(t *testing.T) {
 	}
 }
 
-// Setup sees what the newest plan gives to the member and what it holds, each once, but not what it gives up.
+// Setup sees the partitions of the newest plan and those that the member holds, each once, but none that is being revoked.
 func TestClaimsInSetup(t *testing.T) {
 	held := []ownership.Info{{Topic: "t", Partition: 1}, {Topic: "t", Partition: 2}, {Topic: "u", Partition: 0, Revoking: true}}
 	s := newConsumeSession(t.Context(), t.Context())

@@ -27,8 +27,8 @@ func (r *rig) storeForeign(p kiel.Partition, offset int64) {
 	r.store.Set(map[kiel.Partition]offsets.Stored{p: {Offset: offset}})
 }
 
-// The position is read when Fence has returned, so what a former owner commits until then counts. With Fence nothing is
-// committed of an offset that is stored: not at the opening, not later, not at the release.
+// The position is read when Fence has returned, so commits of a former owner until then count. With Fence a stored offset
+// is never committed again: not at the opening, not later, not at the release.
 func TestFenceComesBeforeThePosition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
@@ -58,7 +58,7 @@ func TestFenceComesBeforeThePosition(t *testing.T) {
 	})
 }
 
-// With Fence a policy's choice is committed if it is the end, which moves. Nothing is raised, restored or replaced later.
+// With Fence the start position of Latest is committed, because the end moves. No offset is raised, restored or replaced later.
 func TestPolicysChoiceWithFence(t *testing.T) {
 	p := tp("t", 0)
 	for from, want := range map[From][]string{
@@ -88,7 +88,7 @@ func TestPolicysChoiceWithFence(t *testing.T) {
 	}
 }
 
-// Marks are committed as ever.
+// With Fence marks are committed as without it.
 func TestMarksWithFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
@@ -224,8 +224,8 @@ func TestNoFenceAfterTheClaim(t *testing.T) {
 	}
 }
 
-// Where Kafka does not have the stored offset, the position that a policy chooses instead is committed before reading if the policy
-// is the end, and by nothing that commits marks: a transaction may have stored another offset meanwhile.
+// When Kafka does not have the stored offset, the position that Latest chooses instead is committed before reading. Commits of
+// marks do not commit it again, because a transaction may have stored another offset meanwhile.
 func TestOutOfRangeWithFence(t *testing.T) {
 	p := tp("t", 0)
 	for from, want := range map[From][]string{

@@ -69,7 +69,7 @@ func TestHandlerThatReturns(t *testing.T) {
 	}
 }
 
-// With ReopenPartition it costs its partition alone a pause.
+// With ReopenPartition a ConsumeClaim that returns pauses its own partition alone.
 func TestHandlerThatReturnsIsCalledAgain(t *testing.T) {
 	boom := errors.New("boom")
 	for name, c := range map[string]struct {
@@ -115,8 +115,8 @@ func marks(end func() error) handlerFunc {
 	}
 }
 
-// A handler that watches the session's context, as sarama's examples do, may return before its partition is revoked. That the
-// call ends is no error of the handler; what else it returns is reported.
+// A handler that watches the session's context, as sarama's examples do, may return before its partition is revoked. The
+// context's error is no error of the handler; any other error is reported.
 func TestHandlerThatEndsWithItsSession(t *testing.T) {
 	boom := errors.New("boom")
 	for name, c := range map[string]struct{ result, want error }{
@@ -155,8 +155,8 @@ func TestHandlerThatEndsWithItsSession(t *testing.T) {
 	}
 }
 
-// A handler that knows of the end of its partition, or of its session, before the news has reached the partition's own context has
-// not returned by itself.
+// A handler may see the end of its partition, or of its session, before that end has reached the partition's own context. Such a
+// handler has not returned by itself.
 func TestHandlerThatIsFasterThanTheNews(t *testing.T) {
 	boom := errors.New("boom")
 	for name, end := range map[string]func(h *fakeHolder, leave func()){

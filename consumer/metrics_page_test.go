@@ -52,7 +52,7 @@ var metricsPackages = []struct{ dir, name, about string }{
 	{"session", "session", "the ZooKeeper session"},
 }
 
-// These texts say from when on a metric is there that is not there from the beginning.
+// These texts say from when on a metric exists that does not exist from the beginning.
 const (
 	fromOpening = "the first opening of a partition of the topic, until the topic is gone"
 	whileOpen   = "the opening of the partition, until it is closed"
@@ -60,7 +60,7 @@ const (
 	fromPlan    = "a mapping that gives the member some of the topic, until one gives it none"
 )
 
-// laterMetrics are those that are not there from the beginning: from when on, and the values of labels that have few of them.
+// laterMetrics has the metrics that do not exist from the beginning, from when on they exist, and the values of labels that have few.
 var laterMetrics = map[string]struct {
 	from   string
 	values map[string][]string
@@ -123,7 +123,7 @@ func gathered(t *testing.T, reg *prometheus.Registry) map[string]*metric {
 	return all
 }
 
-// described returns what a collector describes. Descriptions tell that in their text alone.
+// described returns the metrics that a collector describes. It parses the text of the descriptions, which have no other access.
 func described(t *testing.T, c prometheus.Collector) (all []*metric) {
 	t.Helper()
 	parts := regexp.MustCompile(`^Desc\{fqName: ("[^"]+"), help: (".*"), unit: "", constLabels: .*, variableLabels: \{(.*)\}\}$`)

@@ -232,7 +232,7 @@ func TestTruncatedLogIsReadFromWhereItDiffers(t *testing.T) {
 	}
 }
 
-// The leader epoch goes with the committed offset, so the next owner sees that what was read was cut off.
+// The leader epoch is committed with the offset, so the next owner finds a truncation of the log.
 func TestTruncationIsSeenByTheNextOwner(t *testing.T) {
 	for name, c := range map[string]struct {
 		foreign bool // another program has stored the offset

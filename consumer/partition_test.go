@@ -155,8 +155,8 @@ func TestTrustIsAskedAtEachHandOut(t *testing.T) {
 	}
 }
 
-// A process may be stopped at any moment. Wherever that is, it gets no more than the message for which the claim was
-// checked before, and commits nothing of what comes after.
+// A process may be stopped at any moment. Afterwards it is handed at most the one message for which trust was checked before the
+// stop, and no later mark is committed.
 func TestStoppedAtAnyMoment(t *testing.T) {
 	first := rand.Uint64()
 	t.Logf("seeds from %d", first)
@@ -389,7 +389,7 @@ func TestHandlerOfRunThatReturns(t *testing.T) {
 	}
 }
 
-// An error that a handler returns when its context has ended is reported, unless the context is why.
+// An error that a handler returns when its context has ended is reported, unless it is that context's error or cause.
 func TestHandlerOfRunThatFailsAtItsEnd(t *testing.T) {
 	boom := errors.New("boom")
 	for name, c := range map[string]struct {
@@ -422,7 +422,7 @@ func TestHandlerOfRunThatFailsAtItsEnd(t *testing.T) {
 	}
 }
 
-// The Observer hears of a message before the handler has it. The claim is checked after that, however long the Observer took.
+// The Observer is notified of a message before the handler gets it. Trust is checked after that, however long the Observer took.
 func TestObserverHearsBeforeTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolder(t, tp("t", 0))

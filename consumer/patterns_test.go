@@ -44,8 +44,8 @@ func (f *fakeTopics) catalog(do *kafkaconn.Calls, named ...string) *catalog {
 	return c
 }
 
-// A topic that patterns alone ask for is known when Kafka describes it. What Kafka can't describe yet, or has deleted meanwhile, is no
-// error.
+// A topic that patterns alone ask for is known when Kafka describes it. A topic that Kafka can't describe yet, or has deleted
+// meanwhile, causes no error.
 func TestCatalogFindsTopics(t *testing.T) {
 	there := topicInfo{partitions: []int32{0}}
 	var do kafkaconn.Calls
@@ -86,8 +86,8 @@ func TestCatalogFindsTopics(t *testing.T) {
 	}
 }
 
-// While Kafka does not say which topics there are, the known ones are asked for nevertheless. If it does not answer at all, nothing
-// is known to be present, so that nothing is added to the set that somebody has removed meanwhile.
+// When Kafka does not answer which topics exist, the catalog asks for the known ones nevertheless. If Kafka does not answer at all,
+// no topic counts as present, so that no topic is added to the set that was removed meanwhile.
 func TestCatalogFindsNoTopics(t *testing.T) {
 	var do kafkaconn.Calls
 	f := &fakeTopics{names: []string{"a"}, infos: map[string]topicInfo{"a": {partitions: []int32{0}}}}
@@ -135,7 +135,7 @@ func TestCatalogForgets(t *testing.T) {
 	})
 }
 
-// An answer says nothing of a topic that was forgotten while Kafka was asked.
+// A topic that was forgotten while Kafka was asked is not in the answer.
 func TestCatalogForgetsWhileItAsks(t *testing.T) {
 	there := topicInfo{partitions: []int32{0}}
 	for what, answer := range map[string]map[string]topicInfo{"gone": {}, "there again": {"t": there}} {
@@ -165,7 +165,7 @@ func TestCatalogForgetsWhileItAsks(t *testing.T) {
 	}
 }
 
-// Without a topic Kafka is not asked, because no topics at all are all of them.
+// Without a topic Kafka is not asked, because Kafka takes an empty list for all topics.
 func TestCatalogOfNoTopic(t *testing.T) {
 	var do kafkaconn.Calls
 	f := &fakeTopics{}

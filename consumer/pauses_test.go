@@ -80,7 +80,7 @@ func TestPausedPartitionIsOpenedAgain(t *testing.T) {
 	}
 }
 
-// A Resume that meets the opening of a partition at any moment ends its pause.
+// A Resume at any moment of a partition's opening ends the pause.
 func TestResumeWhileAPartitionIsOpened(t *testing.T) {
 	p, other := tp("t", 0), tp("t", 7)
 	ids := []int32{7}
@@ -149,7 +149,7 @@ func TestPauseOfAPartition(t *testing.T) {
 	})
 }
 
-// A pause is the partition's: a Partition that was closed ends it, though the partition was opened again meanwhile.
+// Resume of a closed Partition ends the pause of the Partition that was opened after it.
 func TestResumeAfterAReopening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolder(t, tp("t", 0))

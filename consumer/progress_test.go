@@ -125,7 +125,7 @@ func TestStalled(t *testing.T) {
 	})
 }
 
-// The same with a channel: what counts is what stands in it.
+// With a channel a handler is stalled when messages wait in the channel.
 func TestStalledChannel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s, _, _ := claimOn(t, 3)
@@ -153,7 +153,7 @@ func TestStalledChannel(t *testing.T) {
 	})
 }
 
-// A handler that hangs on a quiet topic shows, although messages go on entering the channel, and when none does any more.
+// A handler that hangs on a quiet topic is stalled, while messages enter the channel and when none does any more.
 func TestStalledOnAQuietTopic(t *testing.T) {
 	for _, size := range []int{0, 1, 256} {
 		synctest.Test(t, func(t *testing.T) {
@@ -227,7 +227,7 @@ func TestWhatStandsInTheChannel(t *testing.T) {
 	})
 }
 
-// One that marks nothing, or takes messages in a loop, has nothing in hand as far as that shows. One that uses Done has.
+// A handler that marks nothing, or takes messages in a loop, is not seen to have a message in hand. A handler that uses Done is.
 func TestStalledByWhatIsNotMarked(t *testing.T) {
 	for name, c := range map[string]struct {
 		channel bool

@@ -18,7 +18,7 @@ var (
 	errGroup = fmt.Errorf("commit: %w", sarama.ErrGroupAuthorizationFailed)
 )
 
-// When refusals make a member leave. Each case ends with the one that does, if any does.
+// TestRefusals checks which refusals make a member leave. Each case ends with that refusal, if there is one.
 func TestRefusals(t *testing.T) {
 	p0, p1, other := tp("t", 0), tp("t", 1), tp("other", 0)
 	type run struct {
@@ -171,7 +171,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// In the first minute of a membership, what was never granted needs to be refused once.
+// In the first minute of a membership one refusal is enough if access was never granted.
 func TestRefusalsAtStart(t *testing.T) {
 	for name, c := range map[string]struct {
 		do     func(r *refusals)

@@ -123,7 +123,7 @@ func TestReceivesAreSampled(t *testing.T) {
 	}
 }
 
-// A message that finds room says that the handler was quick. What waits behind it is the first again.
+// A message that finds room in the channel shows that the handler was quick. The next message that waits for room begins anew.
 func TestReceivesBehindAnEmptyChannel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, s, _ := newPartition(t)
@@ -152,7 +152,7 @@ func TestReceivesBehindAnEmptyChannel(t *testing.T) {
 	})
 }
 
-// Nothing is measured for nobody, and when the first message came is known all the same.
+// Without registered metrics nothing is sampled, but the time of the first message is known.
 func TestNothingIsSampledWithoutMetrics(t *testing.T) {
 	p, s, _ := newPartition(t)
 	s.put(0)

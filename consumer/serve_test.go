@@ -9,7 +9,7 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// steps is a context that ends what is derived from it one by one, when its test says so.
+// steps is a context that ends the contexts derived from it one by one, when its test says so.
 type steps struct {
 	context.Context // has error and cause
 

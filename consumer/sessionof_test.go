@@ -24,7 +24,7 @@ type kafkasMember struct{ wrapper }
 func (kafkasMember) MemberID() string    { return "sarama-1" }
 func (kafkasMember) GenerationID() int32 { return 0 }
 
-// renamed is a session of ours that is shown under another name.
+// renamed is a Session with another MemberID.
 type renamed struct{ wrapper }
 
 func (renamed) MemberID() string { return "pod-7" }
@@ -69,7 +69,7 @@ func look(s Session, p kiel.Partition) seen {
 	return seen{s.Token(p.Topic, p.ID), s.Trusted(p.Topic, p.ID)}
 }
 
-// Token and trust belong to the opening that stands at this moment, in this session.
+// Token and Trusted are those of the partition's present opening in this session.
 func TestTokenAndTrustBySession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, other := tp("t", 0), tp("t", 1)

@@ -40,7 +40,7 @@ func serveBroker(t *testing.T, f func(net.Conn)) (address string) {
 	return l.Addr().String()
 }
 
-// answers reads something and says the same to everybody. With nothing to say it closes the connection.
+// answers reads a request and sends the same answer to each. Without an answer it closes the connection.
 func answers(said string) func(net.Conn) {
 	return func(c net.Conn) {
 		_, _ = io.CopyN(io.Discard, c, 4)
@@ -111,7 +111,7 @@ func TestConsumeWithoutBrokers(t *testing.T) {
 	}
 }
 
-// NewGroup waits for a broker that accepts connections and says nothing for as long as Config says, and for no other than that.
+// NewGroup waits as long as Config says for a broker that accepts connections and never answers.
 func TestNewGroupWithSilentBroker(t *testing.T) {
 	silent := serveBroker(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
 	zk, zookeeper := zktest.Start(t, zktest.Options{})

@@ -15,7 +15,7 @@ import (
 	"github.com/kielgo/kiel"
 )
 
-// The zone is that of the first replica, whoever leads; and not known while that broker is not.
+// The zone of a partition is the rack of its first replica, whichever broker leads. It is unknown while Kafka does not name that broker.
 func TestPreferredRacks(t *testing.T) {
 	topic := &sarama.TopicMetadata{Name: "t", Partitions: []*sarama.PartitionMetadata{
 		{ID: 0, Leader: 2, Replicas: []int32{1, 2}},
@@ -130,7 +130,7 @@ func TestZoneKeeper(t *testing.T) {
 	}
 }
 
-// Members that Kafka tells different things, now or for ever, come to an end of writing.
+// Members to which Kafka gives different answers, for a while or for ever, stop writing zones.
 func TestZoneKeepersDoNotFight(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		said := rapid.SliceOfN(rapid.SliceOfN(rapid.SampledFrom([]string{"", "a", "b", "c"}), 4, 4), 2, 5)
@@ -177,7 +177,7 @@ func TestZoneKeepersDoNotFight(t *testing.T) {
 	})
 }
 
-// An error is reported once, until it changes, and once when it has gone.
+// An error is reported once until it changes, and its end is reported once.
 func TestZoneKeeperReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, kafka, asked := &zoneRig{}, zonesOf("a"), make(chan struct{})

@@ -9,7 +9,7 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// Out of range is an error with what the log has; it counts only from the leader.
+// An out-of-range error has the bounds of the log. Only the leader's answer counts.
 func TestOutOfRange(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 		k.add(0, batch{values: vals(10)}, batch{values: vals(10)})
@@ -70,8 +70,8 @@ func TestFollower(t *testing.T) {
 	})
 }
 
-// An offset that a follower calls out of range is so only when the leader says so, too: the leader is asked for the position itself,
-// since the end of the log that it tells consumers may be behind for a while.
+// An offset that a follower calls out of range is out of range only when the leader says so, too. The leader is asked for the position
+// itself, because the end of the log that it tells consumers may lag behind for a while.
 func TestOutOfRangeOfAFollower(t *testing.T) {
 	for name, missing := range map[string]bool{"the leader has it": false, "the leader lacks it": true} {
 		t.Run(name, func(t *testing.T) {
@@ -106,8 +106,8 @@ func TestOutOfRangeOfAFollower(t *testing.T) {
 	}
 }
 
-// After an unclean election what was read is compared with the new log: at the next
-// leader epoch, and at the opening if an epoch is given.
+// After an unclean election the last batch that was read is compared with the new log: at
+// the next leader epoch, and at the opening if an epoch is given (KIP-320).
 func TestTruncation(t *testing.T) {
 	rewrite := func(k *fakeCluster) {
 		k.change(func() {

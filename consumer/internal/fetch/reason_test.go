@@ -70,7 +70,7 @@ func TestFailuresAreCounted(t *testing.T) {
 	}
 }
 
-// Whatever goes wrong has a reason of the list.
+// Each error has a reason of the list.
 func TestReasonOf(t *testing.T) {
 	for err, want := range map[error]Reason{
 		sarama.ErrOutOfBrokers:                                Unreachable,

@@ -136,7 +136,7 @@ func TestSlowLink(t *testing.T) {
 	})
 }
 
-// Opened waits for an answer that is on its way, however long that takes: who gave up would ask for all of it again.
+// Opened waits for an answer whose bytes arrive, however long that takes: another attempt would ask for all of it again.
 func TestOpenedOnASlowLink(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 		k.slow = time.Second // for 1 KiB
@@ -158,7 +158,7 @@ func TestOpenedOnASlowLink(t *testing.T) {
 	})
 }
 
-// Kafka's throttling is waited for, on both connections, and ends early when the fetcher does.
+// No request is sent on either connection while the broker throttles (KIP-219). The wait ends early when the fetcher does.
 func TestThrottle(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 		k.add(0, batch{values: vals(1)})
@@ -179,7 +179,7 @@ func TestThrottle(t *testing.T) {
 	})
 }
 
-// A throttle time that no honest broker asks for is cut short, with a warning.
+// A throttle time above maxThrottle is cut short, with a warning.
 func TestThrottleIsBounded(t *testing.T) {
 	for name, told := range map[string]time.Duration{"an hour": time.Hour, "the longest": math.MaxInt32 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
@@ -259,7 +259,7 @@ func TestCorrupt(t *testing.T) {
 	})
 }
 
-// Answers that no sane broker gives cost no message twice, and no requests without end.
+// Nonsensical answers of a broker cause no message twice, and no endless requests.
 func TestHostileAnswers(t *testing.T) {
 	t.Run("offsets", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {

@@ -11,8 +11,8 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
 )
 
-// A connection that is closed without abort, as after a commit that was not answered in time, throws away what was written
-// and not sent too: nothing finds the connection later.
+// A connection that sarama closes, as after a commit that was not answered in time, drops bytes that were written and not
+// sent, too: no later Abort finds the connection.
 func TestCloseThrowsAwayWhatWasNotSent(t *testing.T) {
 	sinks := &conntest.Sinks{}
 	d := NewDialer(t.Context(), sinks.Config(), 0)

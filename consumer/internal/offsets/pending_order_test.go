@@ -13,7 +13,7 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
 )
 
-// pausing makes one question wait that has found the claim trusted.
+// pausing makes one check of trust wait that has found the claim trusted.
 type pausing struct {
 	next atomic.Bool // the next question waits
 	gate chan struct{}
@@ -44,8 +44,8 @@ func twoInOneRequest(t *testing.T, cm *Committer) (pending [2]*pendingCommit, ho
 	return pending, holders
 }
 
-// A write that was stopped when it had been found to be allowed goes on after its partition was given up: it finds its
-// connection closed, or is refused, also when the connections were thrown away for another partition before.
+// A write is stopped after it was authorized, and goes on after its partition was given up. It finds its connection closed,
+// or is refused, also when the connections were aborted for another partition before.
 func TestWriteThatWasStoppedIsThrownAway(t *testing.T) {
 	for name, answered := range map[string]bool{"while it asked": false, "when it had asked": true} {
 		t.Run(name, func(t *testing.T) {
@@ -83,8 +83,8 @@ func TestWriteThatWasStoppedIsThrownAway(t *testing.T) {
 	}
 }
 
-// A question that another connection's write asked before the connections were thrown away, and that ends later, does not
-// hide that the commit was sent again since.
+// An authorization by the write of another connection, begun before an abort and ended after it, does not hide that the
+// commit was sent again since.
 func TestQuestionThatWasStoppedHidesNothing(t *testing.T) {
 	withCommitter(t, true, func(t *testing.T, cm *Committer, _ *MemoryStore) {
 		aborted := 0
@@ -109,8 +109,8 @@ func TestQuestionThatWasStoppedHidesNothing(t *testing.T) {
 	})
 }
 
-// Partitions that are lost together cost the connections once, though those not given up yet are asked about again when
-// the request fails.
+// Partitions that are lost together abort the connections once, although the others are authorized again when the request
+// fails.
 func TestWhatIsRefusedCostsNoConnection(t *testing.T) {
 	withCommitter(t, true, func(t *testing.T, cm *Committer, _ *MemoryStore) {
 		aborted := 0
@@ -129,8 +129,8 @@ func TestWhatIsRefusedCostsNoConnection(t *testing.T) {
 	})
 }
 
-// While the last commit of a partition is waited for, others write on, on its own connection too; and nothing is written
-// for it when that is over.
+// While the last commit of a partition is in flight, other commits are written, also on the same connection. When the wait is
+// over, that commit is not written any more.
 func TestCommitThatIsWaitedForDisturbsNobody(t *testing.T) {
 	withCommitter(t, true, func(t *testing.T, cm *Committer, _ *MemoryStore) {
 		sinks := &conntest.Sinks{}

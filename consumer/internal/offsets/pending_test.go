@@ -12,7 +12,7 @@ import (
 	"github.com/kielgo/kiel"
 )
 
-// When a commit was sent says whether it was still allowed: it may have waited for long before, and its answer may come after
+// Committed.Since is when a commit was written: the commit may have waited for long before, and its answer may come after
 // the end of trust.
 func TestCommittedTellsWhenItWasSent(t *testing.T) {
 	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
@@ -37,8 +37,8 @@ func TestCommittedTellsWhenItWasSent(t *testing.T) {
 	})
 }
 
-// What is on the wire when a partition is given up is waited for, be it the start position or a repetition: it must not
-// arrive after the next owner's commits.
+// Close waits for a commit in flight, of a start position or a repeat, too: the commit must not arrive after the next owner's
+// commits.
 func TestCommitUnderWayIsWaitedFor(t *testing.T) {
 	const answer = 3 * time.Second
 	for name, giveUp := range map[string]func(*Committer, context.Context, *Tracker){
@@ -68,8 +68,8 @@ func TestCommitUnderWayIsWaitedFor(t *testing.T) {
 	}
 }
 
-// What is still on the wire when the time to give a partition up is over, or its claim is lost, is thrown away with its
-// connection, once for all that is in it; and there is one limit to all of it.
+// A commit that is in flight when the time to close its partition is over, or when its claim is lost, is aborted with its
+// connection. One abort is enough for all commits of the request, and one time limit holds for all.
 func TestCommitOnTheWireIsThrownAway(t *testing.T) {
 	const n = 3
 	for name, lost := range map[string]bool{"too late": false, "lost": true} {
@@ -116,7 +116,7 @@ func TestCommitOnTheWireIsThrownAway(t *testing.T) {
 	}
 }
 
-// silentStore never answers: it sends again, without what is not allowed any more, when its connection is thrown away.
+// silentStore never answers. When its connection is aborted, it sends the commits that are still authorized again.
 type silentStore struct {
 	MemoryStore
 	aborts chan struct{}
@@ -144,7 +144,7 @@ func (s *silentStore) Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Pa
 	return out
 }
 
-// A commit that was sent again with the next connection is thrown away too when its own time is over.
+// A commit that was sent again on the next connection is aborted, too, when its own time is over.
 func TestCommitSentAgainIsThrownAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &silentStore{aborts: make(chan struct{})}

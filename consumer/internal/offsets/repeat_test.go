@@ -27,7 +27,7 @@ func openAt(t *testing.T, cm *Committer, p kiel.Partition, offset int64) *Tracke
 }
 
 // A repeat never lowers an offset. It raises one that a member with an older token, or the group's own late commit, has
-// lowered, and restores one that was deleted; it leaves alone what somebody else has stored.
+// lowered, and restores one that was deleted. It leaves an offset alone that another program has stored.
 func TestRepeatOnlyRaises(t *testing.T) {
 	id, other := sarama.Uuid{1}, sarama.Uuid{2}
 	for name, c := range map[string]struct{ found, want Stored }{
@@ -172,7 +172,7 @@ func TestReleasesTravelTogether(t *testing.T) {
 	})
 }
 
-// A release waits for a second at most, and fails by nothing.
+// A release waits for a second at most, and no error of the store fails it.
 func TestReleaseGoesOnWithoutTheStore(t *testing.T) {
 	for name, change := range map[string]func(*MemoryStore){
 		"no answer to the read":   func(s *MemoryStore) { s.HoldFetch = make(chan struct{}) },
@@ -249,7 +249,7 @@ func (s *hangingStore) Fetch(ctx context.Context, ps []kiel.Partition) (map[kiel
 	return s.MemoryStore.Fetch(ctx, ps)
 }
 
-// A release whose question the store does not answer takes the second of no release after it.
+// A release that the store does not answer does not use up the second of the next release.
 func TestReleaseAfterASilentRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &hangingStore{MemoryStore: &MemoryStore{}}

@@ -34,9 +34,9 @@ func requests(c net.Conn, keys chan<- int16) {
 	}
 }
 
-// TestNoCommitIsWrittenWithoutTrust: while the coordinator's connection is being
-// dialled trust ends, and nobody says so, or the abort comes too early to find the
-// connection. It runs in real time, because sarama holds a mutex while it dials.
+// TestNoCommitIsWrittenWithoutTrust ends trust while the coordinator's connection is being
+// dialled: without an abort, or with one that comes too early to find the connection. It
+// runs in real time, because sarama holds a mutex while it dials.
 func TestNoCommitIsWrittenWithoutTrust(t *testing.T) {
 	for name, c := range map[string]struct{ lose, abort bool }{
 		"trusted":                {},
