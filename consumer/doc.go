@@ -32,12 +32,12 @@
 // never created in Kafka.
 //
 // Nothing leaves the set by itself. When no member asks for a topic by name any more,
-// [Group.RemoveTopic] takes it out. What a living member asks for, by name or by pattern, does
-// not stay out: the member adds it again when it looks next, if Kafka has it.
+// [Group.RemoveTopic] removes it. A topic that a living member asks for, by name or by pattern,
+// does not stay out: the member adds it again when it looks next, if Kafka has it.
 //
 // A partition is opened in this order: claim → Options.Fence → read the committed offset →
 // commit the start position → read. It is closed in this order: Messages ends →
-// the handler returns → what was marked is committed → the claim is released. When a
+// the handler returns → its marks are committed → the claim is released. When a
 // call ends and the member stays, the claim is not released: the next call
 // opens the partition again, from Options.Fence on.
 //
@@ -87,8 +87,8 @@
 //   - With From set to Latest, a member reads topics that exist when it joins from their ends, and
 //     a topic that it finds later from its first message, because that was written while the group
 //     was running. A topic that was created while no member ran, or that is first opened by
-//     a member that joined after it was created, begins at its end: what was written before
-//     is not read. With Earliest nothing is missed.
+//     a member that joined after it was created, begins at its end: messages written before
+//     are not read. With Earliest no message is missed.
 //   - A topic that is deleted in Kafka is missing ([ErrTopicMissing]) for the members that
 //     have found it, and [Group.RemoveTopic] removes it for good: patterns do not keep it. A
 //     topic that Kafka still has is found again at the next look after RemoveTopic; to stop
@@ -140,19 +140,19 @@
 //   - With From set to Latest, a partition that was added to a topic after the group had started on
 //     the topic is read from its first message; the stored offsets of the topic tell that it is new. For
 //     whole topics that are new see "Topics by pattern".
-//   - A position that Kafka does not have is never passed over in silence: it is
-//     reported ([ErrOffsetReset]), counted, and reading goes on at the first
-//     message that there is; only a position beyond the end goes to the end when
-//     From is Latest. With Config.Consumer.Group.ResetInvalidOffsets false the
-//     partition stays closed and is tried again.
-//   - A topic that was deleted and created again is another topic: its claims are
-//     closed, offsets of the old topic are neither used nor stored, and the new one is read
+//   - A position that Kafka does not have is always reported ([ErrOffsetReset]) and
+//     counted. Reading continues at the first message of the log, or at the end if the
+//     position is beyond the end and From is Latest. With
+//     Config.Consumer.Group.ResetInvalidOffsets false the partition stays closed and is
+//     tried again.
+//   - A topic that was deleted and created again is another topic (KIP-516): its partitions are
+//     closed, offsets of the old topic are neither used nor stored, and the new topic is read
 //     from its first message, with Latest too. While the topic is consumed this takes up to a minute.
 //   - A topic that is deleted is reported once ([ErrTopicMissing]) and shown by
 //     kiel_consumer_missing_topics. Its partitions are closed within about 10 s, and
 //     wait. When the topic is created again, that is logged, and its partitions are
-//     opened within about 10 s. A partition in the set that its topic does not have is
-//     reported once and tried again every few seconds.
+//     opened within about 10 s. If the set has a partition that the topic does not have,
+//     that is reported once, and the partition is tried again every few seconds.
 //   - When Kafka's ACLs refuse a topic or the group (sarama.ErrTopicAuthorizationFailed,
 //     sarama.ErrGroupAuthorizationFailed), a member does not try for ever. Consume and Run end
 //     with the error, for all topics. Its text says which topic or group the ACLs must allow
@@ -182,8 +182,8 @@
 //     The group does not keep such an offset from expiring, which is
 //     logged once per topic at Info. Kafka's tools see no members, so they let the offsets of
 //     a living group be deleted and reset: stop the group first (docs/semantics.md).
-//   - A slow handler holds up no other partition. What was fetched waits in a buffer, and
-//     the partition is left out of requests until that has room. All buffers of a member
+//   - A slow handler holds up no other partition. Fetched messages wait in a buffer, and
+//     the partition is left out of requests until the buffer has room. All buffers of a member
 //     together hold at most Options.BufferBytes, and each at most four times
 //     Config.Consumer.Fetch.Default; only a record batch that is larger than a
 //     partition's share exceeds that. Waiting messages may keep half as much memory again
@@ -197,14 +197,14 @@
 //     an [ErrOffsetReset] is reported, and the partition continues at the first offset that was
 //     written anew. The leader epoch is committed with the position (Config.Version 2.1 or
 //     newer), so the next owner compares too, as does a member that was restarted.
-//   - A partition that stands still for 30 s though there is something to read is fetched
+//   - A partition that stands still for 30 s although it has messages to read is fetched
 //     anew, once a minute at most; kiel_consumer_fetch_resets_total counts that.
 //
 // # Not guaranteed
 //
-//   - Exactly-once effects. A crash repeats what was not committed. [Claim] and [Session] have a
-//     fencing token for stores that can refuse an old owner. Results that go to Kafka can be
-//     exactly-once by its transactions, with Options.Fence.
+//   - Exactly-once effects. After a crash messages are repeated that were not committed. [Claim] and
+//     [Session] have a fencing token for stores that can refuse a former owner. Results that go to
+//     Kafka can be exactly-once by its transactions, with Options.Fence.
 //
 //   - Kafka does not fence commits: the last write wins. Four things make a late commit
 //     harmless, not impossible: trust, short TCP timeouts, connections that are aborted when
@@ -273,8 +273,8 @@
 //     end. Here Options.From says where, by default at the first message: nothing may be lost.
 //   - New partitions: With OffsetNewest sarama starts at the end of a partition that was added to the topic. Here Latest means
 //     its first message then: all its messages were written after the group had started.
-//   - Positions that Kafka does not have: sarama goes on where Offsets.Initial says, in silence, and keeps a stored offset
-//     beyond the end; with ResetInvalidOffsets false the session ends. Here the reset is reported (ErrOffsetReset) and
+//   - Positions that Kafka does not have: sarama continues where Offsets.Initial says, without an error, and keeps a stored
+//     offset beyond the end; with ResetInvalidOffsets false the session ends. Here the reset is reported (ErrOffsetReset) and
 //     committed; with ResetInvalidOffsets false that partition stays closed and is tried again, and the others go on.
 //   - Deleted topics: sarama's session ends, and Consume returns an error sooner or later. Here the topic is reported
 //     (ErrTopicMissing), and its partitions wait for it to be created again; other topics go on.
@@ -285,8 +285,8 @@
 //     the session goes on, and reads again when Kafka is back; the log says why it waits, every 10 s, and when it has recovered.
 //     The connection to ZooKeeper says who owns what meanwhile.
 //   - Errors that nobody reads: When the channel is full, sarama drops the newest error. Here it drops the oldest, and
-//     counts it: the newest says how things are. Close of sarama takes what is left from the channel, and returns the last.
-//     Here it returns nil and leaves the errors to be read.
+//     counts it: the newest error describes the present state. Close of sarama takes the remaining errors from the channel, and
+//     returns the last. Here it returns nil and leaves the errors to be read.
 //   - Wrapped errors: The Err of a ConsumerError from sarama is often Kafka's error itself. Here it says what failed and
 //     wraps Kafka's error: compare with errors.Is.
 //   - Identity: MemberID is the name that Kafka gave, and GenerationID counts Kafka's generations. Here they are "" and -1,

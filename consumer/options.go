@@ -89,8 +89,8 @@ type Options struct {
 	// Zone is where this member runs, in the words of the brokers' broker.rack. A
 	// member in a zone gets partitions whose preferred leader is in that zone, as far
 	// as shares allow, if the group's function looks at zones, as [allocfn.Balanced]
-	// and [allocfn.TopicBalanced] do; and it tells the group in which zones the
-	// partitions are, as Kafka says, if the brokers have racks. The package's page
+	// and [allocfn.TopicBalanced] do. The member also writes for the group in which zones
+	// the partitions are, as Kafka says, if the brokers have racks. The package's page
 	// says more. "" is Config.RackID; if that is empty too, the member is in no zone.
 	Zone string
 
@@ -122,9 +122,9 @@ type Options struct {
 
 	// ReopenPartition says what happens when a handler, a ConsumeClaim or a function given to
 	// Run, returns while its messages are open. false ends the call, as in a group of sarama:
-	// all partitions are closed, what was marked is committed, and the next call opens them
-	// again. true closes that partition alone: what was marked is committed, the partition is
-	// released, the error goes to Errors ([ErrHandler]), and after a pause, which grows from
+	// all partitions are closed, their marks are committed, and the next call opens them
+	// again. true closes that partition alone: its marks are committed, the partition is
+	// released, and the error goes to Errors ([ErrHandler]). After a pause, which grows from
 	// failure to failure, the partition is claimed and opened again. Other partitions go on.
 	ReopenPartition bool
 

@@ -106,7 +106,7 @@ func (p *Partition) ID() int32 { return p.id.ID }
 func (p *Partition) Token() int64 { return p.claim.Token() }
 
 // Trusted reports whether the partition surely is this member's at this moment.
-// It looks at the clock and costs nanoseconds: ask before each effect on the
+// It reads the clock and costs nanoseconds: ask before each effect on the
 // outside. After a revocation it stays true until the handler has returned, unless
 // the partition is lost meanwhile.
 func (p *Partition) Trusted() bool { return p.claim.Trusted() }

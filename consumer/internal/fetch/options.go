@@ -68,7 +68,7 @@ type Dialer interface {
 type Options struct {
 	// Config is sarama's configuration: security, version, fetch sizes, isolation
 	// level and rack. Consumer.Fetch.Default is the size that a partition is fetched
-	// with, Fetch.MaxBytes bounds an answer, Fetch.Max is not looked at. It is copied. nil is
+	// with, Fetch.MaxBytes bounds an answer, Fetch.Max is ignored. Config is copied. nil is
 	// sarama.NewConfig.
 	Config *sarama.Config
 
