@@ -92,8 +92,8 @@ func (s *consumeSession) expect(ps []kiel.Partition, plan *allocator.Snapshot) {
 	s.expected, s.plan, s.seeking = ps, plan, true
 }
 
-// setUp ends the time in which marks are seeks: Setup has returned. If err is nil, partitions are opened from now on.
-func (s *consumeSession) setUp(err error) {
+// setupEnded ends the time in which marks are seeks: Setup has returned. If err is nil, partitions are opened from now on.
+func (s *consumeSession) setupEnded(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seeking = false

@@ -212,7 +212,7 @@ func TestSeek(t *testing.T) {
 				s.seek(p, to)
 				s.seek(tp("t", 1), to) // not expected
 			}
-			s.setUp(nil)
+			s.setupEnded(nil)
 			s.seek(p, mark(1000)) // after Setup
 			if offset, text, moved := s.sought(p, 10); offset != test.want || text != test.text || moved != test.moved {
 				t.Errorf("%d, %q, %t", offset, text, moved)
@@ -249,7 +249,7 @@ func TestMarksAfterASetupThatFailed(t *testing.T) {
 		if late := testutil.ToFloat64(r.metrics.late.WithLabelValues(lateMark)); late != 0 {
 			t.Errorf("in Setup %v marks are late", late)
 		}
-		s.setUp(ErrHandler)
+		s.setupEnded(ErrHandler)
 		user.MarkOffset("t", 0, 6, "")
 		user.ResetOffset("t", 0, 4, "")
 		if late := testutil.ToFloat64(r.metrics.late.WithLabelValues(lateMark)); late != 2 {

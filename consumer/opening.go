@@ -46,9 +46,9 @@ func (reportedError) Is(err error) bool { return err == errReported }
 func (m *membership) own(ctx context.Context, h holder) error {
 	o := opening{member: m, claim: h, tp: kiel.Partition{Topic: h.Topic(), ID: h.Partition()}, since: time.Now()}
 	o.prevTopicID, o.prevPartitions = m.catalog.id(o.tp.Topic), m.catalog.count(o.tp.Topic) // the topic may be missing now
-	o.opens(o.since)
+	o.setWaiting(o.since)
 	defer m.refusals.claimed(o.tp)()
-	defer m.begins(&o)()
+	defer m.addOpening(&o)()
 	for s := range m.sessions(ctx) {
 		if err := o.under(ctx, s); err != nil {
 			return err
@@ -240,7 +240,7 @@ func (o *opening) consume(ctx context.Context, s source, start int64) error {
 	o.session.forgetSeek(o.tp)
 	o.member.openPartitions.add(o, stop)
 	p.resumed = o.member.pauses.opened(o.tp, s)
-	o.isOpen()
+	o.setOpen()
 	o.logOpened(start)
 	err := o.callHandler(ctx, p)
 	p.handlerReturned(ctx)
@@ -258,7 +258,7 @@ func (o *opening) consume(ctx context.Context, s source, start int64) error {
 		o.lastCommit(o.member.committer.Settle)
 	}
 	o.since = time.Now()
-	o.opens(o.since)
+	o.setWaiting(o.since)
 	return ended
 }
 

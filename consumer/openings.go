@@ -25,8 +25,8 @@ func (o *openings) list() []*opening {
 	return slices.Collect(maps.Values(o.all))
 }
 
-// begins adds an opening to the member's openings, until ended is called.
-func (m *membership) begins(o *opening) (ended func()) {
+// addOpening adds an opening to the member's openings, until ended is called.
+func (m *membership) addOpening(o *opening) (ended func()) {
 	set := &m.openings
 	set.mu.Lock()
 	defer set.mu.Unlock()

@@ -118,7 +118,7 @@ func TestOpenLogForgets(t *testing.T) {
 	r := newRig(t, nil, nil)
 	for i := range int32(3) {
 		h := newHolder(t, tp("t", i))
-		ended := r.begins(&opening{member: r.membership, claim: h, tp: h.p})
+		ended := r.addOpening(&opening{member: r.membership, claim: h, tp: h.p})
 		r.openLog.opened(h.p, h, func() int { return 1 })
 		if _, known := r.openLog.tokens[h.p]; !known {
 			t.Errorf("the token of %v is not known while it is open", h.p)

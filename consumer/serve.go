@@ -156,7 +156,7 @@ func (m *membership) setup(s *consumeSession) error {
 	plan := m.allocator.Snapshot()
 	s.expect(m.mine(plan), plan)
 	err := m.users.callBounded(m.late, callSetup, s.user.setup)
-	s.setUp(err)
+	s.setupEnded(err)
 	return err
 }
 

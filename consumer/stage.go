@@ -69,11 +69,11 @@ type progress struct {
 func (p *progress) enter(s stage) { p.stage.Store(int32(s)) }
 func (p *progress) at() stage     { return stage(p.stage.Load()) }
 
-// opens stores since when the partition is not open.
-func (p *progress) opens(since time.Time) { p.waited.Store(&since) }
+// setWaiting stores since when the partition is not open.
+func (p *progress) setWaiting(since time.Time) { p.waited.Store(&since) }
 
-// isOpen stores that the partition is open.
-func (p *progress) isOpen() {
+// setOpen stores that the partition is open.
+func (p *progress) setOpen() {
 	p.enter(atHandler)
 	p.waited.Store(nil)
 }
