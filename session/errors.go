@@ -118,7 +118,7 @@ type MultiError struct {
 }
 
 // Error names the operation's index and the reason.
-func (e *MultiError) Error() string { return fmt.Sprintf("operation %d: %v", e.Index, e.Err) }
+func (e *MultiError) Error() string { return fmt.Sprintf("operation %d: %v", e.Index, bare{e.Err}) }
 
 // Unwrap returns the reason.
 func (e *MultiError) Unwrap() error { return e.Err }

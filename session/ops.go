@@ -292,13 +292,11 @@ func failure(op, path string, err error) error {
 	return fmt.Errorf("session: %s %s: %w", op, quotePath(path), bare{err})
 }
 
-// bare is an error whose text lacks the name of this package: an error that has the name wraps it.
+// bare is an error whose text does not begin with the name of this package, because the text of the error that wraps it does.
 type bare struct{ error }
 
-// Error returns the text without the package's name, wherever the text has it.
-func (b bare) Error() string {
-	return strings.ReplaceAll(strings.TrimPrefix(b.error.Error(), "session: "), ": session: ", ": ")
-}
+// Error returns the text without the package's name in front.
+func (b bare) Error() string { return strings.TrimPrefix(b.error.Error(), "session: ") }
 
 // Unwrap returns the error.
 func (b bare) Unwrap() error { return b.error }
