@@ -9,7 +9,7 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// now tells the time, in UTC.
+// now returns the time of the lease's clock, in UTC.
 func (l *NonBlockingLease) now() time.Time {
 	if l.opts.Now != nil {
 		return l.opts.Now().UTC().Round(0)
@@ -17,15 +17,15 @@ func (l *NonBlockingLease) now() time.Time {
 	return l.clock().UTC().Round(0) // Round: the wall clock alone
 }
 
-// term is for how long a lease is held, and the znode that says so.
+// term is the time for which a lease is held, and the record that says so.
 type term struct {
-	started  time.Time    // when it began, with the monotonic clock
-	now      time.Time    // the same on the lease's clock
-	end      time.Time    // as written
-	until    time.Time    // when we stop relying on it
-	deadline time.Time    // the same on the monotonic clock
+	started  time.Time    // its beginning, with the monotonic clock
+	now      time.Time    // its beginning, on the lease's clock
+	end      time.Time    // its end as the record has it
+	until    time.Time    // the end of the hold, on the lease's clock
+	deadline time.Time    // the end of the hold, on the monotonic clock
 	data     []byte       // the record
-	stat     session.Stat // of the record, once it is written
+	stat     session.Stat // the metadata of the record, after it was written
 }
 
 // newTerm returns a term that begins now.
@@ -47,7 +47,7 @@ func (l *NonBlockingLease) ending(t term, end time.Time) term {
 	return t
 }
 
-// notBefore returns the term, or one that ends at floor if that is later.
+// notBefore returns t, or a term that ends at floor if that is later.
 func (l *NonBlockingLease) notBefore(t term, floor time.Time) term {
 	if !t.end.Before(floor) {
 		return t
@@ -55,13 +55,13 @@ func (l *NonBlockingLease) notBefore(t term, floor time.Time) term {
 	return l.ending(t, floor)
 }
 
-// left is how long the term may still be relied on, by the clock that says less.
+// left returns how long the term may still be relied on, by the clock that says less.
 func (t term) left(l *NonBlockingLease) time.Duration {
 	return min(time.Until(t.deadline), t.until.Sub(l.now()))
 }
 
-// checkClock compares our clock with that of the leader of the servers, which tells the time
-// when it changes a znode: here our own contender, whose data stays what it is.
+// checkClock compares the local clock with that of the servers' leader. A change of a znode shows the leader's time: checkClock sets the
+// contender, whose data stays the same.
 func (l *NonBlockingLease) checkClock(ctx context.Context, inner *lock.Held) error {
 	if l.opts.Now != nil {
 		return nil
@@ -74,8 +74,7 @@ func (l *NonBlockingLease) checkClock(ctx context.Context, inner *lock.Held) err
 		if err != nil {
 			return err
 		}
-		// It was done between before and after, when the leader's clock showed this, or up to
-		// a millisecond more.
+		// The leader set the contender between before and after, when its clock showed this time, or up to a millisecond more.
 		after, leader := l.now(), time.UnixMilli(stat.Mtime)
 		behind, ahead := leader.Add(time.Millisecond).Sub(before), after.Sub(leader)
 		if behind <= limit && ahead <= limit {

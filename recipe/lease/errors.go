@@ -7,42 +7,38 @@ import (
 )
 
 var (
-	// ErrNotObtained says that somebody else has the lease. The error is a [*TakenError],
-	// or wraps one for each slot.
-	ErrNotObtained = errors.New("lease: not obtained")
+	// ErrNotObtained says that somebody else has the lease. The error wraps a [*TakenError], or one for each slot.
+	ErrNotObtained = errors.New("not obtained")
 
-	// ErrExpired is the cause of a hold whose time has come, and what Renew says then:
-	// obtain anew.
-	ErrExpired = errors.New("lease: time is up")
+	// ErrExpired is the cause of a hold whose time is up. Renew then returns it, too: obtain the lease anew.
+	ErrExpired = errors.New("time of the lease is up")
 
-	// ErrLost is the cause of a hold whose record was removed or written over by somebody
-	// else, or can't be looked after any more. Stop.
-	ErrLost = errors.New("lease: lost")
+	// ErrLost is the cause of a hold whose record was removed or written over by somebody else, or can't be watched any more. Stop.
+	ErrLost = errors.New("lease was lost")
 
-	// ErrReleased is the cause of a hold that was released or left.
-	ErrReleased = errors.New("lease: released")
+	// ErrReleased is the cause of a hold that was released or detached.
+	ErrReleased = errors.New("lease was released")
 
-	// ErrClockSkew says that the local clock and that of the servers could not be shown
-	// to differ by less than half of Options.Skew.
-	ErrClockSkew = errors.New("lease: clocks differ, or the servers are too slow to tell")
+	// ErrClockSkew says that the clocks of this machine and of the servers differ by more than half of Options.Skew, or could not be
+	// compared so closely.
+	ErrClockSkew = errors.New("clocks differ, or the servers are too slow to compare them")
 
-	// ErrBadRecord says that the lease's znode has something else than a record. Nothing
-	// was written.
-	ErrBadRecord = errors.New("lease: record can't be read")
+	// ErrBadRecord says that the data of the lease's znode is not a record. Nothing was written.
+	ErrBadRecord = errors.New("record can't be read")
 )
 
-// TakenError says who has a lease. It wraps ErrNotObtained.
+// TakenError names the holder of a lease. It wraps ErrNotObtained.
 type TakenError struct {
 	Path   string // the lease's path
-	Record Record
+	Record Record // the holder's record
 }
 
-// Error names the holder.
+// Error names the holder. The path is in the error that wraps this one.
 func (e *TakenError) Error() string {
 	if e.Record.Version != version {
-		return fmt.Sprintf("%v: %s has a record of version %d", ErrNotObtained, e.Path, e.Record.Version)
+		return fmt.Sprintf("%v: the record has version %d", ErrNotObtained, e.Record.Version)
 	}
-	return fmt.Sprintf("%v: %s is held by %q until %s", ErrNotObtained, e.Path, e.Record.Holder, e.Record.End.Format(time.RFC3339))
+	return fmt.Sprintf("%v: held by %q until %s", ErrNotObtained, e.Record.Holder, e.Record.End.Format(time.RFC3339))
 }
 
 // Unwrap returns ErrNotObtained.

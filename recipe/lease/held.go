@@ -13,11 +13,10 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// lookAtClock is how often the wall clock is compared with a lease's end. (The monotonic clock
-// needs no looking.)
+// lookAtClock is the time between comparisons of the wall clock with a lease's end. A timer follows the monotonic clock by itself.
 const lookAtClock = time.Second
 
-// Held is a lease that is ours, until its context ends.
+// Held is a lease that is ours until its context ends.
 type Held struct {
 	lease *NonBlockingLease
 	token int64
@@ -26,24 +25,24 @@ type Held struct {
 
 	mu      sync.Mutex
 	term    term
-	floor   time.Time // others of our identifier may rely on the lease until then
-	doubt   bool      // the record may have been written by another of our identifier
-	pending *pending  // a renewal, until it is known what became of it
+	floor   time.Time // until when others of the handle's identifier may rely on the lease
+	doubt   bool      // the record may have been written by another of the identifier
+	pending *pending  // a renewal whose outcome is unknown, or nil
 
 	release sync.Once
-	gone    chan struct{} // closed when the record is gone, or is to stay
-	stays   error         // set before: why it may stand
+	gone    chan struct{} // closed when the record is gone, or stays
+	stays   error         // why the record may stand; set before gone is closed
 }
 
-// pending is what a renewal has sent.
+// pending is a renewal whose outcome is unknown.
 type pending struct {
 	written
 
-	term  term
-	known chan struct{} // closed when it is known what became of it
+	term  term          // the term of the hold if the renewal was done
+	known chan struct{} // closed when the outcome is known, or given up
 }
 
-// hold makes a hold of a try that has succeeded.
+// hold returns the hold of a try that has succeeded.
 func (l *NonBlockingLease) hold(t try) *Held {
 	h := &Held{
 		lease: l, token: t.term.stat.Mzxid, floor: t.floor, term: t.term, gone: make(chan struct{}),
@@ -77,7 +76,7 @@ func (h *Held) left() time.Duration {
 	return h.term.left(h.lease)
 }
 
-// guard ends the hold when the record is not ours any more.
+// guard ends the hold when the record is not the one that this hold has written any more.
 func (h *Held) guard() {
 	for {
 		watch, known, err := h.check()
@@ -104,12 +103,12 @@ func (h *Held) guard() {
 	}
 }
 
-// check reads the record. A server to which we came with a new session may be behind, so
-// before it is believed that the record is another one it must catch up.
+// check reads the record and sets a watch on it. The server of a new session may be behind, so check believes that the record is
+// another one only after a Sync. If a renewal whose outcome is unknown may have written the record, known is closed with the outcome.
 func (h *Held) check() (watch *session.Watch, known <-chan struct{}, err error) {
 	inc, err := h.lease.session.Incarnation(h.ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: can't look after %s: %w", ErrLost, h.lease.node, err)
+		return nil, nil, h.unseen(err)
 	}
 	for synced := false; ; synced = true {
 		data, stat, watch, err := inc.GetW(h.ctx, h.lease.node)
@@ -127,7 +126,7 @@ func (h *Held) check() (watch *session.Watch, known <-chan struct{}, err error) 
 		case errors.Is(err, session.ErrNoNode):
 			err = fmt.Errorf("%w: the record was removed", ErrLost)
 		default:
-			return nil, nil, fmt.Errorf("%w: can't look after %s: %w", ErrLost, h.lease.node, err)
+			return nil, nil, h.unseen(err)
 		}
 		if synced {
 			return nil, nil, err
@@ -136,25 +135,30 @@ func (h *Held) check() (watch *session.Watch, known <-chan struct{}, err error) 
 			if errors.Is(err, session.ErrSessionExpired) {
 				return nil, nil, err
 			}
-			return nil, nil, fmt.Errorf("%w: can't look after %s: %w", ErrLost, h.lease.node, err)
+			return nil, nil, h.unseen(err)
 		}
 	}
 }
 
-// knows reports whether a znode is what we wrote last. A version is no identity: who deletes
-// the record and makes it anew begins at the same one.
+// unseen returns the cause of a hold whose record can't be watched because of err.
+func (h *Held) unseen(err error) error {
+	return fmt.Errorf("%w: can't watch %s: %w", ErrLost, h.lease.node, err)
+}
+
+// knows reports whether the hold's last write has written the znode. The version does not tell: it begins anew when somebody
+// deletes the record and creates it again.
 func (h *Held) knows(stat session.Stat) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.same(stat)
 }
 
-// same is knows. It needs mu.
+// same is knows for callers that hold mu.
 func (h *Held) same(stat session.Stat) bool {
 	return stat.Czxid == h.term.stat.Czxid && stat.Mzxid == h.term.stat.Mzxid
 }
 
-// mayBe returns a channel if a record may be what a renewal has written: it is closed when that is known.
+// mayBe returns pending.known if a pending renewal may have written the record, and nil otherwise.
 func (h *Held) mayBe(data []byte) <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -164,9 +168,9 @@ func (h *Held) mayBe(data []byte) <-chan struct{} {
 	return h.pending.known
 }
 
-// ours reports whether a record, seen under an inner lock, is what we wrote last. It finds out what became of a renewal,
-// whose own contender is gone. If that can't be told the record is taken over: somebody may rely on it, so it
-// keeps its end, and we rely on it no longer than before.
+// ours reports whether this hold has written a record, which was read under an inner lock. It also settles a pending renewal, whose
+// contender is gone. If the renewal's outcome can't be verified, the hold takes the record over: somebody may rely on the record, so
+// the record keeps its end, and the hold lasts no longer than before.
 func (h *Held) ours(old *stored, inner *lock.Held) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -189,7 +193,7 @@ func (h *Held) ours(old *stored, inner *lock.Held) bool {
 	return true
 }
 
-// settled says what became of a renewal.
+// settled ends the pending renewal with its outcome.
 func (h *Held) settled(stat session.Stat, done bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -199,14 +203,14 @@ func (h *Held) settled(stat session.Stat, done bool) {
 	h.drop()
 }
 
-// open reports whether it is not known yet what became of a renewal.
+// open reports whether there is a pending renewal.
 func (h *Held) open() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.pending != nil
 }
 
-// forget drops a renewal if there is one.
+// forget drops the pending renewal, if any.
 func (h *Held) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -215,34 +219,33 @@ func (h *Held) forget() {
 	}
 }
 
-// drop ends a renewal. It needs mu.
+// drop ends the pending renewal. The caller holds mu.
 func (h *Held) drop() {
 	close(h.pending.known)
 	h.pending = nil
 }
 
-// adopt goes over to a new term. It needs mu.
+// adopt makes t, whose record has this metadata, the hold's term. The caller holds mu.
 func (h *Held) adopt(t term, stat session.Stat) {
 	t.stat = stat
 	h.term = t
 }
 
-// notBefore returns until when others of our identifier may rely on the lease.
+// notBefore returns until when others of the handle's identifier may rely on the lease.
 func (h *Held) notBefore() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.floor
 }
 
-// Context is the hold: it ends when the lease can't be relied on any more. Its cause is
-// ErrExpired, ErrLost or ErrReleased. It is not derived from Obtain's context.
+// Context returns the context that ends when the lease can't be relied on any more. Its cause wraps ErrExpired, ErrLost or ErrReleased.
+// It is not derived from Obtain's context.
 func (h *Held) Context() context.Context { return h.ctx }
 
 // Valid reports whether the hold may be relied on at this moment, by both clocks.
 func (h *Held) Valid() bool { return h.ctx.Err() == nil && h.left() > 0 }
 
-// End returns until when the lease is ours for others, as written. The context ends by
-// Options.Skew earlier.
+// End returns the end of the lease as written, until which the lease blocks others. The context ends earlier by Options.Skew.
 func (h *Held) End() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -252,30 +255,28 @@ func (h *Held) End() time.Time {
 // Node returns the path of the record.
 func (h *Held) Node() string { return h.lease.node }
 
-// Path returns the path of the lease, for a slot that of the slot.
+// Path returns the path of the lease, or of the slot.
 func (h *Held) Path() string { return h.lease.path }
 
-// Token returns a number that is larger than that of every hold before: the mzxid of the
-// record when the lease was obtained. Renewals leave it.
+// Token returns a number that is larger than the tokens of all holds before: the mzxid of the record when the lease was obtained.
+// Renewals don't change it.
 func (h *Held) Token() int64 { return h.token }
 
-// Renew extends the lease: it then lasts Options.Duration from now, and no
-// less than a lease that Obtain has taken over. When it fails the hold
-// lasts as long as it did, unless its context has ended: then the error wraps the cause.
-// An error that wraps session.ErrUncertain says that the record may have been extended;
-// should it turn out so, the hold is, too.
+// Renew extends the lease to Options.Duration from now, or to the end of a lease that Obtain has taken over, whichever is later. When
+// Renew fails, the hold lasts as long as before, unless its context has ended: then the error wraps the cause. An error that wraps
+// session.ErrUncertain says that the record may have been extended; if it was, the hold is extended, too, as soon as that is known.
 func (h *Held) Renew(ctx context.Context) error {
 	l := h.lease
 	err := l.carry(ctx, func(c *call, inner *lock.Held) error { return l.renew(c, inner, h) },
 		func() {},
 		func(life context.Context) { l.sortOut(life, h) })
 	if err != nil {
-		return l.wrap("renew", err)
+		return l.wrap(ctx, "renew", err)
 	}
 	return nil
 }
 
-// renew extends a hold, with the inner lock held.
+// renew extends a hold, under the inner lock.
 func (l *NonBlockingLease) renew(c *call, inner *lock.Held, h *Held) error {
 	ctx := c.ctx
 	if h.ctx.Err() != nil {
@@ -313,12 +314,11 @@ func (l *NonBlockingLease) renew(c *call, inner *lock.Held, h *Held) error {
 	return nil
 }
 
-// Release ends the hold and removes the record, if it is still ours, so that another can
-// obtain the lease. If it was taken over from another handle or process with our identifier, which
-// may be cut off and still rely on it, the record gets back the end that it had then. Call it once
-// the work under [Held.Context] has returned. When ctx ends first, the error wraps the cause and the
-// removal goes on in the background, until the lease has ended by itself. Calls after the first wait
-// for the same.
+// Release ends the hold and removes the record if it is still this hold's, so that another can obtain the lease. If the lease was taken
+// over from another handle or process with the same identifier, which may be cut off and still rely on it, the record gets back
+// the end that it had then. Call Release when the work under [Held.Context] has returned. When ctx ends first, the error wraps the
+// cause and the removal goes on in the background, until the lease has ended by itself. Calls after the first wait for the same
+// removal.
 func (h *Held) Release(ctx context.Context) error {
 	h.release.Do(func() {
 		letGo := h.lease.session.Hold()
@@ -336,16 +336,16 @@ func (h *Held) Release(ctx context.Context) error {
 		select {
 		case <-h.gone: // known, though late
 		default:
-			return h.lease.wrap("release", context.Cause(patience))
+			return h.lease.wrap(patience, "release", context.Cause(patience))
 		}
 	}
 	if h.stays != nil {
-		return h.lease.wrap("release", h.stays)
+		return h.lease.wrap(ctx, "release", h.stays)
 	}
 	return nil
 }
 
-// removeRecord deletes the record if it is ours, or gives it back its earlier end, or waits until its time is over.
+// removeRecord deletes the record if it is this hold's, or gives it back its earlier end. It gives up when the lease has ended.
 func (h *Held) removeRecord(life context.Context) error {
 	l := h.lease
 	life, cancel := context.WithTimeout(life, l.opts.Duration+l.opts.Skew)
@@ -377,18 +377,18 @@ func (h *Held) removeRecord(life context.Context) error {
 	return err
 }
 
-// doubted returns an error if the record is left because it is not known whose it is.
+// doubted returns an error if the record stays because its owner is unknown.
 func (h *Held) doubted() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.doubt {
 		return nil
 	}
-	return fmt.Errorf("the record stays until %v: a renewal may have written it, or another of our identifier", h.floor)
+	return fmt.Errorf("the record stays until %v: either a renewal of this hold or another process with its identifier has written it", h.floor)
 }
 
-// Detach ends the hold and leaves the record, which holds others off until its end: what
-// kazoo's leases always do. A Release after it does nothing.
+// Detach ends the hold and leaves the record, which blocks others until its end, as with kazoo's leases. A Release after Detach does
+// nothing.
 func (h *Held) Detach() {
 	h.release.Do(func() {
 		h.end(ErrReleased)

@@ -8,27 +8,27 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kielgo/kiel/internal/hold"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 )
 
-// NonBlockingLease is one lease, seen by one identifier. It may be used by several goroutines.
+// NonBlockingLease is a handle on one lease for one identifier. Several goroutines may use it.
 type NonBlockingLease struct {
 	session *session.Session
 	path    string
-	node    string // of the record
+	node    string // the path of the record
 	opts    Options
-	lock    *lock.Lock
-	clock   func() time.Time // the machine's
+	lock    *lock.Lock       // the inner lock
+	clock   func() time.Time // the machine's clock
 	turn    chan struct{}    // full while a method of this handle writes, or cleans up
-	doing   chan struct{}    // full while a function runs under the hold
+	doing   chan struct{}    // full while Do runs a function
 
 	mu   sync.Mutex
-	held *Held // the newest
+	held *Held // the newest hold, ended or not; nil before the first
 }
 
-// New returns a handle on the lease at path. It checks its arguments and does no I/O.
-// The session must be running for the other methods to succeed.
+// New returns a handle on the lease at path. It checks its arguments and does no I/O. The other methods need a session that runs.
 func New(s *session.Session, path string, opts Options) (*NonBlockingLease, error) {
 	if s == nil {
 		return nil, errors.New("lease: session is nil")
@@ -59,24 +59,23 @@ func New(s *session.Session, path string, opts Options) (*NonBlockingLease, erro
 // Path returns the lease's path.
 func (l *NonBlockingLease) Path() string { return l.path }
 
-// Identifier returns who we are.
+// Identifier returns the handle's identifier.
 func (l *NonBlockingLease) Identifier() string { return l.opts.Identifier }
 
-// Held reports whether the lease was obtained through this handle and may be relied on
-// at this moment.
+// Held reports whether this handle has a hold that may be relied on at this moment.
 func (l *NonBlockingLease) Held() bool {
 	h := l.current()
 	return h != nil && h.Valid()
 }
 
-// newest returns the newest hold of this handle, be it ended or not, or nil.
+// newest returns the newest hold of this handle, ended or not, or nil.
 func (l *NonBlockingLease) newest() *Held {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.held
 }
 
-// current returns the hold of this handle if it has not ended.
+// current returns the hold of this handle, or nil if it has ended.
 func (l *NonBlockingLease) current() *Held {
 	if h := l.newest(); h != nil && h.ctx.Err() == nil {
 		return h
@@ -84,37 +83,35 @@ func (l *NonBlockingLease) current() *Held {
 	return nil
 }
 
-// Holder returns the record of the lease, and whether it holds somebody off at this
-// moment, by our clock. A lease that nobody ever had has an empty one. It creates nothing.
+// Holder returns the record of the lease, and whether the record blocks other identifiers at this moment, by the handle's clock. If
+// there is no record, Holder returns an empty one. It creates nothing.
 func (l *NonBlockingLease) Holder(ctx context.Context) (r Record, taken bool, err error) {
 	for {
 		inc, err := l.session.Incarnation(ctx)
 		if err != nil {
-			return Record{}, false, l.wrap("look at", err)
+			return Record{}, false, l.wrap(ctx, "read the holder of", err)
 		}
 		r, s, err := l.read(ctx, inc)
 		if errors.Is(err, session.ErrSessionExpired) && ctx.Err() == nil {
 			continue
 		}
 		if err != nil {
-			return Record{}, false, l.wrap("look at", err)
+			return Record{}, false, l.wrap(ctx, "read the holder of", err)
 		}
 		return r, s != nil && (r.Version != version || l.now().Before(r.End)), nil
 	}
 }
 
-// Obtain takes the lease, unless somebody with another identifier has it: then the error
-// wraps ErrNotObtained and is a [*TakenError]. It does not wait for the lease, but for the
-// inner lock, for which those who obtain, renew and release take turns.
+// Obtain takes the lease, unless somebody with another identifier has it: then the error wraps ErrNotObtained and a [*TakenError].
+// Obtain does not wait for the lease, but for the inner lock, which each call of any process takes to obtain, renew or release.
 //
-// While this handle has a hold, Obtain renews it and returns the same. A hold that another
-// handle, or process, has with our identifier ends.
+// While this handle has a hold, Obtain renews it and returns the same [Held]. A hold that another handle, or process, has with the
+// same identifier ends.
 //
-// When ctx ends, what may have been written is removed in the background; the next call on
-// this handle waits for that.
+// When ctx ends, the record that Obtain may have written is removed in the background. The next call on this handle waits for that.
 func (l *NonBlockingLease) Obtain(ctx context.Context) (*Held, error) {
 	var t try
-	var h *Held // that we have, or had
+	var h *Held // the hold of this handle, if it has one
 	err := l.carry(ctx, func(c *call, inner *lock.Held) error {
 		if h = l.current(); h != nil {
 			if err := l.renew(c, inner, h); err == nil || h.ctx.Err() == nil || again(err) || c.ctx.Err() != nil {
@@ -124,7 +121,7 @@ func (l *NonBlockingLease) Obtain(ctx context.Context) (*Held, error) {
 		}
 		err := l.obtain(c, inner, &t)
 		if c.left && t.term.stat.Mzxid != 0 && t.removable() && l.remove(c.life, inner, &stored{Stat: t.term.stat}) == nil {
-			t.written = nil // before a twin can rely on it
+			t.written = nil // removed before another of this identifier can rely on it
 		}
 		return err
 	}, func() {
@@ -143,25 +140,25 @@ func (l *NonBlockingLease) Obtain(ctx context.Context) (*Held, error) {
 		}
 	})
 	if err != nil {
-		return nil, l.wrap("obtain", err)
+		return nil, l.wrap(ctx, "obtain", err)
 	}
 	return h, nil
 }
 
-// try is what an Obtain did so far.
+// try is the work of one Obtain so far.
 type try struct {
-	term    term
+	term    term      // the term that was written
 	written []written // records that may stand
-	had     bool      // our identifier had the lease before
-	floor   time.Time // others of our identifier may rely on the lease until then
+	had     bool      // the handle's identifier had the lease before
+	floor   time.Time // until when others of the identifier may rely on the lease
 }
 
-// removable reports whether a record that the try has written, or may have, is to be removed when the try is given up.
+// removable reports whether a record that the try may have written must be removed when the try is given up.
 func (t *try) removable() bool {
 	return len(t.written) > 0 && !t.had
 }
 
-// obtain looks and writes, with the inner lock held.
+// obtain reads the record and writes a new one, under the inner lock.
 func (l *NonBlockingLease) obtain(c *call, inner *lock.Held, t *try) error {
 	ctx := c.ctx
 	if err := l.checkClock(ctx, inner); err != nil {
@@ -205,13 +202,13 @@ func (l *NonBlockingLease) obtain(c *call, inner *lock.Held, t *try) error {
 	return nil
 }
 
-// wrote reports whether a record is what the try has written.
+// wrote reports whether the try has written this record.
 func (t *try) wrote(old *stored, inner *lock.Held) bool {
 	return slices.ContainsFunc(t.written, func(w written) bool { return w.is(old, inner) })
 }
 
-// reliedOn returns until when others of our identifier may rely on a record that we take over: they
-// may be cut off and not see that. Our own hold that has ended relies on nothing.
+// reliedOn returns until when others of the handle's identifier may rely on a record that the handle takes over: they may be cut off and
+// not see the new record. A hold of this handle that has ended relies on nothing.
 func (l *NonBlockingLease) reliedOn(r Record, old *stored, inner *lock.Held) time.Time {
 	if h := l.newest(); h != nil && h.ours(old, inner) {
 		return h.notBefore()
@@ -219,13 +216,13 @@ func (l *NonBlockingLease) reliedOn(r Record, old *stored, inner *lock.Held) tim
 	return r.End
 }
 
-// stored is a record's znode.
+// stored is the znode of a record.
 type stored struct {
 	session.Stat
 	data []byte
 }
 
-// read returns the record, and its znode or nil.
+// read returns the record and its znode, or nil if there is none.
 func (l *NonBlockingLease) read(ctx context.Context, inc *session.Incarnation) (Record, *stored, error) {
 	data, stat, err := inc.Get(ctx, l.node)
 	if errors.Is(err, session.ErrNoNode) {
@@ -241,8 +238,8 @@ func (l *NonBlockingLease) read(ctx context.Context, inc *session.Incarnation) (
 	return r, &stored{Stat: stat, data: data}, nil
 }
 
-// write puts a record in the place of old, and sets our contender: see settle. A new znode is written twice, for its metadata:
-// so its version is none that Python's has, which creates it anew each time.
+// write replaces the record old, or creates a record if old is nil, and sets the contender, see settle. A new znode is set once more: the
+// result has its metadata, and its version is above 0, while Python creates the znode anew each time, with version 0.
 func (l *NonBlockingLease) write(c *call, inner *lock.Held, old *stored, data []byte) (session.Stat, error) {
 	ops := []session.Op{session.SetOp(inner.Node(), []byte(l.opts.Identifier), -1)}
 	at := int32(0)
@@ -254,15 +251,15 @@ func (l *NonBlockingLease) write(c *call, inner *lock.Held, old *stored, data []
 	return l.send(c, inner, append(ops, session.SetOp(l.node, data, at)))
 }
 
-// remove deletes the record's znode, as it was read.
+// remove deletes the record's znode if it is still the one that was read and the contender stands.
 func (l *NonBlockingLease) remove(ctx context.Context, inner *lock.Held, old *stored) error {
 	_, err := inner.Incarnation().Multi(ctx, session.CheckOp(inner.Node(), -1), session.DeleteOp(l.node, old.Version))
 	return err
 }
 
-// locked calls f with the inner lock held. It does so again, with another contender, when
-// the outcome is unknown, or something has changed although we have the lock. Between the
-// calls the contender is proved gone, and with it the check that a late request carries.
+// locked calls f under the inner lock. It repeats the call with another contender if the outcome is unknown, or if something has
+// changed in spite of the lock. Before the next call the contender is proved gone, so a late request of this call fails: each
+// request sets or checks the contender.
 func (l *NonBlockingLease) locked(ctx context.Context, f func(inner *lock.Held) error) error {
 	for {
 		inner, err := l.lock.Acquire(ctx)
@@ -282,7 +279,7 @@ func (l *NonBlockingLease) locked(ctx context.Context, f func(inner *lock.Held) 
 	}
 }
 
-// again reports whether a call under the inner lock is to be made again.
+// again reports whether a call under the inner lock must be repeated after err.
 func again(err error) bool {
 	for _, e := range []error{
 		session.ErrUncertain, session.ErrSessionExpired, session.ErrBusy,
@@ -295,7 +292,7 @@ func again(err error) bool {
 	return false
 }
 
-// cleanUp removes what a try may have written.
+// cleanUp removes the record that a try may have written.
 func (l *NonBlockingLease) cleanUp(life context.Context, t try) {
 	err := l.locked(life, func(inner *lock.Held) error {
 		_, old, err := l.read(life, inner.Incarnation())
@@ -305,11 +302,11 @@ func (l *NonBlockingLease) cleanUp(life context.Context, t try) {
 		return l.remove(life, inner, old)
 	})
 	if err != nil {
-		l.opts.Logger.WarnContext(life, "lease not removed after a failed try", "path", l.node, "error", err)
+		l.opts.Logger.WarnContext(life, "record not removed after a failed try", "path", l.node, "error", err)
 	}
 }
 
-// begin waits until no other method of this handle writes.
+// begin waits until no other method of this handle writes, and excludes others until finish.
 func (l *NonBlockingLease) begin(ctx context.Context) error {
 	select {
 	case l.turn <- struct{}{}:
@@ -321,6 +318,12 @@ func (l *NonBlockingLease) begin(ctx context.Context) error {
 
 func (l *NonBlockingLease) finish() { <-l.turn }
 
-func (l *NonBlockingLease) wrap(op string, err error) error {
+// wrap adds operation and path to err. The inner lock's BlockedError becomes one of this lease.
+func (l *NonBlockingLease) wrap(ctx context.Context, op string, err error) error {
+	if inner, ok := hold.Blocked(ctx, err); ok {
+		b := *inner
+		b.Recipe = "lease"
+		return &b
+	}
 	return fmt.Errorf("lease: %s %s: %w", op, l.path, err)
 }

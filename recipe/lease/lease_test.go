@@ -237,7 +237,8 @@ func TestStuckInnerContender(t *testing.T) {
 		defer cancel()
 		_, err := w.lease("a").Obtain(ctx)
 		blocked, ok := errors.AsType[*recipe.BlockedError](err)
-		if !errors.Is(err, context.DeadlineExceeded) || !ok || blocked.Blocker != stale || blocked.Identifier != "host-7" {
+		if !errors.Is(err, context.DeadlineExceeded) || !ok || blocked.Recipe != "lease" || blocked.Path != path ||
+			blocked.Blocker != stale || blocked.Identifier != "host-7" {
 			w.Errorf("got %v", err)
 		}
 		if r := w.record(); r != "" {

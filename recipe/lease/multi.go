@@ -9,18 +9,16 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// MultiNonBlockingLease is a number of leases of which one, or all, are wanted. It may be
-// used by several goroutines.
+// MultiNonBlockingLease is a handle on several leases, its slots, of which a program wants one or all. Several goroutines may use it.
 type MultiNonBlockingLease struct {
 	path  string
 	slots []*NonBlockingLease
 }
 
-// NewMulti returns a handle on count leases, at path/0, path/1 and so on. It checks its
-// arguments and does no I/O.
+// NewMulti returns a handle on count leases, at path/0, path/1 and so on. It checks its arguments and does no I/O.
 func NewMulti(s *session.Session, path string, count int, opts Options) (*MultiNonBlockingLease, error) {
 	if count < 1 {
-		return nil, fmt.Errorf("lease: %d slots, want at least one", count)
+		return nil, fmt.Errorf("lease: count is %d, want at least 1", count)
 	}
 	if err := session.CheckPath(path); err != nil {
 		return nil, fmt.Errorf("lease: %w", err)
@@ -36,11 +34,10 @@ func NewMulti(s *session.Session, path string, count int, opts Options) (*MultiN
 	return m, nil
 }
 
-// Len returns how many slots there are.
+// Len returns the number of slots.
 func (m *MultiNonBlockingLease) Len() int { return len(m.slots) }
 
-// Held reports whether any slot was obtained through this handle and may be relied on
-// at this moment.
+// Held reports whether this handle has a hold of a slot that may be relied on at this moment.
 func (m *MultiNonBlockingLease) Held() bool {
 	for _, l := range m.slots {
 		if l.Held() {
@@ -50,9 +47,9 @@ func (m *MultiNonBlockingLease) Held() bool {
 	return false
 }
 
-// ObtainAny obtains the first slot that can be had, as kazoo does. A slot that we have
-// is renewed, unless a lower one is free: then we have both, until the higher one
-// ends. If all are taken the error wraps ErrNotObtained.
+// ObtainAny obtains the first slot that is free or held by this handle's identifier, as kazoo does. It renews a slot that this
+// handle has, unless a lower one is free: then the handle has both, until the higher one ends. If all slots are taken, the error
+// wraps ErrNotObtained.
 func (m *MultiNonBlockingLease) ObtainAny(ctx context.Context) (*Held, error) {
 	var taken []error
 	for _, l := range m.slots {
@@ -68,9 +65,8 @@ func (m *MultiNonBlockingLease) ObtainAny(ctx context.Context) (*Held, error) {
 	return nil, errors.Join(taken...)
 }
 
-// ObtainAll obtains all slots, in their order, or none: when one is taken, those that were
-// obtained for this are released, and the error wraps ErrNotObtained. Two that try at the same
-// time can both fail.
+// ObtainAll obtains all slots, in their order, or none: if one is taken, ObtainAll releases the slots that it has obtained, and the
+// error wraps ErrNotObtained. Two processes that call it at the same time can both fail.
 func (m *MultiNonBlockingLease) ObtainAll(ctx context.Context) ([]*Held, error) {
 	var all, fresh []*Held
 	for _, l := range m.slots {
@@ -79,7 +75,7 @@ func (m *MultiNonBlockingLease) ObtainAll(ctx context.Context) ([]*Held, error) 
 		if err != nil {
 			errs := []error{err}
 			for _, f := range fresh {
-				errs = append(errs, f.Release(ctx)) // goes on in the background when ctx has ended
+				errs = append(errs, f.Release(ctx)) // the removal goes on in the background if ctx has ended
 			}
 			return nil, errors.Join(errs...)
 		}
@@ -91,11 +87,11 @@ func (m *MultiNonBlockingLease) ObtainAll(ctx context.Context) ([]*Held, error) 
 	return all, nil
 }
 
-// Slot is a slot and who has it.
+// Slot describes a slot and its holder.
 type Slot struct {
-	Path   string
-	Record Record // empty when nobody ever had it
-	Taken  bool   // whether the record holds others off at this moment, by our clock
+	Path   string // the slot's path
+	Record Record // the holder's record, empty if there is none
+	Taken  bool   // the record blocks other identifiers at this moment, by the handle's clock
 }
 
 // Slots returns all slots in their order. It creates nothing.

@@ -11,32 +11,29 @@ import (
 	"github.com/kielgo/kiel/internal/defaultlog"
 )
 
-// defaultSkew is how far clocks may be apart when nothing else is said.
+// defaultSkew is the default of Options.Skew.
 const defaultSkew = 2 * time.Second
 
 // Options of a lease. Identifier and Duration must be given.
 type Options struct {
-	// Identifier is who we are: whoever has the same may renew the lease. It is not empty
-	// and UTF-8. It has no default: kazoo's, the host name, makes one holder of all
-	// processes of a host.
+	// Identifier names the holder: any process with the same identifier may renew the lease. It must be UTF-8 and not empty. It has
+	// no default, because kazoo's default, the host name, makes one holder of all processes of a host.
 	Identifier string
 
-	// Duration is for how long a lease is obtained, and renewed. It must be at least the
-	// Skew and two seconds, because the written end has full seconds.
+	// Duration is the time for which a lease is obtained, and renewed. It must be at least the Skew and two seconds, because the
+	// written end has full seconds.
 	Duration time.Duration
 
-	// Skew is the largest difference between the clocks of any two that use the lease.
-	// A hold ends by so much before the lease. Default: 2 s.
+	// Skew is the largest difference between the clocks of any two processes that use the lease. A hold ends that long before its
+	// lease. Default: 2 s.
 	Skew time.Duration
 
-	// Now tells the time. It may be called from any goroutine. Default: time.Now, and only
-	// that is compared with the clock of the servers.
+	// Now returns the time. Any goroutine may call it. Default: time.Now, the only clock that is compared with the servers' clock.
 	Now func() time.Time
 
-	// Logger is told what can't be returned as an error, and, as "still waiting", who has the inner lock
-	// when a call waits for that for long: after about half a minute, and then whenever the time has
-	// doubled.
-	// With nil, warnings and errors go to slog.Default(); a Logger with slog.DiscardHandler drops all.
+	// Logger gets what can't be returned as an error. While a call waits for the inner lock for long, it also gets the holder of that
+	// lock, as "still waiting": after about half a minute, and then whenever the time has doubled. With nil, warnings and errors go
+	// to slog.Default(); a Logger with slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }
 

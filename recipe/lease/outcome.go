@@ -13,27 +13,26 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// Ends have full seconds, so two processes of one identifier can write the same bytes: those don't tell whose a
-// record is. What does is the zxid: a write of the record sets our contender, too, and while that stands
-// both have the same.
+// Ends have full seconds, so two processes of one identifier can write the same bytes, and the bytes of a record don't show its owner.
+// The zxid does: a write of the record also sets the owner's contender, and as long as the contender stands both have the same mzxid.
 
-// betweenLooks is the pause before another look at what became of a write.
+// betweenLooks is the pause before the outcome of a write is read again.
 const betweenLooks = 100 * time.Millisecond
 
 // call is one call of a method that writes the record.
 type call struct {
-	ctx     context.Context //nolint:containedctx // the caller's: reads end with it, and no write begins after it
-	life    context.Context //nolint:containedctx // a write that has begun ends with it
-	results chan error      // for the caller, one
-	left    bool            // ctx ended during a write: the caller has its result, and does not wait any more
-	letGo   func()          // lets the session close, if left
+	ctx     context.Context //nolint:containedctx // the caller's context, with which reads end, and after which no write begins
+	life    context.Context //nolint:containedctx // the context of a write that has begun
+	results chan error      // the caller's result; nil if no caller waits
+	left    bool            // ctx ended during a write, so the caller has its result and waits no longer
+	letGo   func()          // lets the session close
 }
 
-// carry waits until no other method of this handle writes, and calls f under the inner lock, in one goroutine. Once f has begun to
-// write, the goroutine carries that to its end: only what is done under the same inner lock can tell what became of a write that was given
-// up before it was handed to the connection. The caller waits for the end of f or of ctx, whichever is first. Done is called when f has
-// returned nil and the caller waits still, undo when f has failed or the caller does not wait: with a context that lasts as long as a
-// record of f's can hold anybody off. The next method that writes waits for them.
+// carry waits until no other method of this handle writes, and calls f under the inner lock, in one goroutine. When f has begun to
+// write, the goroutine carries the write to its end: after a write was given up before it was handed to the connection, its outcome can
+// be verified only under the same inner lock. The caller waits for the end of f or of ctx, whichever is first. If f returns nil and the
+// caller still waits, carry calls done. Otherwise it calls undo, with a context that lasts as long as a record of f can block
+// anybody. The next method that writes waits for done and undo.
 func (l *NonBlockingLease) carry(ctx context.Context, f func(c *call, inner *lock.Held) error, done func(), undo func(life context.Context)) error {
 	if err := l.begin(ctx); err != nil {
 		return err
@@ -67,15 +66,15 @@ func (l *NonBlockingLease) carry(ctx context.Context, f func(c *call, inner *loc
 	return <-c.results
 }
 
-// send writes under the inner lock, unless the caller has given up before, and finds out what became of that. The last operation is
-// that on the record, whose metadata it returns. If unknown reports true of the error, that can't be told.
+// send writes under the inner lock, unless the caller's context has ended, and verifies the outcome. The last operation writes the record,
+// whose metadata send returns. If unknown reports true for the error, the outcome can't be verified.
 func (l *NonBlockingLease) send(c *call, inner *lock.Held, ops []session.Op) (session.Stat, error) {
 	if err := context.Cause(c.ctx); err != nil {
 		return session.Stat{}, err
 	}
-	told := make(chan struct{})
+	answered := make(chan struct{})
 	stays := context.AfterFunc(c.ctx, func() {
-		defer close(told)
+		defer close(answered)
 		if c.results != nil {
 			c.letGo = l.session.Hold()
 			c.results <- fmt.Errorf("%w: %w", session.ErrUncertain, context.Cause(c.ctx))
@@ -83,7 +82,7 @@ func (l *NonBlockingLease) send(c *call, inner *lock.Held, ops []session.Op) (se
 	})
 	defer func() {
 		if !stays() {
-			<-told
+			<-answered
 			c.left = true
 		}
 	}()
@@ -104,21 +103,21 @@ func (l *NonBlockingLease) send(c *call, inner *lock.Held, ops []session.Op) (se
 	return stat, nil
 }
 
-// written is a record that we have sent.
+// written is a record that a call has sent.
 type written struct {
-	contender string // ours, at that time
-	token     int64  // its czxid
-	data      []byte
-	mzxid     int64 // of the record, when it is known that it was written
+	contender string // the path of the call's contender
+	token     int64  // the contender's czxid
+	data      []byte // the record
+	mzxid     int64  // the record's mzxid; 0 if its write was not confirmed
 }
 
 func newWritten(inner *lock.Held, data []byte) written {
 	return written{contender: inner.Node(), token: inner.Token(), data: data}
 }
 
-// is reports whether a record is surely this one, seen under a later inner lock. When the first session is over the zxid
-// of the contender is not known any more; then nobody may have had the inner lock in between. The
-// directory counts what is made in it: the contenders, and the record.
+// is reports whether old, which was read under a later inner lock, is surely this record. When the session of the write is over,
+// the contender's mzxid is not known any more. The record is then this one only if nobody had the inner lock in between, as the
+// sequence numbers of the two contenders show. The directory counts every child that is created in it: contenders, and the record.
 func (w written) is(old *stored, inner *lock.Held) bool {
 	if w.mzxid != 0 {
 		return old.Mzxid == w.mzxid
@@ -132,7 +131,7 @@ func (w written) is(old *stored, inner *lock.Held) bool {
 	return now-before == 1 || now-before == 2 && recordMade
 }
 
-// number returns the sequence number of a contender.
+// number returns the sequence number at the end of a contender's path.
 func number(contender string) (int64, bool) {
 	const digits = 10
 	if len(contender) < digits {
@@ -142,13 +141,13 @@ func number(contender string) (int64, bool) {
 	return n, err == nil
 }
 
-// unknown reports whether a write that ended so may have been carried out.
+// unknown reports whether a write that ended with err may have been done.
 func unknown(err error) bool {
 	return errors.Is(err, session.ErrUncertain) || errors.Is(err, session.ErrSessionExpired)
 }
 
-// settle finds out whether the write that was made last under the inner lock, and has returned, was carried out, and returns
-// the record's metadata then. Our contender must not have been released. An error says that it can't be told.
+// settle verifies whether the last write under the inner lock, whose request has returned, was done, and returns the record's metadata
+// if so. The contender must not have been released. After an error the outcome is unknown.
 func (l *NonBlockingLease) settle(ctx context.Context, inner *lock.Held) (stat session.Stat, done bool, err error) {
 	inc := inner.Incarnation()
 	look := func() error {
@@ -178,7 +177,7 @@ func (l *NonBlockingLease) settle(ctx context.Context, inner *lock.Held) (stat s
 	}
 }
 
-// sortOut finds out what became of a renewal whose outcome is not known yet.
+// sortOut settles a pending renewal.
 func (l *NonBlockingLease) sortOut(life context.Context, h *Held) {
 	if !h.open() {
 		return
@@ -192,6 +191,6 @@ func (l *NonBlockingLease) sortOut(life context.Context, h *Held) {
 		return err
 	})
 	if err != nil {
-		l.opts.Logger.WarnContext(life, "it is not known what became of a renewal", "path", l.node, "error", err)
+		l.opts.Logger.WarnContext(life, "outcome of a renewal is unknown", "path", l.node, "error", err)
 	}
 }

@@ -10,17 +10,17 @@ import (
 	"unicode/utf16"
 )
 
-// version is that of the records that we understand, kazoo's.
+// version is the version of kazoo's records, the only one that this package reads.
 const version = 1
 
-// dateFormat is how Python writes the end.
+// dateFormat is the format in which Python writes the end.
 const dateFormat = "2006-01-02T15:04:05"
 
-// Record is what the znode of a lease says.
+// Record is the content of a lease's znode.
 type Record struct {
-	Version int       // 1; of others only the version is known
-	Holder  string    // the identifier of who has the lease
-	End     time.Time // until when, in UTC
+	Version int       // 1; a record of another version has no other fields here
+	Holder  string    // the holder's identifier
+	End     time.Time // when the lease ends, in UTC
 }
 
 // bytes returns the record as Python's json.dumps writes it.
@@ -31,8 +31,7 @@ func (r Record) bytes() []byte {
 	return append(b, '}')
 }
 
-// appendString appends s as a JSON string of ASCII characters. Python escapes whatever
-// is not between space and tilde.
+// appendString appends s as a JSON string of ASCII characters. Python escapes every character that is not between space and tilde.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	for _, r := range s {
@@ -61,12 +60,12 @@ func appendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// endForm is what Python's strptime reads: the fields may do without their zeros.
+// endForm returns the form that Python's strptime reads: fields may lack their leading zeros.
 func endForm() *regexp.Regexp {
 	return regexp.MustCompile(`^(\d{4})-(\d{1,2})-(\d{1,2})T(\d{1,2}):(\d{1,2}):(\d{1,2})$`)
 }
 
-// parse reads a record. Of one of another version only the version is read.
+// parse reads a record. If the record has another version, parse reads only that.
 func parse(data []byte) (Record, error) {
 	var fields map[string]any
 	if err := json.Unmarshal(data, &fields); err != nil {
