@@ -50,10 +50,10 @@ func NewDouble(s *session.Session, path string, clients int, opts DoubleOptions)
 		return nil, err
 	}
 	if clients < 1 {
-		return nil, fmt.Errorf("barrier: clients is %d, want at least 1", clients)
+		return nil, fmt.Errorf("barrier: %d clients, want at least 1", clients)
 	}
 	if !utf8.ValidString(opts.Identifier) {
-		return nil, fmt.Errorf("barrier: Identifier %q is no valid UTF-8", opts.Identifier)
+		return nil, fmt.Errorf("barrier: option Identifier: %q is not valid UTF-8", opts.Identifier)
 	}
 	if opts.Identifier == "" {
 		host, _ := os.Hostname() // kazoo has the fully qualified name

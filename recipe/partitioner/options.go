@@ -94,16 +94,16 @@ func (o Options) withDefaults() (Options, error) {
 		"AcquireTimeout": o.AcquireTimeout,
 	} {
 		if d < 0 {
-			errs = append(errs, fmt.Errorf("partitioner: %s %v: must not be negative", name, d))
+			errs = append(errs, fmt.Errorf("option %s: %v is negative", name, d))
 		}
 	}
 	if o.Order < OrderUnset || o.Order > OrderNumeric {
-		errs = append(errs, fmt.Errorf("partitioner: unknown Order %d", o.Order))
+		errs = append(errs, fmt.Errorf("option Order: %d is not known", o.Order))
 	}
 	if o.Identifier == "" {
 		host, err := os.Hostname()
 		if err != nil {
-			errs = append(errs, fmt.Errorf("partitioner: default Identifier: %w", err))
+			errs = append(errs, fmt.Errorf("option Identifier: the host has no name to take: %w", err))
 		}
 		o.Identifier = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
@@ -143,7 +143,7 @@ func sorted(items []string, order Order) ([]string, error) {
 		if n, ok := new(big.Int).SetString(item, 10); ok {
 			numbers[item] = n
 		} else if order == OrderNumeric {
-			return nil, fmt.Errorf("partitioner: item %q is no integer, and Options.Order is OrderNumeric", item)
+			return nil, fmt.Errorf("partitioner: item %q is no integer, and option Order is OrderNumeric", item)
 		} else {
 			return items, nil
 		}
@@ -151,7 +151,7 @@ func sorted(items []string, order Order) ([]string, error) {
 	byValue := slices.Clone(items)
 	slices.SortStableFunc(byValue, func(a, b string) int { return numbers[a].Cmp(numbers[b]) })
 	if order == OrderUnset && !slices.Equal(items, byValue) {
-		return nil, errors.New("partitioner: items are integers of different lengths: Options.Order must be OrderNumeric or OrderText")
+		return nil, errors.New("partitioner: items are integers of different lengths: option Order must be OrderNumeric or OrderText")
 	}
 	return byValue, nil
 }

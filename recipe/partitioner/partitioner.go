@@ -93,7 +93,7 @@ func New(s *session.Session, path string, items []string, opts Options) (*SetPar
 	}
 	opts, err := opts.withDefaults()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("partitioner: %w", err)
 	}
 	p := &SetPartitioner{sess: s, path: path, opts: opts, latest: latest.New(&Snapshot{}), locks: make(map[string]*lock.Lock, len(items)), namesakes: make(map[string]time.Time)}
 	if p.items, err = sorted(items, opts.Order); err != nil {
