@@ -146,8 +146,7 @@ func (c *counting) OnConsume(*sarama.ConsumerMessage) { c.n++ }
 // The Observer may call Commit.
 func TestCommitFromTheObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var r *rig
-		r = newRig(t, marker(&r), nil)
+		r := newMarkRig(t, nil)
 		var most atomic.Int64
 		tell := r.observer
 		r.observer = func(e Event) {
@@ -157,12 +156,10 @@ func TestCommitFromTheObserver(t *testing.T) {
 			most.Store(max(most.Load(), int64(time.Since(began))))
 		}
 		h := newHolder(t, tp("t", 0))
-		done := make(chan error)
-		go func() { done <- r.own(h.work, h) }()
+		done := r.owned(h)
 		(<-r.fetch.streams).send(0, 1)
 		time.Sleep(10 * time.Second)
-		h.revoke()
-		<-done
+		h.release(t, done)
 		if at := r.store.Get(tp("t", 0)).Offset; at != 2 || most.Load() > 0 {
 			t.Errorf("stored %d, Commit took %v", at, time.Duration(most.Load()))
 		}

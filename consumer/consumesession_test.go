@@ -22,11 +22,9 @@ import (
 func TestSessionsFollowOneAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
-		var r *rig
-		r = newRig(t, marker(&r), nil)
+		r := newMarkRig(t, nil)
 		r.store.Set(map[kiel.Partition]offsets.Stored{p: {Offset: 40}})
-		done := make(chan error, 1)
-		go func() { done <- r.own(h.work, h) }()
+		done := r.owned(h)
 		(<-r.fetch.streams).send(40, 41, 42)
 		synctest.Wait()
 
@@ -56,10 +54,7 @@ func TestSessionsFollowOneAnother(t *testing.T) {
 		if r.ctx.Err() != nil {
 			t.Error("the member leaves during a session")
 		}
-		h.revoke()
-		if err := <-done; err != nil {
-			t.Errorf("own: %v", err)
-		}
+		h.release(t, done)
 		want := []string{
 			line("commit", p, 40), line("open", p, 40), line("return", p, 0), line("commit", p, 43),
 			line("commit", p, 43), line("open", p, 43), line("commit", p, 44), line("return", p, 0),
@@ -73,8 +68,7 @@ func TestSessionsFollowOneAnother(t *testing.T) {
 // A partition claimed between two sessions waits for the next one. A partition revoked between them is released at once.
 func TestClaimsBetweenSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var r *rig
-		r = newRig(t, marker(&r), nil)
+		r := newMarkRig(t, nil)
 		_ = r.closePartitions(t.Context(), r.session.session)
 		r.detach(r.session.session)
 		h, gone := newHolder(t, tp("t", 0)), newHolder(t, tp("t", 1))
@@ -106,12 +100,10 @@ func TestClaimsBetweenSessions(t *testing.T) {
 func TestSessionEndsWhileOpening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
-		var r *rig
-		r = newRig(t, marker(&r), nil)
+		r := newMarkRig(t, nil)
 		hold := make(chan struct{})
 		r.store.Hold = hold
-		done := make(chan error, 1)
-		go func() { done <- r.own(h.work, h) }()
+		done := r.owned(h)
 		synctest.Wait()
 		began := time.Now()
 		if err := r.closePartitions(t.Context(), r.session.session); err != nil || time.Since(began) > 0 {
@@ -122,10 +114,7 @@ func TestSessionEndsWhileOpening(t *testing.T) {
 		r.begin(t.Context())
 		(<-r.fetch.streams).send(0)
 		synctest.Wait()
-		h.revoke()
-		if err := <-done; err != nil {
-			t.Errorf("own: %v", err)
-		}
+		h.release(t, done)
 		if at := r.store.Get(p).Offset; at != 1 {
 			t.Errorf("stored %d", at)
 		}
@@ -138,8 +127,7 @@ func TestStuckWhenTheSessionEnds(t *testing.T) {
 		h, hung := newHolder(t, tp("t", 0)), make(chan struct{})
 		r := newRig(t, func(sarama.ConsumerGroupSession, sarama.ConsumerGroupClaim) error { <-hung; return nil }, nil)
 		context.AfterFunc(r.ctx, func() { close(r.closed) }) // as the owner does
-		done := make(chan error, 1)
-		go func() { done <- r.own(h.work, h) }()
+		done := r.owned(h)
 		<-r.fetch.streams
 		synctest.Wait()
 		began := time.Now()
@@ -151,10 +139,7 @@ func TestStuckWhenTheSessionEnds(t *testing.T) {
 			t.Errorf("the member does not leave: %v", cause)
 		}
 		close(hung)
-		h.revoke()
-		if err := <-done; err != nil {
-			t.Errorf("own: %v", err)
-		}
+		h.release(t, done)
 	})
 }
 

@@ -43,12 +43,10 @@ func TestFenceComesBeforeThePosition(t *testing.T) {
 			}
 		})
 		r.storeForeign(p, 5)
-		done := make(chan error)
-		go func() { done <- r.own(h.work, h) }()
+		done := r.owned(h)
 		(<-r.fetch.streams).send(7, 8)
 		time.Sleep(24 * time.Hour)
-		h.revoke()
-		<-done
+		h.release(t, done)
 		if want := []string{line("open", p, 7)}; !slices.Equal(r.log.all(), want) {
 			t.Errorf("got  %v\nwant %v", r.log.all(), want)
 		}
@@ -72,14 +70,12 @@ func TestPolicysChoiceWithFence(t *testing.T) {
 					o.From, o.Fence = from, func(context.Context, string, int32) error { return nil }
 				})
 				r.fetch.first, r.fetch.last = 30, 90
-				done := make(chan error)
-				go func() { done <- r.own(h.work, h) }()
+				done := r.owned(h)
 				(<-r.fetch.streams).send(90, 91)
 				time.Sleep(time.Second / 2)
 				r.store.Clear() // no repeat was due yet
 				time.Sleep(24 * time.Hour)
-				h.revoke()
-				<-done
+				h.release(t, done)
 				if got := r.log.all(); !slices.Equal(got, want) {
 					t.Errorf("got  %v\nwant %v", got, want)
 				}
@@ -92,17 +88,14 @@ func TestPolicysChoiceWithFence(t *testing.T) {
 func TestMarksWithFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
-		var r *rig
-		r = newRig(t, marker(&r), func(o *Options) {
+		r := newMarkRig(t, func(o *Options) {
 			o.Fence = func(context.Context, string, int32) error { return nil }
 		})
 		r.storeForeign(p, 5)
-		done := make(chan error)
-		go func() { done <- r.own(h.work, h) }()
+		done := r.owned(h)
 		(<-r.fetch.streams).send(5)
 		synctest.Wait()
-		h.revoke()
-		<-done
+		h.release(t, done)
 		if got := r.store.Get(p).Offset; got != 6 {
 			t.Errorf("stored %d, want 6", got)
 		}
@@ -140,11 +133,9 @@ func TestFenceFails(t *testing.T) {
 						return nil
 					}
 				})
-				done := make(chan error)
-				go func() { done <- r.own(h.work, h) }()
+				done := r.owned(h)
 				<-r.fetch.streams
-				h.revoke()
-				<-done
+				h.release(t, done)
 				errs := r.errors()
 				if len(errs) != 3 || calls != 4 {
 					t.Fatalf("%d calls, reported %v", calls, errs)
@@ -167,8 +158,7 @@ func TestTrustEndsWhileFencing(t *testing.T) {
 				return nil
 			}
 		})
-		done := make(chan error)
-		go func() { done <- r.own(h.work, h) }()
+		done := r.owned(h)
 		synctest.Wait()
 		h.lose()
 		<-done
@@ -204,8 +194,7 @@ func TestNoFenceAfterTheClaim(t *testing.T) {
 					<-answer
 					return load(topics)
 				}
-				done := make(chan error)
-				go func() { done <- r.own(h.work, h) }()
+				done := r.owned(h)
 				<-asked
 				end(h)
 				synctest.Wait()
@@ -240,15 +229,13 @@ func TestOutOfRangeWithFence(t *testing.T) {
 				})
 				r.fetch.first = 30
 				r.storeForeign(p, 5)
-				done := make(chan error)
-				go func() { done <- r.own(h.work, h) }()
+				done := r.owned(h)
 				(<-r.fetch.streams).send(30, 31)
 				synctest.Wait()
 				r.storeForeign(p, 32) // by a transaction
 				time.Sleep(time.Minute)
 				r.session.Commit()
-				h.revoke()
-				<-done
+				h.release(t, done)
 				if got := r.log.all(); !slices.Equal(got, want) {
 					t.Errorf("got  %v\nwant %v", got, want)
 				}

@@ -31,8 +31,9 @@ func topicSeries(t *testing.T, reg prometheus.Gatherer) (out []string) {
 	return out
 }
 
-// Topics of the set may have any name. Prometheus takes UTF-8 alone, and each series once.
-func TestTopicsWithOddNames(t *testing.T) {
+// measured returns a rig whose group has metrics.
+func measured(t *testing.T) (*rig, *metrics, *prometheus.Registry) {
+	t.Helper()
 	r := newRig(t, nil, nil)
 	reg := prometheus.NewPedanticRegistry()
 	m, set := promreg.New(promreg.NewKeeper(reg, "g"), "g", newMetrics)
@@ -41,6 +42,12 @@ func TestTopicsWithOddNames(t *testing.T) {
 	}
 	m.observed = true
 	m.gauges.group.Store(r.group)
+	return r, m, reg
+}
+
+// Topics of the set may have any name. Prometheus takes UTF-8 alone, and each series once.
+func TestTopicsWithOddNames(t *testing.T) {
+	r, m, reg := measured(t)
 	odd := []string{"a\xff", "a\xfe"}
 	for _, topic := range odd {
 		p, _ := trackedPartition(t, 0)
@@ -60,14 +67,7 @@ func TestTopicsWithOddNames(t *testing.T) {
 
 // A topic that is gone leaves no series.
 func TestTopicIsForgotten(t *testing.T) {
-	r := newRig(t, nil, nil)
-	reg := prometheus.NewPedanticRegistry()
-	m, set := promreg.New(promreg.NewKeeper(reg, "g"), "g", newMetrics)
-	if err := set.Complete(); err != nil {
-		t.Fatal(err)
-	}
-	m.observed = true
-	m.gauges.group.Store(r.group)
+	r, m, reg := measured(t)
 	var open []*Partition
 	for _, topic := range []string{"stays", "goes"} {
 		p, _ := trackedPartition(t, 0)

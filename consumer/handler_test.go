@@ -60,10 +60,7 @@ func TestHandlerThatReturns(t *testing.T) {
 						t.Errorf("reported %#v", err)
 					}
 				}
-				h.revoke()
-				if err := <-done; err != nil {
-					t.Errorf("own: %v", err)
-				}
+				h.release(t, done)
 			})
 		})
 	}
@@ -133,8 +130,7 @@ func TestHandlerThatEndsWithItsSession(t *testing.T) {
 					}, func(o *Options) { o.ReopenPartition = reopen })
 					ctx, cancel := context.WithCancel(t.Context())
 					r.begin(ctx)
-					done := make(chan error, 1)
-					go func() { done <- r.own(h.work, h) }()
+					done := r.owned(h)
 					(<-r.fetch.streams).send(0)
 					synctest.Wait()
 					cancel()

@@ -14,6 +14,14 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 )
 
+// newMarkRig is newRig with a handler that marks what it gets.
+func newMarkRig(t *testing.T, change func(*Options)) *rig {
+	t.Helper()
+	var r *rig
+	r = newRig(t, marker(&r), change)
+	return r
+}
+
 // marker marks what it is given, and says when it returns.
 func marker(r **rig) handlerFunc {
 	return func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
@@ -40,18 +48,13 @@ func (r *rig) errors() []error {
 func TestOpeningAndClosingKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
-		var r *rig
-		r = newRig(t, marker(&r), nil)
+		r := newMarkRig(t, nil)
 		r.store.Set(map[kiel.Partition]offsets.Stored{p: {Offset: 40}})
-		done := make(chan error)
-		go func() { done <- r.own(h.work, h) }()
+		done := r.owned(h)
 		s := <-r.fetch.streams
 		s.send(40, 41, 42)
 		synctest.Wait()
-		h.revoke()
-		if err := <-done; err != nil {
-			t.Errorf("own: %v", err)
-		}
+		h.release(t, done)
 		r.log.add("release", p, 0) // what ownership does next
 		want := []string{
 			line("commit", p, 40), line("open", p, 40), line("return", p, 0), line("commit", p, 43), line("release", p, 0),
@@ -102,15 +105,12 @@ func TestLostPartitionCommitsNothing(t *testing.T) {
 func TestOutOfRangeIsNotResetWhenTheConfigurationSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
-		var r *rig
-		r = newRig(t, marker(&r), func(o *Options) { o.Config.Consumer.Group.ResetInvalidOffsets = false })
+		r := newMarkRig(t, func(o *Options) { o.Config.Consumer.Group.ResetInvalidOffsets = false })
 		r.store.Set(map[kiel.Partition]offsets.Stored{p: {Offset: 7}})
 		r.fetch.first = 20
-		done := make(chan error)
-		go func() { done <- r.own(h.work, h) }()
+		done := r.owned(h)
 		time.Sleep(time.Minute)
-		h.revoke()
-		<-done
+		h.release(t, done)
 		if got := r.store.Get(p).Offset; got != 7 {
 			t.Errorf("stored %d", got)
 		}
@@ -127,20 +127,17 @@ func TestOutOfRangeIsNotResetWhenTheConfigurationSaysSo(t *testing.T) {
 func TestNothingIsReadBeforeTheStartPositionIsCommitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolder(t, tp("t", 0))
-		var r *rig
-		r = newRig(t, marker(&r), nil)
+		r := newMarkRig(t, nil)
 		fail := errors.New("no coordinator")
 		r.refuse.Store(&fail)
-		done := make(chan error)
-		go func() { done <- r.own(h.work, h) }()
+		done := r.owned(h)
 		time.Sleep(10 * time.Second)
 		if len(r.fetch.opens) != 0 {
 			t.Errorf("opened at %v", r.fetch.opens)
 		}
 		r.refuse.Store(nil)
 		<-r.fetch.streams
-		h.revoke()
-		<-done
+		h.release(t, done)
 		if errs := r.errors(); len(errs) == 0 || !errors.Is(errs[0], fail) {
 			t.Errorf("reported %v", errs)
 		}
@@ -150,10 +147,8 @@ func TestNothingIsReadBeforeTheStartPositionIsCommitted(t *testing.T) {
 func TestStreamThatEndsByItselfIsOpenedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
-		var r *rig
-		r = newRig(t, marker(&r), nil)
-		done := make(chan error)
-		go func() { done <- r.own(h.work, h) }()
+		r := newMarkRig(t, nil)
+		done := r.owned(h)
 		s := <-r.fetch.streams
 		s.send(0, 1, 2)
 		synctest.Wait()
@@ -161,8 +156,7 @@ func TestStreamThatEndsByItselfIsOpenedAgain(t *testing.T) {
 		s = <-r.fetch.streams // opened again after a pause
 		s.send(3)
 		synctest.Wait()
-		h.revoke()
-		<-done
+		h.release(t, done)
 		if got := r.store.Get(p).Offset; got != 4 {
 			t.Errorf("stored %d", got)
 		}
@@ -180,17 +174,14 @@ func TestStreamThatEndsByItselfIsOpenedAgain(t *testing.T) {
 func TestLeaderThatSettlesAgainAndAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolder(t, tp("t", 0))
-		var r *rig
-		r = newRig(t, marker(&r), func(o *Options) { o.Config.Metadata.Retry.Max = 1 })
-		done := make(chan error)
-		go func() { done <- r.own(h.work, h) }()
+		r := newMarkRig(t, func(o *Options) { o.Config.Metadata.Retry.Max = 1 })
+		done := r.owned(h)
 		for range 3 {
 			s := <-r.fetch.streams
 			s.ended <- sarama.ErrNotLeaderForPartition
 		}
 		<-r.fetch.streams
-		h.revoke()
-		<-done
+		h.release(t, done)
 		if errs := r.errors(); len(errs) > 0 {
 			t.Errorf("reported %v", errs)
 		}
@@ -201,10 +192,8 @@ func TestTruncatedLogIsReadFromWhereItDiffers(t *testing.T) {
 	for _, reset := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			p, h := tp("t", 0), newHolder(t, tp("t", 0))
-			var r *rig
-			r = newRig(t, marker(&r), func(o *Options) { o.Config.Consumer.Group.ResetInvalidOffsets = reset })
-			done := make(chan error)
-			go func() { done <- r.own(h.work, h) }()
+			r := newMarkRig(t, func(o *Options) { o.Config.Consumer.Group.ResetInvalidOffsets = reset })
+			done := r.owned(h)
 			s := <-r.fetch.streams
 			s.send(0, 1, 2, 3)
 			synctest.Wait()
@@ -220,8 +209,7 @@ func TestTruncatedLogIsReadFromWhereItDiffers(t *testing.T) {
 			if got := r.store.Get(p).Offset; got != stored {
 				t.Errorf("reset %v: stored %d", reset, got)
 			}
-			h.revoke()
-			<-done
+			h.release(t, done)
 			if !slices.Equal(r.fetch.opens, want) {
 				t.Errorf("reset %v: opened at %v", reset, r.fetch.opens)
 			}
@@ -244,16 +232,13 @@ func TestTruncationIsSeenByTheNextOwner(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, first := tp("t", 0), newHolder(t, tp("t", 0))
-				var r *rig
-				r = newRig(t, marker(&r), nil)
+				r := newMarkRig(t, nil)
 				r.fetch.epoch = 5
-				done := make(chan error)
-				go func() { done <- r.own(first.work, first) }()
+				done := r.owned(first)
 				s := <-r.fetch.streams
 				s.send(0, 1, 2, 3)
 				synctest.Wait()
-				first.revoke()
-				<-done
+				first.release(t, done)
 				stored := r.store.Get(p)
 				if stored.Offset != 4 || stored.LeaderEpoch != 5 {
 					t.Errorf("stored %d with epoch %d", stored.Offset, stored.LeaderEpoch)
@@ -265,11 +250,10 @@ func TestTruncationIsSeenByTheNextOwner(t *testing.T) {
 				r.fetch.cut, r.fetch.epoch = &fetch.TruncatedError{Topic: "t", Position: 4, Diverges: 2, Epoch: 5, Found: 6}, 6
 				second := newHolder(t, p)
 				second.token = 8
-				go func() { done <- r.own(second.work, second) }()
+				done = r.owned(second)
 				<-r.fetch.streams
 				synctest.Wait()
-				second.revoke()
-				<-done
+				second.release(t, done)
 				if !slices.Equal(r.fetch.opens, c.want) {
 					t.Errorf("opened at %v", r.fetch.opens)
 				}
@@ -297,11 +281,9 @@ func testRecreated(t *testing.T, forgotten bool) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
-		var r *rig
-		r = newRig(t, marker(&r), func(o *Options) { o.From = Latest })
+		r := newMarkRig(t, func(o *Options) { o.From = Latest })
 		r.store.Set(map[kiel.Partition]offsets.Stored{p: {Offset: 0}})
-		done := make(chan error)
-		go func() { done <- r.own(h.work, h) }()
+		done := r.owned(h)
 		s := <-r.fetch.streams
 		s.send(0, 1, 2)
 		synctest.Wait()
@@ -321,8 +303,7 @@ func testRecreated(t *testing.T, forgotten bool) {
 		}
 		s.send(0)
 		synctest.Wait()
-		h.revoke()
-		<-done
+		h.release(t, done)
 		if n := r.store.Get(p); n.TopicID != (sarama.Uuid{9}) {
 			t.Errorf("metadata says %+v", n)
 		}
@@ -354,10 +335,9 @@ func TestSessionLooksLikeSaramas(t *testing.T) {
 			return nil
 		}, nil)
 		r.store.Set(map[kiel.Partition]offsets.Stored{tp("t", 0): {Offset: 12}})
-		done := make(chan error)
-		go func() { done <- r.own(h0.work, h0) }()
+		done := r.owned(h0)
 		s := <-r.fetch.streams
-		go func() { done <- r.own(h1.work, h1) }()
+		other := r.owned(h1)
 		<-r.fetch.streams
 		synctest.Wait()
 		s.send(12)
@@ -365,13 +345,11 @@ func TestSessionLooksLikeSaramas(t *testing.T) {
 		if !slices.Equal(v.claims["t"], []int32{0, 1}) || v.initial != 12 || v.hwm != 99 || v.token != 70 {
 			t.Errorf("%+v", v)
 		}
-		h0.revoke()
-		<-done
+		h0.release(t, done)
 		if got := r.session.Claims()["t"]; !slices.Equal(got, []int32{1}) {
 			t.Errorf("claims: %v", got)
 		}
-		h1.revoke()
-		<-done
+		h1.release(t, other)
 	})
 }
 
@@ -392,13 +370,11 @@ func TestObserverHearsOfAMessageBeforeItsCommit(t *testing.T) {
 			}
 			record(e)
 		}
-		done := make(chan error)
-		go func() { done <- r.own(h.work, h) }()
+		done := r.owned(h)
 		s := <-r.fetch.streams
 		s.send(0, 1)
 		time.Sleep(time.Second)
-		h.revoke()
-		<-done
+		h.release(t, done)
 		want := []string{
 			line("committed", p, 0), line("opened", p, 0), line("message", p, 0), line("committed", p, 1),
 			line("message", p, 1), line("committed", p, 2),

@@ -33,6 +33,15 @@ func (r *rig) owned(h *fakeHolder) <-chan error {
 	return done
 }
 
+// release revokes the partition and waits for the end of own, which must find no fault.
+func (h *fakeHolder) release(t *testing.T, own <-chan error) {
+	t.Helper()
+	h.revoke()
+	if err := <-own; err != nil {
+		t.Errorf("own: %v", err)
+	}
+}
+
 func TestRunKeepsTheOrderOfOpeningAndClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
@@ -55,10 +64,7 @@ func TestRunKeepsTheOrderOfOpeningAndClosing(t *testing.T) {
 		s := <-r.fetch.streams
 		s.send(40, 41, 42)
 		synctest.Wait()
-		h.revoke()
-		if err := <-done; err != nil {
-			t.Errorf("own: %v", err)
-		}
+		h.release(t, done)
 		want := []string{line("commit", p, 40), line("open", p, 40), line("return", p, 0), line("commit", p, 43)}
 		if got := r.log.all(); !slices.Equal(got, want) {
 			t.Errorf("got  %v\nwant %v", got, want)
@@ -327,8 +333,7 @@ func TestHandedOutIsCounted(t *testing.T) {
 		if n, b := testutil.ToFloat64(r.metrics.messages.WithLabelValues("t")), testutil.ToFloat64(r.metrics.bytes.WithLabelValues("t")); n != 3 || b != 3 {
 			t.Errorf("%v messages, %v bytes", n, b)
 		}
-		h.revoke()
-		<-done
+		h.release(t, done)
 	})
 }
 
@@ -410,10 +415,7 @@ func TestHandlerOfRunThatFailsAtItsEnd(t *testing.T) {
 				done := r.owned(h)
 				<-r.fetch.streams
 				synctest.Wait()
-				h.revoke()
-				if err := <-done; err != nil {
-					t.Errorf("own: %v", err)
-				}
+				h.release(t, done)
 				if errs := r.errors(); !errors.Is(errors.Join(errs...), c.want) {
 					t.Errorf("reported %v", errs)
 				}

@@ -112,8 +112,7 @@ func testWindow(t *testing.T, batches bool) {
 		if !strings.Contains(log.String(), "msg=recovered kind=held-back") {
 			t.Errorf("logged no end: %s", log.String())
 		}
-		h.revoke()
-		<-done
+		h.release(t, done)
 		if at := r.store.Get(tp("t", 0)).Offset; at != 7 {
 			t.Errorf("stored %d at the end", at)
 		}

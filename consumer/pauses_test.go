@@ -10,20 +10,17 @@ import (
 func TestPauseReachesOnlyWhatIsOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolder(t, tp("t", 0))
-		var r *rig
-		r = newRig(t, marker(&r), nil)
-		done := make(chan error)
-		go func() { done <- r.own(h.work, h) }()
+		r := newMarkRig(t, nil)
+		done := r.owned(h)
 		s := <-r.fetch.streams
 		synctest.Wait()
 		r.group.Pause(map[string][]int32{"t": {0, 1}})
 		if !s.paused.Load() || r.group.pauses.has(tp("t", 1)) {
 			t.Errorf("paused: %v; the one that is not open: %v", s.paused.Load(), r.group.pauses.has(tp("t", 1)))
 		}
-		h.revoke()
-		<-done
+		h.release(t, done)
 		again := newHolder(t, tp("t", 0))
-		go func() { done <- r.own(again.work, again) }()
+		done = r.owned(again)
 		s = <-r.fetch.streams
 		synctest.Wait()
 		if !s.paused.Load() {
@@ -38,8 +35,7 @@ func TestPauseReachesOnlyWhatIsOpen(t *testing.T) {
 		if s.paused.Load() {
 			t.Error("still paused")
 		}
-		again.revoke()
-		<-done
+		again.release(t, done)
 	})
 }
 
@@ -53,11 +49,9 @@ func TestPausedPartitionIsOpenedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newHolder(t, tp("t", 0))
-				var r *rig
-				r = newRig(t, marker(&r), nil)
+				r := newMarkRig(t, nil)
 				r.group.pauses.set(tp("t", 0), true)
-				done := make(chan error)
-				go func() { done <- r.own(h.work, h) }()
+				done := r.owned(h)
 				(<-r.fetch.streams).send(0, 1)
 				synctest.Wait()
 				tracker := r.committer.Find("t", 0)
@@ -71,10 +65,7 @@ func TestPausedPartitionIsOpenedAgain(t *testing.T) {
 						t.Errorf("handled up to %d", next)
 					}
 				}
-				h.revoke()
-				if err := <-done; err != nil {
-					t.Error(err)
-				}
+				h.release(t, done)
 			})
 		})
 	}
@@ -105,35 +96,38 @@ func TestResumeWhileAPartitionIsOpened(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newHolder(t, p)
-				var r *rig
-				r = newRig(t, marker(&r), nil)
+				r := newMarkRig(t, nil)
 				r.group.pauses.set(p, true)
 				r.group.pauses.set(other, true)
 				r.fetch.onOpen = func(s *fakeStream) { meet(r, s) }
-				done := make(chan error)
-				go func() { done <- r.own(h.work, h) }()
+				done := r.owned(h)
 				s := <-r.fetch.streams
 				synctest.Wait()
 				if s.paused.Load() || r.group.pauses.has(p) {
 					t.Errorf("paused: %v, remembered: %v", s.paused.Load(), r.group.pauses.has(p))
 				}
-				h.revoke()
-				<-done
+				h.release(t, done)
 			})
 		})
 	}
 }
 
+// newPartsRig is newRunRig with a handler that hands out its Partition and reads it to its end.
+func newPartsRig(t *testing.T) (*rig, <-chan *Partition) {
+	t.Helper()
+	parts := make(chan *Partition, 2)
+	return newRunRig(t, func(_ context.Context, p *Partition) error {
+		parts <- p
+		for range p.Messages() {
+		}
+		return nil
+	}, nil), parts
+}
+
 func TestPauseOfAPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolder(t, tp("t", 0))
-		parts := make(chan *Partition, 1)
-		r := newRunRig(t, func(_ context.Context, p *Partition) error {
-			parts <- p
-			for range p.Messages() {
-			}
-			return nil
-		}, nil)
+		r, parts := newPartsRig(t)
 		done := r.owned(h)
 		s, p := <-r.fetch.streams, <-parts
 		p.Pause()
@@ -144,8 +138,7 @@ func TestPauseOfAPartition(t *testing.T) {
 		if s.paused.Load() || r.group.pauses.has(tp("t", 0)) {
 			t.Error("still paused")
 		}
-		h.revoke()
-		<-done
+		h.release(t, done)
 	})
 }
 
@@ -153,13 +146,7 @@ func TestPauseOfAPartition(t *testing.T) {
 func TestResumeAfterAReopening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolder(t, tp("t", 0))
-		parts := make(chan *Partition, 2)
-		r := newRunRig(t, func(_ context.Context, p *Partition) error {
-			parts <- p
-			for range p.Messages() {
-			}
-			return nil
-		}, nil)
+		r, parts := newPartsRig(t)
 		done := r.owned(h)
 		s, p := <-r.fetch.streams, <-parts
 		p.Pause()
@@ -173,7 +160,6 @@ func TestResumeAfterAReopening(t *testing.T) {
 		if s.paused.Load() || r.group.pauses.has(tp("t", 0)) {
 			t.Error("still paused")
 		}
-		h.revoke()
-		<-done
+		h.release(t, done)
 	})
 }

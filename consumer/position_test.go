@@ -48,8 +48,7 @@ func TestStartPositions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var r *rig
-				r = newRig(t, marker(&r), func(o *Options) { o.From = c.from })
+				r := newMarkRig(t, func(o *Options) { o.From = c.from })
 				said := &logtest.Log{}
 				r.logTo(slog.NewTextHandler(said, nil))
 				r.fetch.first, r.fetch.last = c.first, c.last
@@ -61,8 +60,7 @@ func TestStartPositions(t *testing.T) {
 				}
 				h := newHolder(t, p)
 				h.previous = "m2" // as the line "claimed" has it
-				done := make(chan error)
-				go func() { done <- r.own(h.work, h) }()
+				done := r.owned(h)
 				<-r.fetch.streams
 				synctest.Wait()
 				if got := r.store.Get(p).Offset; got != c.want {
@@ -98,8 +96,7 @@ func TestStartPositions(t *testing.T) {
 				if c.reports == nil && len(errs) > 0 || c.reports != nil && (len(errs) != 1 || !errors.Is(errs[0], c.reports)) {
 					t.Errorf("reported %v, want %v", errs, c.reports)
 				}
-				h.revoke()
-				<-done
+				h.release(t, done)
 			})
 		})
 	}
