@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/internal/defaultlog/logtest"
@@ -14,8 +13,8 @@ import (
 
 // Garbage of another kind each second for a minute is some lines in the log, and one more when it is repaired.
 func TestLinesAboutGarbage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, log := newWorld(t), new(logtest.Log)
+	inWorld(t, func(w *world) {
+		log := new(logtest.Log)
 		w.Write(path, `["t:0"]`)
 		s := w.set("a", sharedset.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
 		recipetest.Run(w, s)
@@ -24,12 +23,12 @@ func TestLinesAboutGarbage(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		if n := log.Count("level=ERROR", "component=sharedset", "kind=set"); n < 2 || n > 7 || log.Count("msg=failed") != 1 || log.Count("") != n {
-			t.Errorf("logged\n%s", log)
+			w.Errorf("logged\n%s", log)
 		}
 		w.Write(path, `["t:0"]`)
 		w.waitItems(s, "t:0")
 		if log.Count("level=INFO", "msg=recovered", "kind=set", "after=1m0s") != 1 {
-			t.Errorf("logged\n%s", log)
+			w.Errorf("logged\n%s", log)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/sharedset"
 )
 
@@ -23,9 +24,10 @@ const path = "/kiel/groups/g/partitions"
 // world has what tests of sets do.
 type world struct{ *recipetest.World }
 
-func newWorld(t *testing.T) *world {
+// inWorld runs a test in a bubble, with a world of its own.
+func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
-	return &world{recipetest.NewWorld(t)}
+	recipetest.InWorld(t, func(w *recipetest.World) { test(&world{w}) })
 }
 
 // set returns a handle on the test's set in a session of its own.
@@ -41,7 +43,15 @@ func (w *world) set(name string, opts sharedset.Options) *sharedset.Set {
 // running returns a set that is watched.
 func (w *world) running() *sharedset.Set {
 	w.Helper()
-	set := w.set("a", sharedset.Options{})
+	return w.runningIn(w.Session("a"))
+}
+
+func (w *world) runningIn(s *session.Session) *sharedset.Set {
+	w.Helper()
+	set, err := sharedset.New(s, path, sharedset.Options{})
+	if err != nil {
+		w.Fatal(err)
+	}
 	recipetest.Run(w, set)
 	return set
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/internal/recipetest"
@@ -22,7 +21,7 @@ import (
 // what was asked for, every watcher sees it, and no contender is left.
 func TestRandomFaults(t *testing.T) {
 	for seed := range uint64(4) {
-		synctest.Test(t, func(t *testing.T) { randomFaults(newWorld(t), seed) })
+		inWorld(t, func(w *world) { randomFaults(w, seed) })
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}

@@ -18,43 +18,42 @@ import (
 
 // A reader creates nothing; it sees the znode come, change, go and come back.
 func TestRunFollowsTheZnode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		s := w.set("a", sharedset.Options{})
 		if s.View() != nil {
-			t.Error("a view before the first read")
+			w.Error("a view before the first read")
 		}
 		recipetest.Run(w, s)
 		v := w.wait(s, "of the missing znode", func(v *sharedset.View) bool { return !v.Exists })
 		if v.Version != 1 || v.Items != nil || v.Err != nil || v.Mzxid != 0 || v.Incarnation == nil || v.At != time.Now() {
-			t.Errorf("first view: %+v", v)
+			w.Errorf("first view: %+v", v)
 		}
 		time.Sleep(time.Minute)
 		if _, _, ok := w.Srv.Get("/kiel"); ok {
-			t.Error("Run made something")
+			w.Error("Run made something")
 		}
 		start := time.Now()
 		w.Write(path, "")
 		v = w.waitItems(s)
 		if v.Version != 2 || !v.Exists {
-			t.Errorf("the empty set: %+v", v)
+			w.Errorf("the empty set: %+v", v)
 		}
 		w.Write(path, `["t:2","t:10","t:2"]`)
 		v = w.waitItems(s, "t:10", "t:2")
 		if _, stat, _ := w.Srv.Get(path); v.Version != 3 || v.Mzxid != stat.Mzxid {
-			t.Errorf("%+v", v)
+			w.Errorf("%+v", v)
 		}
 		if err := w.Srv.Delete(path); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		v = w.wait(s, "of the deleted znode", func(v *sharedset.View) bool { return !v.Exists })
 		if v.Version != 4 || len(v.Items) != 0 || v.Err != nil || v.Mzxid != 0 {
-			t.Errorf("deleted: %+v", v)
+			w.Errorf("deleted: %+v", v)
 		}
 		w.add(s, 1, "t:1")
 		w.waitItems(s, "t:1")
 		if d := time.Since(start); d > time.Second {
-			t.Errorf("all that took %v: the watches don't work", d)
+			w.Errorf("all that took %v: the watches don't work", d)
 		}
 	})
 }
@@ -62,8 +61,7 @@ func TestRunFollowsTheZnode(t *testing.T) {
 // Versions grow only when the content changes, but the view says when and under
 // which incarnation it was read last.
 func TestVersionsGrowOnlyOnChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.Write(path, `["t:0", "t:1"]`)
 		s := w.running()
 		first := w.waitItems(s, "t:0", "t:1")
@@ -71,30 +69,29 @@ func TestVersionsGrowOnlyOnChange(t *testing.T) {
 		synctest.Wait()
 		v := s.View()
 		if v.Version != first.Version || v.Mzxid <= first.Mzxid {
-			t.Errorf("%+v, before %+v", v, first)
+			w.Errorf("%+v, before %+v", v, first)
 		}
 		time.Sleep(time.Minute)
 		v = s.View()
 		if age := time.Since(v.At); v.Version != first.Version || age > 15*time.Second {
-			t.Errorf("version %d, read %v ago", v.Version, age)
+			w.Errorf("version %d, read %v ago", v.Version, age)
 		}
 		w.Srv.KillSession(w.Srv.Sessions()[0].ID)
 		v = w.wait(s, "of the next incarnation", func(v *sharedset.View) bool { return v.Incarnation != first.Incarnation })
 		if v.Version != first.Version || !slices.Equal(v.Items, first.Items) {
-			t.Errorf("%+v", v)
+			w.Errorf("%+v", v)
 		}
 	})
 }
 
 // Garbage leaves the last good items in force, until the next good write.
 func TestGarbageThenRepair(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.Write(path, "garbage")
 		s := w.running()
 		v := w.wait(s, "with an error", func(v *sharedset.View) bool { return v.Err != nil })
 		if len(v.Items) != 0 || !v.Exists || !errors.Is(v.Err, sharedset.ErrUnreadable) {
-			t.Errorf("no good items before: %+v", v)
+			w.Errorf("no good items before: %+v", v)
 		}
 		w.Write(path, `["t:0"]`)
 		good := w.waitItems(s, "t:0")
@@ -102,29 +99,28 @@ func TestGarbageThenRepair(t *testing.T) {
 		v = w.wait(s, "with an error", func(v *sharedset.View) bool { return v.Err != nil })
 		if !slices.Equal(v.Items, good.Items) || v.Version != good.Version+1 || !v.Exists ||
 			!strings.Contains(v.Err.Error(), path) || !strings.Contains(v.Err.Error(), "byte 8") {
-			t.Errorf("%+v", v)
+			w.Errorf("%+v", v)
 		}
 		time.Sleep(time.Minute)
 		if now := s.View(); now.Version != v.Version {
-			t.Errorf("version %d after %d: nothing has changed", now.Version, v.Version)
+			w.Errorf("version %d after %d: nothing has changed", now.Version, v.Version)
 		}
 		w.Write(path, strings.Repeat("[", 1<<20))
 		v = w.wait(s, "of the next garbage", func(v2 *sharedset.View) bool { return v2.Version > v.Version })
 		if v.Err == nil || !slices.Equal(v.Items, good.Items) {
-			t.Errorf("%v, %q", v.Err, v.Items)
+			w.Errorf("%v, %q", v.Err, v.Items)
 		}
 		w.Write(path, `["t:0"]`)
 		v = w.waitItems(s, "t:0")
 		if v.Err != nil {
-			t.Error(v.Err)
+			w.Error(v.Err)
 		}
 	})
 }
 
 // A read that the ACL denies is an error in the view, and is tried again.
 func TestDeniedRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.Write(path, `["t:0"]`)
 		s := w.running()
 		w.waitItems(s, "t:0")
@@ -139,12 +135,12 @@ func TestDeniedRead(t *testing.T) {
 		w.Write(path, `["t:0", "t:1"]`)
 		v := w.wait(s, "with an error", func(v *sharedset.View) bool { return v.Err != nil })
 		if !errors.Is(v.Err, session.ErrNoAuth) || !v.Exists || !slices.Equal(v.Items, []string{"t:0"}) {
-			t.Errorf("%+v", v)
+			w.Errorf("%+v", v)
 		}
 		before := w.Srv.Stats().Requests[zktest.OpGetData]
 		time.Sleep(time.Minute)
 		if n := w.Srv.Stats().Requests[zktest.OpGetData] - before; n < 3 || n > 12 {
-			t.Errorf("%d reads in a minute", n)
+			w.Errorf("%d reads in a minute", n)
 		}
 		deny.Store(false)
 		w.waitItems(s, "t:0", "t:1")
@@ -153,8 +149,7 @@ func TestDeniedRead(t *testing.T) {
 
 // A link that breaks, a session that is lost, data that is wiped: the view follows.
 func TestRunSurvives(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.Write(path, `["t:0"]`)
 		s := w.running()
 		w.waitItems(s, "t:0")
@@ -172,7 +167,7 @@ func TestRunSurvives(t *testing.T) {
 		w.Write(path, `["t:2"]`)
 		time.Sleep(time.Minute)
 		if v := s.View(); !slices.Equal(v.Items, []string{"t:1"}) || v.Incarnation.Context().Err() == nil {
-			t.Errorf("behind the black hole: %+v", v)
+			w.Errorf("behind the black hole: %+v", v)
 		}
 		client.Heal()
 		w.waitItems(s, "t:2")
@@ -186,8 +181,7 @@ func TestRunSurvives(t *testing.T) {
 
 // All data is lost and zxids start again: the same mzxid is not the same data.
 func TestSameMzxidOfOtherData(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		for range 50 {
 			w.Write(path, `["t:0"]`)
 		}
@@ -203,7 +197,7 @@ func TestSameMzxidOfOtherData(t *testing.T) {
 			mzxid = stat.Mzxid
 		}
 		if mzxid != old.Mzxid {
-			t.Fatalf("mzxid %d, want %d again", mzxid, old.Mzxid)
+			w.Fatalf("mzxid %d, want %d again", mzxid, old.Mzxid)
 		}
 		client.Heal()
 		w.waitItems(s, "other")
@@ -211,12 +205,11 @@ func TestSameMzxidOfOtherData(t *testing.T) {
 }
 
 func TestRunEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.Net.Refuse()
 		s := w.set("a", sharedset.Options{})
 		for range 2 { // without a connection, and with one; it may be run again
-			ctx, cancel := context.WithCancel(t.Context())
+			ctx, cancel := context.WithCancel(w.Context())
 			done := make(chan error)
 			go func() { done <- s.Run(ctx) }()
 			time.Sleep(5 * time.Second)
@@ -225,10 +218,10 @@ func TestRunEnds(t *testing.T) {
 			select {
 			case err := <-done:
 				if err != nil {
-					t.Error(err)
+					w.Error(err)
 				}
 			default:
-				t.Fatal("Run goes on")
+				w.Fatal("Run goes on")
 			}
 			w.Net.Heal()
 		}
@@ -236,35 +229,29 @@ func TestRunEnds(t *testing.T) {
 }
 
 func TestRunEndsWithTheSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.Net.Dial})
-		if err != nil {
-			t.Fatal(err)
-		}
-		stop := recipetest.Run(w, s)
+	inWorld(t, func(w *world) {
+		s, stop := recipetest.Stoppable(w, w.Net, "a", session.Options{})
 		set, err := sharedset.New(s, path, sharedset.Options{})
 		if err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		done := make(chan error, 1)
-		go func() { done <- set.Run(t.Context()) }()
+		go func() { done <- set.Run(w.Context()) }()
 		time.Sleep(time.Second)
 		stop()
 		if err := <-done; !errors.Is(err, session.ErrClosed) || !strings.Contains(err.Error(), path) {
-			t.Errorf("got %v", err)
+			w.Errorf("got %v", err)
 		}
 	})
 }
 
 // Updates skips what a slow caller missed and always reaches the latest.
 func TestUpdates(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.Write(path, `["a"]`)
 		s := w.running()
 		var got []string
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(w.Context())
 		defer cancel()
 		for v := range s.Updates(ctx) {
 			got = append(got, strings.Join(v.Items, ""))
@@ -279,12 +266,12 @@ func TestUpdates(t *testing.T) {
 			}
 		}
 		if !slices.Equal(got, []string{"a", "f"}) {
-			t.Errorf("got %q", got)
+			w.Errorf("got %q", got)
 		}
 		for range s.Updates(ctx) {
-			t.Error("a view though the context has ended")
+			w.Error("a view though the context has ended")
 		}
-		for range s.Updates(t.Context()) {
+		for range s.Updates(w.Context()) {
 			break
 		}
 	})
@@ -293,15 +280,14 @@ func TestUpdates(t *testing.T) {
 // Refresh returns when a view is published that was read after a Sync, and ends with
 // its context when there is no Run.
 func TestRefresh(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.Write(path, `["t:0"]`)
 		s := w.set("a", sharedset.Options{})
 		why := errors.New("enough")
-		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, why)
+		ctx, cancel := context.WithTimeoutCause(w.Context(), time.Second, why)
 		defer cancel()
 		if err := s.Refresh(ctx); !errors.Is(err, why) || !strings.Contains(err.Error(), path) {
-			t.Errorf("without Run: %v", err)
+			w.Errorf("without Run: %v", err)
 		}
 		recipetest.Run(w, s)
 		first := w.waitItems(s, "t:0")
@@ -313,15 +299,15 @@ func TestRefresh(t *testing.T) {
 			}
 			return zktest.Action{}
 		})
-		if err := s.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
+		if err := s.Refresh(w.Context()); err != nil {
+			w.Fatal(err)
 		}
 		w.Srv.SetHook(nil)
 		if !slices.Equal(ops, []zktest.Op{zktest.OpSync, zktest.OpExists}) {
-			t.Errorf("sent %v, want a sync and a look at the metadata", ops)
+			w.Errorf("sent %v, want a sync and a look at the metadata", ops)
 		}
 		if v := s.View(); v.At.Equal(first.At) || v.Version != first.Version {
-			t.Errorf("%+v, before %+v", v, first)
+			w.Errorf("%+v, before %+v", v, first)
 		}
 		// Asked for while the connection is down, it is answered when there is one again.
 		client := w.Net.Client("a")
@@ -329,21 +315,20 @@ func TestRefresh(t *testing.T) {
 		client.Cut()
 		w.Write(path, `["t:1"]`)
 		time.AfterFunc(30*time.Second, client.Heal)
-		if err := s.Refresh(t.Context()); err != nil || !slices.Equal(s.View().Items, []string{"t:1"}) {
-			t.Errorf("%v, %q", err, s.View().Items)
+		if err := s.Refresh(w.Context()); err != nil || !slices.Equal(s.View().Items, []string{"t:1"}) {
+			w.Errorf("%v, %q", err, s.View().Items)
 		}
 	})
 }
 
 // A set made on servers that lost their data is another one, though they may give it the number of the old one.
 func TestMadeAnewWithTheSameNumber(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		for range 20 {
 			w.Write(path, `["t:0"]`)
 		}
 		if err := w.Srv.Delete(path); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		w.Write(path, `["t:0"]`)
 		s := w.running()
@@ -354,27 +339,26 @@ func TestMadeAnewWithTheSameNumber(t *testing.T) {
 		time.Sleep(time.Second)
 		for {
 			if err := w.Srv.Create(path, []byte(`["t:1"]`)); err != nil {
-				t.Fatal(err)
+				w.Fatal(err)
 			}
 			if _, stat, _ := w.Srv.Get(path); stat.Czxid >= old.Czxid {
 				break
 			}
 			if err := w.Srv.Delete(path); err != nil {
-				t.Fatal(err)
+				w.Fatal(err)
 			}
 		}
 		client.Heal()
 		v := w.wait(s, "of the new znode", func(v *sharedset.View) bool { return slices.Contains(v.Items, "t:1") })
 		if v.Czxid != old.Czxid || v.SameZnode(old) {
-			t.Errorf("%+v, before %+v", v, old)
+			w.Errorf("%+v, before %+v", v, old)
 		}
 	})
 }
 
 // A set that was deleted and made again with the same items is another one.
 func TestMadeAnew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.Write(path, `["t:0"]`)
 		s := w.running()
 		old := w.waitItems(s, "t:0")
@@ -382,13 +366,13 @@ func TestMadeAnew(t *testing.T) {
 		client.Refuse()
 		client.Cut()
 		if err := w.Srv.Delete(path); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		w.Write(path, `["t:0"]`)
 		client.Heal()
 		v := w.wait(s, "of the new znode", func(v *sharedset.View) bool { return v.Version > old.Version })
 		if v.Czxid <= old.Czxid || v.SameZnode(old) || !slices.Equal(v.Items, old.Items) {
-			t.Errorf("%+v, before %+v", v, old)
+			w.Errorf("%+v, before %+v", v, old)
 		}
 	})
 }

@@ -38,8 +38,7 @@ func (w *world) reads() (take func() []zktest.Op) {
 
 // A set that does not change is not read again: 24 s of calm cost a member no more than a few requests.
 func TestCalmCostsNoData(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		items := make([]string, 100_000)
 		for i := range items {
 			items[i] = fmt.Sprintf("topic-%04d:%d", i/64, i%64)
@@ -50,32 +49,27 @@ func TestCalmCostsNoData(t *testing.T) {
 		// The set is larger than what fits the default MaxPacket.
 		ses, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: traffic.Dial, MaxPacket: 4 << 20})
 		if err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		recipetest.Run(w, ses)
-		s, err := sharedset.New(ses, path, sharedset.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		recipetest.Run(w, s)
+		s := w.runningIn(ses)
 		first := w.waitItems(s, items...)
 		before := traffic.Received()
 		time.Sleep(24 * time.Second)
 		received := traffic.Received() - before
-		t.Attr("received_in_24s_of_100000_items", fmt.Sprint(received))
+		w.Attr("received_in_24s_of_100000_items", fmt.Sprint(received))
 		if received > 20_000 {
-			t.Errorf("%d bytes received in 24 s without a change", received)
+			w.Errorf("%d bytes received in 24 s without a change", received)
 		}
 		if v := s.View(); time.Since(v.At) > first.Incarnation.Timeout() || v.Version != first.Version {
-			t.Errorf("version %d, looked at %v ago", v.Version, time.Since(v.At))
+			w.Errorf("version %d, looked at %v ago", v.Version, time.Since(v.At))
 		}
 	})
 }
 
 // A change that a watch tells of is read at once; the metadata are asked for first only when nothing says that there is one.
 func TestOneReadForAChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.Write(path, `["t:0"]`)
 		s := w.running()
 		v := w.waitItems(s, "t:0")
@@ -83,24 +77,23 @@ func TestOneReadForAChange(t *testing.T) {
 		w.Write(path, `["t:1"]`)
 		w.waitItems(s, "t:1")
 		if ops := take(); !slices.Equal(ops, []zktest.Op{zktest.OpGetData}) {
-			t.Errorf("for a change %v", ops)
+			w.Errorf("for a change %v", ops)
 		}
 		time.Sleep(v.Incarnation.Timeout())
 		if ops := take(); !slices.Equal(ops, []zktest.Op{zktest.OpExists}) {
-			t.Errorf("without a change %v", ops)
+			w.Errorf("without a change %v", ops)
 		}
 		w.Write(path, `["t:2"]`)
 		w.waitItems(s, "t:2")
 		if ops := take(); !slices.Equal(ops, []zktest.Op{zktest.OpGetData}) {
-			t.Errorf("for a change after calm %v", ops)
+			w.Errorf("for a change after calm %v", ops)
 		}
 	})
 }
 
 // A set that can't be parsed is not read again and again either; its error stays, and it is mended at once.
 func TestGarbageIsReadOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.Write(path, `["t:0"]`)
 		s := w.running()
 		w.waitItems(s, "t:0")
@@ -109,10 +102,10 @@ func TestGarbageIsReadOnce(t *testing.T) {
 		take := w.reads()
 		time.Sleep(time.Minute)
 		if ops := take(); len(ops) == 0 || slices.Contains(ops, zktest.OpGetData) {
-			t.Errorf("requests %v", ops)
+			w.Errorf("requests %v", ops)
 		}
 		if now := s.View(); now.Version != v.Version || now.Err == nil || !slices.Equal(now.Items, []string{"t:0"}) {
-			t.Errorf("%+v, before %+v", now, v)
+			w.Errorf("%+v, before %+v", now, v)
 		}
 		w.Write(path, `["t:1"]`)
 		w.waitItems(s, "t:1")
@@ -121,8 +114,7 @@ func TestGarbageIsReadOnce(t *testing.T) {
 
 // A change made while no watch stood, because the connection was gone, shows in the metadata.
 func TestChangeWithoutAWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.Write(path, `["t:0"]`)
 		s := w.running()
 		first := w.waitItems(s, "t:0")
@@ -143,10 +135,10 @@ func TestChangeWithoutAWatch(t *testing.T) {
 			client.Heal()
 			time.Sleep(2 * time.Second)
 			if v := s.View(); !slices.Equal(v.Items, []string{c.want}) || v.Incarnation != first.Incarnation {
-				t.Errorf("%+v, want %s", v, c.want)
+				w.Errorf("%+v, want %s", v, c.want)
 			}
 			if ops := take(); !slices.Equal(ops, c.ops) {
-				t.Errorf("requests %v, want %v", ops, c.ops)
+				w.Errorf("requests %v, want %v", ops, c.ops)
 			}
 		}
 	})
@@ -155,37 +147,32 @@ func TestChangeWithoutAWatch(t *testing.T) {
 // Servers that lost what they held give other data the same numbers, and the same times: data that were read before say nothing
 // about them.
 func TestOtherServersSameMetadata(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		other := zktest.NewServer(zktest.Options{})
-		t.Cleanup(func() { _ = other.Close() })
+		w.Cleanup(func() { _ = other.Close() })
 		if err := other.Create(path, nil); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		w.Write(path, `["t:0"]`)
 		if err := other.Set(path, []byte(`["t:1"]`)); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		_, was, _ := w.Srv.Get(path)
 		if _, is, _ := other.Get(path); is != was {
-			t.Fatalf("%+v, on the other server %+v", was, is)
+			w.Fatalf("%+v, on the other server %+v", was, is)
 		}
 		const address = "other:2181"
 		ses, err := session.New([]string{zktest.VirtualAddress, address}, session.Options{Dial: w.Net.Client("a").Dial})
 		if err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		recipetest.Run(w, ses)
-		s, err := sharedset.New(ses, path, sharedset.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		recipetest.Run(w, s)
+		s := w.runningIn(ses)
 		w.waitItems(s, "t:0")
 		w.Srv.Down()
 		l, err := w.Net.Listen(address)
 		if err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		go func() { _ = other.Serve(l) }()
 		w.waitItems(s, "t:1")

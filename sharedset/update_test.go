@@ -49,8 +49,7 @@ func TestNewRefuses(t *testing.T) {
 
 // The bytes are those of Python's json.dumps of the sorted list; what is there is kept.
 func TestAddAndRemove(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		s := w.set("a", sharedset.Options{})
 		w.add(s, 3, "t:2", "café:0", "t:10", "t:2")
 		w.wantData(`["caf\u00e9:0", "t:10", "t:2"]`)
@@ -71,27 +70,26 @@ func TestAddAndRemove(t *testing.T) {
 		w.wantData(`["t:1", "t:10", "t:2"]`)
 		w.wantNoContenders()
 		if _, stat, _ := w.Srv.Get(path); stat.EphemeralOwner != 0 {
-			t.Error("the znode is ephemeral")
+			w.Error("the znode is ephemeral")
 		}
 	})
 }
 
 func TestMissingZnode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		s := w.set("a", sharedset.Options{})
 		w.remove(s, 0, "t:0")
 		if _, _, ok := w.Srv.Get("/kiel"); ok {
-			t.Error("Remove made something")
+			w.Error("Remove made something")
 		}
 		w.add(s, 0)
 		if data, _, ok := w.Srv.Get(path); !ok || data == nil || len(data) > 0 {
-			t.Errorf("after Add of nothing: %q, %v", data, ok)
+			w.Errorf("after Add of nothing: %q, %v", data, ok)
 		}
 		w.add(s, 1, "t:0")
 		w.wantData(`["t:0"]`)
 		if err := w.Srv.Delete("/kiel"); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		w.add(s, 1, "t:0")
 		w.wantData(`["t:0"]`)
@@ -100,8 +98,7 @@ func TestMissingZnode(t *testing.T) {
 
 // What changes nothing takes no lock and writes nothing.
 func TestNothingToDo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.Write(path, `["t:0"]`)
 		s := w.set("a", sharedset.Options{})
 		w.add(s, 0)
@@ -109,22 +106,21 @@ func TestNothingToDo(t *testing.T) {
 		w.remove(s, 0, "t:1")
 		w.remove(s, 0)
 		if _, stat, _ := w.Srv.Get(path); stat.Version != 1 || stat.NumChildren != 0 {
-			t.Errorf("stat %+v", stat)
+			w.Errorf("stat %+v", stat)
 		}
 	})
 }
 
 func TestRefusedItems(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		s := w.set("a", sharedset.Options{})
 		for _, item := range []string{"a\xff", "a\x00", "a\nb", "\x1b[m", "\x7f", "a\u0085", "\xed\xa0\x80"} {
-			if n, err := s.Add(t.Context(), "t:0", item); n != 0 || !errors.Is(err, sharedset.ErrInvalidItem) || !strings.Contains(err.Error(), path) {
-				t.Errorf("%q: %d, %v", item, n, err)
+			if n, err := s.Add(w.Context(), "t:0", item); n != 0 || !errors.Is(err, sharedset.ErrInvalidItem) || !strings.Contains(err.Error(), path) {
+				w.Errorf("%q: %d, %v", item, n, err)
 			}
 		}
 		if _, _, ok := w.Srv.Get("/kiel"); ok {
-			t.Error("something was written")
+			w.Error("something was written")
 		}
 		// One that another has written stays, and can be removed.
 		w.Write(path, `["a\u0000", "b"]`)
@@ -137,17 +133,16 @@ func TestRefusedItems(t *testing.T) {
 
 // What can't be read is never written over.
 func TestUnreadableIsLeftAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		s := w.set("a", sharedset.Options{})
 		for _, garbage := range []string{"{}", "null", `["a", 1]`, `["a"`, `[["a"]]`, "\ufeff[]", " ", "\x1f\x8b", `["\ud800"]`} {
 			w.Write(path, garbage)
-			_, err := s.Add(t.Context(), "t:0")
+			_, err := s.Add(w.Context(), "t:0")
 			if !errors.Is(err, sharedset.ErrUnreadable) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "byte ") {
-				t.Errorf("add to %q: %v", garbage, err)
+				w.Errorf("add to %q: %v", garbage, err)
 			}
-			if _, err := s.Remove(t.Context(), "t:0"); !errors.Is(err, sharedset.ErrUnreadable) {
-				t.Errorf("remove from %q: %v", garbage, err)
+			if _, err := s.Remove(w.Context(), "t:0"); !errors.Is(err, sharedset.ErrUnreadable) {
+				w.Errorf("remove from %q: %v", garbage, err)
 			}
 			w.wantData(garbage)
 		}
@@ -156,8 +151,8 @@ func TestUnreadableIsLeftAlone(t *testing.T) {
 		w.wantData(`["t:0"]`)
 		// It became unreadable between the first look and the lock.
 		w.hookOnce(func(r *zktest.Request) bool { return r.Op == zktest.OpCreate }, func() { w.Write(path, "{}") })
-		if _, err := s.Add(t.Context(), "t:1"); !errors.Is(err, sharedset.ErrUnreadable) {
-			t.Error(err)
+		if _, err := s.Add(w.Context(), "t:1"); !errors.Is(err, sharedset.ErrUnreadable) {
+			w.Error(err)
 		}
 		w.wantData("{}")
 		w.wantNoContenders()
@@ -181,8 +176,7 @@ func isWrite(r *zktest.Request) bool {
 }
 
 func TestTooLarge(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		s := w.set("a", sharedset.Options{})
 		items := func(from, to int) []string {
 			var list []string
@@ -193,13 +187,13 @@ func TestTooLarge(t *testing.T) {
 		}
 		w.add(s, 31_000, items(0, 31_000)...)
 		before := w.Data(path)
-		_, err := s.Add(t.Context(), items(31_000, 33_000)...)
+		_, err := s.Add(w.Context(), items(31_000, 33_000)...)
 		if !errors.Is(err, sharedset.ErrTooLarge) {
-			t.Fatalf("got %v", err)
+			w.Fatalf("got %v", err)
 		}
 		for _, number := range []string{"33000 items", "1089000 bytes", "limit is 1047551", path} {
 			if !strings.Contains(err.Error(), number) {
-				t.Errorf("%q is not in: %v", number, err)
+				w.Errorf("%q is not in: %v", number, err)
 			}
 		}
 		w.wantData(before)
@@ -211,8 +205,7 @@ func TestTooLarge(t *testing.T) {
 // A change that comes between our read and our write is not lost, though its writer
 // knows no lock: that is how a Python member writes whose session has expired.
 func TestConflict(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.Write(path, `["t:0"]`)
 		reg := prometheus.NewRegistry()
 		s := w.set("a", sharedset.Options{Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"group": "g"}, reg)})
@@ -223,8 +216,8 @@ func TestConflict(t *testing.T) {
 		w.remove(s, 0, "t:1") // the other was faster
 		w.wantData(`["t:0"]`)
 		w.remove(s, 1, "t:0")
-		if _, err := s.Add(t.Context(), "\x00"); err == nil {
-			t.Error("added")
+		if _, err := s.Add(w.Context(), "\x00"); err == nil {
+			w.Error("added")
 		}
 		want := `# HELP kiel_sharedset_updates_total Changes of the shared set asked for, by operation and result; a conflict is a write that came too late and was made again.
 # TYPE kiel_sharedset_updates_total counter
@@ -238,25 +231,24 @@ kiel_sharedset_updates_total{group="g",op="remove",result="noop"} 1
 kiel_sharedset_updates_total{group="g",op="remove",result="ok"} 1
 `
 		if err := testutil.GatherAndCompare(reg, strings.NewReader(want)); err != nil {
-			t.Error(err)
+			w.Error(err)
 		}
 		if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
-			t.Error(problems, err)
+			w.Error(problems, err)
 		}
 	})
 }
 
 // The reply to the write is lost: it is looked at, not made again.
 func TestLostReply(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.Write(path, `["t:0"]`)
 		s := w.set("a", sharedset.Options{})
 		w.Srv.LoseReply(1, func(r zktest.Request) bool { return isWrite(&r) })
 		w.add(s, 2, "t:1", "t:2")
 		w.wantData(`["t:0", "t:1", "t:2"]`)
 		if _, stat, _ := w.Srv.Get(path); stat.Version != 2 {
-			t.Errorf("version %d: written again", stat.Version)
+			w.Errorf("version %d: written again", stat.Version)
 		}
 		w.Srv.LoseReply(1, func(r zktest.Request) bool { return isWrite(&r) })
 		w.remove(s, 1, "t:1")
@@ -267,8 +259,7 @@ func TestLostReply(t *testing.T) {
 
 // The request itself is lost: it is made again.
 func TestLostRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		s := w.set("a", sharedset.Options{})
 		for i := range 3 {
 			cuts := 0
@@ -293,14 +284,13 @@ func TestSessionKilled(t *testing.T) {
 		"in the lock":      func(r *zktest.Request) bool { return r.Op == zktest.OpGetChildren2 },
 		"before the write": isWrite,
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(w *world) {
 			w.Write(path, `["t:0"]`)
 			s := w.set("a", sharedset.Options{})
 			w.hookOnce(match, func() { w.Srv.KillSession(w.Srv.Sessions()[0].ID) })
 			w.add(s, 1, "t:1")
 			if got := w.Data(path); got != `["t:0", "t:1"]` {
-				t.Errorf("%s: %s", what, got)
+				w.Errorf("%s: %s", what, got)
 			}
 			w.wantNoContenders()
 		})
@@ -309,8 +299,7 @@ func TestSessionKilled(t *testing.T) {
 
 // Somebody removes our contender before we write: we must not write without a lock.
 func TestLockLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.Write(path, `["t:0"]`)
 		s := w.set("a", sharedset.Options{})
 		writes := 0
@@ -318,7 +307,7 @@ func TestLockLost(t *testing.T) {
 			if isWrite(r) {
 				if writes++; writes == 1 {
 					if err := w.Srv.Delete(path + "/lock/" + w.contenders()[0]); err != nil {
-						t.Error(err)
+						w.Error(err)
 					}
 				}
 			}
@@ -327,7 +316,7 @@ func TestLockLost(t *testing.T) {
 		w.add(s, 1, "t:1")
 		w.wantData(`["t:0", "t:1"]`)
 		if writes != 2 {
-			t.Errorf("%d writes, want one that is refused and one more", writes)
+			w.Errorf("%d writes, want one that is refused and one more", writes)
 		}
 		w.wantNoContenders()
 	})
@@ -336,8 +325,7 @@ func TestLockLost(t *testing.T) {
 // Ten members of five processes change the set at once, and somebody without a lock
 // besides: nothing is lost.
 func TestConcurrentChanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.Write(path, `["old:0", "old:1", "old:2", "old:3", "old:4"]`)
 		var wg sync.WaitGroup
 		var want []string
@@ -357,7 +345,7 @@ func TestConcurrentChanges(t *testing.T) {
 		wg.Wait()
 		got, err := sharedset.Decode([]byte(w.Data(path)))
 		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("got %q, %v, want %q", got, err, want)
+			w.Errorf("got %q, %v, want %q", got, err, want)
 		}
 		w.wantNoContenders()
 	})
@@ -365,51 +353,49 @@ func TestConcurrentChanges(t *testing.T) {
 
 // Another holds the lock for ever: the error names its znode.
 func TestBlocked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.Write(path, `["t:0"]`)
 		stale := path + "/lock/514e5a831836450cb1a56c741e990fd8__lock__0000000000"
 		if err := w.Srv.Create(stale, []byte("host-7")); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		s := w.set("a", sharedset.Options{LockTimeout: 20 * time.Second})
 		start := time.Now()
-		_, err := s.Add(t.Context(), "t:1")
+		_, err := s.Add(w.Context(), "t:1")
 		blocked, ok := errors.AsType[*recipe.BlockedError](err)
 		if !ok || blocked.Blocker != stale || blocked.Identifier != "host-7" || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
+			w.Errorf("got %v", err)
 		}
 		if !strings.Contains(err.Error(), stale) || !strings.Contains(err.Error(), "no lock within 20s") {
-			t.Errorf("message: %v", err)
+			w.Errorf("message: %v", err)
 		}
 		if d := time.Since(start); d != 20*time.Second {
-			t.Errorf("after %v", d)
+			w.Errorf("after %v", d)
 		}
 		// The caller's context may end it sooner.
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		start = time.Now()
 		_, err = s.Remove(ctx, "t:0")
 		if blocked, ok := errors.AsType[*recipe.BlockedError](err); !ok || blocked.Blocker != stale || time.Since(start) != time.Second {
-			t.Errorf("got %v after %v", err, time.Since(start))
+			w.Errorf("got %v after %v", err, time.Since(start))
 		}
 		w.wantData(`["t:0"]`)
 		// What changes nothing is not blocked.
 		w.add(s, 0, "t:0")
 		synctest.Wait()
 		if list := w.contenders(); len(list) != 1 {
-			t.Errorf("contenders: %q", list)
+			w.Errorf("contenders: %q", list)
 		}
 	})
 }
 
 // Without a session every call ends with its context.
 func TestCallsEndWithTheirContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.Net.Refuse()
 		s := w.set("a", sharedset.Options{})
-		recipetest.EndWithTheirContext(t, path, map[string]func(context.Context) error{
+		recipetest.EndWithTheirContext(w, path, map[string]func(context.Context) error{
 			"Add":    func(ctx context.Context) error { _, err := s.Add(ctx, "t:0"); return err },
 			"Remove": func(ctx context.Context) error { _, err := s.Remove(ctx, "t:0"); return err },
 		})
@@ -419,16 +405,15 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 // The caller gives up while the write is under way: that is told apart from a change
 // that surely was not made.
 func TestGivingUpDuringTheWrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.Write(path, `["t:0"]`)
 		s := w.set("a", sharedset.Options{})
 		w.hookOnce(isWrite, func() { w.Net.Client("a").BlackHole(zktest.ToClient) })
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		_, err := s.Add(ctx, "t:1")
 		if !errors.Is(err, session.ErrUncertain) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
+			w.Errorf("got %v", err)
 		}
 		w.Net.Client("a").Heal()
 		time.Sleep(15 * time.Second)
@@ -440,28 +425,27 @@ func TestGivingUpDuringTheWrite(t *testing.T) {
 // RemoveFunc judges the items that are in the set when it is written, so it removes what another has added meanwhile too, and
 // keeps what else was added.
 func TestRemoveFunc(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		s := w.set("a", sharedset.Options{})
 		none := func(string) bool { return true }
-		if n, err := s.RemoveFunc(t.Context(), none); n != 0 || err != nil {
-			t.Errorf("of a set that does not exist: %d, %v", n, err)
+		if n, err := s.RemoveFunc(w.Context(), none); n != 0 || err != nil {
+			w.Errorf("of a set that does not exist: %d, %v", n, err)
 		}
 		w.add(s, 3, "t:0", "t:1", "u:0")
 		judged := 0
-		n, err := s.RemoveFunc(t.Context(), func(item string) bool {
+		n, err := s.RemoveFunc(w.Context(), func(item string) bool {
 			if judged++; judged == 6 { // the first look judges three items, and then those to be written are judged
 				w.Write(path, `["t:0", "t:7", "u:0", "u:1"]`)
 			}
 			return strings.HasPrefix(item, "t:")
 		})
 		if n != 2 || err != nil {
-			t.Errorf("removed %d, %v", n, err)
+			w.Errorf("removed %d, %v", n, err)
 		}
 		w.wantData(`["u:0", "u:1"]`)
 		w.Write(path, "garbage")
-		if _, err := s.RemoveFunc(t.Context(), none); !errors.Is(err, sharedset.ErrUnreadable) {
-			t.Error(err)
+		if _, err := s.RemoveFunc(w.Context(), none); !errors.Is(err, sharedset.ErrUnreadable) {
+			w.Error(err)
 		}
 		w.wantData("garbage")
 		w.wantNoContenders()
