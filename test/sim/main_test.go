@@ -1,7 +1,6 @@
 package sim_test
 
 import (
-	"os"
 	"runtime/debug"
 	"testing"
 
@@ -18,12 +17,5 @@ func TestMain(m *testing.M) {
 	debug.SetMemoryLimit(1 << 30)
 	// sarama's meters share a goroutine that never ends, inside of a bubble too.
 	gometrics.UseNilMetrics = true
-	code := m.Run()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			os.Stderr.WriteString("goleak: " + err.Error() + "\n")
-			code = 1
-		}
-	}
-	os.Exit(code)
+	goleak.VerifyTestMain(m)
 }

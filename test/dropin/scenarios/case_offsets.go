@@ -18,8 +18,8 @@ func offsetCases() []Case {
 		{Name: "autocommit is off", run: runAutocommitOff},
 		{Name: "autocommit is on", run: runAutocommitOn},
 		{Name: "marks after Messages was closed", run: runMarkAtEnd},
-		{Name: "marks in Cleanup", run: runMarkInCleanup},
-		{Name: "marks in Cleanup, a ConsumeClaim has returned", run: runMarkInCleanupAlone},
+		{Name: "marks in Cleanup", run: markInCleanup(false)},
+		{Name: "marks in Cleanup, a ConsumeClaim has returned", run: markInCleanup(true)},
 		{Name: "Commit in Cleanup, autocommit is off", run: commitInCleanup(false)},
 		{Name: "Commit in Cleanup, autocommit is off, a ConsumeClaim has returned", run: commitInCleanup(true)},
 		{Name: "a worker marks until Cleanup", run: workerUntilCleanup(false)},
@@ -41,7 +41,7 @@ func offsetCases() []Case {
 func runMarks(s *scene) {
 	s.produce(10, 0)
 	s.commit(2)
-	m := s.member(func(c *sarama.Config) { c.Consumer.Offsets.AutoCommit.Enable = false })
+	m := s.member(noAutocommit)
 	h := m.handler()
 	h.onClaim = func(sess sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
 		if c.Partition() == 0 {
@@ -136,7 +136,7 @@ func runLargeMetadata(s *scene) {
 func runAutocommitOff(s *scene) {
 	s.produce(2, 0)
 	s.commit(0)
-	m := s.member(func(c *sarama.Config) { c.Consumer.Offsets.AutoCommit.Enable = false })
+	m := s.member(noAutocommit)
 	goOn := make(chan struct{})
 	h := m.claiming(func(sess sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
 		if c.Partition() == 0 {
@@ -191,23 +191,6 @@ func runMarkAtEnd(s *scene) {
 	s.note("stored", "%s", s.stock(0))
 }
 
-func runMarkInCleanup(s *scene) {
-	s.produce(3, 0)
-	m := s.member(nil)
-	h := m.handler()
-	h.onCleanup = func(sess sarama.ConsumerGroupSession) error {
-		sess.ResetOffset(s.topic, 0, 2, "")
-		sess.Commit()
-		s.note("stored", "after ResetOffset and Commit in Cleanup: %s", s.stock(0))
-		sess.MarkOffset(s.topic, 0, 3, "")
-		return nil
-	}
-	c := m.consume(h)
-	h.waitMessages(3)
-	c.end()
-	s.note("stored", "%s", s.stock(0))
-}
-
 // returning is a ConsumeClaim that marks n messages of partition 0 and returns then, and waits for the end in others.
 func returning(h *handler, n int, each func(sarama.ConsumerGroupSession, *sarama.ConsumerMessage)) func(sarama.ConsumerGroupSession, sarama.ConsumerGroupClaim) error {
 	return func(sess sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
@@ -226,48 +209,45 @@ func returning(h *handler, n int, each func(sarama.ConsumerGroupSession, *sarama
 	}
 }
 
-func runMarkInCleanupAlone(s *scene) {
-	s.produce(3, 0)
-	m := s.member(nil)
-	h := m.handler()
-	h.onClaim = returning(h, 3, func(sess sarama.ConsumerGroupSession, msg *sarama.ConsumerMessage) { sess.MarkMessage(msg, "") })
-	h.onCleanup = func(sess sarama.ConsumerGroupSession) error {
-		sess.ResetOffset(s.topic, 0, 2, "")
-		sess.Commit()
-		s.note("stored", "after ResetOffset and Commit in Cleanup: %s", s.stock(0))
-		sess.MarkOffset(s.topic, 0, 3, "")
-		return nil
-	}
-	c := m.consume(h)
-	h.waitMessages(3)
-	c.wait()
-	s.note("stored", "%s", s.stock(0))
-}
-
-// commitInCleanup is a case in which only Cleanup commits what was marked. The session ends with the call, or with a ConsumeClaim.
-func commitInCleanup(alone bool) func(*scene) {
+// inCleanup is a case in which Cleanup does the given after three messages were marked. The session ends with the call, or, when
+// alone, with a ConsumeClaim that has returned.
+func inCleanup(alone bool, change func(*sarama.Config), cleanup func(*scene, sarama.ConsumerGroupSession)) func(*scene) {
 	return func(s *scene) {
 		s.produce(3, 0)
-		m := s.member(func(c *sarama.Config) { c.Consumer.Offsets.AutoCommit.Enable = false })
+		m := s.member(change)
 		h := m.handler()
 		if alone {
 			h.onClaim = returning(h, 3, func(sess sarama.ConsumerGroupSession, msg *sarama.ConsumerMessage) { sess.MarkMessage(msg, "") })
 		}
 		h.onCleanup = func(sess sarama.ConsumerGroupSession) error {
-			sess.Commit()
-			s.note("stored", "after Commit in Cleanup: %s", s.stock(0))
+			cleanup(s, sess)
 			return nil
 		}
 		c := m.consume(h)
 		h.waitMessages(3)
-		if alone {
-			c.wait()
-		} else {
-			c.end()
-		}
+		c.over(alone)
 		s.note("stored", "%s", s.stock(0))
 	}
 }
+
+func markInCleanup(alone bool) func(*scene) {
+	return inCleanup(alone, nil, func(s *scene, sess sarama.ConsumerGroupSession) {
+		sess.ResetOffset(s.topic, 0, 2, "")
+		sess.Commit()
+		s.note("stored", "after ResetOffset and Commit in Cleanup: %s", s.stock(0))
+		sess.MarkOffset(s.topic, 0, 3, "")
+	})
+}
+
+// commitInCleanup is a case in which only Cleanup commits what was marked.
+func commitInCleanup(alone bool) func(*scene) {
+	return inCleanup(alone, noAutocommit, func(s *scene, sess sarama.ConsumerGroupSession) {
+		sess.Commit()
+		s.note("stored", "after Commit in Cleanup: %s", s.stock(0))
+	})
+}
+
+func noAutocommit(c *sarama.Config) { c.Consumer.Offsets.AutoCommit.Enable = false }
 
 // workerUntilCleanup is a case in which a message is marked by another goroutine, when ConsumeClaim has returned and before Cleanup does.
 func workerUntilCleanup(alone bool) func(*scene) {
@@ -296,11 +276,7 @@ func workerUntilCleanup(alone bool) func(*scene) {
 		}
 		c := m.consume(h)
 		h.waitMessages(1)
-		if alone {
-			c.wait()
-		} else {
-			c.end()
-		}
+		c.over(alone)
 		s.note("stored", "%s", s.stock(0))
 	}
 }
@@ -359,7 +335,7 @@ func markInSetupOff(commit bool) func(*scene) {
 	return func(s *scene) {
 		s.produce(5, 0)
 		s.commit(2)
-		m := s.member(func(c *sarama.Config) { c.Consumer.Offsets.AutoCommit.Enable = false })
+		m := s.member(noAutocommit)
 		h := m.handler()
 		h.onSetup = func(sess sarama.ConsumerGroupSession) error {
 			sess.MarkOffset(s.topic, 0, 4, "")

@@ -2,7 +2,6 @@ package scenarios_test
 
 import (
 	"flag"
-	"os"
 	"testing"
 
 	gometrics "github.com/rcrowley/go-metrics"
@@ -17,12 +16,5 @@ func TestMain(m *testing.M) {
 	gometrics.UseNilMetrics = true
 	flag.Parse()
 	_ = flag.Set("test.parallel", "64") // scenarios wait most of the time
-	code := m.Run()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			os.Stderr.WriteString("goleak: " + err.Error() + "\n")
-			code = 1
-		}
-	}
-	os.Exit(code)
+	goleak.VerifyTestMain(m)
 }

@@ -162,6 +162,16 @@ func (c *call) wait() {
 	c.stop()
 }
 
+// over waits until Consume has returned: by itself, because a ConsumeClaim has, or with the end of its context.
+func (c *call) over(byItself bool) {
+	c.m.s.t.Helper()
+	if byItself {
+		c.wait()
+	} else {
+		c.end()
+	}
+}
+
 // end ends the context of Consume and waits until Consume has returned.
 func (c *call) end() {
 	c.m.s.t.Helper()
