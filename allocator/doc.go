@@ -40,7 +40,7 @@
 // Options.PythonFunc.
 //
 // One more znode says in which zone each partition is best consumed, for allocation
-// functions that look at it. Consumers write it from Kafka's metadata, other programs by
+// functions that look at it, as Kafka's assignors look at racks (KIP-881). Consumers write it from Kafka's metadata, other programs by
 // [PartitionAllocator.SetZones]. It is versioned JSON of 1 MiB at most, enough for
 // several hundred thousand partitions. Data that can't be understood is an error and counts as
 // no zones, for all members alike; nobody writes over it. If an ACL keeps a member from reading

@@ -25,11 +25,11 @@
 //
 //   - sessions: created, attached again with id and password, moved, closed; timeouts bounded by the limits; expired in
 //     ticks, at roundUp(last packet + timeout, tick); a client that has seen a higher zxid is refused
-//   - create and create2 of persistent, ephemeral and sequential znodes and of containers (removed when they are empty);
+//   - create and create2 of persistent, ephemeral and sequential znodes and of containers (removed when they are empty, ZOOKEEPER-2163);
 //     delete, exists, getData, setData, getChildren, getChildren2, getACL, setACL, sync, multi, multiRead, getEphemerals,
 //     getAllChildrenNumber, whoAmI, ping
-//   - one-shot, persistent and recursive watches: set by reads, addWatch, setWatches and setWatches2; removeWatches,
-//     checkWatches
+//   - one-shot, persistent and recursive watches (ZOOKEEPER-1416): set by reads, addWatch, setWatches and setWatches2;
+//     removeWatches, checkWatches
 //   - ACLs of the schemes world, auth, digest, ip and super, enforced
 //   - jute.maxbuffer: a larger packet drops the connection
 //   - the four-letter words conf, envi, isro, mntr, ruok, srvr and stat, as the first bytes of a connection. The lines have
@@ -58,7 +58,7 @@
 //
 // # What it does not
 //
-//   - TTL znodes: refused, as by a server without extendedTypesEnabled. Reconfiguration: refused likewise. Quotas: none.
+//   - TTL znodes (ZOOKEEPER-2169): refused, as by a server without extendedTypesEnabled. Reconfiguration: refused likewise. Quotas: none.
 //   - requests on which a real server fails in odd ways, and which no client sends: null paths, writes in a multiRead,
 //     deleteContainer
 //   - TLS and x509 (give Serve a tls.Listener for TLS alone), SASL, the admin server, read-only mode, local sessions,
