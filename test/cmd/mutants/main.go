@@ -26,13 +26,13 @@ import (
 // Exit codes.
 const (
 	exitOK     = 0
-	exitFailed = 1 // a mutant was not killed as its patch says
+	exitFailed = 1 // a test did not end as a patch says
 	exitUsage  = 2
 )
 
 const (
 	helpWidth   = 80
-	description = `Breaks the library by one patch at a time and runs the tests that the patch names: they must fail as it says. The working tree stays as it is. A mutant is a patch in test/mutants; test/mutants/README.md says how to write one.`
+	description = `Breaks the library by one patch at a time and runs the tests that the patch names: they must fail as it says, or stay green if it says so. The working tree stays as it is. A mutant is a patch in test/mutants; test/mutants/README.md says how to write one.`
 	examples    = `
 Examples (in the repository's directory):
   mutants                      all mutants
@@ -41,12 +41,13 @@ Examples (in the repository's directory):
   mutants --run quorum -v      with what go test wrote
 
 A mutant passes when each of its tests fails and writes the line that the patch
-expects. It fails when
+expects; a test has 10 runs for that. It fails when
   its patch does not apply    the lines are not in the file, or there twice
   it does not build
   a test stays green          nothing notices that the rule is gone
   a test fails otherwise      in another way than the patch says
-Exit codes: 0 all were killed as said; 1 one was not; 2 bad usage.
+  a green test fails          the patch says that another rule is enough for it
+Exit codes: 0 all tests ended as said; 1 one did not; 2 bad usage.
 `
 )
 
@@ -146,7 +147,7 @@ func list(out io.Writer, mutants []*mutant) {
 	}
 }
 
-// try runs mutants, prints what came of them, and reports whether all were killed as they say.
+// try runs mutants, prints what came of them, and reports whether all tests ended as the mutants say.
 func (c *cli) try(ctx context.Context, out io.Writer, mutants []*mutant) bool {
 	began := time.Now()
 	trials := make([]trial, len(mutants))
@@ -178,7 +179,7 @@ func (c *cli) try(ctx context.Context, out io.Writer, mutants []*mutant) bool {
 
 // summary prints a table of what came of all.
 func summary(out io.Writer, mutants []*mutant, trials []trial, took time.Duration) bool {
-	killed := 0
+	asSaid := 0
 	var cpu time.Duration
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\nmutant\tresult\ttime\tCPU")
@@ -186,12 +187,12 @@ func summary(out io.Writer, mutants []*mutant, trials []trial, took time.Duratio
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", mutants[i].name, t.word(), seconds(t.took), seconds(t.cpu))
 		cpu += t.cpu
 		if t.err == nil {
-			killed++
+			asSaid++
 		}
 	}
 	_ = w.Flush() // what can't be written to a terminal, can be told to nobody
-	fmt.Fprintf(out, "%d of %d mutants killed as they say, in %s, %s of CPU\n", killed, len(trials), seconds(took), seconds(cpu))
-	return killed == len(trials)
+	fmt.Fprintf(out, "%d of %d mutants ended as they say, in %s, %s of CPU\n", asSaid, len(trials), seconds(took), seconds(cpu))
+	return asSaid == len(trials)
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1fs", d.Seconds()) }

@@ -33,6 +33,7 @@ func Twice(a int) int {
 
 import (
 	"flag"
+	"os"
 	"testing"
 )
 
@@ -52,7 +53,22 @@ func TestTwice(t *testing.T) {
 
 func TestLater(t *testing.T) { t.Skip("not now") }
 
-var number = flag.String("number", "", "")
+// TestSometimes meets a wrong sum in its third run only.
+func TestSometimes(t *testing.T) {
+	name := *counted + "/runs"
+	runs, _ := os.ReadFile(name)
+	if err := os.WriteFile(name, append(runs, '.'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if len(runs) == 1 {
+		t.Error("something else")
+	}
+	if len(runs) == 2 && Of(1, 2) == 1 {
+		t.Error("wrong sum in the third run")
+	}
+}
+
+var number, counted = flag.String("number", "", ""), flag.String("counted", "", "")
 
 func TestFlag(t *testing.T) {
 	if *number == "one two" && Of(1, 2) == 1 {
@@ -99,7 +115,7 @@ func try(t *testing.T, patch string, args ...string) (code int, out string) {
 
 func TestKilled(t *testing.T) {
 	code, out := try(t, header+"green: ./sum TestTwice\n"+diff)
-	if code != exitOK || !strings.Contains(out, "[1/1] sum: killed") || !strings.Contains(out, "1 of 1 mutants killed") {
+	if code != exitOK || !strings.Contains(out, "[1/1] sum: killed") || !strings.Contains(out, "1 of 1 mutants ended as they say") {
 		t.Errorf("code %d: %s", code, out)
 	}
 	if strings.Contains(out, "RUN") {
@@ -113,11 +129,34 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+// A mutant with which all tests stay green says that another rule is enough.
+func TestHarmless(t *testing.T) {
+	header := strings.Replace(header, "test: ./sum TestOf/small_(2)\nsays: wrong sum 1\n", "green: ./sum TestTwice\n", 1)
+	if code, out := try(t, header+diff); code != exitOK || !strings.Contains(out, "[1/1] sum: harmless") {
+		t.Errorf("code %d: %s", code, out)
+	}
+}
+
+// A test that meets the mutant in some runs only runs again until it does, whether it passes in between or fails otherwise. One
+// that must stay green does not run again.
+func TestRunsAgain(t *testing.T) {
+	sometimes := " ./sum TestSometimes -counted=" + t.TempDir() + "\n"
+	code, out := try(t, header+"test:"+sometimes+"says: wrong sum in the third run\n"+diff)
+	if code != exitOK || !strings.Contains(out, "[1/1] sum: killed in run 3") {
+		t.Errorf("code %d: %s", code, out)
+	}
+	sometimes = " ./sum TestSometimes -counted=" + t.TempDir() + "\n"
+	code, out = try(t, header+"green:"+sometimes+"green:"+sometimes+diff)
+	if code != exitFailed || !strings.Contains(out, "it must stay green and failed") {
+		t.Errorf("code %d, green: %s", code, out)
+	}
+}
+
 func TestNotKilled(t *testing.T) {
 	other := func(of, instead string) string { return strings.Replace(header, of, instead, 1) + diff }
 	for name, tt := range map[string]struct{ patch, want string }{
-		"the test stays green":        {other("TestOf/small_(2)", "TestTwice"), "the test stays green"},
-		"another failure":             {other("wrong sum 1", "wrong sum 9"), `it fails otherwise: nothing says "wrong sum 9"`},
+		"the test stays green":        {other("TestOf/small_(2)", "TestTwice"), "the test stays green in 10 runs"},
+		"another failure":             {other("wrong sum 1", "wrong sum 9"), `it fails otherwise in 10 runs: nothing says "wrong sum 9"`},
 		"a green test fails":          {header + "green: ./sum TestOf\n" + diff, "it must stay green and failed"},
 		"no such test":                {other("small_(2)", "large"), "there is no such test"},
 		"the test is skipped":         {other("TestOf/small_(2)", "TestLater"), "the test was skipped"},
@@ -127,15 +166,16 @@ func TestNotKilled(t *testing.T) {
 		"lines that are there twice": {
 			header + file + "@@ -2,1 +2,1 @@\n-}\n+} // end\n", "its lines are there 2 times",
 		},
-		"no such file":     {strings.ReplaceAll(header+diff, "sum.go", "gone.go"), "no such file"},
-		"it makes a file":  {header + "diff --git a/sum/new.go b/sum/new.go\nnew file mode 100644\n--- /dev/null\n+++ b/sum/new.go\n@@ -0,0 +1,1 @@\n+package sum\n", "makes, removes or renames"},
-		"no diff":          {header, "it changes nothing"},
-		"no harm":          {other("harm: a number\n  is lost\n", ""), "it has no rule, or no harm"},
-		"no test":          {other("test: ./sum TestOf/small_(2)\nsays: wrong sum 1\n", ""), "it has no test"},
-		"only green tests": {other("test: ./sum TestOf/small_(2)\nsays: wrong sum 1\n", "green: ./sum TestTwice\n"), "it has no test"},
-		"says without":     {"says: x\n" + header + diff, "unexpected: says: x"},
-		"unknown key":      {"who: x\n" + header + diff, "unexpected: who: x"},
-		"no package":       {other("./sum", "sum"), "is not ./package and the name of a test"},
+		"no such file":    {strings.ReplaceAll(header+diff, "sum.go", "gone.go"), "no such file"},
+		"it makes a file": {header + "diff --git a/sum/new.go b/sum/new.go\nnew file mode 100644\n--- /dev/null\n+++ b/sum/new.go\n@@ -0,0 +1,1 @@\n+package sum\n", "makes, removes or renames"},
+		"no diff":         {header, "it changes nothing"},
+		"no harm":         {other("harm: a number\n  is lost\n", ""), "it has no rule, or no harm"},
+		"no test":         {other("test: ./sum TestOf/small_(2)\nsays: wrong sum 1\n", ""), "it has no test"},
+		"says nothing":    {header + "test: ./sum TestTwice\n" + diff, "it does not say how ./sum TestTwice fails"},
+		"green says":      {header + "green: ./sum TestTwice\nsays: x\n" + diff, "unexpected: says: x"},
+		"says without":    {"says: x\n" + header + diff, "unexpected: says: x"},
+		"unknown key":     {"who: x\n" + header + diff, "unexpected: who: x"},
+		"no package":      {other("./sum", "sum"), "is not ./package and the name of a test"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if code, out := try(t, tt.patch); code != exitFailed || !strings.Contains(out, tt.want) {

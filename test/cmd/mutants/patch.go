@@ -30,12 +30,14 @@ type test struct {
 	pkg  string   // as ./session
 	name string   // TestX or TestX/subtest, as go test writes it
 	args []string // flags of the package's own, as -runs=400
-	says string   // in what it writes as it fails; empty: it stays green
+	says string   // in what it writes as it fails
+	// green is set of a test that must stay green: another rule is enough for it.
+	green bool
 }
 
 func (t test) String() string {
 	text := strings.Join(append([]string{t.pkg, t.name}, t.args...), " ")
-	if t.says == "" {
+	if t.green {
 		return text + " stays green"
 	}
 	return fmt.Sprintf("%s says %q", text, t.says)
@@ -92,8 +94,8 @@ func (m *mutant) head(header string) error {
 			for i := range words[1:] {
 				words[i+1] = "-" + words[i+1]
 			}
-			m.tests = append(m.tests, test{pkg: pkg, name: name, args: words[1:]})
-		case key == "says" && last >= 0 && m.tests[last].says == "":
+			m.tests = append(m.tests, test{pkg: pkg, name: name, args: words[1:], green: key == "green"})
+		case key == "says" && last >= 0 && m.tests[last].says == "" && !m.tests[last].green:
 			m.tests[last].says = value
 		default:
 			return fmt.Errorf("header: unexpected: %s", line)
@@ -102,10 +104,20 @@ func (m *mutant) head(header string) error {
 	if m.rule == "" || m.harm == "" {
 		return errors.New("header: it has no rule, or no harm")
 	}
-	if !slices.ContainsFunc(m.tests, func(t test) bool { return t.says != "" }) {
-		return errors.New("header: it has no test, or does not say how that fails")
+	if len(m.tests) == 0 {
+		return errors.New("header: it has no test")
+	}
+	for _, t := range m.tests {
+		if !t.green && t.says == "" {
+			return fmt.Errorf("header: it does not say how %s %s fails", t.pkg, t.name)
+		}
 	}
 	return nil
+}
+
+// harmless reports whether all tests of a mutant must stay green, since other rules are enough.
+func (m *mutant) harmless() bool {
+	return !slices.ContainsFunc(m.tests, func(t test) bool { return !t.green })
 }
 
 // apply writes the files that the patch changes, changed, to dir. It returns their paths by those of the originals.
