@@ -123,7 +123,29 @@ func TestGivingUpLeavesATwinsRecord(t *testing.T) {
 				}
 				w.Net.Client("second").Heal()
 				w.release(h)
-				if w.record() != "" && name != "expired" {
+			})
+		})
+	}
+}
+
+// §5 among those of one identifier: a try is given up, and the second process writes the same bytes: its release
+// removes the record, which is surely its own.
+func TestTwinReleasesBesideATryThatWasGivenUp(t *testing.T) {
+	for name, fate := range map[string]zktest.Action{
+		"made":    {},
+		"refused": {Err: zktest.ErrBadVersion},
+		"lost":    {LoseReply: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				first, second, other := w.twin("first", time.Minute), w.twin("second", time.Minute), w.lease("other")
+				h := w.givesUpBeside(first, second, func(*world) zktest.Action { return fate })
+				w.Net.Client("second").BlackHole(zktest.Both)
+				time.Sleep(5 * time.Second)
+				_ = w.try(other)
+				w.Net.Client("second").Heal()
+				w.release(h)
+				if w.record() != "" {
 					w.Errorf("left: %s", w.record())
 				}
 			})
@@ -196,6 +218,9 @@ func TestRenewalDoesNotTakeATwinsRecord(t *testing.T) {
 				if !next.Valid() {
 					w.Error("the newest lost its hold")
 				}
+				if cause := context.Cause(h.Context()); !errors.Is(cause, lease.ErrLost) {
+					w.Errorf("before its release the first hold ended with %v", cause)
+				}
 				if err := h.Release(w.Context()); err != nil {
 					w.Error(err)
 				}
@@ -204,7 +229,6 @@ func TestRenewalDoesNotTakeATwinsRecord(t *testing.T) {
 				} else {
 					w.wantHolder("x")
 				}
-				w.ended(h, lease.ErrLost)
 			})
 		})
 	}
