@@ -13,8 +13,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The executions of the design's list of attacks on recipes that a lease must withstand; § is the number there. The table
-// in recipe/README.md has all. Those of §6 are in clocks_test.go.
+// The executions that a lease must withstand, of the attacks on recipes. § is the number of the attack in recipe/README.md,
+// whose table names the mutant that each test kills. Those of §6 are in clocks_test.go.
 
 // What an execution can do.
 const (

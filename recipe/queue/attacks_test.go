@@ -114,7 +114,7 @@ func atNext(do func()) func(r *zktest.Request) (bool, zktest.Action) {
 	}
 }
 
-// recipe-attacks.md §1: 2^31-1 entries were created in the directory. Of creates in quick succession every other one gets
+// §1: 2^31-1 entries were created in the directory. Of creates in quick succession every other one gets
 // -2147483648, which comes before all others. A handle that got the first of the last numbers puts nothing more.
 func TestNumbersEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestNumbersEnd(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §7 (a): G gives an entry back, the reply is lost, Python takes the entry under the same name, and G's
+// §7 (a): G gives an entry back, the reply is lost, Python takes the entry under the same name, and G's
 // delete is sent again.
 func TestTakenByAnotherBeforeTheRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestTakenByAnotherBeforeTheRetry(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §7 (b): two handles in one session. The first one's request is lost, and the second one takes the entry. The
+// §7 (b): two handles in one session. The first one's request is lost, and the second one takes the entry. The
 // znode that the first one finds then belongs to its own session.
 func TestTwoHandlesInOneSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -200,7 +200,7 @@ func TestTwoHandlesInOneSession(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §7 (c): G consumes an entry and the reply is lost. The queue is purged, and its names are given again.
+// §7 (c): G consumes an entry and the reply is lost. The queue is purged, and its names are given again.
 func TestNamesGivenAgainBeforeTheRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExecution(t)
@@ -221,7 +221,7 @@ func TestNamesGivenAgainBeforeTheRetry(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §7, why a take checks the entry: between G's read and its take Python takes the entry and consumes it.
+// §7, why a take checks the entry: between G's read and its take Python takes the entry and consumes it.
 func TestConsumedJustBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExecution(t)
@@ -250,7 +250,7 @@ func TestConsumedJustBefore(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §7, why a consume is one transaction: Python takes whatever is free at any moment.
+// §7, why a consume is one transaction: Python takes whatever is free at any moment.
 func TestTakenDuringTheConsume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExecution(t)
@@ -270,7 +270,7 @@ func TestTakenDuringTheConsume(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §11 (a): the context of a Get ends after its delete was sent.
+// §11 (a): the context of a Get ends after its delete was sent.
 func TestContextEndsDuringTheRemoval(t *testing.T) {
 	for what, answered := range map[string]bool{"answered": true, "not answered": false} {
 		t.Run(what, func(t *testing.T) {
@@ -305,7 +305,7 @@ func TestContextEndsDuringTheRemoval(t *testing.T) {
 	}
 }
 
-// recipe-attacks.md §11 (b): the reply to a put is lost, and the name of an entry does not tell whose it is.
+// §11 (b): the reply to a put is lost, and the name of an entry does not tell whose it is.
 func TestReplyToPutLost(t *testing.T) {
 	for what, values := range map[string]string{"one": "1", "two together": "1 2"} {
 		t.Run(what, func(t *testing.T) {
@@ -333,7 +333,7 @@ func TestReplyToPutLost(t *testing.T) {
 	}
 }
 
-// recipe-attacks.md §11: a put that does not fit a request is refused before it is sent. A server would drop the connection, and
+// §11: a put that does not fit a request is refused before it is sent. A server would drop the connection, and
 // with it other requests of the same session right behind the put, whose outcome nobody would know then.
 func TestPutThatDoesNotFit(t *testing.T) {
 	const limit = 1<<20 - 1 // of a server
@@ -370,7 +370,7 @@ func TestPutThatDoesNotFit(t *testing.T) {
 	}
 }
 
-// recipe-attacks.md §13: somebody deletes the queue's directory. A Python process that has created it once does not create it again:
+// §13: somebody deletes the queue's directory. A Python process that has created it once does not create it again:
 // its put works because G, which waits for an entry, has created it.
 func TestDirectoryDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -401,7 +401,7 @@ func TestDirectoryDeleted(t *testing.T) {
 	})
 }
 
-// recipe-attacks.md §13: a value is nil. If that were stored as nil, Python's get would delete the entry and return None, as if there
+// §13: a value is nil. If that were stored as nil, Python's get would delete the entry and return None, as if there
 // were nothing.
 func TestNilIsAValue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The executions of the design's list of attacks on recipes that a semaphore must withstand; § is the number there. The
-// table in recipe/README.md has all.
+// The executions that a semaphore must withstand, of the attacks on recipes. § is the number of the attack in recipe/README.md,
+// whose table names the mutant that each test kills.
 
 // What an execution can do.
 const (
