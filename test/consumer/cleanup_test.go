@@ -36,8 +36,7 @@ func TestCommitInCleanup(t *testing.T) {
 		"a handler returns and ctx ends then": {manual, func(a *member, itself func()) { itself(); time.Sleep(time.Millisecond); a.stop() }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 3)
+			inRig(t, 3, func(t *testing.T, r *rig) {
 				r.produce(5, 0, 1, 2)
 				a := r.member("a", test.change)
 				itself, end := context.WithCancel(t.Context())
@@ -89,8 +88,7 @@ func TestCommitInCleanup(t *testing.T) {
 
 // While Cleanup runs a partition that another member is to have is not held, and no Commit stores anything of it.
 func TestCleanupHoldsNothingThatIsRevoked(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		r.produce(5, 0, 1)
 		a, b := r.member("a", manual), r.member("b", manual)
 		cleaning := make(chan struct{})
@@ -132,8 +130,7 @@ func TestCleanupHoldsNothingThatIsRevoked(t *testing.T) {
 
 // A ConsumeClaim that does not return when the call ends keeps no other partition for long, although marks are committed in Cleanup.
 func TestStuckHandlerKeepsNothingForCleanup(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 4)
+	inRig(t, 4, func(t *testing.T, r *rig) {
 		a := r.member("a", manual)
 		hung := newGate()
 		defer hung.open()

@@ -84,8 +84,7 @@ func missingTopics(t *testing.T, reg *prometheus.Registry) float64 {
 // TestDeletedTopic: a topic that is deleted in Kafka while a group consumes it is reported once, however many partitions it has
 // and however long it is missing. The group's other topics go on. When the topic is created again it is consumed again.
 func TestDeletedTopic(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 4)
+	inRig(t, 4, func(t *testing.T, r *rig) {
 		r.createTopic("other", 2)
 		var out lines
 		reg := prometheus.NewRegistry()
@@ -128,15 +127,13 @@ func TestDeletedTopic(t *testing.T) {
 		if n := missingTopics(t, reg); n != 0 {
 			t.Errorf("the gauge shows %v missing topics", n)
 		}
-		a.leave()
-		a.close()
+		quit(a)
 	})
 }
 
 // TestTopicIsBackWithFewerPartitions: a partition that is in the set and not in Kafka is reported once, until it is there.
 func TestTopicIsBackWithFewerPartitions(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 4)
+	inRig(t, 4, func(t *testing.T, r *rig) {
 		var out lines
 		a := r.member("a", func(o *consumer.Options) { logTo(&out, o) }).start()
 		until(t, "all is open", func() bool { return len(a.owns()) == 4 })
@@ -164,8 +161,7 @@ func TestTopicIsBackWithFewerPartitions(t *testing.T) {
 		r.grow(4)
 		r.produce(10, 2, 3)
 		until(t, "the new partitions are read", func() bool { return total(a) == 40 })
-		a.leave()
-		a.close()
+		quit(a)
 	})
 }
 
@@ -173,8 +169,7 @@ func TestTopicIsBackWithFewerPartitions(t *testing.T) {
 // error, whenever that happens.
 func TestDeletedTopicIsSoonBack(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Second / 2, time.Second, 3 * time.Second, 5 * time.Second} {
-		bubble(t, func(t *testing.T) {
-			r := newRig(t, 4)
+		inRig(t, 4, func(t *testing.T, r *rig) {
 			a := r.member("a", nil).start()
 			until(t, "all is open", func() bool { return len(a.owns()) == 4 })
 			time.Sleep(5 * time.Second)
@@ -192,8 +187,7 @@ func TestDeletedTopicIsSoonBack(t *testing.T) {
 					t.Errorf("back %v after the end: error %d: %v", after, i, err)
 				}
 			}
-			a.leave()
-			a.close()
+			quit(a)
 		})
 	}
 }

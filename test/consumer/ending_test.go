@@ -13,8 +13,7 @@ import (
 
 // An Observer that is slow, though not stuck, costs no commit: the next owner begins where this one stopped.
 func TestSlowObserverCostsNoCommit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.produce(1, 0)
 		a := r.member("a", func(o *consumer.Options) {
 			tell := o.Observer
@@ -43,8 +42,7 @@ func TestSlowObserverCostsNoCommit(t *testing.T) {
 
 // While ZooKeeper can't be reached the claims are not released in time, but every ConsumeClaim returns: Cleanup is called.
 func TestCleanupWithoutZooKeeper(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		r.produce(5, 0, 1)
 		a := r.member("a", func(o *consumer.Options) { o.StopTimeout = 20 * time.Second }).start()
 		until(t, "all was read", func() bool { return a.h.count() == 10 })
@@ -64,8 +62,7 @@ func TestCleanupWithoutZooKeeper(t *testing.T) {
 
 // Consume returns Setup's error at once, though the member can't leave. The member stays; that it could not leave is reported at the end.
 func TestSetupFailsWithoutZooKeeper(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		a := r.member("a", func(o *consumer.Options) { o.StopTimeout = 20 * time.Second })
 		a.h.setupErr = errors.New("no room")
 		a.startWith(hanger{recorder: a.h, setup: func() {
@@ -116,8 +113,7 @@ func (c lazyConn) Close() error {
 
 // Connections of the user's that do not close are not waited for longer than for anything else.
 func TestConnectionsThatDoNotClose(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.produce(5, 0)
 		hung := newGate()
 		defer hung.open()

@@ -11,8 +11,7 @@ import (
 func TestConsumeOnEndlessContext(t *testing.T) {
 	for name, ctx := range endless.Contexts(t) {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 2)
+			inRig(t, 2, func(t *testing.T, r *rig) {
 				m := r.member("a", nil)
 				err := recipetest.GoesOn(t, func() error { return m.group.Consume(ctx, []string{topic}, m.h) }, func() {
 					r.produce(3, 0, 1)

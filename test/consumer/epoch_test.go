@@ -30,8 +30,7 @@ func (r *rig) committedEpoch(p int32) int32 {
 // The leader epoch is stored with the position. An owner that finds another one in the log before its start reads again
 // what was written anew.
 func TestLeaderEpochIsCommitted(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		leader := r.kafka.LeaderFor(topic, 0)
 		for _, to := range []int32{1 - leader, leader} {
 			if err := r.kafka.MoveTopicPartition(topic, 0, to); err != nil {

@@ -18,8 +18,7 @@ import (
 // A Fence that does not return when its session ends makes the member leave, as a ConsumeClaim does. When it returns at last nothing
 // comes of it, and another member has the partition.
 func TestFenceThatHangs(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		r.produce(5, 0, 1)
 		release, returned := make(chan struct{}), make(chan struct{})
 		var hung atomic.Bool

@@ -111,8 +111,7 @@ func stopGracefully(t *testing.T, h watcher, returned bool, end func(a *member))
 func TestCleanupReturnsTheEndOfTheContext(t *testing.T) {
 	for name, result := range map[string]func(ctx context.Context) error{"the context's error": context.Context.Err, "its cause": context.Cause} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 2)
+			inRig(t, 2, func(t *testing.T, r *rig) {
 				said := &logtest.Log{}
 				a := r.member("a", func(o *consumer.Options) { o.Logger = slog.New(slog.NewTextHandler(said, nil)) })
 				a.startWith(ending{a.h, result}, topic)
@@ -145,8 +144,7 @@ func (h ending) Cleanup(s sarama.ConsumerGroupSession) error { return h.result(s
 func TestHandlerReturnsTheEndOfItsClaim(t *testing.T) {
 	for name, result := range map[string]func(ctx context.Context) error{"the context's error": context.Context.Err, "its cause": context.Cause} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 1)
+			inRig(t, 1, func(t *testing.T, r *rig) {
 				a := r.member("a", nil)
 				var lost atomic.Bool
 				h := &sessions{recorder: a.h, claim: func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {

@@ -17,8 +17,7 @@ import (
 )
 
 func TestOneMemberConsumesEverything(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 4)
+	inRig(t, 4, func(t *testing.T, r *rig) {
 		r.produce(100, 0, 1, 2, 3)
 		a := r.member("a", nil).start()
 		until(t, "400 messages", func() bool { return total(a) == 400 })
@@ -34,8 +33,7 @@ func TestOneMemberConsumesEverything(t *testing.T) {
 }
 
 func TestOnlyPartitionsThatMoveAreClosed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 6)
+	inRig(t, 6, func(t *testing.T, r *rig) {
 		all := []int32{0, 1, 2, 3, 4, 5}
 		r.produce(50, all...)
 		a := r.member("a", nil).start()
@@ -82,8 +80,7 @@ func TestOnlyPartitionsThatMoveAreClosed(t *testing.T) {
 }
 
 func TestCrashedMembersPartitionsGoOn(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 4)
+	inRig(t, 4, func(t *testing.T, r *rig) {
 		r.produce(20, 0, 1, 2, 3)
 		a, b := r.member("a", nil).start(), r.member("b", nil).start()
 		until(t, "80 messages", func() bool { return total(a, b) == 80 })
@@ -100,17 +97,13 @@ func TestCrashedMembersPartitionsGoOn(t *testing.T) {
 		until(t, "a is back", func() bool { return len(a.owns()) == 2 })
 		r.produce(20, 0, 1, 2, 3)
 		until(t, "240 messages", func() bool { return total(a, b) >= 240 })
-		a.leave()
-		b.leave()
-		a.close()
-		b.close()
+		quit(a, b)
 		r.check(false)
 	})
 }
 
 func TestMemberWhoseSessionIsKilledComesBack(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 4)
+	inRig(t, 4, func(t *testing.T, r *rig) {
 		r.produce(20, 0, 1, 2, 3)
 		a, b := r.member("a", nil).start(), r.member("b", nil).start()
 		until(t, "80 messages", func() bool { return total(a, b) == 80 })
@@ -126,10 +119,7 @@ func TestMemberWhoseSessionIsKilledComesBack(t *testing.T) {
 			until(t, "the next messages", func() bool { return total(a, b) >= seen+80 })
 			time.Sleep(2 * time.Second)
 		}
-		a.leave()
-		b.leave()
-		a.close()
-		b.close()
+		quit(a, b)
 		for _, m := range []*member{a, b} {
 			if calls := m.h.called(); calls[0] != "setup" || slices.Contains(calls[1:], "setup") {
 				t.Errorf("%s: %v", m.name, calls)
@@ -139,18 +129,15 @@ func TestMemberWhoseSessionIsKilledComesBack(t *testing.T) {
 }
 
 func TestZombieCommitsNothing(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.produce(10, 0)
 		release := make(chan struct{})
 		a := r.member("a", nil)
-		a.h.each = func(s sarama.ConsumerGroupSession, _ sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) error {
+		a.h.before(func(_ sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) {
 			if m.Offset == 5 {
 				<-release // a long pause, in which everything else happens
 			}
-			s.MarkMessage(m, "")
-			return nil
-		}
+		})
 		a.start()
 		until(t, "a hangs", func() bool { return total(a) == 6 })
 		time.Sleep(2 * time.Second)
@@ -167,10 +154,8 @@ func TestZombieCommitsNothing(t *testing.T) {
 			t.Errorf("the zombie was given %v", got)
 		}
 		a.net.Heal()
-		b.leave()
-		b.close()
-		a.leave()
-		a.close()
+		quit(b)
+		quit(a)
 		if rep := r.check(true); rep.Duplicates > 1 { // the one in a's hand
 			t.Errorf("%s", rep)
 		}
@@ -212,8 +197,7 @@ func TestReopenPartition(t *testing.T) {
 		"panic": func() error { panic("boom") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 2)
+			inRig(t, 2, func(t *testing.T, r *rig) {
 				a := r.member("a", func(o *consumer.Options) { o.ReopenPartition = true })
 				failed := false
 				a.h.each = func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) error {
@@ -246,8 +230,7 @@ func TestReopenPartition(t *testing.T) {
 				if !found || len(a.errors()) != 1 {
 					t.Errorf("errors: %v", a.errors())
 				}
-				a.leave()
-				a.close()
+				quit(a)
 			})
 		})
 	}
@@ -255,8 +238,7 @@ func TestReopenPartition(t *testing.T) {
 
 // An error that a handler returns by itself is reported although its partition is revoked before the last commit is made.
 func TestReopenPartitionThatIsRevoked(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		a := r.member("a", func(o *consumer.Options) { o.ReopenPartition, o.CommitInterval = true, time.Hour })
 		a.h.each = func(s sarama.ConsumerGroupSession, _ sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) error {
 			s.MarkMessage(m, "")
@@ -281,8 +263,7 @@ func TestReopenPartitionThatIsRevoked(t *testing.T) {
 }
 
 func TestSetupErrorEndsConsume(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.produce(1, 0)
 		a := r.member("a", nil)
 		a.h.setupErr = errors.New("no database")
@@ -296,14 +277,12 @@ func TestSetupErrorEndsConsume(t *testing.T) {
 		a.h.setupErr = nil
 		a.start() // a later call joins again
 		until(t, "the message", func() bool { return total(a) == 1 })
-		a.leave()
-		a.close()
+		quit(a)
 	})
 }
 
 func TestConsumeAgainAndClose(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		a := r.member("a", nil)
 		for i := range 3 {
 			r.produce(5, 0, 1)
@@ -337,8 +316,7 @@ func TestConsumeAgainAndClose(t *testing.T) {
 }
 
 func TestConsumeWithoutServers(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		a := r.member("a", nil)
 		// no such topic
 		if err := a.group.Consume(t.Context(), []string{"nosuch"}, a.h); !errors.Is(err, sarama.ErrUnknownTopicOrPartition) || !strings.Contains(err.Error(), "nosuch") {
@@ -377,8 +355,7 @@ func TestConsumeWithoutServers(t *testing.T) {
 }
 
 func TestPauseAndResume(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		a := r.member("a", nil).start()
 		r.produce(5, 0, 1)
 		until(t, "10 messages", func() bool { return total(a) == 10 })
@@ -410,8 +387,7 @@ func TestPauseAndResume(t *testing.T) {
 		until(t, "partition 1 goes on", func() bool { return len(a.h.offsets(topic, 1))+len(b.h.offsets(topic, 1)) == 15 })
 		a.group.ResumeAll()
 		until(t, "all messages", func() bool { return total(a, b) == 30 })
-		a.leave()
-		a.close()
+		quit(a)
 		b.close()
 		r.check(false)
 	})
@@ -422,13 +398,11 @@ func TestSlowPartitionDoesNotHoldUpItsNeighbour(t *testing.T) {
 		r := newRig(t, 2, kfake.NumBrokers(1), kfake.Ports(9092))
 		r.produce(2000, 0, 1)
 		a := r.member("a", func(o *consumer.Options) { o.Config.Consumer.Fetch.Default = 16 << 10 })
-		a.h.each = func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) error {
+		a.h.before(func(c sarama.ConsumerGroupClaim, _ *sarama.ConsumerMessage) {
 			if c.Partition() == 0 {
 				time.Sleep(20 * time.Millisecond)
 			}
-			s.MarkMessage(m, "")
-			return nil
-		}
+		})
 		a.start()
 		d := until(t, "the fast one is done", func() bool { return len(a.h.offsets(topic, 1)) == 2000 })
 		slow := len(a.h.offsets(topic, 0))
@@ -437,25 +411,21 @@ func TestSlowPartitionDoesNotHoldUpItsNeighbour(t *testing.T) {
 			t.Errorf("2000 messages took %v beside a slow partition", d)
 		}
 		until(t, "the slow one is done", func() bool { return len(a.h.offsets(topic, 0)) == 2000 })
-		a.leave()
-		a.close()
+		quit(a)
 		r.check(false)
 	})
 }
 
 func TestStuckHandlerLosesItsPartition(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		r.produce(10, 0, 1)
 		release := make(chan struct{})
 		a := r.member("a", func(o *consumer.Options) { o.RebalanceTimeout = 5 * time.Second })
-		a.h.each = func(s sarama.ConsumerGroupSession, _ sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) error {
+		a.h.before(func(_ sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) {
 			if m.Offset == 3 {
 				<-release
 			}
-			s.MarkMessage(m, "")
-			return nil
-		}
+		})
 		a.start()
 		until(t, "both hang", func() bool { return total(a) == 8 })
 		time.Sleep(2 * time.Second)
@@ -477,9 +447,6 @@ func TestStuckHandlerLosesItsPartition(t *testing.T) {
 		if !stuck {
 			t.Errorf("errors of a: %v", a.errors())
 		}
-		a.leave()
-		b.leave()
-		a.close()
-		b.close()
+		quit(a, b)
 	})
 }

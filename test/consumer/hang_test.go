@@ -70,8 +70,7 @@ func (m *member) saysStuck(callback string) {
 func TestObserverHangs(t *testing.T) {
 	for _, kind := range []consumer.EventKind{consumer.Opened, consumer.Message, consumer.Committed} {
 		t.Run(string(kind), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 4)
+			inRig(t, 4, func(t *testing.T, r *rig) {
 				hung := newGate()
 				defer hung.open()
 				var ill atomic.Bool
@@ -127,8 +126,7 @@ func TestObserverHangs(t *testing.T) {
 func TestCloseWhileTheObserverHangs(t *testing.T) {
 	for _, kind := range []consumer.EventKind{consumer.Message, consumer.Committed} {
 		t.Run(string(kind), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 2)
+			inRig(t, 2, func(t *testing.T, r *rig) {
 				hung := newGate()
 				defer hung.open()
 				a := r.member("a", func(o *consumer.Options) {
@@ -180,8 +178,7 @@ func (m *member) closes(t *testing.T, callback string) {
 func TestNameTakenWhileSomethingHangs(t *testing.T) {
 	for _, callback := range []string{"Observer", "Setup"} {
 		t.Run(callback, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 2)
+			inRig(t, 2, func(t *testing.T, r *rig) {
 				hung := newGate()
 				defer hung.open()
 				a := r.member("a", func(o *consumer.Options) {
@@ -218,8 +215,7 @@ func TestNameTakenWhileSomethingHangs(t *testing.T) {
 // A Setup or Cleanup that does not return is said to be stuck, and left behind. Others can have what this member has.
 func TestSetupAndCleanupHang(t *testing.T) {
 	t.Run("Setup", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			r := newRig(t, 4)
+		inRig(t, 4, func(t *testing.T, r *rig) {
 			hung := newGate()
 			defer hung.open()
 			a := r.member("a", func(o *consumer.Options) { o.RebalanceTimeout, o.StopTimeout = 2*time.Second, hangStop })
@@ -245,8 +241,7 @@ func TestSetupAndCleanupHang(t *testing.T) {
 		})
 	})
 	t.Run("Setup, while ctx ends", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			r := newRig(t, 1)
+		inRig(t, 1, func(t *testing.T, r *rig) {
 			a := r.member("a", nil)
 			a.startWith(hanger{recorder: a.h, setup: func() { time.Sleep(3 * time.Second) }}, topic)
 			time.Sleep(2 * time.Second)
@@ -257,8 +252,7 @@ func TestSetupAndCleanupHang(t *testing.T) {
 		})
 	})
 	t.Run("Cleanup", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			r := newRig(t, 4)
+		inRig(t, 4, func(t *testing.T, r *rig) {
 			hung := newGate()
 			defer hung.open()
 			r.produce(5, 0, 1, 2, 3)

@@ -36,19 +36,16 @@ func TestGoexitInCallbacks(t *testing.T) {
 		})
 	})
 	t.Run("ConsumeClaim", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			r := newRig(t, 2)
+		inRig(t, 2, func(t *testing.T, r *rig) {
 			r.produce(5, 0, 1)
 			a := r.member("a", func(o *consumer.Options) { o.ReopenPartition = true })
 			left := 3
-			a.h.each = func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) error {
+			a.h.before(func(c sarama.ConsumerGroupClaim, _ *sarama.ConsumerMessage) {
 				if c.Partition() == 0 && left > 0 {
 					left--
 					runtime.Goexit()
 				}
-				s.MarkMessage(m, "")
-				return nil
-			}
+			})
 			a.start()
 			until(t, "all messages, one of them four times", func() bool { return total(a) == 13 })
 			time.Sleep(time.Second)
@@ -66,8 +63,7 @@ func TestGoexitInCallbacks(t *testing.T) {
 	})
 	for _, name := range []string{"Setup", "Cleanup"} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 1)
+			inRig(t, 1, func(t *testing.T, r *rig) {
 				r.produce(5, 0)
 				a := r.member("a", nil)
 				h := hanger{recorder: a.h, cleanup: runtime.Goexit}
@@ -118,8 +114,7 @@ func goexit(t *testing.T, sick consumer.Options, name string) {
 func TestCloseInACallback(t *testing.T) {
 	for _, name := range []string{"Setup", "Cleanup", "Opened", "Message", "Committed", "Claimed", "Revoking", "Released", "interceptor"} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 4)
+			inRig(t, 4, func(t *testing.T, r *rig) {
 				var a *member
 				in := func(where string) {
 					if strings.EqualFold(where, name) {
@@ -161,8 +156,7 @@ func TestCloseInACallback(t *testing.T) {
 
 // An interceptor that hangs holds up its partition, and not the end.
 func TestInterceptorHangs(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		hung := newGate()
 		defer hung.open()
 		r.produce(5, 0, 1)

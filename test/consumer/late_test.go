@@ -64,8 +64,7 @@ func TestErrorsDuringTheEnd(t *testing.T) {
 	} {
 		for _, returned := range []bool{true, false} {
 			t.Run(name+", errors "+map[bool]string{true: "returned", false: "logged"}[returned], func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					r := newRig(t, 2)
+				inRig(t, 2, func(t *testing.T, r *rig) {
 					said, reg, n := &logtest.Log{}, &lastLook{Registry: prometheus.NewRegistry()}, 0.0
 					reg.look = func() { n = lateCount(t, reg.Registry, "error") }
 					a := r.member("a", func(o *consumer.Options) {
@@ -125,8 +124,7 @@ func TestLateMarks(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 2)
+			inRig(t, 2, func(t *testing.T, r *rig) {
 				r.produce(1, 0, 1)
 				said, reg := &logtest.Log{}, prometheus.NewRegistry()
 				a := r.member("a", func(o *consumer.Options) {
@@ -160,8 +158,7 @@ func TestLateMarks(t *testing.T) {
 
 // Errors of ownership about one partition are of sarama's type, too.
 func TestStuckHandlerIsAConsumerError(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		hung := newGate()
 		defer hung.open()
 		a := r.member("a", func(o *consumer.Options) { o.RebalanceTimeout = 5 * time.Second })

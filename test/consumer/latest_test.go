@@ -12,8 +12,7 @@ func fromLatest(o *consumer.Options) { o.From = consumer.Latest }
 
 // A group that starts from Latest reads nothing old, whichever of its members opens which partition first.
 func TestFirstStartFromLatestReadsNothingOld(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 8)
+	inRig(t, 8, func(t *testing.T, r *rig) {
 		r.produce(10, 0, 1, 2, 3, 4, 5, 6, 7)
 		a, b := r.member("a", fromLatest).start(), r.member("b", fromLatest).start()
 		until(t, "all partitions are open", func() bool { return len(a.owns())+len(b.owns()) == 8 && len(b.owns()) == 4 })
@@ -23,10 +22,7 @@ func TestFirstStartFromLatestReadsNothingOld(t *testing.T) {
 		}
 		r.produce(1, 0, 1, 2, 3, 4, 5, 6, 7)
 		until(t, "what is new", func() bool { return total(a, b) == 8 })
-		a.leave()
-		b.leave()
-		a.close()
-		b.close()
+		quit(a, b)
 	})
 }
 
@@ -35,8 +31,7 @@ func TestFirstStartFromLatestReadsNothingOld(t *testing.T) {
 func TestNewPartitionsFromLatestStartAtTheirFirstMessage(t *testing.T) {
 	for name, away := range map[string]bool{"while the group consumes": false, "while the group is away": true} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 2)
+			inRig(t, 2, func(t *testing.T, r *rig) {
 				r.produce(10, 0, 1)
 				a := r.member("a", fromLatest).start()
 				until(t, "both partitions are open", func() bool { return len(a.owns()) == 2 })

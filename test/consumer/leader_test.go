@@ -24,8 +24,7 @@ func TestLeaderThatSettles(t *testing.T) {
 		"something else":      {fails: 1, err: kerr.UnknownServerError, report: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 1)
+			inRig(t, 1, func(t *testing.T, r *rig) {
 				r.produce(10, 0)
 				fault := r.kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: topic, Err: c.err, Count: 2 * c.fails})
 				a := r.member("a", nil).start()

@@ -61,8 +61,7 @@ func (l *log) holds() int {
 
 // Between two calls the claims stand, and nothing is read.
 func TestClaimsStandBetweenConsumes(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 4)
+	inRig(t, 4, func(t *testing.T, r *rig) {
 		a := r.member("a", nil)
 		b := r.member("b", nil).start()
 		until(t, "b has all", func() bool { return len(b.owns()) == 4 })
@@ -89,10 +88,7 @@ func TestClaimsStandBetweenConsumes(t *testing.T) {
 		if n := a.log.count(consumer.Claimed); n != 2 {
 			t.Errorf("a claimed %d times", n)
 		}
-		a.leave()
-		b.leave()
-		a.close()
-		b.close()
+		quit(a, b)
 		calls := slices.DeleteFunc(a.h.called(), func(call string) bool { return call != "setup" && call != "cleanup" })
 		if want := slices.Repeat([]string{"setup", "cleanup"}, 4); !slices.Equal(calls, want) {
 			t.Errorf("called: %v", calls)
@@ -103,8 +99,7 @@ func TestClaimsStandBetweenConsumes(t *testing.T) {
 
 // Between two calls the plan is followed: what goes to another member is released at once, what comes is claimed.
 func TestPlanIsFollowedBetweenConsumes(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 4)
+	inRig(t, 4, func(t *testing.T, r *rig) {
 		r.produce(5, 0, 1, 2, 3)
 		a := r.member("a", nil)
 		a.failSetup()
@@ -126,8 +121,7 @@ func TestPlanIsFollowedBetweenConsumes(t *testing.T) {
 		}
 		a.start()
 		until(t, "a has read its half", func() bool { return total(a) == 10 })
-		a.leave()
-		a.close()
+		quit(a)
 		b.close()
 		if n := a.log.count(consumer.Joined); n != 1 {
 			t.Errorf("a joined %d times", n)
@@ -139,8 +133,7 @@ func TestPlanIsFollowedBetweenConsumes(t *testing.T) {
 // A member whose next call does not come in time leaves, and says so; a call after that joins again.
 func TestMemberLeavesWhenNoConsumeFollows(t *testing.T) {
 	said := logtest.Capture(t)
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 4)
+	inRig(t, 4, func(t *testing.T, r *rig) {
 		r.produce(5, 0, 1, 2, 3)
 		a := r.member("a", nil)
 		b := r.member("b", nil).start()
@@ -198,8 +191,7 @@ func (r *rig) takeNameForAWhile(name string) {
 
 // When no call follows, Close reports it.
 func TestCloseReportsWhyTheMemberEnded(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		a := r.member("a", nil)
 		a.failSetup()
 		r.takeNameForAWhile("a")
@@ -212,8 +204,7 @@ func TestCloseReportsWhyTheMemberEnded(t *testing.T) {
 
 // The error of a membership that ended between two calls is the next call's; the one after that joins again.
 func TestNextConsumeReturnsWhyTheMemberEnded(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		r.produce(5, 0, 1)
 		a := r.member("a", nil)
 		a.failSetup()
@@ -239,8 +230,7 @@ func TestNextConsumeReturnsWhyTheMemberEnded(t *testing.T) {
 
 // A call with other topics leaves and joins again, with another record.
 func TestOtherTopicsJoinAnew(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		if err := r.kafka.CreateTopic("u", 2, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -269,8 +259,7 @@ func TestCloseBetweenConsumes(t *testing.T) {
 				name += ", no ZooKeeper"
 			}
 			t.Run(name, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					r := newRig(t, 4)
+				inRig(t, 4, func(t *testing.T, r *rig) {
 					a := r.member("a", func(o *consumer.Options) { o.StopTimeout = 10 * time.Second; o.Registerer = prometheus.NewRegistry() })
 					a.failSetup()
 					if cut {

@@ -55,8 +55,7 @@ func loudLines(said []string) []string {
 // TestLinesOfAThousandPartitions: a member that joins or leaves is a handful of lines, however many partitions move.
 func TestLinesOfAThousandPartitions(t *testing.T) {
 	const partitions = 1000
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, partitions)
+	inRig(t, partitions, func(t *testing.T, r *rig) {
 		var said, bSaid lines
 		a := r.member("a", func(o *consumer.Options) { logAll(&said, o) }).start()
 		until(t, "all is open", func() bool { return len(a.owns()) == partitions })
@@ -79,8 +78,7 @@ func TestLinesOfAThousandPartitions(t *testing.T) {
 
 // TestLinesOfFewPartitions: while few partitions move, the log tells of each who had it, why it came, and where it starts.
 func TestLinesOfFewPartitions(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 4)
+	inRig(t, 4, func(t *testing.T, r *rig) {
 		var said, bSaid lines
 		a := r.member("a", func(o *consumer.Options) { logAll(&said, o) }).start()
 		until(t, "all is open", func() bool { return len(a.owns()) == 4 })
@@ -121,8 +119,7 @@ func TestLinesOfZooKeeperAway(t *testing.T) {
 		back       int // lines when it is back
 	}{{9, 9*2 + 6}, {300, 6}} {
 		t.Run(fmt.Sprint(c.partitions), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, c.partitions)
+			inRig(t, c.partitions, func(t *testing.T, r *rig) {
 				var said lines
 				a := r.owning("a", func(o *consumer.Options) { logAll(&said, o) }).start() // its session logs, too
 				all := func() bool { return len(a.owns()) == int(c.partitions) }
@@ -149,8 +146,7 @@ func TestLinesOfZooKeeperAway(t *testing.T) {
 func TestLinesOfATakenName(t *testing.T) {
 	for _, read := range []bool{false, true} {
 		t.Run(fmt.Sprintf("errors are read %v", read), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 2)
+			inRig(t, 2, func(t *testing.T, r *rig) {
 				a := r.member("a", nil).start()
 				until(t, "all is open", func() bool { return len(a.owns()) == 2 })
 				var said lines
@@ -173,8 +169,7 @@ func TestLinesOfATakenName(t *testing.T) {
 
 // TestDeadAreNamed: a member that is killed has a name in the log of each survivor.
 func TestDeadAreNamed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 9)
+	inRig(t, 9, func(t *testing.T, r *rig) {
 		said := make([]lines, 3)
 		var ms []*member
 		for i, name := range []string{"a", "b", "c"} {
@@ -215,8 +210,7 @@ func TestDeadAreNamed(t *testing.T) {
 func TestRollingRestartIsSilent(t *testing.T) {
 	for _, end := range []string{"ctx", "Close"} {
 		t.Run(end, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 6)
+			inRig(t, 6, func(t *testing.T, r *rig) {
 				r.produce(5, 0, 1, 2, 3, 4, 5)
 				var said lines
 				names := []string{"a", "b", "c"}
@@ -293,8 +287,7 @@ func (m *member) consumeInALoop() (stop func()) {
 func TestLinesOfAFailingHandler(t *testing.T) {
 	for _, c := range []struct{ reopen, panics bool }{{}, {reopen: true}, {panics: true}, {true, true}} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 2)
+			inRig(t, 2, func(t *testing.T, r *rig) {
 				var said lines
 				a := r.member("a", func(o *consumer.Options) {
 					logAll(&said, o)

@@ -10,8 +10,7 @@ import (
 // A group that can't start says so, though no Logger was given to anything.
 func TestLogWithoutLogger(t *testing.T) {
 	said := logtest.Capture(t)
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.zknet.Refuse()
 		m := r.member("a", nil).start()
 		time.Sleep(time.Second)

@@ -42,8 +42,7 @@ func (m *member) removePartitions(partitions map[string][]int32) {
 // TestRemovedPartitionsComeBack: what somebody removes from the set is added again by a living consumer that asks for it, when
 // it looks at its topics next, in one write for all; what no consumer asks for stays removed.
 func TestRemovedPartitionsComeBack(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 3)
+	inRig(t, 3, func(t *testing.T, r *rig) {
 		r.createTopic("s", 1)
 		a := r.member("a", nil).start(topic, "s")
 		b := r.member("b", nil).start(topic, "s")
@@ -86,8 +85,7 @@ func TestRemovedPartitionsComeBack(t *testing.T) {
 func TestUnwantedTopicIsOneLine(t *testing.T) {
 	for _, read := range []bool{false, true} {
 		t.Run(fmt.Sprintf("errors are read %t", read), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 1)
+			inRig(t, 1, func(t *testing.T, r *rig) {
 				var out lines
 				a := r.member("a", func(o *consumer.Options) {
 					logTo(&out, o)
@@ -114,8 +112,7 @@ func TestUnwantedTopicIsOneLine(t *testing.T) {
 
 // TestLookCostsNoRequest: a look at the topics at which the set lacks nothing sends nothing to ZooKeeper.
 func TestLookCostsNoRequest(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 3)
+	inRig(t, 3, func(t *testing.T, r *rig) {
 		a := r.member("a", func(o *consumer.Options) { o.Config.Metadata.RefreshFrequency = time.Second }).start()
 		until(t, "all is open", func() bool { return len(a.owns()) == 3 })
 		time.Sleep(time.Minute)
@@ -173,8 +170,7 @@ func TestMembersLookAtDifferentTimes(t *testing.T) {
 
 // TestRemoveTopic: a consumer's group gets rid of a topic when no member asks for it any more, with and without a running Consume.
 func TestRemoveTopic(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		r.createTopic("s", 1)
 		a := r.member("a", nil).start(topic, "s")
 		until(t, "all is open", func() bool { return len(a.owns()) == 3 })

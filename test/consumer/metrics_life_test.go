@@ -14,8 +14,7 @@ import (
 // The metrics of a group are there from New to Close. Its counters go on from one membership to the next; its gauges are zero between
 // two, and while its session is not trusted.
 func TestMetricsOfSeveralConsumes(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		r.produce(5, 0, 1)
 		a, reg := r.watchedMember("a", nil)
 		before := scrapeOf(t, reg, "kiel_")
@@ -73,8 +72,7 @@ func TestMetricsOfSeveralConsumes(t *testing.T) {
 // The metrics of a group have those of its own session, which does not register them again. Without a registerer for the group the
 // session has one of its own.
 func TestMetricsOfTheOwnSession(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		for name, test := range map[string]struct {
 			group bool
 			want  int // sessions that are shown

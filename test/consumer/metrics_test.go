@@ -101,8 +101,7 @@ func untilReachable(t *testing.T, reg prometheus.Gatherer, want float64) time.Du
 
 // Kafka does not answer for a minute: the metrics say so within 20 s, and count failures by their reason; and that it is back.
 func TestMetricsWhileKafkaIsAway(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 4)
+	inRig(t, 4, func(t *testing.T, r *rig) {
 		r.produce(10, 0, 1, 2, 3)
 		deaf := &atomic.Bool{}
 		m, reg := r.watchedMember("a", func(o *consumer.Options) { o.Config.Net.Proxy.Dialer = deafDialer{dialer{r.knet}, deaf} })
@@ -138,8 +137,7 @@ func TestMetricsWhileKafkaIsAway(t *testing.T) {
 
 // A member that reads nothing asks Kafka once a minute, and so notices.
 func TestMetricsOfAnIdleMemberWhileKafkaIsAway(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		deaf := &atomic.Bool{}
 		idle, reg := r.watchedMember("a", func(o *consumer.Options) { o.Config.Net.Proxy.Dialer = deafDialer{dialer{r.knet}, deaf} })
 		idle.run()
@@ -186,8 +184,7 @@ func (c *commitlessConn) Read(b []byte) (int, error) {
 
 // Kafka is in reach while any broker answers on any connection.
 func TestMetricsWhileKafkaAnswersFetchesAlone(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		deaf := &atomic.Bool{}
 		m, reg := r.watchedMember("a", func(o *consumer.Options) {
 			o.Config.Net.Proxy.Dialer = commitlessDialer{deafDialer{dialer{r.knet}, deaf}}
@@ -211,8 +208,7 @@ func TestMetricsWhileKafkaAnswersFetchesAlone(t *testing.T) {
 
 // Kafka refuses to store offsets: both ages grow until it stores them.
 func TestMetricsWhileNothingIsCommitted(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		m, reg := r.watchedMember("a", nil)
 		m.start()
 		until(t, "both are open", func() bool { return len(m.owns()) == 2 })
@@ -279,8 +275,7 @@ func TestMetricsOfHandlersThatFail(t *testing.T) {
 		})
 	}
 	t.Run("Run ends", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			r := newRig(t, 1)
+		inRig(t, 1, func(t *testing.T, r *rig) {
 			r.produce(3, 0)
 			m, reg := r.watchedMember("a", nil)
 			for i := range 3 {
@@ -292,8 +287,7 @@ func TestMetricsOfHandlersThatFail(t *testing.T) {
 		})
 	})
 	t.Run("Consume ends", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			r := newRig(t, 1)
+		inRig(t, 1, func(t *testing.T, r *rig) {
 			r.produce(3, 0)
 			m, reg := r.watchedMember("a", nil)
 			m.h.each = func(sarama.ConsumerGroupSession, sarama.ConsumerGroupClaim, *sarama.ConsumerMessage) error {
@@ -307,8 +301,7 @@ func TestMetricsOfHandlersThatFail(t *testing.T) {
 		})
 	})
 	t.Run("the partition is opened again", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			r := newRig(t, 1)
+		inRig(t, 1, func(t *testing.T, r *rig) {
 			r.produce(3, 0)
 			m, reg := r.watchedMember("a", func(o *consumer.Options) { o.ReopenPartition = true })
 			calls := &atomic.Int64{}
@@ -325,8 +318,7 @@ func TestMetricsOfHandlersThatFail(t *testing.T) {
 		})
 	})
 	t.Run("the member leaves", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			r := newRig(t, 1)
+		inRig(t, 1, func(t *testing.T, r *rig) {
 			m, reg := r.watchedMember("a", nil)
 			m.runWith(func(ctx context.Context, _ *consumer.Partition) error {
 				m.h.note("open t:0")
@@ -373,8 +365,7 @@ func TestMetricsOfAHandlerThatHangs(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 1)
+			inRig(t, 1, func(t *testing.T, r *rig) {
 				r.produce(20, 0)
 				m, reg := r.watchedMember("a", func(o *consumer.Options) { o.Window = 5 })
 				hung := newGate()
@@ -405,8 +396,7 @@ func TestMetricsOfAHandlerThatHangs(t *testing.T) {
 
 // A partition has series while it is open, a topic's stay.
 func TestMetricsOfPartitionsThatComeAndGo(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 4)
+	inRig(t, 4, func(t *testing.T, r *rig) {
 		m, reg := r.watchedMember("a", nil)
 		m.h.delay = 100 * time.Millisecond
 		m.run()

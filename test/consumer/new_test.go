@@ -96,8 +96,7 @@ func isTaken(err error) bool {
 
 // NewGroup makes a member that consumes, and whose session ends with it. What it leaves running the bubble would wait for.
 func TestNewGroup(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		r.produce(5, 0, 1)
 		var log bytes.Buffer
 		g := r.mustGroup("a", func(o *consumer.Options) {
@@ -131,8 +130,7 @@ func TestNewGroup(t *testing.T) {
 
 // NewGroup that fails leaves nothing behind: the bubble would not end.
 func TestNewGroupFails(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		for name, change := range map[string]func(*consumer.Options){
 			"an option":                func(o *consumer.Options) { o.Window = -1 },
 			"an option of the session": func(o *consumer.Options) { o.Session.Timeout = -1 },
@@ -163,8 +161,7 @@ func TestNewGroupFails(t *testing.T) {
 
 // A broker that answers is enough for NewGroup, whatever it says about topics.
 func TestNewGroupOnEmptyKafka(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		if err := r.kafka.DeleteTopic(topic); err != nil {
 			t.Fatal(err)
 		}
@@ -219,8 +216,7 @@ func TestCloseOwnSession(t *testing.T) {
 	}
 	for name, state := range states {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 1)
+			inRig(t, 1, func(t *testing.T, r *rig) {
 				g := r.mustGroup("a", func(o *consumer.Options) { o.StopTimeout = limit })
 				state(t, r, g)
 				closeOwn(t, g, limit+5*time.Second, nil)
@@ -231,8 +227,7 @@ func TestCloseOwnSession(t *testing.T) {
 
 // NewGroup does not wait for ZooKeeper. Consume does, and Close ends that, too.
 func TestNewGroupWithoutZooKeeper(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.zk.Down()
 		began := time.Now()
 		g := r.mustGroup("a", nil)
@@ -277,8 +272,7 @@ func TestOwnSessionEnds(t *testing.T) {
 	} {
 		for late, wait := range map[string]time.Duration{", at once": 0, ", before Consume": time.Minute} {
 			t.Run(name+late, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					r := newRig(t, 1)
+				inRig(t, 1, func(t *testing.T, r *rig) {
 					ann, err := session.Start(t.Context(), []string{zktest.VirtualAddress},
 						session.Options{Auth: who("ann"), Chroot: "/theirs", Dial: r.zknet.Client("ann").Dial})
 					if err != nil {
@@ -309,8 +303,7 @@ func TestOwnSessionEnds(t *testing.T) {
 
 // NewFromClient takes the configuration and the brokers of a client, and leaves the client alone.
 func TestNewFromClient(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.produce(5, 0)
 		for name, full := range map[string]bool{"that knows its brokers": true, "that has asked for nothing": false} {
 			config := r.config()

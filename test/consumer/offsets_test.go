@@ -23,8 +23,7 @@ func eventPartition(p int32) string { return fmt.Sprintf("%s:%d", topic, p) }
 func isStuck(err error) bool { return errors.Is(err, ownership.ErrStuck) }
 
 func TestLatestIsDecidedOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.produce(100, 0)
 		latest := func(o *consumer.Options) { o.From = consumer.Latest }
 		a := r.member("a", latest)
@@ -43,16 +42,12 @@ func TestLatestIsDecidedOnce(t *testing.T) {
 			t.Errorf("b started at %d, want 100", got[0])
 		}
 		a.net.Heal()
-		a.leave()
-		b.leave()
-		a.close()
-		b.close()
+		quit(a, b)
 	})
 }
 
 func TestManualCommit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.produce(10, 0)
 		manual := func(o *consumer.Options) { o.Config.Consumer.Offsets.AutoCommit.Enable = false }
 		a := r.member("a", manual)
@@ -81,8 +76,7 @@ func TestManualCommit(t *testing.T) {
 }
 
 func TestOffsetsThatKafkaDoesNotHave(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.produce(100, 0)
 		a := r.member("a", nil)
 		a.start()
@@ -121,14 +115,12 @@ func TestOffsetsThatKafkaDoesNotHave(t *testing.T) {
 			t.Errorf("errors: %v", a.errors()[reports:])
 		}
 		until(t, "committed", func() bool { return r.committed(topic, 0) == 300 })
-		a.leave()
-		a.close()
+		quit(a)
 	})
 }
 
 func TestRecreatedTopicIsAnotherTopic(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.produce(100, 0)
 		a := r.member("a", nil).start()
 		until(t, "100 messages", func() bool { return total(a) == 100 })
@@ -161,8 +153,7 @@ func TestRecreatedTopicIsAnotherTopic(t *testing.T) {
 }
 
 func TestRecreatedWhileNobodyConsumes(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.produce(100, 0)
 		a := r.member("a", nil).start()
 		until(t, "100 messages", func() bool { return total(a) == 100 })
@@ -171,14 +162,12 @@ func TestRecreatedWhileNobodyConsumes(t *testing.T) {
 		r.produce(150, 0)
 		a.start()
 		until(t, "all of the new topic", func() bool { return total(a) == 250 })
-		a.leave()
-		a.close()
+		quit(a)
 	})
 }
 
 func TestNewPartitionsAreFound(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.produce(10, 0)
 		a := r.member("a", nil).start()
 		until(t, "10 messages", func() bool { return total(a) == 10 })
@@ -186,8 +175,7 @@ func TestNewPartitionsAreFound(t *testing.T) {
 		r.produce(10, 1, 2)
 		d := until(t, "30 messages", func() bool { return total(a) == 30 })
 		t.Logf("messages of new partitions after %v", d)
-		a.leave()
-		a.close()
+		quit(a)
 		r.check(false)
 	})
 }
@@ -195,8 +183,7 @@ func TestNewPartitionsAreFound(t *testing.T) {
 // TestNewPartitionsSurviveABackup: partitions that the topic got after ZooKeeper's backup are consumed again after a restore.
 func TestNewPartitionsSurviveABackup(t *testing.T) {
 	for _, opts := range []zktest.RestoreOptions{{}, {Elect: true}, {ForgetSessions: true}} {
-		bubble(t, func(t *testing.T) {
-			r := newRig(t, 1)
+		inRig(t, 1, func(t *testing.T, r *rig) {
 			r.produce(10, 0)
 			a := r.member("a", nil).start()
 			until(t, "10 messages", func() bool { return total(a) == 10 })
@@ -215,8 +202,7 @@ func TestNewPartitionsSurviveABackup(t *testing.T) {
 }
 
 func TestPartitionsOfOtherTopicsAreRefused(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		if err := r.kafka.CreateTopic("u", 2, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -256,8 +242,7 @@ kiel_consumer_topic_mismatches_total{group="g"} 1
 }
 
 func TestGroupOfKafkasOwnMembersIsNotTouched(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.produce(10, 0)
 		leave := r.joinKafkaGroup()
 		a := r.member("a", nil).start()
@@ -270,14 +255,12 @@ func TestGroupOfKafkasOwnMembersIsNotTouched(t *testing.T) {
 		}
 		leave()
 		until(t, "a consumes", func() bool { return total(a) == 10 })
-		a.leave()
-		a.close()
+		quit(a)
 	})
 }
 
 func TestCoordinatorMoves(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		a := r.member("a", nil).start()
 		for i := range 10 {
 			r.produce(10, 0, 1)
@@ -286,15 +269,13 @@ func TestCoordinatorMoves(t *testing.T) {
 			r.kafka.ShufflePartitionLeaders()
 		}
 		until(t, "committed", func() bool { return r.committed(topic, 0) == 100 && r.committed(topic, 1) == 100 })
-		a.leave()
-		a.close()
+		quit(a)
 		r.check(false)
 	})
 }
 
 func TestMetrics(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		r.produce(10, 0, 1)
 		reg := prometheus.NewRegistry()
 		a := r.member("a", func(o *consumer.Options) { o.Registerer = reg }).start()
@@ -339,8 +320,7 @@ kiel_consumer_offset_resets_total{group="g",reason="none",topic="t"} 2
 }
 
 func TestMemberNameTaken(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		a := r.member("a", nil).start()
 		until(t, "a consumes", func() bool { return len(a.owns()) == 2 })
 		twin := r.member("twin", func(o *consumer.Options) { o.Name = "a" }).start()
@@ -353,7 +333,6 @@ func TestMemberNameTaken(t *testing.T) {
 			t.Errorf("the first was disturbed: %v", a.owns())
 		}
 		twin.close()
-		a.leave()
-		a.close()
+		quit(a)
 	})
 }

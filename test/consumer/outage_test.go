@@ -246,8 +246,7 @@ func kafkaIsAwayFor(t *testing.T, outageOf time.Duration) {
 func TestIdleMemberSeesKafkaBack(t *testing.T) {
 	for _, topics := range [][]string{{topic}, {"^t$"}} {
 		t.Run(fmt.Sprint(topics), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 1)
+			inRig(t, 1, func(t *testing.T, r *rig) {
 				away := &outage{dialer: dialer{r.knet}}
 				said := map[*member]*lines{}
 				for _, name := range []string{"a", "b"} {
@@ -288,8 +287,7 @@ func TestIdleMemberSeesKafkaBack(t *testing.T) {
 // TestLinesOfLeavingWithoutKafka: what could not be committed when a member leaves is not a line for each partition.
 func TestLinesOfLeavingWithoutKafka(t *testing.T) {
 	const partitions = 300
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, partitions)
+	inRig(t, partitions, func(t *testing.T, r *rig) {
 		var said lines
 		away := &outage{dialer: dialer{r.knet}}
 		a := r.member("a", func(o *consumer.Options) {
@@ -304,8 +302,7 @@ func TestLinesOfLeavingWithoutKafka(t *testing.T) {
 		until(t, "all is read", func() bool { return total(a) == partitions })
 		said.take()
 		away.begin()
-		a.leave()
-		a.close()
+		quit(a)
 		wants(t, "left without Kafka", said.take(), 12, "level=ERROR msg=failed kind=commit")
 	})
 }

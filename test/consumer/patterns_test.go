@@ -59,8 +59,7 @@ func (m *member) setups() (n int) {
 // A topic that comes into Kafka and matches is found by the members' next look, and added in one write; no record changes and no
 // member joins anew. What patterns exclude or don't match is consumed only by who names it.
 func TestPatternsFindNewTopics(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		r.produceAs("orders-eu", 2, 10)
 		r.produceAs("orders-test-1", 1, 10)
 		r.produceAs("audit", 1, 10)
@@ -103,16 +102,14 @@ func TestPatternsFindNewTopics(t *testing.T) {
 			t.Errorf("c owns %v", c.owns())
 		}
 		for _, m := range []*member{a, b, c} {
-			m.leave()
-			m.close()
+			quit(m)
 		}
 	})
 }
 
 // A member whose patterns match nothing joins and waits. A topic that is created later is found within Metadata.RefreshFrequency.
 func TestPatternsThatFindNothingWait(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		var out lines
 		a := r.member("a", func(o *consumer.Options) {
 			logTo(&out, o)
@@ -130,16 +127,14 @@ func TestPatternsThatFindNothingWait(t *testing.T) {
 		if a.setups() != 1 || len(a.errors()) > 0 {
 			t.Errorf("%d Setups, errors %v", a.setups(), a.errors())
 		}
-		a.leave()
-		a.close()
+		quit(a)
 	})
 }
 
 // A topic that is deleted in Kafka is reported once by who consumes it, and its partitions wait. RemoveTopic then removes it for
 // good, though patterns match it, until Kafka has it again.
 func TestPatternsOfADeletedTopic(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.produceAs("gone", 2, 10)
 		reg := prometheus.NewRegistry()
 		a := r.member("a", func(o *consumer.Options) { o.Registerer = reg }).start("^gone.*", topic)
@@ -180,19 +175,16 @@ func TestPatternsOfADeletedTopic(t *testing.T) {
 		}
 		r.produceAs("gone", 1, 5)
 		until(t, "what was created again", func() bool { return total(a) == 25 })
-		a.leave()
-		a.close()
+		quit(a)
 	})
 }
 
 // A topic in the set that patterns match, and that Kafka does not have at the start, is missing too.
 func TestPatternsOfATopicThatOnlyTheSetHas(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		first := r.member("first", nil).start()
 		until(t, "it is open", func() bool { return len(first.owns()) == 1 })
-		first.leave()
-		first.close()
+		quit(first)
 		if err := r.zk.Set(setPath, []byte(`["gone:0", "gone:1", "t:0"]`)); err != nil {
 			t.Fatal(err)
 		}
@@ -209,15 +201,13 @@ func TestPatternsOfATopicThatOnlyTheSetHas(t *testing.T) {
 		if errs := a.errors(); len(errs) != 1 {
 			t.Errorf("errors: %v", errs)
 		}
-		a.leave()
-		a.close()
+		quit(a)
 	})
 }
 
 // A topic that RemoveTopic takes out while patterns match it and Kafka has it comes back at the next look, at its position.
 func TestPatternsFindARemovedTopicAgain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		r.produce(10, 0, 1)
 		a := r.member("a", nil).start("^t.*")
 		until(t, "20 messages", func() bool { return total(a) == 20 })
@@ -230,8 +220,7 @@ func TestPatternsFindARemovedTopicAgain(t *testing.T) {
 		}
 		r.produce(10, 0, 1)
 		until(t, "20 messages more", func() bool { return total(a) == 40 })
-		a.leave()
-		a.close()
+		quit(a)
 		r.check(false)
 	})
 }
@@ -239,8 +228,7 @@ func TestPatternsFindARemovedTopicAgain(t *testing.T) {
 // From Latest, topics that are there when a member joins are read from their ends, and one that is found later from its first
 // message, by whichever member, however many partitions the members share.
 func TestPatternsFromLatest(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 4)
+	inRig(t, 4, func(t *testing.T, r *rig) {
 		r.produce(10, 0, 1, 2, 3)
 		a, b := r.member("a", fromLatest).start("^t.*"), r.member("b", fromLatest).start("^t.*")
 		until(t, "all is open", func() bool { return len(a.owns()) == 2 && len(b.owns()) == 2 })
@@ -255,8 +243,7 @@ func TestPatternsFromLatest(t *testing.T) {
 			t.Errorf("%d messages", n)
 		}
 		for _, m := range []*member{a, b} {
-			m.leave()
-			m.close()
+			quit(m)
 		}
 	})
 }
@@ -264,13 +251,11 @@ func TestPatternsFromLatest(t *testing.T) {
 // While a member in Python is in the group, patterns mean as little as names: all is divided, and what a member does not consume it
 // does not claim.
 func TestPatternsBesidePython(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		r.createTopic("u", 2)
 		b := r.member("b", nil).start("u", topic)
 		until(t, "all is open", func() bool { return len(b.owns()) == 4 })
-		b.leave()
-		b.close()
+		quit(b)
 		a := r.member("a", nil).start("^t.*")
 		until(t, "it is open", func() bool { return len(a.owns()) == 2 })
 		if err := r.zk.Create(membersPath+"/python", nil); err != nil {
@@ -282,15 +267,13 @@ func TestPatternsBesidePython(t *testing.T) {
 		if !refused || fmt.Sprint(r.zk.Children("/kiel/groups/"+group+"/owners")) != "[t:0]" {
 			t.Errorf("errors %v, owned %v", a.errors(), r.zk.Children("/kiel/groups/"+group+"/owners"))
 		}
-		a.leave()
-		a.close()
+		quit(a)
 	})
 }
 
 // A next call with the same patterns, in whatever order, goes on with the membership; one with others joins anew.
 func TestNextCallWithPatterns(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		a := r.member("a", nil)
 		var nodes []string
 		for _, topics := range [][]string{{"^t.*", "!^tt"}, {"!^tt", "^t.*", "^t.*"}, {"^t.*"}} {
@@ -306,8 +289,7 @@ func TestNextCallWithPatterns(t *testing.T) {
 
 // A list that can't be one of topics is refused, and nothing is joined. Without Kafka the error is sarama's.
 func TestPatternsThatAreRefused(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		a := r.member("a", nil)
 		for _, topics := range [][]string{{"^t("}, {"!^t"}, {"t", "!^t"}, {`^\pL`}, {"^" + strings.Repeat("t", 1000)}} {
 			if err := a.group.Consume(t.Context(), topics, a.h); !errors.Is(err, kiel.ErrInvalidName) || !strings.HasPrefix(err.Error(), "consumer: kiel: ") {

@@ -12,8 +12,7 @@ import (
 
 // A partition whose handler fails at once, again and again, leaves the others the time: a session ends when the next one may begin.
 func TestHandlerThatFailsLeavesTheOthersTime(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 3)
+	inRig(t, 3, func(t *testing.T, r *rig) {
 		r.produce(1, 0)
 		a := r.member("a", nil)
 		var handled, sessions atomic.Int32
@@ -53,8 +52,7 @@ func TestHandlerThatFailsLeavesTheOthersTime(t *testing.T) {
 func TestHandlerThatFailsIsReportedAtOnce(t *testing.T) {
 	for name, age := range map[string]time.Duration{"young": 0, "old": 5 * time.Second} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 2)
+			inRig(t, 2, func(t *testing.T, r *rig) {
 				a := r.member("a", nil)
 				failed := make(chan time.Time, 1)
 				var began time.Time

@@ -29,8 +29,7 @@ func questions(t *testing.T) (programs []string) {
 // Each question of the page can be asked when all is well, before the member has joined and afterwards.
 func TestQuestionsToAHealthyMember(t *testing.T) {
 	pages := map[string][]byte{}
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 8)
+	inRig(t, 8, func(t *testing.T, r *rig) {
 		a := r.member("a", nil)
 		ask := func(when string) {
 			t.Helper()

@@ -24,6 +24,15 @@ type recorder struct {
 	setupErr error
 }
 
+// before lets do run before a message is marked.
+func (h *recorder) before(do func(c sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage)) {
+	h.each = func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) error {
+		do(c, m)
+		s.MarkMessage(m, "")
+		return nil
+	}
+}
+
 func (h *recorder) note(what string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,8 +12,7 @@ import (
 // TestRecreatedTopicFromLatestWithOtherOwners: a topic that is created again is read from its first message also from Latest, in
 // partitions whose owner has left while the topic was missing, too.
 func TestRecreatedTopicFromLatestWithOtherOwners(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 4)
+	inRig(t, 4, func(t *testing.T, r *rig) {
 		a, b := r.member("a", fromLatest).start(), r.member("b", fromLatest).start()
 		until(t, "all is open", func() bool { return len(a.owns()) == 2 && len(b.owns()) == 2 })
 		time.Sleep(5 * time.Second)
@@ -28,8 +27,7 @@ func TestRecreatedTopicFromLatestWithOtherOwners(t *testing.T) {
 		if n := total(a); n != 40 {
 			t.Errorf("%d of 40 messages were read", n)
 		}
-		a.leave()
-		a.close()
+		quit(a)
 		b.close()
 	})
 }
@@ -39,8 +37,7 @@ func TestRecreatedTopicFromLatestWithOtherOwners(t *testing.T) {
 func TestRecreatedTopicFromLatestWithMorePartitions(t *testing.T) {
 	for name, joins := range map[string]bool{"same member": false, "another joins": true} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 2)
+			inRig(t, 2, func(t *testing.T, r *rig) {
 				a, b := r.member("a", fromLatest).start(), r.member("b", fromLatest)
 				until(t, "all is open", func() bool { return len(a.owns()) == 2 })
 				time.Sleep(5 * time.Second)
@@ -71,8 +68,7 @@ func TestRecreatedTopicFromLatestWithMorePartitions(t *testing.T) {
 // TestRecreatedAtOnceWithFewerPartitions: a partition that the topic does not have any more since it was created again, at once, is
 // reported once.
 func TestRecreatedAtOnceWithFewerPartitions(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 4)
+	inRig(t, 4, func(t *testing.T, r *rig) {
 		a := r.member("a", nil).start()
 		until(t, "all is open", func() bool { return len(a.owns()) == 4 })
 		r.produce(10, 0, 1, 2, 3)
@@ -90,16 +86,14 @@ func TestRecreatedAtOnceWithFewerPartitions(t *testing.T) {
 		if unknown[1] != 1 || unknown[2] != 1 || unknown[3] != 1 {
 			t.Errorf("errors for each partition: %v", unknown)
 		}
-		a.leave()
-		a.close()
+		quit(a)
 	})
 }
 
 // TestNothingIsAddedWithoutKafka: what somebody removes while Kafka does not answer stays removed until it does, because the topic
 // may be deleted.
 func TestNothingIsAddedWithoutKafka(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		a := r.member("a", nil).start()
 		until(t, "all is open", func() bool { return len(a.owns()) == 2 })
 		time.Sleep(time.Second)
@@ -120,7 +114,6 @@ func TestNothingIsAddedWithoutKafka(t *testing.T) {
 		}
 		close(answers)
 		until(t, "all is open again", func() bool { return len(a.owns()) == 2 })
-		a.leave()
-		a.close()
+		quit(a)
 	})
 }

@@ -90,8 +90,7 @@ func TestRefusedAtStart(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 4)
+			inRig(t, 4, func(t *testing.T, r *rig) {
 				r.createTopic("other", 2)
 				fault := c.refuse(r)
 				a := r.member("a", nil)
@@ -129,8 +128,7 @@ func TestRefusedAtStart(t *testing.T) {
 func TestRefusedAtRunTime(t *testing.T) {
 	for name, c := range refusals() {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 4)
+			inRig(t, 4, func(t *testing.T, r *rig) {
 				r.createTopic("other", 2)
 				a, b := r.member("a", nil).start(topic, "other"), r.member("b", nil).start(topic, "other")
 				until(t, "both have some", func() bool { return len(a.owns()) == 3 && len(b.owns()) == 3 })
@@ -185,8 +183,7 @@ func (r *rig) keepProducing() (stop func()) {
 func TestAccessIsGivenBack(t *testing.T) {
 	for name, c := range refusals() {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 4)
+			inRig(t, 4, func(t *testing.T, r *rig) {
 				a, b := r.member("a", nil).start(), r.member("b", nil).start()
 				until(t, "both have two", func() bool { return len(a.owns()) == 2 && len(b.owns()) == 2 })
 				for range 5 {
@@ -215,8 +212,7 @@ func TestAccessIsGivenBack(t *testing.T) {
 
 // One partition that is refused ends nothing while another of the topic works.
 func TestOnePartitionIsRefused(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		a := r.member("a", nil).start()
 		until(t, "a has all", func() bool { return len(a.owns()) == 2 })
 		defer r.refuseTopic(readTopic, 0).Remove()
@@ -232,8 +228,7 @@ func TestOnePartitionIsRefused(t *testing.T) {
 
 // With Fence nothing is committed. A refusal in the first minute, when the group was read before, is one that may pass.
 func TestGroupIsRefusedWithFence(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		r.produce(5, 0, 1)
 		a := r.member("a", func(o *consumer.Options) {
 			o.Config.Consumer.Offsets.AutoCommit.Enable = false
@@ -257,8 +252,7 @@ func TestGroupIsRefusedWithFence(t *testing.T) {
 
 // An operator may create a topic that a pattern finds, and give access a little later.
 func TestFoundTopicIsRefusedAtFirst(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		a := r.member("a", func(o *consumer.Options) { o.Config.Metadata.RefreshFrequency = 10 * time.Second }).start("^t.*")
 		until(t, "a has one", func() bool { return len(a.owns()) == 1 })
 		time.Sleep(10 * time.Second)

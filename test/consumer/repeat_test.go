@@ -54,8 +54,7 @@ func (r *rig) deleteGroup() {
 // The commits that an owner repeats raise what a late commit of an owner before has lowered, and leave alone what another
 // program has stored.
 func TestRepeatsLowerNoOffset(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 3)
+	inRig(t, 3, func(t *testing.T, r *rig) {
 		r.produce(100, 0, 1, 2)
 		var log bytes.Buffer
 		a := r.member("a", func(o *consumer.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
@@ -112,8 +111,7 @@ func TestDeletedGroupIsRestored(t *testing.T) {
 // Offsets that are deleted while the group consumes are back when their owner looks, if nothing is marked before: 10 s, a minute
 // and 10 minutes after it has opened the partition, and then every 6 hours.
 func TestDeletedOffsetsComeBack(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.produce(10, 0)
 		a := r.member("a", func(o *consumer.Options) { o.Config.Consumer.MaxWaitTime = 30 * time.Second })
 		a.start()

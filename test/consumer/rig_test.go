@@ -352,6 +352,17 @@ func (m *member) close() {
 	<-m.ran
 }
 
+// quit lets members leave, one after the other, and closes them then.
+func quit(members ...*member) {
+	for _, m := range members {
+		m.t.Helper()
+		m.leave()
+	}
+	for _, m := range members {
+		m.close()
+	}
+}
+
 func (m *member) errors() []error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -396,6 +407,12 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 		f(t)
 		time.Sleep(time.Second)
 	})
+}
+
+// inRig runs a test in a bubble, on a rig whose topic has so many partitions.
+func inRig(t *testing.T, partitions int32, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	bubble(t, func(t *testing.T) { test(t, newRig(t, partitions)) })
 }
 
 // check lets the checker of event logs judge what happened.

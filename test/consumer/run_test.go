@@ -18,8 +18,7 @@ import (
 
 // Members that run functions share partitions with members that have handlers of sarama's shape, and hand them over.
 func TestRun(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 6)
+	inRig(t, 6, func(t *testing.T, r *rig) {
 		all := []int32{0, 1, 2, 3, 4, 5}
 		r.produce(50, all...)
 		a := r.member("a", nil).run()
@@ -57,8 +56,7 @@ func TestHowAHandlerOfRunEnds(t *testing.T) {
 		"lost":    {func(m *member) { m.net.Freeze() }, ownership.ErrLost, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 1)
+			inRig(t, 1, func(t *testing.T, r *rig) {
 				r.produce(2, 0)
 				a := r.member("a", nil)
 				var once sync.Once
@@ -123,8 +121,7 @@ func TestHandlerErrorEndsTheCall(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 3)
+			inRig(t, 3, func(t *testing.T, r *rig) {
 				r.produce(10, 0, 2)
 				a := r.member("a", func(o *consumer.Options) { o.CommitInterval = time.Hour })
 				start(a)
@@ -182,8 +179,7 @@ func TestStoppedForLong(t *testing.T) {
 			seed := rand.Uint64()
 			t.Attr("seed", strconv.FormatUint(seed, 10))
 			rnd, stops := rand.New(rand.NewPCG(seed, 0)), rand.New(rand.NewPCG(seed, 1)) // of the handler and of the test
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 1)
+			inRig(t, 1, func(t *testing.T, r *rig) {
 				r.produce(30_000, 0)
 				var mu sync.Mutex
 				var late, marked int64

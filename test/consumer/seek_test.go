@@ -60,8 +60,7 @@ func TestSeeksOfPartitionsThatGoElsewhere(t *testing.T) {
 		"to one that was there": {consumer.Earliest, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 6)
+			inRig(t, 6, func(t *testing.T, r *rig) {
 				all := []int32{0, 1, 2, 3, 4, 5}
 				from := func(o *consumer.Options) { o.From, o.RebalanceTimeout = test.from, 10*time.Minute }
 				a, b, c, d := r.member("a", from), r.member("b", from), r.member("c", from), r.member("d", from)
@@ -110,8 +109,7 @@ func TestSeeksOfPartitionsThatGoElsewhere(t *testing.T) {
 // Where Setup makes a partition start is stored before the first message, whether marks are committed by themselves or not: when the
 // partition is opened again in the session, it starts there.
 func TestSeekIsStored(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.produce(10, 0)
 		a := r.member("a", func(o *consumer.Options) { o.Config.Consumer.Offsets.AutoCommit.Enable = false })
 		at := make(chan int64, 1)
@@ -140,8 +138,7 @@ func TestSeekIsStored(t *testing.T) {
 
 // A promise ends with the ZooKeeper session: the others go on without this member, which may not see what they decide meanwhile.
 func TestSeeksEndWithTheSession(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		from := func(o *consumer.Options) { o.From, o.RebalanceTimeout = consumer.Latest, 10*time.Minute }
 		a, b := r.member("a", from), r.member("b", from)
 		hold := newGate()

@@ -85,8 +85,7 @@ func TestSessionsBeginOnceASecond(t *testing.T) {
 		"Setup": func(h *sessions) { h.setupErr = errWork },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 2)
+			inRig(t, 2, func(t *testing.T, r *rig) {
 				a := r.member("a", nil)
 				h := &sessions{recorder: a.h}
 				fail(h)
@@ -125,8 +124,7 @@ func TestSessionsBeginOnceASecond(t *testing.T) {
 
 // So it does when each call has other topics, and the member joins anew for it.
 func TestSessionsWithOtherTopicsBeginOnceASecond(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		r.createTopic("other", 2)
 		a := r.member("a", nil)
 		h := &sessions{recorder: a.h, claim: func(sarama.ConsumerGroupSession, sarama.ConsumerGroupClaim) error { return errWork }}
@@ -149,8 +147,7 @@ func TestWaitForTheNextSession(t *testing.T) {
 		"Close": func(a *member, _ func()) { _ = a.group.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 1)
+			inRig(t, 1, func(t *testing.T, r *rig) {
 				a := r.member("a", nil)
 				h := &sessions{recorder: a.h, claim: func(sarama.ConsumerGroupSession, sarama.ConsumerGroupClaim) error {
 					if a.h.count() == 0 {
@@ -207,8 +204,7 @@ func TestCauseOfTheSessionsContext(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 2)
+			inRig(t, 2, func(t *testing.T, r *rig) {
 				a := r.member("a", nil)
 				h := &sessions{recorder: a.h}
 				a.h.each = func(sarama.ConsumerGroupSession, sarama.ConsumerGroupClaim, *sarama.ConsumerMessage) error {
@@ -236,8 +232,7 @@ func TestCauseOfTheSessionsContext(t *testing.T) {
 // A handler that builds its state in Setup from Claims, and fails for a partition that it does not know, gets every message:
 // Setup sees each partition that the member has or is about to get.
 func TestStateFromClaimsInSetup(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 6)
+	inRig(t, 6, func(t *testing.T, r *rig) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		var members []*member
@@ -288,8 +283,7 @@ func TestStuckHandlerAtTheEndOfASession(t *testing.T) {
 	const timeout = 20 * time.Second
 	for _, in := range []string{"ConsumeClaim", "Fence"} {
 		t.Run(in, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 4)
+			inRig(t, 4, func(t *testing.T, r *rig) {
 				hung := newGate()
 				defer hung.open()
 				a := r.member("a", func(o *consumer.Options) {
@@ -347,8 +341,7 @@ func TestStuckHandlerAtTheEndOfASession(t *testing.T) {
 
 // A handler that looks at its session's context alone learns at once that the membership is lost.
 func TestHandlerThatWaitsForTheContext(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		a := r.member("a", nil)
 		h := &sessions{recorder: a.h, claim: func(s sarama.ConsumerGroupSession, _ sarama.ConsumerGroupClaim) error {
 			<-s.Context().Done()

@@ -33,8 +33,7 @@ func (panicky) Cleanup(sarama.ConsumerGroupSession) error { panic("no broom") }
 // What the user gave may panic: it costs the call, is said, and no message is lost.
 func TestCallbacksPanic(t *testing.T) {
 	t.Run("Observer", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			r := newRig(t, 4)
+		inRig(t, 4, func(t *testing.T, r *rig) {
 			kinds, said := map[consumer.EventKind]bool{}, &logtest.Log{}
 			var a *member
 			a = r.member("a", func(o *consumer.Options) {
@@ -73,8 +72,7 @@ func TestCallbacksPanic(t *testing.T) {
 	})
 	for _, setup := range []bool{true, false} {
 		t.Run(fmt.Sprintf("Setup %t, Cleanup", setup), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, 2)
+			inRig(t, 2, func(t *testing.T, r *rig) {
 				r.produce(5, 0, 1)
 				a := r.member("a", nil)
 				done := make(chan error, 1)
@@ -98,8 +96,7 @@ func TestCallbacksPanic(t *testing.T) {
 
 // Close inside of the handler waits for itself, until it counts as stuck; the others get what the member has.
 func TestCloseInsideTheHandler(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 4)
+	inRig(t, 4, func(t *testing.T, r *rig) {
 		a := r.member("a", func(o *consumer.Options) { o.StopTimeout = 10 * time.Second })
 		a.h.each = func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) error {
 			s.MarkMessage(m, "")

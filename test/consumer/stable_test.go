@@ -13,8 +13,7 @@ import (
 // An offset that a transaction is about to store is waited for when a partition is opened, whatever the isolation level: the start
 // position, which is committed, would lower it.
 func TestOpeningWaitsForATransaction(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.produce(5, 0)
 		a := r.member("a", nil).start()
 		until(t, "the first messages are read", func() bool { return a.h.count() == 5 })
@@ -32,8 +31,7 @@ func TestOpeningWaitsForATransaction(t *testing.T) {
 		if got := a.h.offsets(topic, 0); len(got) != 8 || got[5] != 7 {
 			t.Errorf("read %v, want from 7 on", got)
 		}
-		a.leave()
-		a.close()
+		quit(a)
 		if errs := a.errors(); len(errs) > 0 {
 			t.Errorf("reported: %v", errs)
 		}

@@ -43,8 +43,7 @@ func alive(t *testing.T, m *member) {
 
 // TestStatusOfALife asks a member at all times of its life.
 func TestStatusOfALife(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 4)
+	inRig(t, 4, func(t *testing.T, r *rig) {
 		away := &outage{dialer: dialer{r.knet}}
 		a := r.member("a", func(o *consumer.Options) { o.Config.Net.Proxy.Dialer = away })
 		check := func(when, waiting string) *status.Group {
@@ -64,11 +63,9 @@ func TestStatusOfALife(t *testing.T) {
 			t.Errorf("at first: %+v, Kafka %+v", g.Self.Session, g.Self.Kafka)
 		}
 		hung := newGate()
-		a.h.each = func(s sarama.ConsumerGroupSession, _ sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) error {
+		a.h.before(func(_ sarama.ConsumerGroupClaim, _ *sarama.ConsumerMessage) {
 			hung.wait()
-			s.MarkMessage(m, "")
-			return nil
-		}
+		})
 		a.start()
 		until(t, "all is open", func() bool { return len(a.owns()) == 4 })
 		began := time.Now()
@@ -179,8 +176,7 @@ func TestStatusOfOpenings(t *testing.T) {
 
 // TestStatusOfAMissingTopic: a partition waits for its topic.
 func TestStatusOfAMissingTopic(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		a := r.member("a", nil).start()
 		until(t, "it is open", func() bool { return len(a.owns()) == 1 })
 		time.Sleep(time.Second)
@@ -202,8 +198,7 @@ func TestStatusOfAMissingTopic(t *testing.T) {
 
 // TestStatusWhileServersAreAway: a member answers for itself, whatever servers do.
 func TestStatusWhileServersAreAway(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		away := &outage{dialer: dialer{r.knet}}
 		a := r.member("a", func(o *consumer.Options) { o.Config.Net.Proxy.Dialer = away }).start()
 		until(t, "both are open", func() bool { return len(a.owns()) == 2 })
@@ -234,8 +229,7 @@ func TestStatusWhileServersAreAway(t *testing.T) {
 
 // TestStatusFromCallbacks: the user's code may ask at any time.
 func TestStatusFromCallbacks(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		var a *member
 		var asked atomic.Int64
 		ask := func() {
@@ -261,8 +255,7 @@ func TestStatusFromCallbacks(t *testing.T) {
 		a.start()
 		r.produce(3, 0, 1)
 		until(t, "all is read", func() bool { return a.h.count() == 6 })
-		a.leave()
-		a.close()
+		quit(a)
 		synctest.Wait()
 		if n := asked.Load(); n < 20 {
 			t.Errorf("asked %d times", n)
@@ -283,8 +276,7 @@ func (h asking) WithGroup(string) slog.Handler             { return h }
 
 // TestNotAliveWithoutSession: a member whose session has ended for good can't join any more, whether or not Consume is called again.
 func TestNotAliveWithoutSession(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 1)
+	inRig(t, 1, func(t *testing.T, r *rig) {
 		a, b := r.member("a", nil).start(), r.member("b", nil)
 		until(t, "it is open", func() bool { return len(a.owns()) == 1 })
 		alive(t, a)
@@ -305,8 +297,7 @@ func TestNotAliveWithoutSession(t *testing.T) {
 
 // TestEventsSayWhy: events of a consumer have the reasons and the names that ownership's have.
 func TestEventsSayWhy(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		events := make(chan consumer.Event, 100)
 		keep := func(o *consumer.Options) {
 			o.Observer = func(e consumer.Event) {

@@ -16,8 +16,7 @@ import (
 // A topic that the last member which consumed it has left behind is nobody's, and no error. Beside a member in Python, which
 // gets its part of all that is in the set, what falls to a member that does not consume the topic is not claimed.
 func TestTopicThatNobodyConsumes(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		if err := r.kafka.CreateTopic("u", 2, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -25,8 +24,7 @@ func TestTopicThatNobodyConsumes(t *testing.T) {
 		r.produceTo("u", 10, 0, 1)
 		b := r.member("b", nil).start("u", topic)
 		until(t, "40 messages", func() bool { return total(b) == 40 })
-		b.leave()
-		b.close()
+		quit(b)
 
 		reg := prometheus.NewRegistry()
 		a := r.member("a", func(o *consumer.Options) { o.Registerer = reg }).start(topic)
@@ -85,7 +83,6 @@ kiel_unwanted_partitions{group="g"} %d
 		expect("alone again", 2, 0, `kiel_owned_partitions{group="g",topic="t"} 2`, "")
 		r.produce(10, 0, 1)
 		until(t, "20 messages", func() bool { return total(a) == 20 })
-		a.leave()
-		a.close()
+		quit(a)
 	})
 }

@@ -16,8 +16,7 @@ import (
 // The session outlives the trust in it: nobody else may have what is ours, but we
 // can't know, so all stops; then it goes on, under the same claims.
 func TestTrustLostAndRegainedInTheSameSession(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 4)
+	inRig(t, 4, func(t *testing.T, r *rig) {
 		r.produce(20, 0, 1, 2, 3)
 		a, b := r.member("a", nil).start(), r.member("b", nil).start()
 		until(t, "80 messages", func() bool { return total(a, b) == 80 })
@@ -58,18 +57,15 @@ func TestTrustLostAndRegainedInTheSameSession(t *testing.T) {
 }
 
 func TestLeavingWithAStuckHandler(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		r.produce(10, 0, 1)
 		release := make(chan struct{})
 		a := r.member("a", func(o *consumer.Options) { o.StopTimeout = 10 * time.Second })
-		a.h.each = func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) error {
+		a.h.before(func(c sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) {
 			if c.Partition() == 1 && m.Offset == 4 {
 				<-release
 			}
-			s.MarkMessage(m, "")
-			return nil
-		}
+		})
 		a.start()
 		until(t, "one hangs", func() bool { return len(a.h.offsets(topic, 1)) == 5 && len(a.h.offsets(topic, 0)) == 10 })
 		time.Sleep(2 * time.Second)
@@ -103,8 +99,7 @@ func TestLeavingWithAStuckHandler(t *testing.T) {
 
 // Every member loses its session at the same time, again and again.
 func TestSessionsOfAllMembersAreKilled(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 6)
+	inRig(t, 6, func(t *testing.T, r *rig) {
 		all := []int32{0, 1, 2, 3, 4, 5}
 		ms := []*member{r.member("a", nil).start(), r.member("b", nil).start(), r.member("c", nil).start()}
 		owned := func() int {

@@ -23,23 +23,19 @@ func (r *rig) zones() string {
 
 // Members have shares by their weights.
 func TestWeights(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 8)
+	inRig(t, 8, func(t *testing.T, r *rig) {
 		a := r.member("a", func(o *consumer.Options) { o.Weight = 3 }).start()
 		b := r.member("b", nil).start()
 		until(t, "shares of 6 and 2", func() bool { return len(a.owns()) == 6 && len(b.owns()) == 2 })
-		a.leave()
-		a.close()
-		b.leave()
-		b.close()
+		quit(a)
+		quit(b)
 		r.check(false)
 	})
 }
 
 // A member in a zone keeps the group told in which zones its partitions are; one that is in none does not.
 func TestZonesOfPartitions(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		plain := r.member("plain", nil).start()
 		until(t, "plain has both", func() bool { return len(plain.owns()) == 2 })
 		time.Sleep(2 * time.Minute)
@@ -68,8 +64,7 @@ func TestZonesOfPartitions(t *testing.T) {
 		}
 		until(t, "they are written again", func() bool { return r.zones() == `{"v":1,"zones":["krack"],"topics":{"t":[0,0,0]}}` })
 		for _, m := range []*member{plain, a, b} {
-			m.leave()
-			m.close()
+			quit(m)
 			if errs := m.errors(); len(errs) > 0 {
 				t.Errorf("%s: %v", m.name, errs)
 			}
@@ -80,8 +75,7 @@ func TestZonesOfPartitions(t *testing.T) {
 
 // Zones that can't be read are an error, for the group's members too, and end nothing.
 func TestUnreadableZones(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(t, 2)
+	inRig(t, 2, func(t *testing.T, r *rig) {
 		a := r.member("a", func(o *consumer.Options) { o.Zone = rack }).start()
 		until(t, "the zones are written", func() bool { return r.zones() != "" })
 		if err := r.zk.Set(zones, []byte("garbage")); err != nil {
@@ -101,8 +95,7 @@ func TestUnreadableZones(t *testing.T) {
 			t.Fatal(err)
 		}
 		until(t, "they are written again", func() bool { return r.zones() != "" })
-		a.leave()
-		a.close()
+		quit(a)
 		r.check(false)
 	})
 }
