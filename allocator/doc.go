@@ -111,8 +111,8 @@
 //     set's znode is missing or was made anew, and when the servers were restored
 //     from a backup that lacks part of it. An empty set is not a missing one. A set
 //     that can't be read is not written.
-//   - A partition that somebody removes from the set is no part of the seed of the
-//     members that run, even if they had no session at the time.
+//   - A partition that somebody removes from the set is not added again by the members
+//     that run then, even if they had no session at the time.
 //   - A snapshot says why its mapping differs from the one before ([Snapshot].Reason). For each partition it says from which member
 //     the partition came to its owner, when and why ([Snapshot.Move]), as far as this member saw. Reasons are: members that have joined,
 //     are gone or joined again with another record; topics; the function; zones; a session that was lost; Rebalance. If there are several
@@ -143,9 +143,9 @@
 //     then a partition that the others' mapping gives to this member has no owner.
 //   - That a partition removed from the set stays removed when a member starts
 //     later that has it in its seed, or while a consumer asks for its topic, by name or pattern.
-//   - That the seed is added to a set that was restored from a backup, if the set was then
-//     written more often than the backup lost writes before this member read it: a partition
-//     that the set lacks looks then as if somebody had removed it.
+//   - That the seed is added to a set that was restored from a backup. It is not added if, before this
+//     member read the set, the set had more writes after the restore than the backup had lost: the
+//     member can't tell the restore from a removal.
 //
 // # Concurrency
 //

@@ -18,7 +18,7 @@
 //
 // A member's znode may hold a record of up to 64 KiB, which the other members read with
 // it. A record never changes in place: a member with a new record joins anew.
-// Python members have no record.
+// Empty data means no record; Python members have none.
 //
 // # Guarantees
 //
@@ -28,7 +28,7 @@
 //     It is not older than the Party's own joining, because a session reads its own
 //     writes.
 //   - Each change of the members leads to a new view, even if a member
-//     went and came back under the same name, if a watch was lost, or if the connection
+//     left and joined again under the same name, if a watch was lost, or if the connection
 //     broke: the Party reads the directory's metadata at least once per
 //     session timeout, and lists the members again when the metadata differ. Changes
 //     that follow each other closely may lead to one view.
@@ -36,17 +36,17 @@
 //     data, also when they were restored from a backup that still has the Party's
 //     session ([session.Incarnation.History]): such servers give the same numbers again.
 //   - A Party never deletes a znode that another session owns. If such a znode has the Party's
-//     name, the Party waits until the znode is gone, for as long as a dead session's znode can stay
+//     name, the Party waits until the znode is deleted, for as long as a dead session's znode can stay
 //     ([session.Session.MaxExpiry], some 45 s, because the timeout of that session may have been
 //     longer). The wait begins anew after each reconnect, because a new leader gives the dead
 //     session its whole timeout again. If the znode is still there after the wait, Run ends with
 //     [ErrNameTaken]. Meanwhile [View].NameHeld and a line of the log say which session holds the name.
 //     If another session replaces the Party's own znode, as a Python member of the same name
 //     does, Run ends with ErrNameTaken at once.
-//   - While the connection is gone but the session lives, the znode stands and
+//   - While the connection is gone but the session lives, the znode exists and
 //     the Party stays a member, with the same znode when it is connected again.
-//   - When Run has returned, the Party's znode is gone, or goes with the ZooKeeper
-//     session if the servers could not be reached in time.
+//   - When Run has returned, the Party's znode is deleted, or is deleted when the ZooKeeper
+//     session ends, if the servers could not be reached in time.
 //
 // # Not guaranteed
 //

@@ -16,9 +16,10 @@ import (
 	"fmt"
 )
 
-// Hold is a lock, a lease of a semaphore, a lease, or an entry of a queue that is ours until its context ends.
+// Hold is a lock, a lease of package semaphore or of package lease, or an entry of a queue, that this process has until the hold's
+// context ends.
 type Hold interface {
-	// Context returns the context that ends, with a cause, when the hold can't be trusted to be ours any more. It is not derived
+	// Context returns the context that ends, with a cause, when the hold can't be trusted any more. It is not derived
 	// from the context of the call that returned the hold.
 	Context() context.Context
 
@@ -44,7 +45,7 @@ type BlockedError struct {
 	Path       string // the path of the lock, the semaphore, the queue or the barrier
 	Blocker    string // the path of the blocking znode, as seen at most a session timeout ago; "" if there is none
 	Identifier string // the first 256 bytes of the blocker's data; "" if unknown
-	Ahead      int    // how many contenders for a lock stood in front
+	Ahead      int    // how many contenders for a lock were in front
 	Taken      int    // how many leases of a semaphore, or entries of a queue, were taken
 	Members    int    // how many members of a double barrier had entered
 	Clients    int    // how many members a double barrier waits for; 0 for other calls

@@ -21,15 +21,16 @@
 //
 // A Session writes nothing but its chroot, if it has one that is missing. Every T/6 (T is the session timeout) it sends a
 // proof of life: a multi of one check of [Options].CheckPath, which goes through the quorum, changes nothing and wakes no
-// watch. Trust ends at
+// watch. Signs of life are answered proofs and answered connect requests. Each counts from the moment when it was sent. Let p be
+// the newest answered proof, and s the newest sign of life that is at least T/6 older than the newest sign of life; if there is
+// none, s is the oldest that is known. Trust ends at
 //
-//	min(newest answered proof + 2/3 T, newest sign of life at least T/6 older than the newest + 5/6 T)
+//	min(p + 2/3 T, s + 5/6 T)
 //
-// counted from the moment of sending. Signs of life are answered proofs and answered connect requests. While a connect
-// request is unanswered, trust ends no later than 2/3 of [Options].MinSessionTimeout after the request was written. Elapsed
-// time is the larger of what the monotonic and the wall clock say. An incarnation begins with the first proof whose answer
-// leaves at least T/4 of trust, so that the next answer is in time: in a new ZooKeeper session that is the first proof, after
-// an outage in the same session the second.
+// While a connect request is unanswered, trust ends no later than 2/3 of [Options].MinSessionTimeout after the request was
+// written. Elapsed time is the larger of what the monotonic and the wall clock say. An incarnation begins with the first proof
+// whose answer leaves at least T/4 of trust, so that the next answer is in time: in a new ZooKeeper session that is the first
+// proof, after an outage in the same session the second.
 //
 //	connecting ──proof──► connected ◄──reconnect── suspended     still trusted, without a connection
 //	                          │   ▲                    │
@@ -46,7 +47,8 @@
 //   - A request never runs in another ZooKeeper session than that of its incarnation. Each ZooKeeper session has one client,
 //     and a client that can't reconnect is replaced.
 //   - A loss of the servers' data is noticed after T. A client whose connections were refused for that long relies on nothing
-//     that it has read; it hides its last zxid, and so is told whether its session is alive.
+//     that it has read; it connects with zxid 0, because a server with an older zxid would refuse it without saying whether the
+//     session is alive.
 //   - [Incarnation.History] differs when the servers may have lost data since the incarnation before, in the same ZooKeeper
 //     session too, as when they were restored from a backup: zxids and versions remembered from before mean nothing then.
 //   - When a server refuses proofs of life, another server is tried while trust lasts. When all proofs are refused for 2 T

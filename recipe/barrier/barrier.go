@@ -52,7 +52,7 @@ func check(s *session.Session, path string) error {
 	return nil
 }
 
-// Create sets the barrier up, if it does not stand already. If the error wraps
+// Create sets the barrier up, if it does not exist already. If the error wraps
 // [session.ErrUncertain] the barrier may or may not have been set up. Create does not repeat the
 // request then, because somebody may have removed the barrier since.
 func (b *Barrier) Create(ctx context.Context) error {
@@ -169,7 +169,7 @@ func (b *Barrier) Remove(ctx context.Context) (bool, error) {
 	return there, nil
 }
 
-// Wait waits until the barrier is gone. It returns at once if no barrier stands. When ctx ends
+// Wait waits until the barrier is deleted. It returns at once if no barrier exists. When ctx ends
 // the error is a [*recipe.BlockedError].
 func (b *Barrier) Wait(ctx context.Context) error {
 	var seen int64

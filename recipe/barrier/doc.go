@@ -4,20 +4,20 @@
 //
 // # Overview
 //
-// A [Barrier] stands from [Barrier.Create] to [Barrier.Remove]; [Barrier.Wait] waits
-// until it is gone.
+// A [Barrier] exists from [Barrier.Create] to [Barrier.Remove]; [Barrier.Wait] waits
+// until it is deleted.
 //
-// A [DoubleBarrier] has a number of members. [DoubleBarrier.Enter] waits until that many
-// members stand, and returns a [Member]; [Member.Leave] waits until all have left. The
+// A [DoubleBarrier] has a required number of members. [DoubleBarrier.Enter] waits until that many
+// members exist, and returns a [Member]; [Member.Leave] waits until all have left. The
 // member's context ends when it is no longer sure that the others count it.
 //
 // # State
 //
-//	<path>           Barrier: persistent, empty; the barrier is closed while it stands
+//	<path>           Barrier: persistent, empty; the barrier is closed while it exists
 //
 //	<path>           DoubleBarrier: persistent, empty, created when missing, never deleted
 //	<path>/<guid>    a member: ephemeral, data: its identifier in UTF-8
-//	<path>/ready     persistent, empty: created by the member that completes the number,
+//	<path>/ready     persistent, empty: created by the member that completes the required number,
 //	                 deleted by each member that starts to leave
 //
 // The GUID is new for each Enter; kazoo takes one for each of its objects. Every child but
@@ -25,16 +25,17 @@
 //
 // # Guarantees
 //
-//   - Create returns nil only when a barrier stood at some time after it was called.
-//   - Wait returns nil only when the barrier that it read first is gone, or no barrier stood at some time
-//     after the call. A barrier that is removed and set up again between two reads counts as gone.
-//   - Enter returns nil only when it read or created ready, or when it saw the number complete, our member
-//     included, and a child came and went unseen since: that was ready. The member that completes the
-//     number creates ready. All others wait for ready, as kazoo's do, even if they see the number:
-//     that member may not have read the directory yet. Nobody waits for ever because others came and left
-//     between two reads: if Enter can't tell what happened then, it returns [session.ErrUncertain].
-//     Enter also returns that when its context ends while our znode stands, or may: the others may see our
-//     znode, and enter, until it is deleted.
+//   - Create returns nil only when a barrier existed at some time after it was called.
+//   - Wait returns nil only when the barrier that it read first is deleted, or no barrier existed at some time
+//     after the call. A barrier that is removed and set up again between two reads counts as deleted.
+//   - Enter returns nil when it has read or created ready. It also returns nil when the required number of
+//     members existed at one time, its own included, and the directory's cversion shows that between two
+//     reads a child was created and deleted: Enter takes that child for ready.
+//   - The member that completes the required number creates ready. All others wait for ready, as kazoo's
+//     do, even if they see all members: the member that creates ready may not have read the directory yet.
+//   - Nobody waits for ever because others entered and left between two reads: if Enter can't tell what
+//     happened then, it returns [session.ErrUncertain]. Enter also returns that when its context ends while its
+//     znode exists, or may: the others may see that znode, and enter, until it is deleted.
 //   - A member of this process leaves only by Leave, or with its session. The end of
 //     trust ends the member's context and nothing else.
 //   - Leave returns nil when all members that entered with the caller have left. Leave does not
@@ -43,7 +44,7 @@
 //   - No znode is orphaned, whatever reply is lost, whatever read after it is refused, and
 //     whenever a caller gives up: the znode is deleted in the background, as soon as the server allows
 //     it, for as long as its session lives. The next Enter on the handle waits for that.
-//   - Only the first of several calls of Leave deletes our znode. The others wait.
+//   - Only the first of several calls of Leave deletes the member's znode. The others wait.
 //   - A wait outlives lost connections and expired sessions. If an ACL forbids to read the znode
 //     that is waited for, the wait goes on without its data.
 //
@@ -55,16 +56,16 @@
 //   - kazoo's wait hangs after a lost connection, and misses that a barrier was removed when
 //     somebody sets its data. Nothing here sets data.
 //   - kazoo takes a ready that a crash left behind for a member, and for the signal to enter. Enter
-//     deletes it if no member stands; a Python process that enters at the same moment
+//     deletes it if no member exists; a Python process that enters at the same moment
 //     may still take it for the signal, or wait for a signal that never comes.
-//   - That Enter always knows its outcome. If others enter and leave before our next read, which
-//     takes them some round trips, Enter can't tell that they did, unless it has seen the number before. With
-//     two members this takes one that came and went between the create of our znode and our first read
-//     after it. Enter returns the error after that read, or after a later one: when another member had come by
-//     then that completes the number, and is gone before it has created ready. Enter also can't tell when the
-//     directory was deleted and created again.
-//   - That the child which came and went unseen was ready. If one more process comes and dies, after the
-//     number was complete and before ready was created, a member that reads at that moment takes it for ready.
+//   - That Enter always knows its outcome. If others enter and leave before Enter reads the directory again, which
+//     takes them some round trips, Enter can't tell that they did, unless it has seen the required number of
+//     members before. With two members this takes one that joined and left between the creation of Enter's own
+//     znode and the first read after it. Enter returns the error after that read. If by then another member had
+//     joined that completes the required number, Enter returns the error after a later read, when that member has
+//     left before it created ready. Enter also can't tell when the directory was deleted and created again.
+//   - That the child which was created and deleted between two reads was ready. Enter is wrong if all members
+//     existed, and one more process joined and died before ready was created.
 //   - A Python process that enters again and again with one object uses its name again. Other processes
 //     that are slow to leave may take it for the one that has not left yet: give each round a
 //     path of its own.

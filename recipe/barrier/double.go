@@ -88,7 +88,7 @@ func (d *DoubleBarrier) Participating() bool {
 	return d.member != nil && d.member.Valid()
 }
 
-// Enter waits until the number of members is complete, ours among them. When ctx ends
+// Enter waits until the required number of members exists, its own among them. When ctx ends
 // before, the error is a [*recipe.BlockedError]. An error that wraps [session.ErrUncertain] says
 // that the others may have entered with us, or may until our znode is deleted; that BlockedError
 // wraps it, unless our znode was not created yet. ErrLost says that the others have entered with us, but that our

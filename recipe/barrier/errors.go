@@ -8,7 +8,7 @@ var (
 	ErrEntered = errors.New("entered already")
 
 	// ErrLost is the cause of a member's context when somebody else deleted its znode.
-	// Enter returns it if that happened, or its context ended, after the number was complete.
+	// Enter returns it if that happened, or its context ended, after the required number of members had existed.
 	ErrLost = errors.New("membership was lost")
 
 	// ErrLeft is the cause of a member's context after Leave was called.

@@ -24,6 +24,8 @@
 //   - Candidates lead in the order in which they were created.
 //   - The function's context ends when the leadership can't be trusted any more, with the cause of the hold (see
 //     lock.Held.Context), and when Run's context ends.
+//   - Run returns only its function's error: nil after a lost leadership if the function returned nil. A function that must tell
+//     whether it led to its end returns the cause of its context.
 //   - The next candidate leads only when the function has returned or the session is over, also when the function panics or
 //     ends its goroutine.
 //   - Observe yields the current leader and then each later one that it sees. The last one that it yields is the newest.
@@ -32,12 +34,12 @@
 //
 //   - A function that goes on after its context has ended leads beside another when the session is over.
 //   - Observe may skip leaders of short terms, and the leader may have changed when it is yielded.
-//   - Run may return long after its function: it waits until the candidate is gone, and while no server can be reached, until its
-//     context ends. Run then returns the function's error, which does not say that the candidate may still stand.
-//   - Run does not stand again when its function has returned. To lead again, call Run in a loop.
+//   - Run may return long after its function: it waits until the candidate is deleted, and while no server can be reached, until its
+//     context ends. Run then returns the function's error, which does not say that the candidate may still exist.
+//   - Run creates no new candidate when its function has returned. To lead again, call Run in a loop.
 //
 // # Concurrency
 //
 // Any goroutine may call any method. Each Run is a candidate of its own, and calls its function on the goroutine of its caller.
-// Run returns when the candidate is gone or its context has ended; after the end of its context the removal goes on in the background.
+// Run returns when the candidate is deleted or its context has ended; after the end of its context the removal goes on in the background.
 package election

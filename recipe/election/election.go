@@ -43,11 +43,11 @@ var _ recipe.Hold = (*lock.Held)(nil) // what [Hold] returns
 // ErrNoFunction says that Run was given no function.
 var ErrNoFunction = errors.New("no function to call")
 
-// Run creates a candidate, waits until it is elected, calls lead, and returns lead's error. Lead's context ends when the candidate may
-// not lead any more, or with ctx. It has ctx's values, and [Hold] finds the hold in it. No other candidate leads before
+// Run creates a candidate, waits until it is elected, calls lead, and returns lead's error. After a lost leadership Run returns nil
+// if lead returned nil. Lead's context ends when the candidate may not lead any more, or with ctx. It has ctx's values, and [Hold] finds the hold in it. No other candidate leads before
 // lead returns, unless the session is over.
 //
-// When lead has returned, Run waits until its candidate is gone or ctx ends. When ctx ends first, the removal goes on in the
+// When lead has returned, Run waits until its candidate is deleted or ctx ends. When ctx ends first, the removal goes on in the
 // background. So a caller that can't wait ends ctx when lead has returned.
 //
 // When ctx ends before the candidate is elected, lead is not called, and the error wraps ctx's cause. The error also wraps a
@@ -78,7 +78,7 @@ func (e *Election) Contenders(ctx context.Context) ([]lock.Contender, error) {
 }
 
 // Hold returns the hold of the leadership under which [Election.Run] called a function with ctx, for its Token, Node and Valid;
-// nil if ctx has none. Run releases it.
+// nil if ctx has none. Run releases it: do not call its Release, or the next candidate leads while lead still runs.
 func Hold(ctx context.Context) *lock.Held { return hold.From[leadership](ctx).Held }
 
 // leadership is the hold of a Run. As a type of its own it differs from the hold of a lock that lead acquires.

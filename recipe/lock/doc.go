@@ -4,7 +4,7 @@
 // # Overview
 //
 // [Lock.Acquire] creates a contender, waits until it is the first, and returns a [Held]. The context of the Held ends, with a
-// cause, when the lock can't be trusted to be ours any more. It does not end with Acquire's context. [Lock.Do] calls a function
+// cause, when the lock can't be trusted to be this handle's any more. It does not end with Acquire's context. [Lock.Do] calls a function
 // with a context that ends with either, and releases the lock when the function has returned. A program that calls Acquire itself
 // should work with such a context, too, as the example of Acquire does, and call [Held.Release] when the work has returned,
 // for whatever reason.
@@ -26,7 +26,7 @@
 //
 // With [Options].Persistent the contenders are persistent.
 //
-// Children with other names are ignored, so the znodes of other recipes may stand beside the contenders. The GUID is new for each
+// Children with other names are ignored, so the znodes of other recipes may exist beside the contenders. The GUID is new for each
 // attempt. kazoo has one GUID for each of its Lock objects, and ignores the GUIDs of others.
 //
 // # Guarantees
@@ -50,15 +50,15 @@
 // # Not guaranteed
 //
 //   - A process that checks the context and is stopped before its next step can act after another has acquired the lock. To
-//     prevent that, let the sink of its effects compare tokens.
-//   - A Python contender whose removal failed stands until its session ends, because kazoo does not repeat a removal. This
+//     prevent that, let the store that it writes to compare tokens.
+//   - A Python contender whose removal failed exists until its session ends, because kazoo does not repeat a removal. This
 //     package does not remove it, but [recipe.BlockedError] names it.
 //   - A lock is not re-entrant: a second Acquire waits behind the first. A second Acquire of a ReadLock is another reader; kazoo
 //     refuses it.
 //   - A Lock ignores readers, while Lock and WriteLock on one path exclude each other, so that this mistake goes unnoticed: use
 //     NewRead together with NewWrite, and never New beside NewRead.
 //   - The read/write locks of kazoo before 2.9 can deadlock, also with those of this package.
-//   - A persistent contender stands until somebody deletes it by hand if its process dies or Run ends before the release. No
+//   - A persistent contender exists until somebody deletes it by hand if its process dies or the session's Run ends before the release. No
 //     later process can take over its hold.
 //   - kazoo's exclusive Lock ignores the contenders of go-zookeeper's and Curator's locks. So does this package, unless
 //     [Options].ExtraPatterns has their words.

@@ -11,7 +11,7 @@ var (
 	ErrNotAcquired = errors.New("not acquired")
 
 	// ErrLost is the cause of a hold whose contender was removed by somebody else, or is persistent and can't be watched any
-	// more because Run has ended. Another may hold the lock already: stop, then call Release.
+	// more because the session's Run has ended. Another may hold the lock already: stop, then call Release.
 	ErrLost = errors.New("lock was lost")
 
 	// ErrReleased is the cause of a hold that was released.

@@ -101,7 +101,7 @@ func (l *Lock) add(h *Held) {
 	l.holds = append(l.holds, h)
 }
 
-// Acquire waits until the lock is ours. It goes on through lost connections and expired sessions; after an expiry its contender
+// Acquire waits until it has acquired the lock. It goes on through lost connections and expired sessions; after an expiry its contender
 // queues up again at the end. When ctx ends, the error wraps its cause, and is a [*recipe.BlockedError] if a contender was
 // seen in front. After any error the call's contender is removed, in the background if the call does not wait for that. The next
 // Acquire or TryAcquire on this handle waits for the removal first.
@@ -169,7 +169,7 @@ func (l *Lock) wrap(ctx context.Context, op string, err error) error {
 // Settle waits until the contenders that this handle has begun to remove are proved gone or their sessions are over: expired, or
 // ended with the session's Run, after which they are gone within one session timeout. These are the contenders of released holds
 // and of calls that gave up; Settle leaves those of other holds and calls alone. When ctx ends first, the error wraps its cause
-// and names a contender that may still stand; the removal goes on. Settle also returns nil when a persistent
+// and names a contender that may still exist; the removal goes on. Settle also returns nil when a persistent
 // contender can't be removed any more because Run has ended: Release reports that.
 func (l *Lock) Settle(ctx context.Context) error {
 	if err := l.dir.Settle(ctx); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/kielgo/kiel/recipe/lock"
 )
 
-// Allocation is a share of the set that is ours until its context ends. A nil Allocation is over and has
+// Allocation is the share of the set that this member has until the context ends. A nil Allocation is over and has
 // no items; do not call its Context.
 type Allocation struct {
 	items []string              // in the order of the partition function
@@ -35,11 +35,11 @@ func (a *Allocation) Items() []string {
 	return slices.Clone(a.items)
 }
 
-// Context is the allocation: it ends when one of the items is no longer surely ours, or when all items
+// Context is the allocation: it ends when one of the items can't be trusted to be this member's any more, or when all items
 // are to be given up.
 func (a *Allocation) Context() context.Context { return a.ctx }
 
-// Valid reports whether all items are surely ours at this moment: the context has not ended, and the hold on each item's
+// Valid reports whether all items may be relied on at this moment: the context has not ended, and the hold on each item's
 // lock is valid. Valid costs nanoseconds for each item: call it right before each effect. The context ends
 // a moment after Valid returns false.
 func (a *Allocation) Valid() bool {

@@ -4,7 +4,7 @@
 //
 // # Overview
 //
-// [SetPartitioner.Run] calls a function with our items, under a context that
+// [SetPartitioner.Run] calls a function with this member's items, under a context that
 // ends when they are to be given up, and again with other items when the members have
 // changed:
 //
@@ -26,7 +26,7 @@
 //
 // The set itself is not in ZooKeeper: give the same set to all members.
 //
-//	ALLOCATING ──all locks are ours──► ACQUIRED ──members changed, trust or a lock lost──► RELEASE
+//	ALLOCATING ──all locks acquired──► ACQUIRED ──members changed, trust or a lock lost──► RELEASE
 //	    ▲                                  │                                                  │
 //	    └──────────────────────────── ReleaseSet ─────────────────────────────────────────────┘
 //	any of them ──session expired or closed, Finish──► FAILURE
@@ -46,7 +46,7 @@
 //     valid allocation ([Allocation.Valid]), as long as nobody else deletes contenders. The item's lock
 //     ensures that, not what members know of each other.
 //   - The cause of an allocation's end is [ErrMembersChanged], the cause that ended the hold on
-//     one of its locks, [ErrReleased] or [ErrFinished]. We keep its locks until ReleaseSet or Finish is
+//     one of its locks, [ErrReleased] or [ErrFinished]. The member keeps its locks until ReleaseSet or Finish is
 //     called, or Run's function has returned, so that nobody gets an item while the work stops.
 //   - If all members run with the same set, function and boundary, and with different identifiers, and do
 //     not change for the time boundary, each item belongs to exactly one of them, as soon as its earlier
@@ -55,14 +55,14 @@
 //     do not wait for each other in a circle, if their functions pick items in one order: one acquires
 //     its whole share before the other.
 //   - If two members have one identifier, the later one gets [ErrDuplicate] once the other has outlived
-//     the time for which a dead member's znode can stand, some 45 s ([session.Session.MaxExpiry]). Otherwise
+//     the time for which a dead member's znode can exist, some 45 s ([session.Session.MaxExpiry]). Otherwise
 //     some items would stay without an owner. A warning in the log comes at once. Until then both count, as in kazoo.
-//   - When Finish or Run has returned without an error, the znodes of our member and of all contenders for
-//     locks that we had or waited for are gone, or went with their session. [ErrUnfinished]
-//     says that they may still stand: Run returns it when they were not deleted within a session
+//   - When Finish or Run has returned without an error, the znodes of this member and of all contenders for
+//     locks that it had or waited for are deleted, or their session is over. [ErrUnfinished]
+//     says that they may still exist: Run returns it when they were not deleted within a session
 //     timeout after it was to end, because the servers did not answer or refused to. Finish and Run return
-//     it when the session's Run ended first: then the znodes go within one session timeout.
-//   - In FAILURE we are no member, or are leaving, so that others leave no items to us. Run starts again
+//     it when the session's Run ended first: then the znodes are deleted within one session timeout.
+//   - In FAILURE this process is no member, or is leaving, so that others leave no items to it. Run starts again
 //     when its function has returned, not before.
 //
 // # Not guaranteed
@@ -74,7 +74,7 @@
 //   - That members notice when they were given different sets, functions or orders. Python sorts
 //     integers as numbers if they are int there, and as text if they are str: see
 //     [Options].Order.
-//   - That a later Python member with our identifier notices that.
+//   - That a later Python member with the identifier of a Go member notices that.
 //   - Items are not escaped unless [Options].Escape says so: a/b makes two levels, as in kazoo.
 //     New refuses items that are one path after kazoo's normalisation, empty ones,
 //     and those that are named like a lock's contender.
@@ -87,7 +87,7 @@
 //     jute.maxbuffer, which is 1 MiB by default.
 //   - Directories of locks are never deleted.
 //   - That a context ends at once with its hold; [Allocation.Valid] is false at once. A process that calls Valid and
-//     is stopped before its next step can still act after another has got the item. A sink that must
+//     is stopped before its next step can still act after another has got the item. A store that must
 //     exclude that compares [Allocation.Token], or the write carries a check of [Allocation.Node].
 //
 // # Where it differs from kazoo
@@ -102,9 +102,9 @@
 //
 // All methods may be called from any goroutine. One goroutine, from Start to Finish or while
 // Run goes on, takes all decisions; it calls the partition function, which must not block.
-// Other goroutines work for it: one reads the members, one keeps our znode in
-// the party, up to 64 acquire locks, one watches each lock that we have, and in RELEASE one waits for the end of the
-// session. All end with FAILURE, or when our znodes are gone; until then they keep the session
+// Other goroutines work for it: one reads the members, one keeps this member's znode in
+// the party, up to 64 acquire locks, one watches each lock that this member has, and in RELEASE one waits for the end of the
+// session. All end with FAILURE, or when this member's znodes are deleted; until then they keep the session
 // open ([session.Session.Hold]). Run calls its function on the goroutine that has called Run; a panic
 // goes on there, after the items were given up.
 package partitioner

@@ -6,8 +6,8 @@ import (
 )
 
 var (
-	// ErrMembersChanged is the cause of an allocation that ended because a member came or
-	// went: stop the work, then call ReleaseSet.
+	// ErrMembersChanged is the cause of an allocation that ended because a member joined or
+	// left: stop the work, then call ReleaseSet.
 	ErrMembersChanged = errors.New("members changed")
 
 	// ErrReleased is the cause of an allocation that ReleaseSet gave back.
@@ -17,7 +17,7 @@ var (
 	// that Finish gave back.
 	ErrFinished = errors.New("partitioner was finished")
 
-	// ErrDuplicate says that an older member has our identifier. Identifiers must differ.
+	// ErrDuplicate says that an older member has this member's identifier. Identifiers must differ.
 	ErrDuplicate = errors.New("an older member has the same identifier")
 
 	// ErrPartitionTime says that there was no allocation within Options.MaxPartitionTime.
@@ -26,7 +26,8 @@ var (
 	// ErrFunction says that the partition function failed, or picked a name that is no item.
 	ErrFunction = errors.New("partition function failed")
 
-	// ErrNotStarted says that Start was not called. Only the end of its context ends a Run.
+	// ErrNotStarted says that Start was not called. ReleaseSet and Finish also return it during Run, which releases the items
+	// when its function has returned; end Run's context to finish.
 	ErrNotStarted = errors.New("not started")
 
 	// ErrStarted says that Start or Run was called before, and has not ended.
@@ -35,10 +36,10 @@ var (
 	// ErrNoFunction says that Run was given no function.
 	ErrNoFunction = errors.New("no function to call")
 
-	// ErrUnfinished says that the znodes of our member and of its contenders for items may still stand, because
+	// ErrUnfinished says that the znodes of this member and of its contenders for items may still exist, because
 	// the servers did not answer for too long, or refused to delete them. The znodes are deleted in
-	// the background, or go with their session; Finish waits for that. If the session's Run has ended,
-	// the error also wraps session.ErrClosed or the error of that Run; then the znodes go within one
+	// the background, or when their session ends; Finish waits for that. If [session.Session.Run] has ended,
+	// the error also wraps session.ErrClosed or the error of that Run; then the znodes are deleted within one
 	// session timeout, and there is nothing to wait for.
 	ErrUnfinished = errors.New("own znodes may still stand, they are deleted in the background")
 )

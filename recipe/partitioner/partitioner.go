@@ -22,11 +22,11 @@ type State int
 const (
 	// Allocating: the set is being divided.
 	Allocating State = iota
-	// Acquired: the items of [SetPartitioner.Allocation] are ours.
+	// Acquired: this member has the items of [SetPartitioner.Allocation].
 	Acquired
 	// Release: stop working on the items, then call ReleaseSet.
 	Release
-	// Failure: no item is ours. Call Start to start again.
+	// Failure: this member has no item. Call Start to start again.
 	Failure
 )
 
@@ -153,7 +153,7 @@ func (p *SetPartitioner) Failed() bool { return p.State() == Failure }
 // Allocation returns our allocation, nil in every state but ACQUIRED. A function under Run calls [Hold] instead.
 func (p *SetPartitioner) Allocation() *Allocation { return p.Snapshot().Allocation() }
 
-// Items returns our items, none in every state but ACQUIRED.
+// Items returns this member's items, none in every state but ACQUIRED.
 func (p *SetPartitioner) Items() []string {
 	return p.Allocation().Items()
 }
@@ -228,11 +228,11 @@ func (p *SetPartitioner) WaitForAcquire(ctx context.Context) (acquired bool, err
 	}
 }
 
-// ReleaseSet releases the locks of our items, and then the set is divided again. Call ReleaseSet once
+// ReleaseSet releases the locks of this member's items, and then the set is divided again. Call ReleaseSet once
 // the work under the allocation's context has returned. It returns when the state is
 // ALLOCATING again; at once, when it is so already. In FAILURE, and when FAILURE comes first, it
 // returns a [*FailedError]. When ctx ends first, the error wraps the cause and ReleaseSet goes on in the
-// background. While Run goes on it returns ErrNotStarted.
+// background. During Run it returns ErrNotStarted: Run itself releases the items when its function has returned.
 func (p *SetPartitioner) ReleaseSet(ctx context.Context) error {
 	m, err := p.started("release")
 	if err != nil {
@@ -241,13 +241,13 @@ func (p *SetPartitioner) ReleaseSet(ctx context.Context) error {
 	return m.release(ctx)
 }
 
-// Finish releases our locks, leaves the party, and sets the state to FAILURE. Call Finish
-// once the work under the allocation's context has returned. When Finish returns nil none of our znodes
-// stands any more, neither the member nor a contender that waited for its lock.
+// Finish releases this member's locks, leaves the party, and sets the state to FAILURE. Call Finish
+// once the work under the allocation's context has returned. When Finish returns nil none of this member's znodes
+// exists any more, neither the member nor a contender that waited for its lock.
 // When ctx ends before, the error wraps the cause and Finish goes on in the background. When the
-// session's Run has ended before the znodes were gone, the error wraps ErrUnfinished. While a Run goes on
-// Finish returns ErrNotStarted, because the end of its context ends a Run. After a Run Finish waits until
-// the znodes are gone that Run has left to the background.
+// session's Run has ended before the znodes were deleted, the error wraps ErrUnfinished. During Run
+// Finish returns ErrNotStarted: end Run's context instead. After a Run Finish waits until
+// the znodes that Run has left to the background are deleted.
 func (p *SetPartitioner) Finish(ctx context.Context) error {
 	m, err := p.started("finish")
 	if err != nil {

@@ -12,10 +12,10 @@ var _ recipe.Hold = (*Held)(nil)
 
 // Do gets an entry, calls fn, and consumes the entry when fn has returned nil. Do gives the entry back when fn returns an error, panics
 // or ends its goroutine. [Hold] finds the entry in fn's context, for its Value; the context has ctx's values. The context ends when the
-// entry is no longer surely ours, and with ctx: an fn that has not done its work by then returns an error, such as that of its
+// entry can't be trusted to be this handle's any more, and with ctx: an fn that has not done its work by then returns an error, such as that of its
 // context. If fn has called Consume or Release itself, Do does neither; fn may call them with its own context.
 //
-// When ctx ends before there is an entry for us, fn is not called, and the error is that of [LockingQueue.Get]. When ctx ends later,
+// When ctx ends before the handle has an entry, fn is not called, and the error is that of [LockingQueue.Get]. When ctx ends later,
 // Do returns nil if fn returns nil and the entry was consumed, or if fn's error wraps that of its context or the cause of its end. So a
 // program that stops by ending ctx ends with success as soon as fn has returned.
 //

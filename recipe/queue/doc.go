@@ -14,7 +14,7 @@
 //
 //	<path>/entries/entry-<priority>-<sequence>   LockingQueue: persistent, data: the value
 //	<path>/taken/entry-<priority>-<sequence>     the entry of that name is held: ephemeral,
-//	                                             data: 32 hex digits, new for each take
+//	                                             data: 32 hex digits, new for each Get
 //
 // The priority has three digits; lower ones come first, then lower sequence numbers. The
 // directories are persistent, empty, created when missing, and never deleted.
@@ -29,18 +29,18 @@
 //     even if its context ends. If there is no answer, Get returns the value together with
 //     [session.ErrUncertain]: another caller may get the value too, or nobody else.
 //   - At most one hold on an entry of a LockingQueue has a context that has not ended, as
-//     long as nobody else deletes holds' znodes; only Consume deletes an entry. A take is one
+//     long as nobody else deletes holds' znodes; only Consume deletes an entry. Claiming an entry is one
 //     transaction, and so is a Consume, which fails if the hold was lost.
 //   - Whatever reply is lost, no other hold is deleted: each time before a hold's znode is deleted,
 //     alone or with its entry, a read after a Sync shows that the znode is the hold's own.
-//   - A hold whose caller gave up, or whose take has an unknown outcome, is
+//   - A hold whose caller gave up, or whose creation has an unknown outcome, is
 //     deleted in the background, for as long as its session lives.
 //
 // # Not guaranteed
 //
 //   - A process that is stopped while it holds an entry, longer than its session lasts, may go on
 //     with the entry after another has got it. Check [Held.Valid] right before each effect.
-//   - ZooKeeper can't delete a znode on condition that it is our own. One round trip lies between the
+//   - ZooKeeper can't delete a znode on condition that it is this handle's own. One round trip lies between the
 //     read of a hold's znode and its delete. If somebody deletes the znode and another takes the entry
 //     in that time, Release deletes the other's hold, and Consume the entry, too. The other gets [ErrLost].
 //   - kazoo's queues take any child for an entry. Here an entry's name must begin with "entry-"; Len
@@ -50,8 +50,8 @@
 //   - kazoo's LockingQueue hangs after a lost connection. Its get waits although entries are free, if
 //     another takes the first one. Its consume returns True when the server refused it.
 //   - kazoo's get returns the same entry until it is consumed. Here each Get takes another.
-//   - Beside processes that get without a pause Python gets nothing: its retries back off up to an hour.
-//   - If an entry is deleted and created again under its name between a Get's read and its take, the take can't
+//   - Beside processes that get without a pause a kazoo client gets no entry: its retries back off up to an hour.
+//   - If an entry is deleted and created again under its name between the moments when a Get reads and claims it, the Get can't
 //     tell the new entry from the old one when both have the same version: ZooKeeper has no other condition.
 //     So don't delete a queue's directories, whose names come again then, while somebody uses them.
 //   - An entry that has children can't be deleted. Get skips it and takes those behind it. Each handle

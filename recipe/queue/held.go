@@ -10,7 +10,7 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// Held is an entry that is ours to work on, until its context ends.
+// Held is an entry that this handle has, until the context of the hold ends.
 type Held struct {
 	hold  *hold.Hold
 	node  *node
@@ -62,16 +62,16 @@ func (h *Held) Token() int64 { return h.hold.Token() }
 // Incarnation returns the incarnation in which the entry is held.
 func (h *Held) Incarnation() *session.Incarnation { return h.hold.Incarnation() }
 
-// Context is the hold: it ends when the entry is no longer surely ours. Its
+// Context is the hold: it ends when the entry can't be trusted to be this handle's any more. Its
 // cause is ErrLost, ErrConsumed, ErrReleased, or that of the incarnation. It is not derived
 // from Get's context.
 func (h *Held) Context() context.Context { return h.hold.Context() }
 
-// Valid reports whether the entry is surely ours at this moment: the hold's context has not ended, and
+// Valid reports whether the hold may be relied on at this moment: the hold's context has not ended, and
 // the session is trusted. It sends no request and costs nanoseconds: call it right before each effect.
 func (h *Held) Valid() bool { return h.hold.Valid() }
 
-// Holds reads from the server whether the entry is still held: the hold's znode stands, and neither Consume
+// Holds reads from the server whether the entry is still held: the hold's znode exists, and neither Consume
 // nor Release was called.
 func (h *Held) Holds(ctx context.Context) (bool, error) {
 	select {
@@ -105,7 +105,7 @@ func (h *Held) Consume(ctx context.Context) error {
 }
 
 // Release gives the entry back, so that others can get it. It returns nil when this hold's znode is
-// gone. When ctx ends first, the error wraps the cause and Release goes on in the
+// deleted. When ctx ends first, the error wraps the cause and Release goes on in the
 // background; another call waits for it. After Consume the error wraps ErrConsumed.
 func (h *Held) Release(ctx context.Context) error {
 	h.finish(ctx, false)

@@ -4,7 +4,7 @@
 // # Overview
 //
 // [Semaphore.Acquire] waits until a lease is free, takes it, and returns a [Held]. The context of the Held ends, with a cause, when
-// the lease can't be trusted to be ours any more. It does not end with Acquire's context. [Semaphore.Do] calls a function with a
+// the lease can't be trusted to be this handle's any more. It does not end with Acquire's context. [Semaphore.Do] calls a function with a
 // context that ends with either, and releases the lease when the function has returned. A program that calls Acquire itself should
 // work with such a context, too, and call [Held.Release] when the work has returned, for whatever reason.
 //
@@ -23,7 +23,7 @@
 //   - At most as many leases are held as the znode at path says, as long as nobody deletes the leases or contenders of others, or
 //     writes another number over the first. The number is created with the znode, in one request. It is written to an
 //     empty znode only if the znode is still empty. A lease is created only if the number is still the one that was read and
-//     the inner lock is still ours, all in one transaction.
+//     the handle still has the inner lock, all in one transaction.
 //   - A handle that was made with another number than the znode's gets [ErrMaxLeases].
 //   - Leases go to callers in the order in which they called Acquire, the order of the inner lock. A waiter keeps its place through
 //     lost connections and ends of trust, until its session expires. Only the first waiter watches the leases.

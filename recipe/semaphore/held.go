@@ -9,7 +9,7 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// Held is a lease that is ours until its context ends.
+// Held is a lease that this handle has until its context ends.
 type Held struct {
 	hold  *hold.Hold
 	lease *lease
@@ -42,7 +42,7 @@ func (s *Semaphore) hold(ctx context.Context, l *lease, inc *session.Incarnation
 	return &Held{hold: base, lease: l}, nil
 }
 
-// Context returns the context that ends when the lease can't be trusted to be ours any more. Its cause wraps ErrLost, ErrMaxLeases,
+// Context returns the context that ends when the lease can't be trusted to be this handle's any more. Its cause wraps ErrLost, ErrMaxLeases,
 // ErrReleased, or the cause of the incarnation. It is not derived from Acquire's context.
 func (h *Held) Context() context.Context { return h.hold.Context() }
 

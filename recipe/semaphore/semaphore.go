@@ -77,7 +77,7 @@ func (s *Semaphore) Held() bool {
 	return h != nil && h.Valid()
 }
 
-// Acquire waits until a lease is ours. It goes on through lost connections and expired sessions; after an expiry it queues up again
+// Acquire waits until it has acquired a lease. It goes on through lost connections and expired sessions; after an expiry it queues up again
 // at the end. A handle that has a lease already returns the same [Held]. When ctx ends, the error wraps its cause, and is a
 // [*recipe.BlockedError] if the call saw what blocked it. After any error the call's znodes are removed, in the background if the
 // call does not wait for that. The next Acquire on this handle waits for the removal first.
