@@ -25,15 +25,15 @@
 // Consume and Run add the partitions of their topics to the group's set (package
 // allocator), claim those that the mapping gives to this member (package ownership), and call the
 // handler, which is ConsumeClaim or the function, for each of them. When a call ends before its context,
-// the member stays in the group and waits for the next call. Each member looks at its
-// topics again at least once a minute, or once in Config.Metadata.RefreshFrequency if
+// the member stays in the group and waits for the next call. Each member refreshes the metadata of its
+// topics at least once a minute, or once in Config.Metadata.RefreshFrequency if
 // that is less, at times of its own. In one write it adds the partitions that the set
 // lacks: those that Kafka has added to the topics, and those that somebody has removed from the set. Topics are
 // never created in Kafka.
 //
 // Nothing leaves the set by itself. When no member asks for a topic by name any more,
-// [Group.RemoveTopic] removes it. A topic that a living member asks for, by name or by pattern,
-// does not stay out: the member adds it again when it looks next, if Kafka has it.
+// [Group.RemoveTopic] removes it. RemoveTopic fails with ErrTopicInUse while a member asks for the
+// topic by name. A member that asks by pattern adds the topic again, if Kafka has it.
 //
 // A partition is opened in this order: claim → Options.Fence → read the committed offset →
 // commit the start position → read. It is closed in this order: Messages ends →
@@ -45,8 +45,9 @@
 // commits them without joining a group of Kafka's protocol: one request every CommitInterval for
 // all marked partitions, and one request at once for partitions that are given up together.
 // A commit's metadata is "kiel1;<topic id>;<token>/<partitions>;" and then the text given to
-// MarkMessage. The number of partitions is the one that the topic had when the group first started
-// on it; for a topic that was created again it is at most that of the old topic.
+// MarkMessage. <partitions> is the topic's number of partitions when the group first consumed it. A
+// partition with a higher number is new, and starts at its first message. For a topic that was created
+// again <partitions> is at most that of the old topic.
 //
 // # Topics
 //
@@ -74,9 +75,9 @@
 //
 //	group.Consume(ctx, []string{"audit", "^orders-.*", "!^orders-test-.*"}, handler)
 //
-// Topics are found when the member joins and at each look (see Overview). The first member
-// that finds a topic adds its partitions to the set, in one write. The patterns stand in the
-// members' records, so no record changes and no member joins anew; a partition that is
+// Topics are found when the member joins and at each metadata refresh (see Overview). The first member
+// that finds a topic adds its partitions to the set, in one write. The members' records
+// have the patterns, so no record changes and no member joins anew; a partition that is
 // consumed already moves only to even out shares. A member whose patterns match nothing joins,
 // logs a warning, and waits.
 //
@@ -91,7 +92,7 @@
 //     are not read. With Earliest no message is missed.
 //   - A topic that is deleted in Kafka is missing ([ErrTopicMissing]) for the members that
 //     have found it, and [Group.RemoveTopic] removes it for good: patterns do not keep it. A
-//     topic that Kafka still has is found again at the next look after RemoveTopic; to stop
+//     topic that Kafka still has is found again at the next metadata refresh after RemoveTopic; to stop
 //     consuming it, exclude it.
 //   - Where topics come and go, those that are gone stay missing, and in the set, until
 //     RemoveTopic is called. The counters of a topic stay for as long as the process runs.
@@ -103,7 +104,7 @@
 // A member with Options.Zone, or Config.RackID, writes for the group in which zone
 // each partition is best consumed: the rack (broker.rack) of its preferred leader,
 // which does not move when brokers are restarted. It does so when it starts and when
-// it looks at its topics, in one znode that all members read (package allocator), so
+// it refreshes its topics, in one znode that all members read (package allocator), so
 // that they all compute the same mapping. It writes a zone that it has not seen before, that has changed
 // or that the group does not know, and undoes nothing that others wrote, so
 // members to which Kafka gives different answers don't write against each other. A
@@ -132,7 +133,7 @@
 //     or [Session].
 //   - A start position that comes from a policy (From, or a reset), or from a mark or
 //     reset of Setup, is committed before the first message is handed out, so that it is not
-//     decided twice. With Options.Fence it is committed only if From is Latest and Setup has not moved it.
+//     decided twice. With Options.Fence it is committed only if From is Latest and the policy has chosen it.
 //     Each start by policy is a warning in the log. Starts within a second share one line with the reason, their
 //     number, and the first partitions with their offsets. kiel_consumer_offset_resets_total counts them by
 //     reason: "none" (no offset was committed), "out_of_range", "truncated" (an unclean leader election) or
@@ -155,26 +156,20 @@
 //     that is reported once, and the partition is tried again every few seconds.
 //   - When Kafka's ACLs refuse a topic or the group (sarama.ErrTopicAuthorizationFailed,
 //     sarama.ErrGroupAuthorizationFailed), a member does not try for ever. Consume and Run end
-//     with the error, for all topics. Its text says which topic or group the ACLs must allow
-//     READ on. Two rules say when a call ends. First, in the first minute of a membership one
-//     refusal is enough: of a named topic that was not read yet, or of the group before an offset
-//     was stored (with Options.Fence: read). Second, later, and for topics that patterns have
-//     found, a call ends after a minute of refusals, three at least: of all partitions of the
-//     topic that the member owns, or of all commits of the group. Until then each refusal goes to
-//     Errors. Access that is given back within the minute costs no more than reading again what
-//     could not be committed. Partitions that another member has got meanwhile do not count.
-//     Partitions that are not tried because their handlers are slow do not count either. No other
-//     refusal ends the call. A refused password is an error when a member joins; later the member
-//     tries again.
-//   - With Options.Fence the program commits positions, in transactions. The group itself then commits
-//     nothing but a start position, and that only if From is Latest.
+//     with the error, for all topics: at once when the member starts, later, and for topics that
+//     patterns have found, after a minute of refusals. docs/semantics.md has the rules, under
+//     "Refusals".
+//   - With Options.Fence the program commits positions, in transactions. With Fence the group commits
+//     marks, if you make any, and with From = Latest the start position that the policy has chosen.
+//     It commits nothing else. So mark nothing.
 //   - Without Options.Fence the position is committed when a partition is opened, marked or
 //     not. A session timeout, 1 minute and 10 minutes later the owner reads the stored
 //     offset, and raises it again if a late commit of a former owner has lowered it. Every 6 hours
 //     while nothing is marked it commits the position anew, because Kafka deletes an
 //     offset 7 days after its last commit (KIP-186; 1 day before Kafka 2.0). When a partition is
-//     released in which nothing was marked, its position is restored if it was deleted or
-//     lowered meanwhile. That takes a second at most, and its failure is logged.
+//     released in which nothing was marked, its position is restored if it was deleted, or
+//     lowered by a late commit of a former owner. An offset that another program has stored stays. That
+//     takes a second at most, and its failure is logged.
 //   - A partition whose offset a transaction is about to store is opened when the
 //     transaction has ended (KIP-447; Config.Version 2.5 or newer).
 //   - The commits that an owner repeats never lower an offset. They leave an offset alone that
@@ -197,7 +192,7 @@
 //     an [ErrOffsetReset] is reported, and the partition continues at the first offset that was
 //     written anew. The leader epoch is committed with the position (Config.Version 2.1 or
 //     newer), so the next owner compares too, as does a member that was restarted.
-//   - A partition that stands still for 30 s although it has messages to read is fetched
+//   - A partition that makes no progress for 30 s although it has messages to read is fetched
 //     anew, once a minute at most; kiel_consumer_fetch_resets_total counts that.
 //
 // # Not guaranteed
@@ -232,8 +227,9 @@
 //
 //   - Panics: A panic of ConsumeClaim, Setup or Cleanup ends the process with sarama. Here it is an error like any other
 //     (ownership.ErrCallback), and so is runtime.Goexit: a defect of one handler must not end the work of all.
-//   - Handlers that do not return: Consume and Close of sarama wait for them without limit. Here they wait for
-//     RebalanceTimeout and StopTimeout, and Consume then returns an ownership.ErrStuck, without Cleanup if a ConsumeClaim
+//   - Handlers that do not return: Consume and Close of sarama wait for them without limit. Here, if ctx
+//     ended the call, handlers have StopTimeout. If a ConsumeClaim ended it, they have RebalanceTimeout; then the member
+//     leaves, which takes StopTimeout at most. Consume then returns an ownership.ErrStuck, without Cleanup if a ConsumeClaim
 //     runs or the time was over before: a process that is to stop must be able to.
 //   - Partitions that are not given back in time: When a ConsumeClaim goes on for longer than Rebalance.Timeout, sarama's
 //     member leaves the group, and its session ends. Here the member loses that partition (ownership.ErrStuck), and the others
@@ -252,16 +248,15 @@
 //     to Errors. Here it is no error: the handler did what it was asked to. Consume returns Cleanup's all the same.
 //   - The last commit: sarama commits after Cleanup, for all partitions. Here each partition is committed when its
 //     ConsumeClaim has returned. If it is revoked or the member leaves, it is then released, so that its next owner need not
-//     wait for the slowest handler; Cleanup comes after all. A mark or reset that comes later, in Cleanup or on a goroutine
-//     that Cleanup waits for, is stored only where partitions are held until Cleanup has returned. That is so when a
-//     ConsumeClaim has ended the session. With AutoCommit off, where Cleanup may be what commits, it is also so when the member
-//     leaves, for half of StopTimeout and half of RebalanceTimeout at most. Everywhere else mark before ConsumeClaim returns.
+//     wait for the slowest handler; Cleanup comes after all. A mark made after ConsumeClaim has returned is stored in two
+//     cases: (1) a ConsumeClaim has ended the call; (2) AutoCommit is off and the member leaves, until half of the smaller of
+//     StopTimeout and RebalanceTimeout. In all other cases mark before ConsumeClaim returns.
 //   - Start positions: sarama stores nothing before the first mark, and InitialOffset may be OffsetOldest or OffsetNewest.
 //     Here InitialOffset is an offset, and it is committed before the first message is handed out, so that where a partition
 //     starts is not decided twice. A mark or reset of Setup is stored at the same moment, with AutoCommit or without. A Commit
 //     in Setup does not store it: the partition may be another member's then. If the partition goes to another member before
 //     it is opened, the mark has no effect.
-//   - Metadata: sarama stores the text of a mark as it is. Here the text of this package stands before it. That text says of
+//   - Metadata: sarama stores the text of a mark as it is. Here the text of this package is put before it. That text says of
 //     which topic and which owner the offset is; see Overview.
 //   - A second Consume: While a call runs sarama lets another wait for it. Here the other returns ErrBusy: one that waits
 //     without limit hides a mistake.
@@ -300,7 +295,7 @@
 // docs/sarama-config.md says what becomes of each field of Config. The default of some means
 // something else here: Consumer.Offsets.Initial and Group.Rebalance.GroupStrategies have
 // counterparts in [Options], which start at the first message and divide by
-// [allocfn.Balanced]; timeouts of Net are 10 s at most; topics are looked at once a minute
+// [allocfn.Balanced]; timeouts of Net are 10 s at most; topics are refreshed once a minute
 // at least, and never created. Other fields that are set and not honoured, such as
 // Consumer.Group.InstanceId and Session.Timeout, are named in one warning that New,
 // NewGroup and NewFromClient log, with what to use instead.

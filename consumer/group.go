@@ -53,12 +53,13 @@ func (g *Group) Name() string { return g.settings.Name }
 
 // Consume joins the group, adds the partitions of topics to its set, and
 // consumes those that are this member's, until ctx ends or Close is called; then
-// it leaves and returns nil. It blocks all the while, after ctx's end for
-// StopTimeout at most.
+// it leaves and returns nil. It blocks all the while. If ctx ended the call, handlers have
+// StopTimeout. If a ConsumeClaim ended it, they have RebalanceTimeout; then the member leaves,
+// which takes StopTimeout at most.
 //
 // Consume returns an error when it can't join the group, when the membership is lost for good,
 // and when Setup or Cleanup returns one. A ConsumeClaim, Setup, Cleanup or Observer that has not
-// returned within StopTimeout is abandoned, and the error is an ownership.ErrStuck. The same
+// returned in that time is abandoned, and the error is an ownership.ErrStuck. The same
 // error is returned when an Observer that does not return has made the member leave. Without a
 // Kafka broker the error is sarama.ErrOutOfBrokers, for a named topic that does not exist it is
 // sarama.ErrUnknownTopicOrPartition, both when it joins. Without ZooKeeper Consume waits, and
@@ -67,7 +68,8 @@ func (g *Group) Name() string { return g.settings.Name }
 // When Kafka's ACLs refuse one of the topics, or the group, the whole call ends with the
 // error (sarama.ErrTopicAuthorizationFailed, sarama.ErrGroupAuthorizationFailed): at the start
 // at once, later after a minute. The text says what the ACLs must allow. The next call waits
-// for 5 s first, so that a loop does not keep the whole group rebalancing.
+// until 5 s after the refusal before it joins, so that a loop does not keep the whole group
+// rebalancing.
 //
 // Members of a group may consume different topics; the package's page says what then
 // becomes of a partition, and when all need the same. An entry of topics that begins with ^
@@ -82,7 +84,7 @@ func (g *Group) Name() string { return g.settings.Name }
 // that second is over.
 //
 // When the call ends before ctx does, by a ConsumeClaim or an error of Setup, the member stays in
-// the group and waits for the next call, as sarama's does. Meanwhile its claims stand, the
+// the group and waits for the next call, as sarama's does. Meanwhile its claims remain, the
 // partitions that the plan gives to others are released, new ones are claimed, and nothing is
 // read. A next call with the same topics goes on from there; one with other topics leaves and
 // joins again. When no call comes within the timeout of the ZooKeeper session, the member leaves

@@ -55,7 +55,7 @@ type Options struct {
 	// most 249 of them, unique in the group. "" is host:pid-xxxxxxxx, with a
 	// random end. While another process has the name, Consume waits, and the log and Errors
 	// say so. The znode of a dead process disappears within [session.Options].MaxSessionTimeout
-	// and a few seconds. If the znode still stands then, Consume returns a party.ErrNameTaken.
+	// and a few seconds. If the znode still exists then, Consume returns a party.ErrNameTaken.
 	Name string
 
 	// Config is sarama's configuration: security, client id, protocol version,
@@ -96,7 +96,8 @@ type Options struct {
 
 	// RebalanceTimeout is how long a ConsumeClaim may go on after its partition was revoked, or its
 	// session has ended. After a revocation the partition is then lost. After the end of a session
-	// the member leaves, and Consume returns an ownership.ErrStuck. When ConsumeClaim has returned
+	// that a ConsumeClaim ended, the member leaves, which takes StopTimeout at most, and Consume returns
+	// an ownership.ErrStuck. If ctx ended the call, handlers have StopTimeout. When ConsumeClaim has returned
 	// in time, closing the partition may take 20 s more while Kafka does not answer the last
 	// commit. 0 is Config.Consumer.Group.Rebalance.Timeout, 60 s unless changed.
 	RebalanceTimeout time.Duration
@@ -135,8 +136,8 @@ type Options struct {
 	// sends later. So no former owner changes the offset after it is read. docs/transactions.md has the
 	// recipe, and an example is the whole program.
 	//
-	// With Fence the group commits nothing but marks, and, where From is Latest, a start position
-	// that is not the committed one. So mark nothing, and set
+	// With Fence the group commits marks, if you make any, and with From = Latest the start position
+	// that the policy has chosen. It commits nothing else. So mark nothing, and set
 	// Config.Consumer.Offsets.AutoCommit.Enable to false. ErrGroupInUse is not noticed then.
 	// Config.Version must be 2.5 or newer.
 	//
@@ -160,7 +161,7 @@ type Options struct {
 	//
 	// The Observer may call Commit, which does not wait for it, and must not call Close. A panic
 	// ends the call; it is logged and goes to Errors, as ownership.ErrCallback. A call that takes
-	// longer than RebalanceTimeout, and 5 s, is logged and goes to Errors as an
+	// longer than RebalanceTimeout, or than 5 s if that is more, is logged and goes to Errors as an
 	// ownership.ErrStuck; then the member leaves, and Consume returns that error. For Setup,
 	// Cleanup and the interceptors such a call is only reported.
 	Observer func(Event)

@@ -346,9 +346,9 @@ func (p *Partition) Mark(m *sarama.ConsumerMessage) {
 //
 // Done does not block, may be called from any goroutine, and panics if m is of another
 // partition. A handler must wait for its own work before it returns: a Done after the
-// return is not committed. A handler that takes more than 16 million messages, or messages
-// from 65,536 gaps of the log, before its first Done must Mark the last of them. Until then
-// nothing is committed, and the loop waits.
+// return is not committed. Before the first Done a handler may take 16 million messages, or
+// messages from 65,536 gaps of the log. Then the loop waits, and nothing is committed, until
+// the handler calls Mark for the last of them.
 func (p *Partition) Done(m *sarama.ConsumerMessage) {
 	p.mustOwn(m)
 	if !p.tracker.Done(m.Offset) {
@@ -397,8 +397,8 @@ func (p *Partition) Lag() (messages int64, behind time.Duration) {
 }
 
 // Pause suspends fetching, as [Group.Pause] does. Messages fetched before are still handed
-// out. The pause lasts when the partition is closed and opened again, until Resume of this
-// Partition or of a later one. After a reopening no message is handed out before Resume.
+// out. The pause outlasts the partition's closing. When the partition is opened again, no
+// message is handed out before Resume, of this Partition or of the new one.
 func (p *Partition) Pause() { p.pauses.set(p.id, true) }
 
 // Resume ends the pause.

@@ -175,7 +175,7 @@ func (o *openPartitions) check(id func(topic string) sarama.Uuid) {
 // Nothing leaves the set by itself, because a topic that nobody consumes now may be consumed by a member that is down. So
 // to end the consumption of a topic, first stop the members that ask for it, or give them other topics, and then remove it.
 // Members that ask for it by patterns alone may stay: if Kafka does not have the topic any more, it is removed for good; else
-// they find it again at their next look, within a minute.
+// they find it again at their next metadata refresh, within a minute.
 //
 // RemoveTopic returns [ErrTopicInUse], with the name of the member, while there is a member that
 // asks for the topic by its name, that asks for all topics, or whose topics are not known, as with

@@ -6,7 +6,7 @@
 //	go http.ListenAndServe("localhost:9400", health.Handler(group)) // a *consumer.Group
 //
 //	GET /healthz          200 while the sources' loops answer, else 503
-//	GET /readyz           200 when the member has joined and owns what the mapping assigns to it, else 503
+//	GET /readyz           200 when the member has joined and its first claims are settled, else 503
 //	GET /status?pretty    the group as the member sees it, in JSON (package status)
 //
 // A 503 says why, in one line of text for each source. consumer.Group, ownership.Owner and allocator.PartitionAllocator
@@ -16,7 +16,8 @@
 // hangs. It never fails because ZooKeeper or Kafka can't be reached: then no restart helps.
 //
 // /readyz is for a readiness probe, and for a rolling deploy that waits for one member before it stops the next. A member
-// that has nothing to claim is ready, too.
+// is ready when its first claims are owned, or can't be owned for a reason that was reported. Later claims do not change the
+// answer. A member that has nothing to claim is ready, too.
 //
 // /status shows names of members, hosts and topics, and texts of errors. The application decides who may see it:
 // where the probes' port is open to others, mount Live and Ready alone.
