@@ -203,7 +203,6 @@ func TestUsage(t *testing.T) {
 
 // The mutants of this repository can be read, and their patches apply.
 func TestPatchesApply(t *testing.T) {
-	const root = "../../.."
 	files, err := filepath.Glob(filepath.Join(root, "test", "mutants", "*"))
 	if err != nil || len(files) < 2 {
 		t.Fatal(files, err)
