@@ -352,9 +352,11 @@ func TestClockJumps(t *testing.T) {
 	})
 }
 
-func TestClockOfTheContext(t *testing.T) {
+// onWallClock runs a test in a bubble, on an incarnation whose clock is the context's: its wall clock is ahead by jump.
+func onWallClock(t *testing.T, test func(t *testing.T, inc *session.Incarnation, jump *atomic.Int64)) {
+	t.Helper()
 	bubble(t, func(t *testing.T, w *world) {
-		start, jump := time.Now(), atomic.Int64{}
+		start, jump := time.Now(), new(atomic.Int64)
 		s, err := session.New([]string{"zk:2181"}, session.Options{Timeout: timeout, Dial: w.net.Client("a").Dial})
 		if err != nil {
 			t.Fatal(err)
@@ -369,6 +371,14 @@ func TestClockOfTheContext(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		test(t, inc, jump)
+		stop()
+		wantErr(t, "Run", <-done, nil)
+	})
+}
+
+func TestClockOfTheContext(t *testing.T) {
+	onWallClock(t, func(t *testing.T, inc *session.Incarnation, jump *atomic.Int64) {
 		if !inc.Trusted() {
 			t.Error("not trusted")
 		}
@@ -376,29 +386,12 @@ func TestClockOfTheContext(t *testing.T) {
 		if inc.Trusted() {
 			t.Error("trusted after a jump of the context's clock")
 		}
-		stop()
-		wantErr(t, "Run", <-done, nil)
 	})
 }
 
 // The clock of the context is made steady too: a wall clock that was set back does not hide a suspension that comes after.
 func TestSuspendedAfterTheClockWasSetBack(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		start, jump := time.Now(), atomic.Int64{}
-		s, err := session.New([]string{"zk:2181"}, session.Options{Timeout: timeout, Dial: w.net.Client("a").Dial})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(clocks.With(t.Context(), func() (mono, wall time.Duration) {
-			passed := time.Since(start)
-			return passed, passed + time.Duration(jump.Load())
-		}))
-		done := make(chan error, 1)
-		go func() { done <- s.Run(ctx) }()
-		inc, err := s.Incarnation(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+	onWallClock(t, func(t *testing.T, inc *session.Incarnation, jump *atomic.Int64) {
 		jump.Add(int64(-time.Hour))
 		if !inc.Trusted() {
 			t.Error("not trusted after the clock was set back")
@@ -407,7 +400,5 @@ func TestSuspendedAfterTheClockWasSetBack(t *testing.T) {
 		if inc.Trusted() {
 			t.Error("trusted after a suspension of T")
 		}
-		stop()
-		wantErr(t, "Run", <-done, nil)
 	})
 }
