@@ -31,8 +31,8 @@ type Order int
 
 // The orders.
 const (
-	// OrderUnset is OrderText, but New refuses it for items that are integers of different lengths:
-	// for those the Order depends on whether Python members have them as int or as str.
+	// OrderUnset is OrderText, but New refuses it for items that are all integers and sort differently as numbers and
+	// as text, such as 9 and 10, or -1 and -2: for those the Order depends on whether Python members have them as int or as str.
 	OrderUnset Order = iota
 	// OrderText sorts byte by byte, as Python sorts str: 1, 10, 2.
 	OrderText
@@ -143,7 +143,7 @@ func sorted(items []string, order Order) ([]string, error) {
 		if n, ok := new(big.Int).SetString(item, 10); ok {
 			numbers[item] = n
 		} else if order == OrderNumeric {
-			return nil, fmt.Errorf("partitioner: item %q is no integer, and option Order is OrderNumeric", item)
+			return nil, fmt.Errorf("option Order: OrderNumeric, but item %q is no integer", item)
 		} else {
 			return items, nil
 		}
@@ -151,7 +151,7 @@ func sorted(items []string, order Order) ([]string, error) {
 	byValue := slices.Clone(items)
 	slices.SortStableFunc(byValue, func(a, b string) int { return numbers[a].Cmp(numbers[b]) })
 	if order == OrderUnset && !slices.Equal(items, byValue) {
-		return nil, errors.New("partitioner: items are integers of different lengths: option Order must be OrderNumeric or OrderText")
+		return nil, errors.New("option Order: must be OrderNumeric or OrderText, since items are integers that sort differently as numbers and as text")
 	}
 	return byValue, nil
 }
@@ -160,7 +160,7 @@ func sorted(items []string, order Order) ([]string, error) {
 func lockPaths(dir string, items []string, escape bool) (map[string]string, error) {
 	var errs []error
 	bad := func(item, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("partitioner: item %q: %s", item, fmt.Sprintf(format, args...)))
+		errs = append(errs, fmt.Errorf("item %q: %s", item, fmt.Sprintf(format, args...)))
 	}
 	paths, by := make(map[string]string, len(items)), make(map[string]string, len(items))
 	for _, item := range items {

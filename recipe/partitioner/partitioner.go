@@ -86,7 +86,7 @@ func (s *Snapshot) Allocation() *Allocation { return s.alloc }
 // is too small for the locks of all items.
 func New(s *session.Session, path string, items []string, opts Options) (*SetPartitioner, error) {
 	if s == nil {
-		return nil, errors.New("partitioner: no session")
+		return nil, errors.New("partitioner: session is nil")
 	}
 	if err := session.CheckPath(path); err != nil {
 		return nil, fmt.Errorf("partitioner: %w", err)
@@ -97,11 +97,11 @@ func New(s *session.Session, path string, items []string, opts Options) (*SetPar
 	}
 	p := &SetPartitioner{sess: s, path: path, opts: opts, latest: latest.New(&Snapshot{}), locks: make(map[string]*lock.Lock, len(items)), namesakes: make(map[string]time.Time)}
 	if p.items, err = sorted(items, opts.Order); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("partitioner: %w", err)
 	}
 	paths, err := lockPaths(session.Join(path, "locks"), items, opts.Escape)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("partitioner: %w", err)
 	}
 	crowd, err := p.newParty() // checks the identifier
 	if err != nil {

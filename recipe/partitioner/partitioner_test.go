@@ -33,9 +33,10 @@ func TestNewRefuses(t *testing.T) {
 		"reaction":         {path, nil, partitioner.Options{MaxReactionTime: -1}, "MaxReactionTime"},
 		"partition time":   {path, nil, partitioner.Options{MaxPartitionTime: -1}, "MaxPartitionTime"},
 		"order":            {path, nil, partitioner.Options{Order: 7}, "partitioner: option Order: 7"},
-		"no number":        {path, []string{"1", "x"}, partitioner.Options{Order: partitioner.OrderNumeric}, `"x"`},
-		"unsaid order":     {path, []string{"9", "10"}, partitioner.Options{}, "option Order"},
-		"twice":            {path, []string{"a", "b", "a"}, partitioner.Options{}, `"a"`},
+		"no number":        {path, []string{"1", "x"}, partitioner.Options{Order: partitioner.OrderNumeric}, `partitioner: option Order: OrderNumeric, but item "x"`},
+		"unsaid order":     {path, []string{"9", "10"}, partitioner.Options{}, "partitioner: option Order: must be"},
+		"order of minuses": {path, []string{"-1", "-2"}, partitioner.Options{}, "partitioner: option Order: must be"},
+		"twice":            {path, []string{"a", "b", "a"}, partitioner.Options{}, `partitioner: item "a": `},
 		"one path":         {path, []string{"a//b", "a/b/"}, partitioner.Options{}, `"a//b"`},
 		"empty":            {path, []string{""}, partitioner.Options{}, "empty"},
 		"slashes":          {path, []string{"//"}, partitioner.Options{}, "empty"},
@@ -49,8 +50,11 @@ func TestNewRefuses(t *testing.T) {
 			t.Errorf("%s: got %v, want an error with %q", what, err, tt.want)
 		}
 	}
-	if _, err := partitioner.New(nil, path, nil, partitioner.Options{}); err == nil {
-		t.Error("no session")
+	if _, err := partitioner.New(nil, path, nil, partitioner.Options{}); err == nil || err.Error() != "partitioner: session is nil" {
+		t.Errorf("no session: %v", err)
+	}
+	if _, err := partitioner.New(s, path, []string{"1", "10"}, partitioner.Options{}); err != nil {
+		t.Errorf("integers that sort alike as numbers and as text: %v", err)
 	}
 	p, err := partitioner.New(s, path, []string{"a", "a/b", "é"}, partitioner.Options{})
 	if err != nil {
