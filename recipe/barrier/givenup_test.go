@@ -3,6 +3,7 @@ package barrier_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -238,5 +239,25 @@ func TestUnreadable(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.ended(wait, nil)
+	})
+}
+
+// Somebody deletes our znode when the others have entered with us, just before our last read: the error says which znode is gone.
+func TestOwnZnodeDeletedAtTheEndOfEnter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		d := w.double(w.Session("a"), 1, "")
+		node := d.Node()
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if _, _, ready := w.Srv.Get(path + "/ready"); ready && r.Op == zktest.OpExists && r.Path == node {
+				w.remove(node[len(path)+1:])
+			}
+			return zktest.Action{}
+		})
+		c := w.enter(t.Context(), d)
+		w.ended(c, barrier.ErrLost)
+		if !strings.Contains(c.err.Error(), node+" was deleted") {
+			t.Errorf("got %v", c.err)
+		}
 	})
 }

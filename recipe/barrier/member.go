@@ -27,7 +27,7 @@ func newMember(ctx context.Context, d *DoubleBarrier, name string, n *node, inc 
 	base, err := hold.New(ctx, hold.Options{Session: d.session, Incarnation: inc, Path: n.path, Lost: ErrLost})
 	switch {
 	case errors.Is(err, hold.ErrGone):
-		return nil, ErrLost
+		return nil, fmt.Errorf("%w: %s was deleted", ErrLost, n.path)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrLost, err)
 	case base == nil:

@@ -17,8 +17,9 @@ type lease struct {
 	own       *hold.Own
 }
 
-// errRefused says that a lease was not created, because the number of leases was written or the semaphore's znode is gone.
-var errRefused = errors.New("number of leases has changed")
+// errRefused says that a lease was not created, because the number of leases was written, the semaphore's znode is gone, or the
+// request did not reach the servers.
+var errRefused = errors.New("lease was not created")
 
 // make creates the znode if the number of leases has that version and the contender of the inner lock stands. After an error
 // the znode does not stand, unless the error wraps hold.ErrUnsure.

@@ -169,7 +169,7 @@ func (s *Semaphore) clear(ctx context.Context, inc *session.Incarnation, err err
 }
 
 // obtain creates a lease if the number of leases still has that version and the contender of the inner lock stands. It returns nil if
-// the number was written or the semaphore's znode is gone. The requests do not end with ctx, see [hold.Own.Make].
+// the lease was not created, see errRefused. The requests do not end with ctx, see [hold.Own.Make].
 func (s *Semaphore) obtain(ctx context.Context, inc *session.Incarnation, contender string, version int32) (*lease, error) {
 	l := newLease(s, inc)
 	err := l.own.Make(ctx, func(life context.Context) error { return l.make(life, contender, version) })
