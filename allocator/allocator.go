@@ -60,7 +60,7 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 	}
 	faults := errors.Join(kiel.CheckGroup(group), kiel.CheckMember(name), err, seedErr)
 	if s == nil {
-		faults = errors.Join(faults, errors.New("no session"))
+		faults = errors.Join(faults, errors.New("session is nil"))
 	}
 	if faults != nil {
 		return nil, fmt.Errorf("allocator: new: %w", faults)

@@ -36,7 +36,7 @@ func inspect(ctx context.Context, s *session.Session, group string) (*status.Gro
 		return nil, err
 	}
 	if s == nil {
-		return nil, errors.New("no session")
+		return nil, errors.New("session is nil")
 	}
 	for {
 		inc, err := s.Incarnation(ctx)

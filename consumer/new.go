@@ -110,7 +110,7 @@ func addressesOf(client sarama.Client) []string {
 
 func newGroup(s *session.Session, brokers []string, group string, set settings) (*Group, error) {
 	if s == nil {
-		return nil, errors.New("consumer: the session is nil")
+		return nil, errors.New("consumer: session is nil")
 	}
 	keeper := promreg.NewKeeper(set.Registerer, group)
 	m, shown := promreg.New(keeper, group, newMetrics)

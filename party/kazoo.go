@@ -183,7 +183,7 @@ func ShallowIdentifier(child string) string {
 // init checks the arguments of both kinds' constructors, and sets the fields. name is the name of the own znode.
 func (m *membership) init(s *session.Session, path string, opts KazooOptions, name string) error {
 	if s == nil {
-		return errors.New("party: the session is nil")
+		return errors.New("party: session is nil")
 	}
 	if err := session.CheckPath(path); err != nil {
 		return fmt.Errorf("party: %w", err)

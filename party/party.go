@@ -36,7 +36,7 @@ type Party struct {
 // name the option. Run starts the Party.
 func New(s *session.Session, path string, opts Options) (*Party, error) {
 	if s == nil {
-		return nil, errors.New("party: the session is nil")
+		return nil, errors.New("party: session is nil")
 	}
 	if err := opts.validate(path); err != nil {
 		return nil, fmt.Errorf("party: %w", err)

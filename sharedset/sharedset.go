@@ -35,7 +35,7 @@ type Set struct {
 // metric; it does no I/O. The other methods succeed only while the session runs.
 func New(s *session.Session, path string, opts Options) (*Set, error) {
 	if s == nil {
-		return nil, errors.New("sharedset: no session")
+		return nil, errors.New("sharedset: session is nil")
 	}
 	if err := session.CheckPath(path); err != nil {
 		return nil, fmt.Errorf("sharedset: %w", err)

@@ -34,7 +34,7 @@ func TestNewRefuses(t *testing.T) {
 		opts sharedset.Options
 		want string
 	}{
-		"no session":        {nil, path, sharedset.Options{}, "no session"},
+		"no session":        {nil, path, sharedset.Options{}, "session is nil"},
 		"path":              {s, "kiel", sharedset.Options{}, `kiel`},
 		"timeout":           {s, path, sharedset.Options{LockTimeout: -time.Second}, "option LockTimeout: -1s is negative"},
 		"identifier":        {s, path, sharedset.Options{Identifier: "\xff"}, "Identifier"},

@@ -24,7 +24,7 @@ type Zones struct {
 func New(s *session.Session, parent, name string) (*Zones, error) {
 	path := session.Join(parent, name)
 	if s == nil {
-		return nil, errors.New("zones: no session")
+		return nil, errors.New("zones: session is nil")
 	}
 	if err := session.CheckPath(path); err != nil {
 		return nil, fmt.Errorf("zones: %w", err)

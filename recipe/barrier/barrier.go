@@ -41,7 +41,7 @@ func New(s *session.Session, path string, opts Options) (*Barrier, error) {
 
 func check(s *session.Session, path string) error {
 	if s == nil {
-		return errors.New("barrier: no session")
+		return errors.New("barrier: session is nil")
 	}
 	if err := session.CheckPath(path); err != nil {
 		return fmt.Errorf("barrier: %w", err)

@@ -47,7 +47,7 @@ type directory struct {
 
 func check(s *session.Session, path string) error {
 	if s == nil {
-		return errors.New("queue: no session")
+		return errors.New("queue: session is nil")
 	}
 	if err := session.CheckPath(path); err != nil {
 		return fmt.Errorf("queue: %w", err)
