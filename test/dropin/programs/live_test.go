@@ -31,21 +31,18 @@ func TestLive(t *testing.T) {
 }
 
 // TestLiveOnSarama lets each program live on sarama's own groups. These wait for polls with a mutex held, so that virtual time would stand
-// still.
+// still. On sarama's cooperative groups they live on a real Kafka, with -full in realkafka: on kfake a second member has waited for minutes
+// for its first partition.
 func TestLiveOnSarama(t *testing.T) {
 	t.Parallel()
-	live := func(name string, kind programs.Kind) {
-		t.Run(name+"/"+string(kind), func(t *testing.T) {
+	for name, program := range programs.Programs() {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newKafka(t)
 			b.SessionTimeout, b.Pause = time.Second, 200*time.Millisecond
-			programs.Live(t, b, kind, "t", programs.Programs()[name])
+			programs.Live(t, b, programs.Eager, "t", program)
 		})
 	}
-	for name := range programs.Programs() {
-		live(name, programs.Eager)
-	}
-	live("processor", programs.Cooperative) // to which a new partition is no new session
 }
 
 // newKafka returns a fake Kafka on a network of its own.
