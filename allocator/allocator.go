@@ -287,7 +287,7 @@ func (a *PartitionAllocator) AddPartitions(ctx context.Context, partitions map[s
 		err = a.seed.inTurn(ctx, func() error {
 			_, err := a.loop.src.set.Add(ctx, all...)
 			if err == nil {
-				a.seed.add(all)
+				a.seed.add(all, a.loop.src.set.Changed())
 			}
 			return err
 		})

@@ -30,6 +30,7 @@ type setSource interface {
 	Updates(ctx context.Context) iter.Seq[*sharedset.View]
 	Add(ctx context.Context, items ...string) (int, error)
 	Remove(ctx context.Context, items ...string) (int, error)
+	Changed() *sharedset.View
 }
 
 type zoneSource interface {

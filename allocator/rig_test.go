@@ -68,6 +68,7 @@ type fakeSet struct {
 	end    chan error
 	add    func(items ...string) error
 	remove func(items ...string) error
+	left   *sharedset.View // what Changed returns
 }
 
 func (f *fakeSet) Run(ctx context.Context) error { return untilDone(ctx, f.end) }
@@ -79,6 +80,8 @@ func (f *fakeSet) Add(_ context.Context, items ...string) (int, error) {
 func (f *fakeSet) Remove(_ context.Context, items ...string) (int, error) {
 	return len(items), f.remove(items...)
 }
+
+func (f *fakeSet) Changed() *sharedset.View { return f.left }
 
 func succeed(...string) error { return nil }
 
@@ -133,7 +136,7 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 	}
 	r := &rig{
 		T: t, base: t.Context(), members: &fakeMembers{newFeed[*party.View](), make(chan error)},
-		set:   &fakeSet{newFeed[*sharedset.View](), make(chan error), succeed, succeed},
+		set:   &fakeSet{newFeed[*sharedset.View](), make(chan error), succeed, succeed, &sharedset.View{}},
 		zones: &fakeZones{newFeed[*zones.View](), make(chan error)},
 		czxid: 1, lives: make(map[*session.Incarnation]context.Context), ran: make(chan error, 1),
 	}

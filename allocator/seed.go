@@ -22,7 +22,7 @@ const (
 )
 
 // seed has the items that this member adds to a set that lacks them: those of Options.Seed and those that the member has
-// added since, without those that were removed since, by the member or, in a view that it saw, by somebody else.
+// added since, without those that were removed since, by the member or by somebody else.
 type seed struct {
 	// turn has one element while this member writes the set. The seeding, AddPartitions and RemovePartitions write one
 	// after the other, and each changes or reads items in its turn. So the seeding adds nothing that this member has removed.
@@ -31,6 +31,10 @@ type seed struct {
 	mu      sync.Mutex
 	items   []string  // sorted; replaced, never changed in place
 	settled time.Time // when seedSettle after the last addition ends
+
+	// written is the set that had all items of the last addition; nil once the loop has compared it with one that it has read. It
+	// shows what somebody has removed before the loop could see it in the set.
+	written *sharedset.View
 }
 
 func newSeed(items []string) *seed { return &seed{turn: make(chan struct{}, 1), items: items} }
@@ -53,9 +57,12 @@ func (s *seed) all() []string {
 	return s.items
 }
 
-func (s *seed) add(items []string) {
+// add adds items, which this member has added to the set: written is the set with them.
+func (s *seed) add(items []string, written *sharedset.View) {
+	s.compare(written)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.written = written
 	all := slices.Concat(s.items, items)
 	slices.Sort(all)
 	s.items, s.settled = slices.Compact(all), time.Now().Add(seedSettle)
@@ -68,6 +75,7 @@ func (s *seed) settles() time.Duration {
 	return time.Until(s.settled)
 }
 
+// remove removes items, which are sorted.
 func (s *seed) remove(items []string) {
 	s.removeFunc(func(item string) bool {
 		_, found := slices.BinarySearch(items, item)
@@ -80,6 +88,15 @@ func (s *seed) removeFunc(match func(item string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.items = slices.DeleteFunc(slices.Clone(s.items), match)
+}
+
+// compare removes the items that somebody has removed from the set between the last addition and v, if v is of that time.
+func (s *seed) compare(v *sharedset.View) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w := s.written; w != nil && v.SameZnode(w) && v.DataVersion >= w.DataVersion {
+		s.items, s.written = missing(s.items, missing(w.Items, v.Items)), nil
+	}
 }
 
 // seeding is what the seeding goroutine sends: err at once when an attempt has failed, and over when the goroutine ends.
@@ -133,6 +150,9 @@ func (l *loop) addSeed(ctx context.Context, there []string) (added int, err erro
 			return nil
 		}
 		added, err = l.src.set.Add(ctx, lacking...)
+		if err == nil {
+			l.seed.add(nil, l.src.set.Changed())
+		}
 		return err
 	})
 	return added, err
@@ -144,7 +164,22 @@ func (l *loop) onSeeding(s seeding) {
 		l.seedView = 0
 		l.seedFailures++
 	}
-	l.seeding = l.seeding && !s.over
+	if s.over && l.seeding {
+		l.seeding = false
+		l.compareAgain()
+	}
+}
+
+// compareAgain compares the last set once more with the seed, after the addition that ends now: somebody may have removed
+// items of the seed before the loop could see them in the set.
+func (l *loop) compareAgain() {
+	if l.known == nil || l.hasSeed() {
+		return
+	}
+	l.compareSeed(l.known)
+	if !l.wasReady && l.hasSeed() {
+		l.change(TriggerPartitions, true)
+	}
 }
 
 // hasSeed reports whether the set has the seed or has had it: what somebody has
@@ -166,6 +201,9 @@ func (l *loop) seededIn(v *sharedset.View) bool {
 func (l *loop) compareSeed(v *sharedset.View) {
 	before := l.known
 	l.known = v
+	if before != nil {
+		l.seed.compare(before) // an addition may have ended since before came
+	}
 	if before != nil && before.Exists && v.SameZnode(before) {
 		if v.DataVersion > before.DataVersion {
 			l.seed.remove(missing(before.Items, v.Items))

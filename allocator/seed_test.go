@@ -329,3 +329,80 @@ func TestSeedingIsNotRepeatedOnAnOldView(t *testing.T) {
 		}
 	})
 }
+
+// TestRemovedBeforeItWasSeen: an item that another member removes right after AddPartitions, before the loop has seen it in the
+// set, leaves the seed. What a view from before the addition lacks does not.
+func TestRemovedBeforeItWasSeen(t *testing.T) {
+	tests := map[string]struct {
+		views []int32 // the data versions of the views without t:2; the addition makes version 5
+		early bool    // whether the views come while AddPartitions runs
+		made  bool    // whether the addition makes the set
+		want  string  // what is added later, and when the set is deleted
+	}{
+		"removed":                          {views: []int32{6}, want: "[]"},
+		"removed, with a view from before": {views: []int32{4, 6}, want: "[]"},
+		"removed from a set that is new":   {views: []int32{6}, made: true, want: "[]"},
+		"removed before the addition ends": {views: []int32{6}, early: true, want: "[]"},
+		"views from before":                {views: []int32{3, 4}, want: "[t:2]"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			inSeedRig(t, func(r *rig, adds *[]string) {
+				r.seed.remove([]string{"t:0", "t:1"})
+				r.run()
+				r.join("b")
+				r.showSet(&sharedset.View{})
+				if !test.made {
+					r.restored(2, "s:0")
+				}
+				show := func() {
+					for _, version := range test.views {
+						r.restored(version, "s:0")
+					}
+				}
+				r.set.left = &sharedset.View{Items: []string{"s:0", "t:2"}, Exists: true, Czxid: r.czxid, DataVersion: 5}
+				r.set.add = func(...string) error {
+					if test.early {
+						show()
+					}
+					return nil
+				}
+				if err := r.AddPartitions(r.Context(), map[string][]int32{"t": {2}}); err != nil {
+					r.Fatal(err)
+				}
+				if !test.early {
+					show()
+				}
+				r.set.add = func(items ...string) error { *adds = append(*adds, items...); return nil }
+				sleep(time.Minute)
+				r.showSet(&sharedset.View{}) // the set is deleted
+				sleep(time.Minute)
+				var got string
+				r.locked(func() { got = fmt.Sprint(slices.Compact(*adds)) })
+				if got != test.want {
+					r.Errorf("added %s, want %s", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+// TestReadyThoughTheSeedWasRemoved: a member is ready although another removes an item of its seed before the loop has seen that
+// item in the set, which then is as before the addition.
+func TestReadyThoughTheSeedWasRemoved(t *testing.T) {
+	inSeedRig(t, func(r *rig, adds *[]string) {
+		r.run()
+		r.join("b")
+		r.set.left = &sharedset.View{Items: []string{"t:0", "t:1"}, Exists: true, Czxid: r.czxid, DataVersion: 2}
+		r.restored(1, "t:0")
+		v := *r.set.view
+		v.DataVersion = 3
+		r.set.put(&v)
+		sleep(time.Minute)
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+		defer cancel()
+		if err := r.Ready(ctx); err != nil || len(*adds) != 1 {
+			r.Errorf("%v, added %v", err, *adds)
+		}
+	})
+}

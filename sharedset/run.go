@@ -57,9 +57,7 @@ func (s *Set) readW(ctx context.Context, inc *session.Incarnation, old *View) (*
 			if old != nil && old.source == sourceOf(stat) {
 				return old.again(), watch, nil
 			}
-			v := &View{
-				Exists: true, Czxid: stat.Czxid, Ctime: stat.Ctime, Mzxid: stat.Mzxid, DataVersion: stat.Version, source: sourceOf(stat),
-			}
+			v := viewOf(stat)
 			if v.Items, err = decodeFor(inc, data); err != nil {
 				v.Err = fmt.Errorf("sharedset: read %s: %w", s.path, err)
 			}

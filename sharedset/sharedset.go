@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,7 +29,8 @@ type Set struct {
 	errs        *errlog.Log
 	updates     *prometheus.CounterVec
 
-	reader *watched.Reader[View]
+	reader  *watched.Reader[View]
+	changed atomic.Pointer[View] // what Changed returns
 }
 
 // New returns a handle on the set at path. It checks its arguments and registers the
@@ -87,20 +89,22 @@ func decodeFor(inc *session.Incarnation, data []byte) ([]string, error) {
 // Read returns the items of the set at path, sorted, as they are now or later. It creates nothing and watches nothing, and blocks for a
 // Sync and a read. Errors are ErrUnreadable, the session's, ErrNoNode if there is no set, and the cause of ctx's end.
 func Read(ctx context.Context, inc *session.Incarnation, path string) ([]string, error) {
-	items, err := readSynced(ctx, inc, path)
+	v, err := readSynced(ctx, inc, path)
 	if err != nil {
 		return nil, fmt.Errorf("sharedset: read %s: %w", path, err)
 	}
-	return items, nil
+	return v.Items, nil
 }
 
-func readSynced(ctx context.Context, inc *session.Incarnation, path string) ([]string, error) {
+func readSynced(ctx context.Context, inc *session.Incarnation, path string) (*View, error) {
 	if err := inc.Sync(ctx, path); err != nil {
 		return nil, err
 	}
-	data, _, err := inc.Get(ctx, path)
+	data, stat, err := inc.Get(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	return decodeFor(inc, data)
+	v := viewOf(stat)
+	v.Items, err = decodeFor(inc, data)
+	return v, err
 }

@@ -85,6 +85,10 @@ func (s *Set) RemoveFunc(ctx context.Context, match func(item string) bool) (rem
 	return s.update(ctx, removing(match))
 }
 
+// Changed returns the set as the last change that succeeded left it, nil before the first: with Add or Remove of this Set, or
+// as it was found, if nothing had to change. Only Items, Exists, Czxid, Ctime and DataVersion are set. It never blocks.
+func (s *Set) Changed() *View { return s.changed.Load() }
+
 // sorted returns items sorted and unique.
 func sorted(items []string) []string { return slices.Compact(slices.Sorted(slices.Values(items))) }
 
@@ -146,10 +150,13 @@ func (s *Set) nothingToDo(ctx context.Context, e edit) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		items, err := readSynced(ctx, inc, s.path)
+		v, err := readSynced(ctx, inc, s.path)
 		switch {
 		case err == nil:
-			_, n := e.apply(items)
+			_, n := e.apply(v.Items)
+			if n == 0 {
+				s.changed.Store(v)
+			}
 			return n == 0, nil
 		case errors.Is(err, session.ErrNoNode) && e.op == opRemove:
 			return true, nil
@@ -204,12 +211,13 @@ func (s *Set) changeLocked(ctx context.Context, held *lock.Held, e edit, unanswe
 		if err != nil {
 			return 0, err
 		}
-		items, err := decodeFor(inc, data)
-		if err != nil {
+		v := viewOf(stat)
+		if v.Items, err = decodeFor(inc, data); err != nil {
 			return 0, err
 		}
-		items, n := e.apply(items)
+		items, n := e.apply(v.Items)
 		if n == 0 {
+			s.changed.Store(v)
 			return *unanswered, nil
 		}
 		if held.Context().Err() != nil {
@@ -219,6 +227,8 @@ func (s *Set) changeLocked(ctx context.Context, held *lock.Held, e edit, unanswe
 		_, err = inc.Multi(ctx, session.CheckOp(held.Node(), -1), session.SetOp(s.path, written, stat.Version))
 		switch {
 		case err == nil:
+			v.Items, v.DataVersion = items, stat.Version+1
+			s.changed.Store(v)
 			return n, nil
 		case errors.Is(err, session.ErrUncertain) && ctx.Err() == nil:
 			*unanswered = n

@@ -422,6 +422,39 @@ func TestGivingUpDuringTheWrite(t *testing.T) {
 	})
 }
 
+// TestChanged: Changed is the set as the last change left it, or found it if nothing had to change.
+func TestChanged(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := w.set("a", sharedset.Options{})
+		if v := s.Changed(); v != nil {
+			w.Errorf("before the first change: %+v", v)
+		}
+		check := func(what string, want ...string) {
+			w.Helper()
+			_, stat, _ := w.Srv.Get(path)
+			v := s.Changed()
+			if !v.Exists || !slices.Equal(v.Items, want) || v.Czxid != stat.Czxid || v.Ctime != stat.Ctime || v.DataVersion != stat.Version {
+				w.Errorf("%s: %+v, want %q and %+v", what, v, want, stat)
+			}
+		}
+		w.add(s, 2, "t:0", "t:1")
+		check("added", "t:0", "t:1")
+		w.remove(s, 1, "t:0")
+		check("removed", "t:1")
+		w.Write(path, `["t:1", "t:2"]`)
+		w.add(s, 0, "t:2")
+		check("there already", "t:1", "t:2")
+		w.Srv.LoseReply(1, func(r zktest.Request) bool { return isWrite(&r) })
+		w.add(s, 1, "t:3")
+		check("the reply was lost", "t:1", "t:2", "t:3")
+		before := s.Changed()
+		w.Write(path, `["`)
+		if _, err := s.Add(w.Context(), "t:4"); err == nil || s.Changed() != before {
+			w.Errorf("a change that failed: %v, %+v", err, s.Changed())
+		}
+	})
+}
+
 // RemoveFunc judges the items that are in the set when it is written, so it removes what another has added meanwhile too, and
 // keeps what else was added.
 func TestRemoveFunc(t *testing.T) {

@@ -39,6 +39,13 @@ func sourceOf(stat session.Stat) source {
 	return source{stat.Czxid, stat.Mzxid, stat.Ctime, stat.Mtime}
 }
 
+// viewOf returns the view of a znode that exists, without its items.
+func viewOf(stat session.Stat) *View {
+	return &View{
+		Exists: true, Czxid: stat.Czxid, Ctime: stat.Ctime, Mzxid: stat.Mzxid, DataVersion: stat.Version, source: sourceOf(stat),
+	}
+}
+
 // again returns a view of the same data, without what Set.complete fills in.
 func (v *View) again() *View {
 	return &View{
