@@ -123,3 +123,24 @@ func TestWithoutARegisterer(t *testing.T) {
 		}
 	}
 }
+
+// TestKeeperIsARegisterer: what is registered on a Keeper itself gets the label group, and goes when it is unregistered.
+func TestKeeperIsARegisterer(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	k := promreg.NewKeeper(reg, "g")
+	dials := prometheus.NewCounter(opts("dials_total", "Dials."))
+	if err := k.Register(dials); err != nil {
+		t.Fatal(err)
+	}
+	k.MustRegister(prometheus.NewCounter(opts("reads_total", "Reads.")))
+	want := "# HELP dials_total Dials.\n# TYPE dials_total counter\ndials_total{group=\"g\"} 0\n"
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "dials_total"); err != nil {
+		t.Error(err)
+	}
+	if err := k.Register(dials); err == nil {
+		t.Error("registered twice")
+	}
+	if !k.Unregister(dials) || count(t, reg) != 1 {
+		t.Errorf("%d series after Unregister, want that of reads_total", count(t, reg))
+	}
+}
