@@ -9,6 +9,7 @@ import (
 
 	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/ownership"
+	"github.com/kielgo/kiel/session"
 )
 
 // An Observer that is slow, though not stuck, costs no commit: the next owner begins where this one stopped.
@@ -83,6 +84,24 @@ func TestSetupFailsWithoutZooKeeper(t *testing.T) {
 		}
 		if calls := a.h.called(); !slices.Equal(calls, []string{"setup", "cleanup"}) {
 			t.Errorf("called: %v", calls)
+		}
+	})
+}
+
+// When the session's Run ends, Consume ends with session.ErrClosed, and so do later calls.
+func TestSessionIsClosed(t *testing.T) {
+	inRig(t, 1, func(t *testing.T, r *rig) {
+		a := r.member("a", nil).start()
+		until(t, "the partition is open", func() bool { return len(a.owns()) == 1 })
+		a.kill()
+		if err := <-a.done; !errors.Is(err, session.ErrClosed) {
+			t.Errorf("Consume: %v", err)
+		}
+		if calls := a.h.called(); calls[len(calls)-1] != "cleanup" {
+			t.Errorf("called: %v", calls)
+		}
+		if err := <-a.start().done; !errors.Is(err, session.ErrClosed) {
+			t.Errorf("Consume, again: %v", err)
 		}
 	})
 }
