@@ -96,7 +96,7 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// Of two sessions on one Registerer the second does not start, and the error says what to do, until the first was closed.
+// Two sessions use one Registerer: the second does not start until the first is closed, and its error says what to do.
 func TestMetricsOfTwoSessions(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		reg := prometheus.NewPedanticRegistry()

@@ -62,7 +62,7 @@ func serverError(err error) error {
 	if code, ok := unknownCode(err); ok {
 		return codeError(code)
 	}
-	// What remains: ErrConnectionClosed, ErrClosing, errors of writing to the connection, a reply that can't be decoded.
+	// These are ErrConnectionClosed, ErrClosing, errors of writing to the connection and replies that can't be decoded.
 	return fmt.Errorf("%w: %w", errLost, err)
 }
 

@@ -30,8 +30,8 @@ func (w *world) atNextLook(client string, do func()) {
 	})
 }
 
-// Of three members one was away. Meanwhile all three may have stood, or two may have come and left one after the other: Enter can't
-// tell. If all three can't have stood, Enter waits on.
+// One of three members was away. All three may have been there at one time meanwhile, or two may have come and left one after the
+// other: Enter can't tell which. If all three can't have been there at one time, Enter waits on.
 func TestUndecided(t *testing.T) {
 	for what, tt := range map[string]struct {
 		do   func(w *world)

@@ -81,7 +81,7 @@ func TestDuplicateIdentifier(t *testing.T) {
 	})
 }
 
-// Of two members with one identifier the first one has had the items for long.
+// Two members have one identifier, and the first of them has had the items for long.
 func TestDuplicateOfOneThatHasAcquired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := namesakes(newWorld(t), 30*time.Second)

@@ -2,7 +2,7 @@
 // such systems are often built and which are not enough. With all rules an execution must do no harm; without the rule that
 // answers it it must do the harm that the rule is there to prevent, or it shows nothing. Ownership's rules are switched off
 // (internal/sabotage), and the execution runs again; the others are broken by mutants (test/mutants), which name the test
-// that must fail. The numbers are those of the executions in the design's list of attacks.
+// that must fail. The column § numbers the executions.
 //
 //	§   execution, control                        rule, switch or mutant                  harm without    test
 //	1   a deposed leader answers Sync             session-proof-beyond-sync               overlap         TestDeposedLeaderAnswersSync, R

@@ -86,7 +86,7 @@ func TestPackagesOfNoPartOrTwo(t *testing.T) {
 	}
 }
 
-// What one part leaves out by name, another runs, or the soak does.
+// A test that one part leaves out by name runs in another part, or in the soak.
 func TestNothingIsLeftOut(t *testing.T) {
 	all := tree(t)
 	p := testPlan(time.Minute)

@@ -165,7 +165,7 @@ func (r *Run) endTest(e event) {
 	delete(r.output, t)
 }
 
-// Of a failed test the summary repeats that many lines, each cut to that many bytes.
+// The summary repeats at most maxRemarks lines of a failed test, each cut to maxRemark bytes.
 const (
 	maxRemarks = 12
 	maxRemark  = 400
