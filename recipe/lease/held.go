@@ -42,12 +42,12 @@ type pending struct {
 	known chan struct{} // closed when the outcome is known, or given up
 }
 
-// hold returns the hold of a try that has succeeded.
-func (l *NonBlockingLease) hold(t try) *Held {
+// hold returns the hold of a try that has succeeded. The hold's context has the values of ctx, and does not end with it.
+func (l *NonBlockingLease) hold(ctx context.Context, t try) *Held {
 	h := &Held{
 		lease: l, token: t.term.stat.Mzxid, floor: t.floor, term: t.term, gone: make(chan struct{}),
 	}
-	h.ctx, h.end = context.WithCancelCause(context.Background()) //nolint:forbidigo // values of an earlier ctx would hide those of Do's
+	h.ctx, h.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	go h.expire(l.session.Hold())
 	go h.guard()
 	return h

@@ -126,7 +126,7 @@ func (l *NonBlockingLease) Obtain(ctx context.Context) (*Held, error) {
 		return err
 	}, func() {
 		if h == nil {
-			h = l.hold(t)
+			h = l.hold(ctx, t)
 			l.mu.Lock()
 			l.held = h
 			l.mu.Unlock()
