@@ -83,7 +83,7 @@ func saysOnly(err, why error) bool {
 // has ended, Do returns the reason for that end instead, which is nil if ctx has ended.
 //
 // Release is called when fn has returned. Done says that fn has returned nil. Lost is why the hold ended before fn returned; it is
-// nil if the hold stands or ended with one of the causes in released. Release returns the error that Do adds to fn's. When fn
+// nil if the hold lasts or ended with one of the causes in released. Release returns the error that Do adds to fn's. When fn
 // panics or ends its goroutine, release is called with done false.
 func Do[H recipe.Hold](
 	ctx context.Context,

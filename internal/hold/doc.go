@@ -1,10 +1,10 @@
-// Package hold has what the recipes with holds have in common: a hold whose context ends when its znode is not ours any more,
+// Package hold has what the recipes with holds have in common: a hold whose context ends when its znode is lost,
 // functions that run under a hold, and znodes of this process that are removed in the background.
 //
 // # Overview
 //
 // [Own] is a znode of this process: its creation is completed even if the caller has given up, and its removal is repeated until
-// the znode is proved gone. [Hold] is a hold on what such a znode stands for. [Under] and [Do] call a function under a hold.
+// the znode is proved gone. [Hold] is a hold on what such a znode represents. [Under] and [Do] call a function under a hold.
 //
 // # Guarantees
 //

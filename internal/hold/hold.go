@@ -17,13 +17,13 @@ var ErrGone = errors.New("znode is gone")
 // Options describe the znode of a [Hold].
 type Options struct {
 	Session     *session.Session     // kept open until the hold is released
-	Incarnation *session.Incarnation // the incarnation in which the znode was seen to be ours
+	Incarnation *session.Incarnation // the incarnation in which the znode was seen to be this process's
 	Path        string               // path of the znode
 	Lasting     bool                 // whether the znode is persistent: then the hold outlives trust and sessions
 	Lost        error                // wrapped by the cause of a hold whose znode was removed or can't be watched
 }
 
-// Hold is a hold on what a znode stands for. Its context ends when the znode can't be trusted to be ours any more.
+// Hold is a hold on what a znode represents. Its context ends when the znode can't be trusted any more to be this process's.
 type Hold struct {
 	opts  Options
 	token int64           // czxid of the znode
@@ -84,7 +84,7 @@ func (h *Hold) Guard(watch *session.Watch, look func(ctx context.Context) (*sess
 	}()
 }
 
-// look checks that the znode still stands: in its own session, or in the newest one if the hold is lasting.
+// look checks that the znode still exists: in its own session, or in the newest one if the hold is lasting.
 func (h *Hold) look(ctx context.Context) (*session.Watch, error) {
 	for {
 		inc := h.opts.Incarnation

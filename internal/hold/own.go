@@ -18,7 +18,7 @@ const (
 	maxPause = time.Second
 )
 
-// ErrUnsure says that a znode may have been created, or may yet be, and that the servers did not show whether it stands.
+// ErrUnsure says that a znode may have been created, or may yet be, and that the servers did not show whether it exists.
 var ErrUnsure = errors.New("unknown whether the znode was created")
 
 // Own is a znode that this process creates, or finds created, and removes.
@@ -30,7 +30,7 @@ type Own struct {
 
 	once  sync.Once
 	gone  chan struct{}
-	stays error // why the znode may stand for ever; set before gone is closed
+	stays error // why the znode may exist for ever; set before gone is closed
 }
 
 // NewOwn returns an Own whose znode is yet to be created. Remove tries once to delete the znode and returns nil or [session.ErrNoNode]
@@ -51,7 +51,7 @@ func (o *Own) keep() (letGo func()) {
 
 // Make calls f, which creates the znode. The context of f does not end with ctx, because a request that was given up may still be
 // carried out. When ctx ends, f goes on in the background, and the znode that f creates is removed there. F returns nil if the
-// znode stands, an error that wraps [ErrUnsure] if it may stand, and any other error if it does not. After an error
+// znode exists, an error that wraps [ErrUnsure] if it may exist, and any other error if it does not. After an error
 // of Make, Gone is closed as soon as the znode is gone.
 func (o *Own) Make(ctx context.Context, f func(life context.Context) error) error {
 	results := make(chan error)
@@ -109,7 +109,7 @@ func (o *Own) Vanished() { o.once.Do(func() { close(o.gone) }) }
 // Gone returns a channel that is closed when the znode is proved gone, or can't be removed any more.
 func (o *Own) Gone() <-chan struct{} { return o.gone }
 
-// Wait waits until Gone is closed. If ctx ends first, Wait returns its cause. Any other error says that the znode may stand for ever.
+// Wait waits until Gone is closed. If ctx ends first, Wait returns its cause. Any other error says that the znode may exist for ever.
 func (o *Own) Wait(ctx context.Context) error {
 	select {
 	case <-o.gone:
@@ -143,22 +143,22 @@ func (o *Own) removeAll(life context.Context) error {
 	}
 }
 
-// Delete deletes a znode whose name nobody else uses. When the outcome is unknown, Delete calls stands, which checks after a Sync
-// whether the znode still stands. All earlier requests have returned then, so a znode that is gone does not appear later.
-func Delete(life context.Context, inc *session.Incarnation, path string, stands func(life context.Context) (bool, error)) error {
+// Delete deletes a znode whose name nobody else uses. When the outcome is unknown, Delete calls exists, which checks after a Sync
+// whether the znode still exists. All earlier requests have returned then, so a znode that is gone does not appear later.
+func Delete(life context.Context, inc *session.Incarnation, path string, exists func(life context.Context) (bool, error)) error {
 	for {
 		err := inc.Delete(life, path, -1)
 		if !errors.Is(err, session.ErrUncertain) {
 			return err
 		}
-		if again, err := stands(life); err != nil || !again {
+		if again, err := exists(life); err != nil || !again {
 			return err
 		}
 	}
 }
 
 // Over reports whether err says that the session of an incarnation has ended, and its ephemeral znodes with it. After the end of
-// Run the znodes may stand for one more session timeout.
+// Run the znodes may exist for one more session timeout.
 func Over(err error) bool { return errors.Is(err, session.ErrSessionExpired) || Closed(err) }
 
 // Closed reports whether err says that there will be no incarnation any more.

@@ -11,7 +11,7 @@
 //
 //	<dir>                          persistent, empty, created when missing, never deleted
 //	<dir>/<guid><word><sequence>   ephemeral, data: the identifier; deleted with its session.
-//	                               Persistent with [Options].Persistent: it stands until it is removed
+//	                               Persistent with [Options].Persistent: it exists until it is removed
 //
 // Children with other names are ignored.
 //

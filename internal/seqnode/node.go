@@ -14,7 +14,7 @@ import (
 // sweepPause is the time between two searches for a node that a create in an ended session may still make.
 const sweepPause = time.Second
 
-// Node is one contender of this process, created by [Dir.Create]. It stands until it is removed or, unless it is persistent, until
+// Node is one contender of this process, created by [Dir.Create]. It exists until it is removed or, unless it is persistent, until
 // its ZooKeeper session ends.
 type Node struct {
 	dir  *Dir
@@ -59,7 +59,7 @@ func (n *Node) create(ctx context.Context) error {
 }
 
 // make creates the node and returns its path. Requests run with life; they are repeated only while ctx lasts. After an error no
-// node stands, unless the error wraps hold.ErrUnsure.
+// node exists, unless the error wraps hold.ErrUnsure.
 func (n *Node) make(life, ctx context.Context) (string, error) {
 	mode := session.EphemeralSequential
 	if n.dir.opts.Persistent {
@@ -121,7 +121,7 @@ func (n *Node) find(life context.Context) (string, error) {
 	return found, nil
 }
 
-// leavesUnsure reports whether the node may stand after find returned err: the server refused the search, or the session has ended
+// leavesUnsure reports whether the node may exist after find returned err: the server refused the search, or the session has ended
 // and the node is persistent.
 func (n *Node) leavesUnsure(err error) bool {
 	switch {
@@ -165,7 +165,7 @@ func (n *Node) removeFound(life context.Context, inc *session.Incarnation) error
 // Remove deletes the node and waits until it is proved gone, by an answer of the server or by the end of its session. The end of
 // Run counts as the end of the session: the node is then gone within one session timeout. When ctx ends first, the error
 // wraps its cause and the removal goes on in the background. Remove may be called several times. It returns an error if Run
-// has ended while a persistent node stands: nothing removes that node any more.
+// has ended while a persistent node exists: nothing removes that node any more.
 func (n *Node) Remove(ctx context.Context) error {
 	n.Abandon(ctx)
 	return n.own.Wait(ctx)

@@ -191,7 +191,7 @@ func (n *Node) await(ctx context.Context, inc *session.Incarnation, l line, w *P
 	}
 }
 
-// recheck reads the first contender of the line and, if again is set, checks that the node itself still stands. If the first
+// recheck reads the first contender of the line and, if again is set, checks that the node itself still exists. If the first
 // contender is gone, the nearest, whose data is given, takes its place in l: only a list would show the new first.
 func (n *Node) recheck(ctx context.Context, inc *session.Incarnation, l *line, data []byte, again bool) error {
 	if again {

@@ -30,7 +30,7 @@ func TestReadyCameAndWent(t *testing.T) {
 				x := newExecution(t)
 				d := x.double(x.Session("g"), n, "")
 				g := x.enter(d)
-				x.until("our znode", x.stands(nameOf(d)))
+				x.until("our znode", x.exists(nameOf(d)))
 				crowd := x.crowd(n-1, false)
 				for _, p := range crowd[1:] {
 					p.goThrough(n)
@@ -69,7 +69,7 @@ func TestTheNumberIsNoSignal(t *testing.T) {
 			x := newExecution(t)
 			d := x.double(x.Session("g"), n, "")
 			g := x.enter(d)
-			x.until("our znode", x.stands(nameOf(d)))
+			x.until("our znode", x.exists(nameOf(d)))
 			left := x.later(func(ctx context.Context) error {
 				if <-g.done; g.m == nil {
 					return nil
@@ -114,7 +114,7 @@ func TestReadyIsLeftToTheLast(t *testing.T) {
 					if leaving <- struct{}{}; len(leaving) == len(crowd) {
 						making.open()
 					}
-					p.awaits(x.stands("ready"))
+					p.awaits(x.exists("ready"))
 				})
 			}
 			crowd[0].stops("enter: children", asked.pass)
@@ -156,7 +156,7 @@ func TestReadyIsMadeAgain(t *testing.T) {
 			s := x.Session("g")
 			id, d := x.ID(s), x.double(s, n, "")
 			g := x.enter(d)
-			x.until("our znode", x.stands(nameOf(d)))
+			x.until("our znode", x.exists(nameOf(d)))
 			crowd := x.crowd(n-1, true)
 			looked := x.gate()
 			leaving := make(chan struct{}, n)
@@ -192,10 +192,10 @@ func TestStaleReadyUsesUpTheOnlyWatch(t *testing.T) {
 		d := x.double(x.Session("g"), 4, "")
 		waits := x.gate()
 		x.hold(waits, func(r zktest.Request) bool {
-			return r.Op == zktest.OpDelete && r.Path == path+"/ready" && x.stands(nameOf(d))()
+			return r.Op == zktest.OpDelete && r.Path == path+"/ready" && x.exists(nameOf(d))()
 		})
 		g := x.enter(d)
-		x.until("our znode", x.stands(nameOf(d)))
+		x.until("our znode", x.exists(nameOf(d)))
 		crowd := x.crowd(3, false)
 		for _, p := range crowd {
 			p.stops("leave: ready", func() { <-g.done })
@@ -205,7 +205,7 @@ func TestStaleReadyUsesUpTheOnlyWatch(t *testing.T) {
 		x.until("one that waits", func() bool {
 			select {
 			case <-waits.c:
-				return !x.stands("ready")()
+				return !x.exists("ready")()
 			default:
 				return false
 			}
@@ -228,7 +228,7 @@ func TestNameOfTheRoundBefore(t *testing.T) {
 		x := newExecution(t)
 		d := x.double(x.Session("g"), 2, "")
 		g := x.enter(d)
-		x.until("our znode", x.stands(nameOf(d)))
+		x.until("our znode", x.exists(nameOf(d)))
 		p := x.crowd(1, false)[0]
 		again := x.gate()
 		p.stops("leave: exists", again.pass)
@@ -238,7 +238,7 @@ func TestNameOfTheRoundBefore(t *testing.T) {
 			return
 		}
 		g = x.enter(d)
-		x.until("our next znode", x.stands(nameOf(d)))
+		x.until("our next znode", x.exists(nameOf(d)))
 		again.open()
 		if x.over("leave", p); p.ctx.Err() != nil {
 			return
@@ -367,7 +367,7 @@ func TestNextRoundBeginsBeforeTheLook(t *testing.T) {
 		x := newExecution(t)
 		d := x.double(x.Session("g"), 3, "")
 		g := x.enter(d)
-		x.until("our znode", x.stands(nameOf(d)))
+		x.until("our znode", x.exists(nameOf(d)))
 		crowd := x.crowd(3, false)
 		crowd[0].goThrough(3)
 		time.Sleep(time.Second)
@@ -375,7 +375,7 @@ func TestNextRoundBeginsBeforeTheLook(t *testing.T) {
 		x.hold(looked, looks)
 		crowd[1].stops("leave: children", func() { time.Sleep(10 * time.Second) })
 		crowd[1].goThrough(3)
-		x.until("the first one's going", func() bool { return !x.stands(crowd[0].node)() })
+		x.until("the first one's going", func() bool { return !x.exists(crowd[0].node)() })
 		crowd[2].stops("enter: children", func() {
 			looked.open()
 			time.Sleep(time.Minute)
@@ -392,7 +392,7 @@ func TestNumberSeen(t *testing.T) {
 		x := newExecution(t)
 		d := x.double(x.Session("g"), 3, "")
 		g := x.enter(d)
-		x.until("our znode", x.stands(nameOf(d)))
+		x.until("our znode", x.exists(nameOf(d)))
 		crowd := x.crowd(2, false)
 		crowd[1].goThrough(3)
 		time.Sleep(time.Second)
@@ -441,7 +441,7 @@ func TestSetUpAgainBeforeTheRetry(t *testing.T) {
 			t.Errorf("removed: %v, %v; set up again: %v", there, err, again)
 		}
 		if data, _, ok := x.Srv.Get(path); !ok || string(data) != "second" {
-			t.Errorf(opened+": %q stands", data)
+			t.Errorf(opened+": %q exists", data)
 		}
 	})
 }

@@ -119,7 +119,7 @@ func (b *Barrier) create(ctx context.Context, inc *session.Incarnation) error {
 	}
 }
 
-// created reads, after a lost reply, whether the barrier stands. If not, created reports whether the create may be repeated:
+// created reads, after a lost reply, whether the barrier exists. If not, created reports whether the create may be repeated:
 // the parent is as it was before, so surely no barrier was set up since.
 func (b *Barrier) created(ctx context.Context, inc *session.Incarnation, before session.Stat) (done, again bool) {
 	if err := inc.Sync(ctx, b.path); err != nil && !errors.Is(err, session.ErrNoNode) {

@@ -138,7 +138,7 @@ func TestLostCreate(t *testing.T) {
 				t.Errorf("%s: got %v", what, err)
 			}
 			if _, _, ok := w.Srv.Get(path); ok == tt.removed {
-				t.Errorf("%s: stands: %v", what, ok)
+				t.Errorf("%s: exists: %v", what, ok)
 			}
 		})
 	}

@@ -71,7 +71,7 @@ func TestSessionKilledThenComplete(t *testing.T) {
 	})
 }
 
-// Enter deletes a ready that was left behind if no member stands. Otherwise it leaves ready alone: the
+// Enter deletes a ready that was left behind if no member exists. Otherwise it leaves ready alone: the
 // delete would use up the only watch of a Python process.
 func TestStaleReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestLost(t *testing.T) {
 			w.ended(w.later(func() error { <-m.Context().Done(); return context.Cause(m.Context()) }), tt.want)
 			time.Sleep(5 * time.Second)
 			if _, _, ok := w.Srv.Get(m.Node()); ok != tt.stays || d.Participating() {
-				t.Errorf("%s: stands: %v", what, ok)
+				t.Errorf("%s: exists: %v", what, ok)
 			}
 			l := w.leave(t.Context(), m)
 			w.goesOn(l)

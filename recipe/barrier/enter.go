@@ -14,13 +14,13 @@ type entering struct {
 	d        *DoubleBarrier
 	ctx      context.Context  //nolint:containedctx // Enter's: this ends with the call
 	name     string           // name of our znode
-	node     *node            // our znode, nil while none stands
-	stood    bool             // whether our znode stands or stood, or may have, and no view since excludes that the others entered
+	node     *node            // our znode, nil while none exists
+	existed  bool             // whether our znode exists or existed, or may have, and no view since excludes that the others entered
 	seen     *view            // the latest view that was not pending: the next one is compared with it
 	full     *view            // the latest view if it was pending, or nil
 	left     seqnode.Blocker  // somebody else's znode of our name, as last read
 	patience seqnode.Patience // for how long left was waited for
-	here     int              // how many members the latest view has, ours included
+	here     int              // how many members the latest view has, with this one
 	new      bool             // whether no view was read since our znode was created
 	peer     []string         // the members of the first view after that: all older members, and maybe others
 }
@@ -63,11 +63,11 @@ func (e *entering) behind(left seqnode.Blocker, watch *session.Watch) error {
 	return e.pause(watch)
 }
 
-// ended returns the cause of ctx's end. The error wraps session.ErrUncertain if our znode may stand: then the number may have become
+// ended returns the cause of ctx's end. The error wraps session.ErrUncertain if our znode may exist: then the number may have become
 // complete since the latest view.
 func (e *entering) ended() error {
 	cause := context.Cause(e.ctx)
-	if e.stood {
+	if e.existed {
 		return fmt.Errorf("%w: %w", session.ErrUncertain, cause)
 	}
 	return cause
@@ -92,7 +92,7 @@ func (e *entering) once() (*Member, error) {
 		e.node = nil
 	}
 	if stale(now) {
-		if e.stood && e.node == nil {
+		if e.existed && e.node == nil {
 			return nil, fmt.Errorf("%w: own znode disappeared after ready was created", session.ErrUncertain)
 		}
 		e.seen, e.full = now, nil
@@ -133,7 +133,7 @@ func (e *entering) once() (*Member, error) {
 	return nil, e.pause(watch)
 }
 
-// infer finds out whether ready stood since the views before.
+// infer finds out whether ready existed since the views before.
 func (e *entering) infer(inc *session.Incarnation, now *view) (readiness, error) {
 	czxids := func(names []string) ([]int64, error) {
 		czxids := make([]int64, len(names))
@@ -159,8 +159,8 @@ func (e *entering) infer(inc *session.Incarnation, now *view) (readiness, error)
 
 // prepare creates our znode, once no other znode has its name. It returns errAgain when that is done.
 func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.Watch) error {
-	if e.stood && !now.ready {
-		// Our znode stood, and is gone. Did the others enter while it stood?
+	if e.existed && !now.ready {
+		// Our znode existed, and is gone. Did the others enter while it existed?
 		v, err := e.infer(inc, now)
 		if err != nil {
 			return err
@@ -170,7 +170,7 @@ func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.W
 		}
 	}
 	e.seen, e.full, e.left = now, nil, seqnode.Blocker{}
-	e.stood = e.stood && (now.ready || now.has(e.name))
+	e.existed = e.existed && (now.ready || now.has(e.name))
 	n := e.d.newNode(inc, e.name)
 	if now.has(e.name) {
 		// The znode is an earlier session's, or somebody created it for us.
@@ -190,16 +190,16 @@ func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.W
 		case !mine:
 			return errAgain
 		}
-		e.node, e.new, e.stood = n, true, true
+		e.node, e.new, e.existed = n, true, true
 		e.d.made(n)
 		return errAgain
 	}
 	e.d.made(n)
-	stood := e.stood
-	e.stood = true
+	existed := e.existed
+	e.existed = true
 	err := n.create(e.ctx)
 	if errors.Is(err, errForeign) {
-		e.stood = stood // our znode was not created
+		e.existed = existed // our znode was not created
 		return errAgain
 	}
 	if err != nil {
@@ -210,7 +210,7 @@ func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.W
 	return errAgain
 }
 
-// stale reports whether ready was left behind: no member stands, not ours either. Once a Python process has come, it is too
+// stale reports whether ready was left behind: no member is there, nor this one. Once a Python process has come, it is too
 // late to delete ready: that would use up the process's only watch.
 func stale(now *view) bool { return now.ready && len(now.members) == 0 }
 
@@ -243,7 +243,7 @@ func (e *entering) member(inc *session.Incarnation, now *view) (*Member, error) 
 	}
 }
 
-// completes reports whether our znode makes the number complete: all other members of the number stood before it.
+// completes reports whether our znode makes the number complete: all other members of the number existed before it.
 // That member creates ready. The others wait for ready even if they see the number: if they went on and left, a
 // Python process that completes the number might read the directory too late, and wait for ever.
 func (e *entering) completes(inc *session.Incarnation, now *view) (bool, error) {
@@ -320,8 +320,8 @@ func (e *entering) pause(watch *session.Watch) error {
 	}
 }
 
-// removeReady deletes ready, if it stands. After a lost reply it repeats the delete only if the same znode still
-// stands.
+// removeReady deletes ready, if it exists. After a lost reply it repeats the delete only if the same znode still
+// exists.
 func removeReady(ctx context.Context, inc *session.Incarnation, dir string) error {
 	path := session.Join(dir, readyName)
 	exists, first, err := inc.Exists(ctx, path)

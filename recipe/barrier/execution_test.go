@@ -90,12 +90,12 @@ func (x *execution) until(what string, ok func() bool) {
 	x.Fatalf("%s does not come; znodes:\n%s", what, x.Srv.Dump())
 }
 
-// only reports whether these children stand and no others.
+// only reports whether these children exist and no others.
 func (x *execution) only(names ...string) func() bool {
 	return func() bool { return strings.Join(x.Srv.Children(path), " ") == strings.Join(names, " ") }
 }
 
-func (x *execution) stands(name string) func() bool {
+func (x *execution) exists(name string) func() bool {
 	return func() bool { _, _, ok := x.Srv.Get(path + "/" + name); return ok }
 }
 
@@ -128,7 +128,7 @@ func (x *execution) hold(g *gate, what func(r zktest.Request) bool) {
 func looks(r zktest.Request) bool { return r.Op == zktest.OpGetChildren2 && r.Path == path }
 
 // crowd returns n Python processes, each of which leaves as soon as it has entered. With lowest the first one has the lowest name
-// of all. The others' names are higher than ours.
+// of all. The others' names are higher than that of Go's member.
 func (x *execution) crowd(n int, lowest bool) []*python {
 	x.Helper()
 	list := make([]*python, n)

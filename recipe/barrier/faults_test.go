@@ -40,12 +40,12 @@ func TestCreateOnALaggingServer(t *testing.T) {
 			t.Error(err)
 		}
 		if _, _, ok := w.Srv.Get(path); !ok {
-			t.Error("Create returned, and no barrier stands")
+			t.Error("Create returned, and no barrier exists")
 		}
 	})
 }
 
-// The reply to the create is lost, and the read after it is refused: our znode may stand.
+// The reply to the create is lost, and the read after it is refused: our znode may exist.
 func TestLookAfterALostCreateIsRefused(t *testing.T) {
 	for _, look := range []zktest.Op{zktest.OpSync, zktest.OpExists} {
 		synctest.Test(t, func(t *testing.T) {

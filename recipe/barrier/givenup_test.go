@@ -28,9 +28,9 @@ func TestGivingUpEnter(t *testing.T) {
 		"while it is made": {func(_ *world, d *barrier.DoubleBarrier, r zktest.Request) bool {
 			return r.Op == zktest.OpCreate && r.Path == d.Node()
 		}, true},
-		"while it stands": {func(w *world, d *barrier.DoubleBarrier, r zktest.Request) bool {
-			_, _, stands := w.Srv.Get(d.Node())
-			return stands && r.Op == zktest.OpGetChildren2
+		"while it exists": {func(w *world, d *barrier.DoubleBarrier, r zktest.Request) bool {
+			_, _, exists := w.Srv.Get(d.Node())
+			return exists && r.Op == zktest.OpGetChildren2
 		}, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -50,9 +50,9 @@ func TestGivingUpEnter(t *testing.T) {
 			c := w.enter(ctx, d)
 			time.Sleep(time.Second)
 			w.Srv.SetHook(nil)
-			_, _, stands := w.Srv.Get(node)
-			if stands != tt.uncertain {
-				t.Fatalf("%s: it stands: %v", what, stands)
+			_, _, exists := w.Srv.Get(node)
+			if exists != tt.uncertain {
+				t.Fatalf("%s: it exists: %v", what, exists)
 			}
 			other := w.enter(t.Context(), w.double(w.Session("b"), 2, ""))
 			w.ended(c, context.DeadlineExceeded)
@@ -123,7 +123,7 @@ func TestSessionKilledBeforeTheFirstLook(t *testing.T) {
 			id := w.ID(s)
 			var killed atomic.Bool
 			w.Srv.SetHook(func(*zktest.Request) zktest.Action {
-				if _, _, stands := w.Srv.Get(d.Node()); !stands || killed.Swap(true) {
+				if _, _, exists := w.Srv.Get(d.Node()); !exists || killed.Swap(true) {
 					return zktest.Action{}
 				}
 				if fate != nobodyCame {

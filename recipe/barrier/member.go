@@ -115,7 +115,7 @@ func (m *Member) await(ctx context.Context, first bool) error {
 	var patience seqnode.Patience
 	for {
 		inc, err := m.d.session.Incarnation(ctx)
-		if err == nil && !cleared && m.standing(inc) {
+		if err == nil && !cleared && m.mayExist(inc) {
 			err = m.clear(ctx, inc)
 			cleared = err == nil
 		}
@@ -134,9 +134,9 @@ func (m *Member) await(ctx context.Context, first bool) error {
 	}
 }
 
-// standing reports whether our znode may stand: we have not deleted it, and its session is
+// mayExist reports whether our znode may stand: we have not deleted it, and its session is
 // inc's.
-func (m *Member) standing(inc *session.Incarnation) bool {
+func (m *Member) mayExist(inc *session.Incarnation) bool {
 	select {
 	case <-m.node.own.Gone():
 		return false
@@ -156,7 +156,7 @@ func (m *Member) step(ctx context.Context, inc *session.Incarnation, first bool,
 		return false, err
 	}
 	wait := lowest
-	if mine && m.standing(inc) {
+	if mine && m.mayExist(inc) {
 		if lowest.name != "" && m.name < lowest.name {
 			slices.Reverse(others)
 			if wait, err = m.firstOfRound(ctx, inc, others); err != nil {
@@ -186,7 +186,7 @@ type other struct {
 	czxid int64
 }
 
-// others returns the names of the other members, sorted, and whether our znode stands.
+// others returns the names of the other members, sorted, and whether our znode exists.
 func (m *Member) others(ctx context.Context, inc *session.Incarnation) (list []string, mine bool, err error) {
 	names, _, err := inc.Children(ctx, m.d.path)
 	if errors.Is(err, session.ErrNoNode) {

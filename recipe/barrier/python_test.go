@@ -89,7 +89,7 @@ func (p *python) wait(events <-chan zk.Event, want zk.EventType) error {
 	return nil
 }
 
-// enter is kazoo's _inner_enter. The directory stands.
+// enter is kazoo's _inner_enter. The directory exists.
 func (p *python) enter(clients int) error {
 	p.before("enter: create")
 	if _, err := p.Create(path+"/"+p.node, []byte("python"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {

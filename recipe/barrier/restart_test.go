@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// §15: a member is killed while it waits for one more, and started again. Its old znode stands until its
+// §15: a member is killed while it waits for one more, and started again. Its old znode exists until its
 // session is over, and counts. Identifiers do not tell members apart: kazoo gives one to all objects of a process, and so do we
 // by default. So no rule can prevent that one of two members crosses with its own old znode: nobody can tell the znode of a
 // dead member from that of a living one. Only two things are sure: the member does not leave alone, and the next round is complete.

@@ -75,14 +75,14 @@ func TestUndecided(t *testing.T) {
 			}
 			time.Sleep(5 * time.Second)
 			if _, _, ok := w.Srv.Get(d.Node()); ok {
-				t.Errorf("%s: it stands still", what)
+				t.Errorf("%s: it exists still", what)
 			}
 		})
 	}
 }
 
 // A member that waits goes and comes again under its name between two reads, and the
-// number is complete: that does not show that ready stood.
+// number is complete: that does not show that ready existed.
 func TestNameUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

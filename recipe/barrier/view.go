@@ -14,7 +14,7 @@ const readyName = "ready"
 type view struct {
 	dir     int64    // czxid of the directory, 0 when there is none
 	members []string // names of the members, sorted
-	ready   bool     // whether ready stood
+	ready   bool     // whether ready existed
 	zxid    int64    // zxid at which the latest child was created or deleted
 	creates int32    // how many children were ever created
 	deletes int32    // how many children were ever deleted
@@ -51,18 +51,18 @@ func (v *view) has(name string) bool {
 	return found
 }
 
-// readiness says whether ready stood between two views.
+// readiness says whether ready existed between two views.
 type readiness int
 
 const (
-	waiting   readiness = iota // ready did not stand
-	complete                   // ready stood, so the members of that moment have entered
-	undecided                  // ready may have stood
-	pending                    // ready may have stood, and is now about to be created: read again, and compare with the view before
+	waiting   readiness = iota // ready did not exist
+	complete                   // ready existed, so the members of that moment have entered
+	undecided                  // ready may have existed
+	pending                    // ready may have existed, and is now about to be created: read again, and compare with the view before
 )
 
-// inferReady finds out whether ready stood at some time between two views. Members enter only when ready stands. Ready is
-// created only when n members stand, own being one of them. inferReady reads the czxids of single members only
+// inferReady finds out whether ready existed at some time between two views. Members enter only when ready exists. Ready is
+// created only when n members exist, own being one of them. inferReady reads the czxids of single members only
 // if the views do not answer the question.
 func inferReady(before, now *view, n int, own string, czxids func(names []string) ([]int64, error)) (readiness, error) {
 	if now.ready {
@@ -78,20 +78,20 @@ func inferReady(before, now *view, n int, own string, czxids func(names []string
 			hidden--
 		}
 	}
-	if hidden <= 0 { // all children that were created still stand
+	if hidden <= 0 { // all children that were created still exist
 		return waiting, nil
 	}
 	born, err := czxids(now.members)
 	if err != nil {
 		return undecided, err
 	}
-	stood, last := 0, false
+	existed, last := 0, false
 	for i, name := range now.members {
 		last = last || born[i] == now.zxid
 		switch {
 		case !before.has(name):
 		case born[i] <= before.zxid:
-			stood++
+			existed++
 		default:
 			hidden-- // this one was deleted and created again under its name
 		}
@@ -107,10 +107,10 @@ func inferReady(before, now *view, n int, own string, czxids func(names []string
 		return complete, nil
 	case len(before.members)+made-1 < n: // too few members, if one of the children was ready
 		return waiting, nil
-	case stood < n-1 || made-int(before.own) < 1 || !now.has(own):
+	case existed < n-1 || made-int(before.own) < 1 || !now.has(own):
 		return undecided, nil
 	}
-	// The members that stood all the time stood together with each one that was created in between, also if
+	// The members that existed all the time existed together with each one that was created in between, also if
 	// that is gone now.
 	return complete, nil
 }

@@ -160,7 +160,7 @@ func TestForeignZnodeOfOurName(t *testing.T) {
 			entering := w.enter(ctx, d)
 			time.Sleep(time.Minute)
 			w.remove(nameOf(d))
-			w.ended(entering, session.ErrUncertain) // our znode stands now, alone
+			w.ended(entering, session.ErrUncertain) // our znode exists now, alone
 			if blocked, ok := errors.AsType[*recipe.BlockedError](entering.err); !ok || blocked.Blocker != "" || blocked.Members == 0 {
 				t.Errorf("late: %v: got %v", late, entering.err)
 			}

@@ -137,7 +137,7 @@ func (e *ending) Err() error {
 
 var errEnough = errors.New("enough")
 
-// The context ends in the moment in which another's change makes ours fail: the error is the context's.
+// The context ends in the moment in which a change of another process makes Add fail: the error is the context's.
 func TestContextEndsWithTheReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

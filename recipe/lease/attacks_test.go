@@ -118,8 +118,8 @@ func (p *python) obtains(d time.Duration) bool {
 	return taken
 }
 
-// §5a: ours expires, Python takes over by deleting the record and making its own, and then comes our release: it must not
-// take that record for ours because its version is the same.
+// §5a: Go's hold expires, Python takes over by deleting the record and creating its own, and then Go releases: Release must
+// not take that record for Go's because its version is the same.
 func TestLateReleaseLeavesTheNextHolder(t *testing.T) {
 	inWorld(t, func(w *world) {
 		h := w.obtain(w.lease("ours"))
@@ -151,7 +151,7 @@ func TestLateReleaseLeavesTheNextButOne(t *testing.T) {
 	})
 }
 
-// §5b: Python is stalled between its look and its delete while its session expires, ours obtains the lease, and Python goes on.
+// §5b: Python is stalled between its read and its delete while its session expires, Go obtains the lease, and Python goes on.
 // It can't know; so our hold ends.
 func TestStalledPythonReplacesOurRecord(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -267,8 +267,8 @@ func TestTryThatWasGivenUpLeavesNothing(t *testing.T) {
 	})
 }
 
-// §5: the same, but the request did not arrive, and Python has obtained the lease before there is a link again: what stands now is
-// not ours.
+// §5: the same, but the request did not arrive, and Python has obtained the lease before there is a link again: what exists now is
+// Python's.
 func TestTryThatWasGivenUpLeavesTheNextHolder(t *testing.T) {
 	inWorld(t, func(w *world) {
 		client := w.Net.Client("ours")

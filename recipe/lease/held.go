@@ -16,7 +16,7 @@ import (
 // lookAtClock is the time between comparisons of the wall clock with a lease's end. A timer follows the monotonic clock by itself.
 const lookAtClock = time.Second
 
-// Held is a lease that is ours until its context ends.
+// Held is a lease that this process holds until its context ends.
 type Held struct {
 	lease *NonBlockingLease
 	token int64
@@ -31,7 +31,7 @@ type Held struct {
 
 	release sync.Once
 	gone    chan struct{} // closed when the record is gone, or stays
-	stays   error         // why the record may stand; set before gone is closed
+	stays   error         // why the record may exist; set before gone is closed
 }
 
 // pending is a renewal whose outcome is unknown.

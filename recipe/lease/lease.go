@@ -148,7 +148,7 @@ func (l *NonBlockingLease) Obtain(ctx context.Context) (*Held, error) {
 // try is the work of one Obtain so far.
 type try struct {
 	term    term      // the term that was written
-	written []written // records that may stand
+	written []written // records that may exist
 	had     bool      // the handle's identifier had the lease before
 	floor   time.Time // until when others of the identifier may rely on the lease
 }
@@ -251,7 +251,7 @@ func (l *NonBlockingLease) write(c *call, inner *lock.Held, old *stored, data []
 	return l.send(c, inner, append(ops, session.SetOp(l.node, data, at)))
 }
 
-// remove deletes the record's znode if it is still the one that was read and the contender stands.
+// remove deletes the record's znode if it is still the one that was read and the contender exists.
 func (l *NonBlockingLease) remove(ctx context.Context, inner *lock.Held, old *stored) error {
 	_, err := inner.Incarnation().Multi(ctx, session.CheckOp(inner.Node(), -1), session.DeleteOp(l.node, old.Version))
 	return err

@@ -127,7 +127,7 @@ func (w *world) wantHolder(name string) {
 	}
 }
 
-// mockClock is kazoo's: it stands still.
+// mockClock is kazoo's: it does not move.
 type mockClock struct {
 	mu  sync.Mutex
 	now time.Time

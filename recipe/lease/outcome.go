@@ -14,7 +14,7 @@ import (
 )
 
 // Ends have full seconds, so two processes of one identifier can write the same bytes, and the bytes of a record don't show its owner.
-// The zxid does: a write of the record also sets the owner's contender, and as long as the contender stands both have the same mzxid.
+// The zxid does: a write of the record also sets the owner's contender, and as long as the contender exists both have the same mzxid.
 
 // betweenLooks is the pause before the outcome of a write is read again.
 const betweenLooks = 100 * time.Millisecond

@@ -234,7 +234,7 @@ func TestRenewalDoesNotTakeATwinsRecord(t *testing.T) {
 	}
 }
 
-// §5 among those of one identifier: the first one's write has no answer and was not made, and the record that stands has the
+// §5 among those of one identifier: the first one's write has no answer and was not made, and the record that exists has the
 // same bytes. It is the second's, which goes on as long as it is.
 func TestUnansweredWriteOverATwinsRecord(t *testing.T) {
 	inWorld(t, func(w *world) {

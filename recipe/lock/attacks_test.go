@@ -256,7 +256,7 @@ func TestReacquireBesideTheRelease(t *testing.T) {
 	})
 }
 
-// §9: a holder loses trust while its work is still stopping. Its contender stands until Release, so that nobody else acquires the lock,
+// §9: a holder loses trust while its work is still stopping. Its contender exists until Release, so that nobody else acquires the lock,
 // not even through the same handle.
 func TestEndOfTrustGivesNothingAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -55,7 +55,7 @@ func (a *Allocation) Valid() bool {
 }
 
 // Token returns a number that is larger than the token of every earlier holder of the item; 0 when
-// the item is not ours.
+// this member does not have the item.
 func (a *Allocation) Token(item string) int64 {
 	if a == nil || a.held[item] == nil {
 		return 0
@@ -63,7 +63,7 @@ func (a *Allocation) Token(item string) int64 {
 	return a.held[item].Token()
 }
 
-// Node returns the path of our contender for the item, "" when it is not ours. A write that
+// Node returns the path of our contender for the item, "" when this member does not have the item. A write that
 // must not happen after the item went to another carries session.CheckOp(Node(item), -1) in
 // its Multi.
 func (a *Allocation) Node(item string) string {

@@ -23,7 +23,7 @@ const (
 	restless      = "items go from hand to hand while members come and go"
 )
 
-// §15, ghosts: a member is restarted while its old znode, and its old locks, still stand.
+// §15, ghosts: a member is restarted while its old znode, and its old locks, still exist.
 func TestRestartBesideItsOldSelf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -60,7 +60,7 @@ func TestOneContextForAll(t *testing.T) {
 	}
 }
 
-// The session's Run has ended, or was never called: Finish, too, returns ErrUnfinished if znodes may stand, and not if none was
+// The session's Run has ended, or was never called: Finish, too, returns ErrUnfinished if znodes may exist, and not if none was
 // ever created.
 func TestFinishAfterTheSession(t *testing.T) {
 	for _, early := range []bool{true, false} {

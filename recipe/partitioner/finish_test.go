@@ -33,7 +33,7 @@ var endings = map[string]func(m *member) (end func()){
 	},
 }
 
-// wantOnlyBlocker checks that the server has no znode of ours.
+// wantOnlyBlocker checks that the server has none of the member's znodes.
 func (w *world) wantOnlyBlocker() {
 	w.Helper()
 	if list := append(w.contenders(), w.Srv.Children(path+"/party")...); len(list) != 1 {

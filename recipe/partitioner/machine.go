@@ -29,9 +29,9 @@ type machine struct {
 	asked    chan struct{}      // a request that ended in FAILURE and is not done yet, or nil
 	joined   chan struct{}      // closed when Start may return
 	done     chan struct{}      // closed when no znode is left
-	left     error              // why a znode may stand all the same; set before done is closed
+	left     error              // why a znode may exist all the same; set before done is closed
 
-	stands atomic.Pointer[seqnode.Blocker] // the znode that is being given up, for the log of a Start or Run that waits
+	blocker atomic.Pointer[seqnode.Blocker] // the znode that is being given up, for the log of a Start or Run that waits
 
 	party    *party.ShallowParty
 	began    bool                  // whether there was a session, so that znodes may have been created
@@ -53,7 +53,7 @@ func (p *SetPartitioner) begin(ctx context.Context, ofRun bool) (*machine, error
 		held:     make(map[string]*lock.Held),
 	}
 	m.ctx, m.stop = context.WithCancelCause(context.WithoutCancel(ctx))
-	m.stands.Store(&seqnode.Blocker{Path: session.Join(p.path, "party")})
+	m.blocker.Store(&seqnode.Blocker{Path: session.Join(p.path, "party")})
 	var patience seqnode.Patience
 	for {
 		last := p.machine.Load()
@@ -62,7 +62,7 @@ func (p *SetPartitioner) begin(ctx context.Context, ofRun bool) (*machine, error
 				return nil, ErrStarted
 			}
 			err := patience.Wait(ctx, last.done, func(waited time.Duration) {
-				p.opts.Logger.WarnContext(ctx, "still waiting", "path", p.path, "waited", waited, "blocker", last.stands.Load())
+				p.opts.Logger.WarnContext(ctx, "still waiting", "path", p.path, "waited", waited, "blocker", last.blocker.Load())
 			})
 			if err != nil {
 				return nil, fmt.Errorf("%w: %w", ErrUnfinished, err)
@@ -139,7 +139,7 @@ func (m *machine) live() {
 
 // gives stores which znode is being given up.
 func (m *machine) gives(path, data string) {
-	m.stands.Store(&seqnode.Blocker{Path: path, Data: []byte(data), Stat: session.Stat{EphemeralOwner: m.session}})
+	m.blocker.Store(&seqnode.Blocker{Path: path, Data: []byte(data), Stat: session.Stat{EphemeralOwner: m.session}})
 }
 
 func (m *machine) loop() error {

@@ -60,7 +60,7 @@ func (x *execution) pythonConsumes() {
 	}
 }
 
-// pythonStillHolds checks that the entry and Python's hold still stand.
+// pythonStillHolds checks that the entry and Python's hold still exist.
 func (x *execution) pythonStillHolds() {
 	x.Helper()
 	_, _, there := x.Srv.Get(entry)

@@ -79,11 +79,11 @@ func (h *Held) Holds(ctx context.Context) (bool, error) {
 		return false, nil
 	default:
 	}
-	stands, err := h.node.stands(ctx)
+	exists, err := h.node.exists(ctx)
 	if err != nil && !errors.Is(err, session.ErrSessionExpired) {
 		return false, fmt.Errorf("queue: verify the hold on %s: %w", h.node.entry, err)
 	}
-	return err == nil && stands && h.Context().Err() == nil, nil
+	return err == nil && exists && h.Context().Err() == nil, nil
 }
 
 // Consume deletes the entry if it is still held. An error that wraps ErrLost says that it is not held, and

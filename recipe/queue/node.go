@@ -44,7 +44,7 @@ func (n *node) create(ctx context.Context, entry session.Stat) error {
 	return n.own.Make(ctx, func(life context.Context) error { return n.make(life, ctx, entry) })
 }
 
-// make sends requests under life and repeats them only while ctx lasts. After an error no znode stands, unless the error wraps
+// make sends requests under life and repeats them only while ctx lasts. After an error no znode exists, unless the error wraps
 // hold.ErrUnsure.
 func (n *node) make(life, ctx context.Context, entry session.Stat) error {
 	for {
@@ -62,11 +62,11 @@ func (n *node) make(life, ctx context.Context, entry session.Stat) error {
 				return err
 			}
 		case errors.Is(err, session.ErrUncertain):
-			stands, err := n.stands(life)
+			exists, err := n.exists(life)
 			if err != nil && !hold.Over(err) {
 				err = fmt.Errorf("%w: %w", hold.ErrUnsure, err)
 			}
-			if stands || err != nil {
+			if exists || err != nil {
 				return err
 			}
 		default:
@@ -78,9 +78,9 @@ func (n *node) make(life, ctx context.Context, entry session.Stat) error {
 	}
 }
 
-// stands reports whether the znode of this take stands. Earlier requests have returned and the Sync comes after
+// exists reports whether the znode of this take exists. Earlier requests have returned and the Sync comes after
 // them, so a znode that is missing now does not appear later.
-func (n *node) stands(ctx context.Context) (bool, error) {
+func (n *node) exists(ctx context.Context) (bool, error) {
 	if err := n.inc.Sync(ctx, n.queue.dir.path); err != nil && !errors.Is(err, session.ErrNoNode) {
 		return false, err
 	}
@@ -94,15 +94,15 @@ func (n *node) stands(ctx context.Context) (bool, error) {
 	return n.made(data) && stat.EphemeralOwner == n.inc.SessionID() && (n.czxid == 0 || stat.Czxid == n.czxid), nil
 }
 
-// made reports whether data is the data of this take. A znode of another handle in the same session may stand at the path, too.
+// made reports whether data is the data of this take. A znode of another handle in the same session may exist at the path, too.
 func (n *node) made(data []byte) bool { return string(data) == n.id }
 
 // remove tries once to delete the znode: see [hold.NewOwn]. Before each delete it checks that the znode is this take's, because
-// another take's may stand at the path by now.
+// another take's may exist at the path by now.
 func (n *node) remove(life context.Context) error {
 	for {
-		stands, err := n.stands(life)
-		if err != nil || !stands {
+		exists, err := n.exists(life)
+		if err != nil || !exists {
 			return err
 		}
 		if err = n.inc.Delete(life, n.path, -1); !errors.Is(err, session.ErrUncertain) {
@@ -118,15 +118,15 @@ func (n *node) removeAll(life context.Context) {
 }
 
 // consume deletes the entry and the znode. It returns nil when both are deleted. First it checks that the znode
-// is this take's: a delete has no such condition, and another take's znode may stand at the path before our watch fires.
+// is this take's: a delete has no such condition, and another take's znode may exist at the path before our watch fires.
 func (n *node) consume(life context.Context, entry session.Stat) error {
-	switch stands, err := n.stands(life); {
+	switch exists, err := n.exists(life); {
 	case hold.Over(err):
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	case err != nil:
 		n.removeAll(life)
 		return err
-	case !stands:
+	case !exists:
 		return ErrLost
 	}
 	for {
@@ -136,16 +136,16 @@ func (n *node) consume(life context.Context, entry session.Stat) error {
 		case err == nil:
 			return nil
 		case errors.Is(err, session.ErrUncertain):
-			stands, lookErr := n.stands(life)
-			if lookErr == nil && stands {
+			exists, lookErr := n.exists(life)
+			if lookErr == nil && exists {
 				continue // the transaction was not carried out
 			}
 			if lookErr == nil {
-				var exists bool
+				var there bool
 				var now session.Stat
-				exists, now, lookErr = n.inc.Exists(life, n.entry)
-				if lookErr == nil && (!exists || now.Czxid != entry.Czxid) {
-					return nil // while our znode stood, no other take could consume the entry
+				there, now, lookErr = n.inc.Exists(life, n.entry)
+				if lookErr == nil && (!there || now.Czxid != entry.Czxid) {
+					return nil // while our znode existed, no other take could consume the entry
 				}
 				if lookErr == nil {
 					return ErrLost
@@ -157,7 +157,7 @@ func (n *node) consume(life context.Context, entry session.Stat) error {
 			}
 			return err
 		case errors.Is(err, session.ErrNoNode):
-			n.removeAll(life) // the znode may stand if only the entry is gone
+			n.removeAll(life) // the znode may exist if only the entry is gone
 			return fmt.Errorf("%w: %w", ErrLost, err)
 		case hold.Over(err):
 			return fmt.Errorf("%w: %w", ErrLost, err)

@@ -237,7 +237,7 @@ func TestLostPut(t *testing.T) {
 }
 
 // The reply to Get's delete is lost. If the server carried it out, Get returns the value with the error. If not, and
-// the same entry still stands, Get deletes it again; it does not delete another entry of that name.
+// the same entry still exists, Get deletes it again; it does not delete another entry of that name.
 func TestLostRemoval(t *testing.T) {
 	for what, tt := range map[string]struct {
 		lost   zktest.Action

@@ -64,7 +64,7 @@ func (p *python) looks() (accepted bool) {
 	return err != nil || agreed == p.leases
 }
 
-// writes is the step after that: who has made the znode writes its number, whatever stands there.
+// writes is the step after that: who has made the znode writes its number, whatever exists there.
 func (p *python) writes() {
 	p.w.Helper()
 	if p.made {
@@ -137,7 +137,7 @@ func TestReacquireBesideTheRelease(t *testing.T) {
 	})
 }
 
-// §9: a holder loses trust, and its work is still stopping. Its lease stands until it has released, so that nobody follows.
+// §9: a holder loses trust, and its work is still stopping. Its lease exists until it has released, so that nobody follows.
 func TestEndOfTrustGivesNothingAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -232,7 +232,7 @@ func TestWaiterKeepsItsPlaceWithoutTrust(t *testing.T) {
 }
 
 // §10: the one who makes the znode dies right after that. Whoever comes next must see its number, or is never checked: here
-// Python, with three leases, beside ours with one.
+// Python, with three leases, beside Go with one.
 func TestMakerDies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -266,26 +266,26 @@ func TestMakerDies(t *testing.T) {
 	})
 }
 
-// §10: Python makes the znode, empty; ours finds it so and writes 1. In between Python has written 3.
+// §10: Python creates the znode, empty; Go finds it so and writes 1. In between Python has written 3.
 func TestNumberWrittenBeforeOurs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		beside(t, func(r *zktest.Request) bool { return r.Op == zktest.OpSetData })
 	})
 }
 
-// §10: the same, but ours has written 1, and Python writes 3 just before the lease is made.
+// §10: the same, but Go has written 1, and Python writes 3 just before the lease is created.
 func TestNumberWrittenBeforeTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		beside(t, func(r *zktest.Request) bool { return makesLease(*r) })
 	})
 }
 
-// §10: the same, but Python writes 3 when ours has its lease.
+// §10: the same, but Python writes 3 when Go has its lease.
 func TestNumberWrittenAfterTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { beside(t, nil) })
 }
 
-// beside has Python make the znode and write 3 before a request of ours, which wants one lease, or after all of them.
+// beside lets Python create the znode and write 3 before a request of Go, which wants one lease, or after all of them.
 func beside(t *testing.T, before func(r *zktest.Request) bool) {
 	t.Helper()
 	w := newWorld(t)

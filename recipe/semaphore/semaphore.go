@@ -156,7 +156,7 @@ func (s *Semaphore) current() *Held {
 }
 
 // settle waits until the handle's last lease is proved gone, so that it does not block the next lease and nobody works under it.
-// Without wait settle fails while the last lease may stand: a lost lease stands until somebody releases it.
+// Without wait settle fails while the last lease may exist: a lost lease exists until somebody releases it.
 func (s *Semaphore) settle(ctx context.Context, wait bool) error {
 	s.mu.Lock()
 	last := s.lease

@@ -17,7 +17,7 @@ import (
 var errAgain = errors.New("inner lock was lost")
 
 // take waits for a free lease under the inner lock, and takes it. It goes on when the context of the inner lock's hold has ended and the
-// contender stands, as after an end of trust: the contender keeps its place, and a lease is created only while the contender stands.
+// contender exists, as after an end of trust: the contender keeps its place, and a lease is created only while the contender exists.
 func (s *Semaphore) take(ctx context.Context, inner *lock.Held, wait bool) (*Held, error) {
 	var patience seqnode.Patience
 	for {
@@ -133,7 +133,7 @@ func (s *Semaphore) agree(ctx context.Context, inc *session.Incarnation) (int32,
 	}
 }
 
-// differs reports whether data of the semaphore's znode is a number other than ours.
+// differs reports whether data of the semaphore's znode is a number other than this handle's.
 func (s *Semaphore) differs(data []byte) bool {
 	agreed, err := strconv.Atoi(strings.TrimSpace(string(data)))
 	return err == nil && agreed != s.max || errors.Is(err, strconv.ErrRange)
@@ -168,7 +168,7 @@ func (s *Semaphore) clear(ctx context.Context, inc *session.Incarnation, err err
 	return err
 }
 
-// obtain creates a lease if the number of leases still has that version and the contender of the inner lock stands. It returns nil if
+// obtain creates a lease if the number of leases still has that version and the contender of the inner lock exists. It returns nil if
 // the lease was not created, see errRefused. The requests do not end with ctx, see [hold.Own.Make].
 func (s *Semaphore) obtain(ctx context.Context, inc *session.Incarnation, contender string, version int32) (*lease, error) {
 	l := newLease(s, inc)
