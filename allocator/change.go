@@ -185,7 +185,7 @@ func (c *comparison) compareRecords(was, is member) {
 	}
 }
 
-// asksFor returns the topics that stand in a member's record.
+// asksFor returns the topics in a member's record.
 func (m *member) asksFor() []string {
 	if m.asks != nil {
 		return m.asks.Entries

@@ -17,13 +17,13 @@ import (
 )
 
 // consumeSession is one call of Consume or Run on a membership. Partitions are opened under it, from the end of Setup until it
-// ends. It ends with the membership, or alone: then its partitions are closed and their claims stand.
+// ends. It ends with the membership, or alone: then its partitions are closed and their claims are kept.
 type consumeSession struct {
 	user     sessionUser
 	caller   context.Context //nolint:containedctx // the context that the user gave; it ends before ctx
 	ctx      context.Context //nolint:containedctx // the context that the user sees; ends with the reason when the session begins to end
 	stop     context.CancelCauseFunc
-	closing  context.Context //nolint:containedctx // ends with the reason when the partitions are to be closed and their claims stand
+	closing  context.Context //nolint:containedctx // ends with the reason when the partitions are to be closed and their claims are kept
 	end      context.CancelCauseFunc
 	openings kafkaconn.Calls // the loops that open partitions under the session
 	holding  kafkaconn.Calls // the same loops, until they have released the partitions that they hold
@@ -62,7 +62,7 @@ type sessionUser interface {
 	failure(p kiel.Partition, err error) error
 }
 
-// errSessionOver is the cause with which partitions are closed while their claims stand.
+// errSessionOver is the cause with which partitions are closed while their claims are kept.
 var errSessionOver = errors.New("consumer: the Consume call ends")
 
 // newConsumeSession returns the session of a call. caller is the context that the user gave; ctx is derived from it and ends the

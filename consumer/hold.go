@@ -9,7 +9,7 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 )
 
-// A partition is held when its handler has returned because the session ends, and its claim stands: the partition is not read, but its
+// A partition is held when its handler has returned because the session ends, and its claim is kept: the partition is not read, but its
 // tracker stays open until Cleanup has returned. So marks and commits of Cleanup, or of work that Cleanup waits for, are stored. A partition
 // that is revoked for another member is not held, because that member must not wait for the slowest handler. When the member leaves, all
 // partitions are revoked. They are then held only if the program alone commits, because it could not commit in Cleanup otherwise.

@@ -23,7 +23,7 @@ import (
 
 // membership is this member in its group, from the Consume call that joins until the member has left. It owns the connections to
 // Kafka, the catalog, the committer, the allocator and the owner of the claims. Each Consume call is a session on it, one at a
-// time. Between two sessions the claims stand, the plan is followed, and nothing is read.
+// time. Between two sessions the claims are kept, the plan is followed, and nothing is read.
 type membership struct {
 	group     *Group
 	topics    *topiclist.List

@@ -41,7 +41,7 @@ type openLog struct {
 	mu      sync.Mutex
 	version uint64                      // the version of the plan under which a claim was opened last
 	loud    bool                        // maxLines partitions of that plan, at most, were not open
-	tokens  map[kiel.Partition]int64    // the tokens of the claims that stand and were opened
+	tokens  map[kiel.Partition]int64    // the tokens of the claims that are held and were opened
 	starts  map[policyStart]*someStarts // the starts by policy that were not logged yet
 	timer   *time.Timer                 // fires when starts is to be logged; nil when there are none
 }

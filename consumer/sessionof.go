@@ -3,7 +3,7 @@ package consumer
 import "github.com/IBM/sarama"
 
 // Session is what Setup, ConsumeClaim and Cleanup are given, beside
-// sarama.ConsumerGroupSession. [SessionOf] returns it, also when a wrapper stands in between.
+// sarama.ConsumerGroupSession. [SessionOf] returns it, also when a wrapper is in between.
 //
 // MemberID returns "" and GenerationID returns -1 (sarama.GroupGenerationUndefined): Kafka
 // knows no members of this group. With these two Kafka stores the offsets of any producer's

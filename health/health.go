@@ -82,7 +82,7 @@ func Status(source Source, more ...Source) http.Handler {
 	})
 }
 
-// find returns the descriptions of this group and this member; "" stands for any.
+// find returns the descriptions of this group and this member; "" means any.
 func find(sources []Source, group, member string) []*status.Group {
 	var found []*status.Group
 	for _, s := range sources {

@@ -374,7 +374,7 @@ func (c *client) proved(sent instant) (end instant, lasting bool) {
 	return end, end.until(c.s.now()) >= c.trust.timeout/4
 }
 
-// attach makes inc the incarnation whose window follows the proofs; nil stands for none.
+// attach makes inc the incarnation whose window follows the proofs; nil means none.
 func (c *client) attach(inc *Incarnation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -445,7 +445,7 @@ func fullPath(chroot, path string) string {
 	}
 }
 
-// zkLogger writes go-zookeeper's log into ours, at level debug.
+// zkLogger writes go-zookeeper's log to the session's logger, at level debug.
 type zkLogger struct{ log *slog.Logger }
 
 // Printf logs.

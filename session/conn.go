@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// netConn stands between go-zookeeper and a connection, and does what go-zookeeper lacks:
+// netConn is a connection for go-zookeeper, and does what go-zookeeper lacks:
 //
 //   - It writes the configured timeout into the connect request and reads the granted one from the reply. (go-zookeeper
 //     asks for the timeout that it was last granted, so one server with a lower limit would lower it for good.)

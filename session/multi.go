@@ -22,7 +22,7 @@ func CreateOp(path string, data []byte, mode Mode) Op {
 	return Op{op: opCreate, path: path, data: data, mode: mode}
 }
 
-// SetOp writes a znode's data if the znode has that version; -1 stands for any. nil data is stored as empty data.
+// SetOp writes a znode's data if the znode has that version; -1 means any version. nil data is stored as empty data.
 func SetOp(path string, data []byte, version int32) Op {
 	return Op{op: opSetData, path: path, data: data, version: version}
 }
@@ -35,10 +35,10 @@ func stored(data []byte) []byte {
 	return data
 }
 
-// DeleteOp deletes a znode if it has that version; -1 stands for any.
+// DeleteOp deletes a znode if it has that version; -1 means any version.
 func DeleteOp(path string, version int32) Op { return Op{op: opDelete, path: path, version: version} }
 
-// CheckOp makes the servers refuse the Multi unless the znode has that version; -1 stands for any.
+// CheckOp makes the servers refuse the Multi unless the znode has that version; -1 means any version.
 func CheckOp(path string, version int32) Op { return Op{op: opCheck, path: path, version: version} }
 
 // OpResult is the result of one operation of a Multi.

@@ -209,7 +209,7 @@ func (i *Incarnation) Create(ctx context.Context, path string, data []byte, mode
 	return results[0].Path, nil
 }
 
-// Set writes a znode's data if the znode has that version; -1 stands for any. It returns the new metadata. nil data is stored
+// Set writes a znode's data if the znode has that version; -1 means any version. It returns the new metadata. nil data is stored
 // as empty data.
 func (i *Incarnation) Set(ctx context.Context, path string, data []byte, version int32) (Stat, error) {
 	op := SetOp(path, data, version)
@@ -226,7 +226,7 @@ func (i *Incarnation) Set(ctx context.Context, path string, data []byte, version
 	return results[0].Stat, nil
 }
 
-// Delete deletes a znode if it has that version; -1 stands for any.
+// Delete deletes a znode if it has that version; -1 means any version.
 func (i *Incarnation) Delete(ctx context.Context, path string, version int32) error {
 	_, err := i.write(ctx, "delete", []Op{DeleteOp(path, version)}, func(conn *zk.Conn) ([]OpResult, error) {
 		return []OpResult{{}}, conn.Delete(i.c.full(path), version)

@@ -25,7 +25,7 @@ const (
 	codeThrottled            = -127
 )
 
-// serverError turns an error of go-zookeeper into one of ours. An error that means that no answer came becomes errLost.
+// serverError turns an error of go-zookeeper into one of this package. An error that means that no answer came becomes errLost.
 func serverError(err error) error {
 	switch {
 	case err == nil:

@@ -203,7 +203,7 @@ var errLockLost = errors.New("lock lost")
 func (s *Set) changeLocked(ctx context.Context, held *lock.Held, e edit, unanswered *int) (int, error) {
 	inc := held.Incarnation()
 	for {
-		// We have seen that the contender in front of ours is gone, so we also see its write.
+		// We have seen that the contender in front of our contender is gone, so we also see its write.
 		data, stat, err := inc.Get(ctx, s.path)
 		if errors.Is(err, session.ErrNoNode) {
 			return 0, errLockLost // the lock is below the set

@@ -34,7 +34,7 @@ const (
 	Unknown         Code = "unknown"          // a member of an earlier version wrote no reason, or the reason can't be read
 )
 
-// Codes returns all codes, in the order in which they stand above.
+// Codes returns all codes, in the order above.
 func Codes() []Code {
 	return []Code{
 		Started, MemberJoined, MemberGone, MemberLeft, MemberChanged, TopicAdded, TopicGrew, TopicRemoved, TopicsChanged,

@@ -82,7 +82,7 @@ func (r *recorder) done(member string) func(*sarama.ConsumerMessage) {
 	}
 }
 
-// state is a copy of what stands now.
+// state is a copy of the present state.
 type state struct {
 	owners               map[eventlog.Partition]string
 	messages, duplicates int

@@ -294,7 +294,7 @@ func (f *Fetcher) node(at Node) *node {
 	return n
 }
 
-// watch resets partitions that stand still, and stops brokers that have had no partition for idleTimeout.
+// watch resets partitions that make no progress, and stops brokers that have had no partition for idleTimeout.
 func (f *Fetcher) watch() {
 	reachable := f.settings.Reachable()
 	f.mu.Lock()

@@ -161,7 +161,7 @@ func (c *Committer) register(t *Tracker) {
 // commits. Then it aborts the connections. ctx is the claim's lifetime, or the time in
 // which the claim is to be closed.
 //
-// While Close waits, the claim stands, and the commit in flight may still be written. A
+// While Close waits, the claim is held, and the commit in flight may still be written. A
 // refusal at that moment would end the connection that writes next. On the coordinator's
 // connection that would cost t the answer to its commit.
 func (c *Committer) Close(ctx context.Context, t *Tracker) { c.close(ctx, ctx, t) }

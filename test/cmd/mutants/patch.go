@@ -68,7 +68,7 @@ func read(file string) (*mutant, error) {
 	return m, nil
 }
 
-// head reads what stands in front of the diff: lines of "key: value", which those that are indented continue.
+// head reads the lines in front of the diff: lines of "key: value", which those that are indented continue.
 func (m *mutant) head(header string) error {
 	header = strings.NewReplacer("\n\t", " ", "\n  ", " ").Replace(header)
 	for line := range strings.Lines(header) {
