@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/test/internal/bufferedconn"
 )
 
 // brokers is kfake, with a producer: Kafka for members that are consumer.Groups.
@@ -135,12 +136,12 @@ func (d *kafkaDialer) Dial(network, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &kafkaConn{Conn: nc, d: d, wake: make(chan struct{}, 1), closed: make(chan struct{})}
+	c := &kafkaConn{d: d}
+	c.Conn = bufferedconn.New(nc, func() { d.b.remove(c) })
 	if !d.b.add(c) {
-		_ = nc.Close()
+		_ = c.Close()
 		return nil, errNoWay
 	}
-	go c.write()
 	return c, nil
 }
 
@@ -153,6 +154,13 @@ func (b *brokers) add(c *kafkaConn) bool {
 	}
 	b.conns[c] = struct{}{}
 	return true
+}
+
+// remove is called when a connection is closed.
+func (b *brokers) remove(c *kafkaConn) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.conns, c)
 }
 
 // cut breaks the connections of a process, or all when p is nil.
@@ -170,58 +178,11 @@ func (b *brokers) cut(p *process) {
 	}
 }
 
-// kafkaConn has a send buffer, as a socket has and a net.Pipe has not.
+// kafkaConn is a connection of a process.
 type kafkaConn struct {
-	net.Conn
-	d      *kafkaDialer
-	mu     sync.Mutex
-	buf    []byte
-	wake   chan struct{}
-	closed chan struct{}
-	once   sync.Once
-}
+	*bufferedconn.Conn
 
-func (c *kafkaConn) Write(b []byte) (int, error) {
-	select {
-	case <-c.closed:
-		return 0, net.ErrClosed
-	default:
-	}
-	c.mu.Lock()
-	c.buf = append(c.buf, b...)
-	c.mu.Unlock()
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-	return len(b), nil
-}
-
-func (c *kafkaConn) write() {
-	for {
-		select {
-		case <-c.wake:
-		case <-c.closed:
-			return
-		}
-		c.mu.Lock()
-		b := c.buf
-		c.buf = nil
-		c.mu.Unlock()
-		if _, err := c.Conn.Write(b); err != nil {
-			return
-		}
-	}
-}
-
-func (c *kafkaConn) Close() error {
-	c.once.Do(func() {
-		close(c.closed)
-		c.d.b.mu.Lock()
-		defer c.d.b.mu.Unlock()
-		delete(c.d.b.conns, c)
-	})
-	return c.Conn.Close()
+	d *kafkaDialer
 }
 
 // startGroup makes the process's group consume.
