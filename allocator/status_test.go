@@ -22,8 +22,11 @@ import (
 func TestStatusOfAMember(t *testing.T) {
 	inWorld(t, func(w *world) {
 		start := time.Now().UTC()
-		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(2), "u": {0}}, Zone: "z1", Weight: 3})
+		a := w.start("a", allocator.Options{Zone: "z1", Weight: 3})
 		a.ready()
+		if err := a.AddPartitions(w.Context(), map[string][]int32{"t": ids(2), "u": {0}}); err != nil {
+			w.Fatal(err)
+		}
 		sleep(time.Minute)
 		b := w.start("b", allocator.Options{AlsoFuncs: []allocfn.Func{allocfn.Range()}, Topics: []string{"t", "^v.*"}})
 		b.ready()
@@ -43,11 +46,11 @@ func TestStatusOfAMember(t *testing.T) {
 		}
 		equal(w, g.Members, wantMembers)
 		byB := &status.Reason{Code: status.MemberJoined, Names: []string{"b"}}
-		first := &status.Reason{Code: status.TopicAdded, Names: []string{"t"}} // the seed follows the first mapping
+		first := &status.Reason{Code: status.TopicAdded, Names: []string{"t"}}
 		equal(w, g.Partitions, []status.Partition{
-			{Topic: "t", State: status.Claiming, Planned: "a", Reason: first, Times: &status.Times{}},
+			{Topic: "t", State: status.Claiming, Planned: "a", Reason: first, Times: &status.Times{Settle: 0.2}},
 			{Topic: "t", Partition: 1, State: status.Elsewhere, Planned: "b", Previous: "a", Reason: byB, Zone: "z2"},
-			{Topic: "u", State: status.Claiming, Planned: "a", Reason: &status.Reason{Code: status.TopicAdded, Names: []string{"u"}}, Times: &status.Times{}},
+			{Topic: "u", State: status.Claiming, Planned: "a", Reason: &status.Reason{Code: status.TopicAdded, Names: []string{"u"}}, Times: &status.Times{Settle: 0.2}},
 		})
 		if g.Version != 1 || g.Group != group || g.Source != status.SourceMember || !g.At.Equal(time.Now()) || g.Self.Name != "a" || !g.Self.Ready {
 			w.Errorf("%+v, self %+v", g, g.Self)
