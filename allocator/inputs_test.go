@@ -191,7 +191,7 @@ func TestSnapshotOfNothing(t *testing.T) {
 	}
 }
 
-// A group whose members have the same record costs the parsing of one, and their lists stand in memory once.
+// A group whose members have the same record costs the parsing of one, and their lists are in memory once.
 func TestEqualRecordsAreParsedOnce(t *testing.T) {
 	var ms []party.Member
 	for i := range 1000 {

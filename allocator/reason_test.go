@@ -209,7 +209,7 @@ func TestMovesOfRandomMappings(t *testing.T) {
 	}
 }
 
-// randomGroup returns members and a set in which odd items stand, too.
+// randomGroup returns members and a set with odd items, too.
 func randomGroup(rnd *rand.Rand) (ms []party.Member, items []string) {
 	for name := range strings.SplitSeq("abcde", "") {
 		if rnd.IntN(3) > 0 {

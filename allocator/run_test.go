@@ -178,7 +178,7 @@ func TestLeavingEmptiesTheOwnShare(t *testing.T) {
 	})
 }
 
-// TestNamesakeIsNotUs: our name stands among the members, but it is not we.
+// TestNamesakeIsNotUs: our name is among the members, but the znode is not our own.
 func TestNamesakeIsNotUs(t *testing.T) {
 	inRig(t, nil, func(r *rig) {
 		r.partitions("t:0", "t:1")

@@ -15,7 +15,7 @@ import (
 	"github.com/kielgo/kiel/ownership"
 )
 
-// A ConsumeClaim that returns while its messages are open ends the session. What it marked is committed, the claim stands, and its
+// A ConsumeClaim that returns while its messages are open ends the session. Its marks are committed, the claim is kept, and its
 // error is reported as it is.
 func TestHandlerThatReturns(t *testing.T) {
 	boom := errors.New("boom")

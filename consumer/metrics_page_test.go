@@ -233,7 +233,7 @@ func allMetrics(t *testing.T) map[string]*metric {
 	return all
 }
 
-// metricsInCode returns the sections with the packages in whose code each name of a metric stands.
+// metricsInCode returns the sections with the packages whose code has each name of a metric.
 func metricsInCode(t *testing.T) map[string]string {
 	t.Helper()
 	quoted := regexp.MustCompile(`"(kiel_[a-z_]+)"`)

@@ -120,7 +120,7 @@ func TestKazooParty(t *testing.T) {
 	})
 }
 
-// A znode of our name that stands already is taken for ours.
+// A znode of our name that exists already is taken for our own.
 func TestKazooPartyReuseNode(t *testing.T) {
 	bothKinds(t, func(w *world, in func(*session.Session, string) crowd) {
 		p := in(w.session("a"), "p1")
@@ -233,7 +233,7 @@ func TestNewKazooPartyRefuses(t *testing.T) {
 }
 
 // The session expires: the member comes back in the next one, under the same name. The old
-// session's znode, should it still stand, is not taken for the new one.
+// session's znode, should it still exist, is not taken for the new one.
 func TestKazooPartyComesBack(t *testing.T) {
 	bothKinds(t, func(w *world, in func(*session.Session, string) crowd) {
 		s := w.session("a")

@@ -174,13 +174,13 @@ func (m *member) joined() int64 {
 // node returns the path of a member's znode.
 func node(name string) string { return directory + "/" + name }
 
-// stands says whether there is a znode of that name, and whose.
+// stands reports whether there is a znode of that name, and whose.
 func (w *world) stands(name string) (zktest.Stat, bool) {
 	_, stat, ok := w.Srv.Get(node(name))
 	return stat, ok
 }
 
-// wantGone checks that no znode of that name stands.
+// wantGone checks that no znode of that name exists.
 func (w *world) wantGone(name string) {
 	w.Helper()
 	if stat, ok := w.stands(name); ok {
@@ -238,7 +238,7 @@ func incarnation(w *world, s *session.Session) *session.Incarnation {
 	return inc
 }
 
-// hold has a session of its own create an ephemeral znode, which stands until the returned function is called.
+// hold has a session of its own create an ephemeral znode, which exists until the returned function is called.
 func (w *world) hold(client, path, data string) (end func()) {
 	w.Helper()
 	s, end := w.stoppable(client, session.Options{})

@@ -37,7 +37,7 @@ func TestDigest(t *testing.T) {
 		if err != nil || !slices.Equal(acl, session.DigestACL(session.PermAll, "ann", "right")) {
 			t.Errorf("%v, %v", acl, err)
 		}
-		// On every connection of the session, and in the next session.
+		// The credentials are sent on every connection of the session, and in the next session.
 		ann.link.Cut()
 		if _, _, err := inc.Get(ctx, "/a"); err != nil {
 			t.Error(err)

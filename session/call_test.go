@@ -62,7 +62,7 @@ func (h slowHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return slowHandler{h.Handler.WithAttrs(attrs)}
 }
 
-// What a caller gave up on may still happen, and is said to.
+// A request whose caller gave up may still be carried out, and the error says so.
 func TestCallerGivesUp(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		m := w.start("a", nil)
@@ -88,7 +88,7 @@ func TestCallerGivesUp(t *testing.T) {
 			t.Errorf("%d bytes in use", used)
 		}
 
-		// With the link down nothing is sent, so nothing is uncertain.
+		// Nothing is sent while the link is down, so nothing is uncertain.
 		m.link.Refuse()
 		m.link.Cut()
 		synctest.Wait()

@@ -19,7 +19,7 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// What a broken or hostile server sends drops the connection; it neither panics nor takes memory.
+// A frame of a broken or hostile server drops the connection; it causes no panic and takes no memory.
 func TestHostileServer(t *testing.T) {
 	good := grant(6000, 16)
 	always := func(b []byte) func(int32, int32) []byte { return func(int32, int32) []byte { return b } }
@@ -136,7 +136,7 @@ func TestHostileServer(t *testing.T) {
 			play(t, &evil{hello: good, answer: func(xid, _ int32) []byte { return proven(xid)[:cut] }, hangUp: true}, false)
 		})
 	}
-	// What nobody asked for takes no memory though it is really sent.
+	// A reply that nobody asked for takes no memory, though it is really sent.
 	tail := make([]byte, 16<<20-16)
 	for name, head := range map[string]func(xid, op int32) []byte{
 		"unknown xid":    always(be(16<<20, 4711, 0, 1, 0)),
@@ -338,7 +338,7 @@ func TestGarbageEvents(t *testing.T) {
 			}
 		})
 	}
-	// What a server says of the session is believed: it has the last word on that anyway.
+	// The session believes what a server says of it: the server has the last word on that anyway.
 	t.Run("session expired", func(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world) {
 			m := w.against(&evil{hello: grant(6000, 16), answer: func(xid, op int32) []byte {

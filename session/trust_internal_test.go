@@ -175,7 +175,7 @@ func TestTrustEndsBeforeTheLeadersTimer(t *testing.T) {
 			}
 			now = max(now, arrives)
 		}
-		// What the follower heard and had not reported when everything was cut is lost.
+		// The follower had not reported all that it heard when everything was cut: that is lost.
 		end, _ := tr.end()
 		margin := touched + T - end.mono
 		if margin < 0 {

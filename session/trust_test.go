@@ -108,7 +108,7 @@ func TestReadsAreNoProof(t *testing.T) {
 		if inc.Trusted() || inc.Context().Err() == nil {
 			t.Error("the old incarnation is trusted again")
 		}
-		// What the old incarnation may still do is to clean up.
+		// The old incarnation may still clean up.
 		if _, err := inc.Create(t.Context(), "/x", nil, session.Ephemeral); err != nil {
 			t.Error(err)
 		}

@@ -103,7 +103,7 @@ func TestWatchWakesOnDisconnect(t *testing.T) {
 		if !inc.Trusted() {
 			t.Error("a cut connection ended trust")
 		}
-		// What is read and watched next is on the new connection.
+		// The next reads and watches are on the new connection.
 		data, _, _ = watches(t, inc)
 		if err := w.srv.Set("/a", []byte("x")); err != nil {
 			t.Fatal(err)

@@ -112,7 +112,7 @@ func TestGarbageIsReadOnce(t *testing.T) {
 	})
 }
 
-// A change made while no watch stood, because the connection was gone, shows in the metadata.
+// A change made while no watch was set, because the connection was gone, shows in the metadata.
 func TestChangeWithoutAWatch(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.Write(path, `["t:0"]`)

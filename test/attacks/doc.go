@@ -1,4 +1,4 @@
-// Package attacks holds, as tests, the executions that broke the first design, and the negative controls: the rules by which
+// Package attacks holds, as tests, executions that break systems of this kind, and the negative controls: the rules by which
 // such systems are often built and which are not enough. With all rules an execution must do no harm; without the rule that
 // answers it it must do the harm that the rule is there to prevent, or it shows nothing. Ownership's rules are switched off
 // (internal/sabotage), and the execution runs again; the others are broken by mutants (test/mutants), which name the test

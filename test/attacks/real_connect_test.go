@@ -14,7 +14,7 @@ import (
 	"github.com/kielgo/kiel/test/wait"
 )
 
-// attacks.md §5 on real servers, of which the second grants at most 2 s.
+// Execution §5 on real servers, of which the second grants at most 2 s.
 func TestLostConnectReplyOnRealServers(t *testing.T) {
 	t.Parallel()
 	const (

@@ -21,7 +21,7 @@ const (
 	quickLimit = 18
 )
 
-// The executions that need an ensemble, on real servers: attacks.md §1 and §4, and the cut follower. In the first two the
+// The executions that need an ensemble, on real servers: §1 and §4 of the table in doc.go, and the cut follower. In the first two the
 // members that have all rules and those that do not sweep meet the same fault at the same time.
 func TestOnARealEnsemble(t *testing.T) {
 	e := proxy.StartEnsemble(t, servers.ZooKeeperOptions{

@@ -7,7 +7,7 @@ import (
 	"github.com/kielgo/kiel/internal/recipetest"
 )
 
-// On a context that never ends Consume goes on until the group is closed.
+// Consume on a context that never ends goes on until the group is closed.
 func TestConsumeOnEndlessContext(t *testing.T) {
 	for name, ctx := range endless.Contexts(t) {
 		t.Run(name, func(t *testing.T) {

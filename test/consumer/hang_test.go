@@ -174,7 +174,7 @@ func (m *member) closes(t *testing.T, callback string) {
 	}
 }
 
-// What ends Consume may be the end of the membership, while something of the user's hangs: StopTimeout counts from then on.
+// The membership may end while a callback of the user's hangs: StopTimeout counts from then on.
 func TestNameTakenWhileSomethingHangs(t *testing.T) {
 	for _, callback := range []string{"Observer", "Setup"} {
 		t.Run(callback, func(t *testing.T) {

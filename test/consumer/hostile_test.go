@@ -21,7 +21,7 @@ type interceptor func(*sarama.ConsumerMessage)
 
 func (f interceptor) OnConsume(m *sarama.ConsumerMessage) { f(m) }
 
-// What the user gave may end its goroutine, as a failing test does: it costs the call, and is said; no message is lost.
+// A callback of the user's may end its goroutine, as a failing test does: that ends the call and is reported; no message is lost.
 func TestGoexitInCallbacks(t *testing.T) {
 	t.Run("Observer", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {

@@ -226,7 +226,7 @@ func TestOnePartitionIsRefused(t *testing.T) {
 	})
 }
 
-// With Fence nothing is committed. A refusal in the first minute, when the group was read before, is one that may pass.
+// A group with Fence commits nothing. A refusal in the first minute, when the group was read before, is one that may pass.
 func TestGroupIsRefusedWithFence(t *testing.T) {
 	inRig(t, 2, func(t *testing.T, r *rig) {
 		r.produce(5, 0, 1)

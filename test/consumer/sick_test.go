@@ -30,7 +30,7 @@ func (p panicky) Setup(s sarama.ConsumerGroupSession) error {
 
 func (panicky) Cleanup(sarama.ConsumerGroupSession) error { panic("no broom") }
 
-// What the user gave may panic: it costs the call, is said, and no message is lost.
+// A callback of the user's may panic: that ends the call and is reported; no message is lost.
 func TestCallbacksPanic(t *testing.T) {
 	t.Run("Observer", func(t *testing.T) {
 		inRig(t, 4, func(t *testing.T, r *rig) {

@@ -118,7 +118,7 @@ func TestDoubleBarrier_BasicBarrier(t *testing.T) { together(t, 1) }
 func TestDoubleBarrier_TwoBarrier(t *testing.T)   { together(t, 2) }
 func TestDoubleBarrier_ThreeBarrier(t *testing.T) { together(t, 3) }
 
-// The parent is ephemeral, so nothing can stand below it. kazoo's enter says nothing about it.
+// The parent is ephemeral, so nothing can be created below it. kazoo's enter says nothing about it.
 func TestDoubleBarrier_BarrierExistingParentNode(t *testing.T) {
 	both(t, func(w *world) {
 		c := w.client("client")
@@ -134,7 +134,7 @@ func TestDoubleBarrier_BarrierExistingParentNode(t *testing.T) {
 	})
 }
 
-// A znode of ours that stands already is taken for the one that is to be made.
+// A znode of our own that exists already is taken for the one that is to be created.
 func TestDoubleBarrier_BarrierExistingNode(t *testing.T) {
 	both(t, func(w *world) {
 		c := w.client("client")

@@ -212,7 +212,7 @@ var waits = map[string]func(w *world, c, other *client) waiting{
 			},
 		}
 	},
-	// A foreign contender stands before an item's lock.
+	// There is a foreign contender before an item's lock.
 	"SetPartitioner.WaitForAcquire": func(w *world, c, _ *client) waiting {
 		const foreign = "514e5a831836450cb1a56c741e990fd8__lock__0000000000"
 		lock := session.Join(w.path, "locks", "0")

@@ -105,7 +105,7 @@ func TestForeignChildrenOfALease(t *testing.T) {
 	})
 }
 
-// A barrier with children stands: kazoo's remove fails on it, too.
+// A barrier with children is not removed: kazoo's remove fails on it, too.
 func TestForeignChildrenOfABarrier(t *testing.T) {
 	both(t, func(w *world) {
 		b := w.barrier(w.client("client"))

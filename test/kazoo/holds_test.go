@@ -190,7 +190,7 @@ func (w *world) ephemerals(path string) []string {
 	return list
 }
 
-// joins starts a call that makes a child, and returns the child's name when it stands.
+// joins starts a call that makes a child, and returns the child's name when it exists.
 func joins[T any](w *world, dir string, start func() *call[T]) (c *call[T], child string) {
 	w.Helper()
 	before := w.children(dir)

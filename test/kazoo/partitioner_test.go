@@ -210,7 +210,7 @@ func TestPartitioner_ConnectionLoss(t *testing.T) {
 	})
 }
 
-// locksOf returns the items of an allocation whose contenders stand.
+// locksOf returns the items of an allocation whose contenders exist.
 func (w *world) locksOf(a *partitioner.Allocation) []string {
 	w.Helper()
 	var items []string
@@ -224,7 +224,7 @@ func (w *world) locksOf(a *partitioner.Allocation) []string {
 	return items
 }
 
-// race has one member wait for its second lock, before which a contender of somebody else stands: kazoo's tests delay
+// race has one member wait for its second lock, before which there is a contender of somebody else: kazoo's tests delay
 // locks instead. Then a second member joins.
 func race(t *testing.T, then func(ps *partitioners, unlock func())) {
 	t.Helper()

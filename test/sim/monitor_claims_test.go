@@ -169,7 +169,7 @@ func (m *monitor) exit(p *process, c claim) {
 	m.member(p).running[m.plan.index(c.Topic(), c.Partition())]--
 }
 
-// knows says whether the owner of a claim that stands was told of it, and has it still.
+// knows says whether the owner of a claim that exists was told of it, and has it still.
 func (m *monitor) knows(part int, c standing) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

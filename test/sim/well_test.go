@@ -156,7 +156,7 @@ func (w *world) ownersUnwell(live []*process, names []string) string {
 	return ""
 }
 
-// strayClaim finds a claim that stands though the member whose session it is does not know of it.
+// strayClaim finds a claim that exists though the member whose session it is does not know of it.
 func (w *world) strayClaim() string {
 	standing := w.claims()
 	for part := range w.known {
@@ -181,7 +181,7 @@ func (w *world) strayClaim() string {
 // standing is a claim as the servers see it.
 type standing struct{ token, session int64 }
 
-// claims returns the claims that stand, by partition.
+// claims returns the claims that exist, by partition.
 func (w *world) claims() map[int]standing {
 	all := map[int]standing{}
 	for part := range w.plan.Partitions {

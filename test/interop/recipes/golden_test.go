@@ -76,7 +76,7 @@ type looker struct {
 	s *session.Session
 }
 
-// nodes returns what stands below a path.
+// nodes returns the znodes below a path.
 func (l looker) nodes(path string) []string {
 	l.Helper()
 	inc, err := l.s.Incarnation(l.Context())
@@ -109,7 +109,7 @@ func (l looker) nodes(path string) []string {
 	return lines
 }
 
-// becomes waits until what stands below a path is what it is to be.
+// becomes waits until the znodes below a path are as wanted.
 func (l looker) becomes(what, path string, want []string) {
 	l.Helper()
 	var got []string
@@ -121,7 +121,7 @@ func (l looker) becomes(what, path string, want []string) {
 	})
 }
 
-// settles waits until what stands below a path has not changed for a while.
+// settles waits until the znodes below a path have not changed for a while.
 func (l looker) settles(path string) {
 	l.Helper()
 	var last []string

@@ -142,7 +142,7 @@ var (
 	timestamp = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}`)
 )
 
-// tree returns what stands below a path, a line for each znode: its name, "e" if it is ephemeral, and its data. GUIDs and
+// tree returns the znodes below a path, a line for each znode: its name, "e" if it is ephemeral, and its data. GUIDs and
 // sequence numbers are masked.
 func (r *rig) tree(path string) string {
 	r.Helper()

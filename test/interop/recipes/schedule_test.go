@@ -377,7 +377,7 @@ func (s *schedule) allGone() {
 	s.await("everything is gone", 30*time.Second, func() (bool, error) { return s.gone(s.path, s.path+"-__lock__") })
 }
 
-// gone reports whether no ephemeral znode stands below these paths.
+// gone reports whether there is no ephemeral znode below these paths.
 func (s *schedule) gone(paths ...string) (bool, error) {
 	inc, err := s.s.Incarnation(s.Context())
 	if err != nil {
