@@ -244,10 +244,10 @@ func TestUpdateZonesAtOnce(t *testing.T) {
 				w.Errorf("%v: %d requests, %v", zones, sent, err)
 			}
 		}
+		w.srv.SetHook(nil)
 		if err := w.nodes["a"].UpdateZones(w.Context(), map[kiel.Partition]string{{Topic: "t"}: ""}); err != nil {
 			w.Error(err)
 		}
-		w.srv.SetHook(nil)
 		delete(all, kiel.Partition{Topic: "t"})
 		w.agreeOn(all, where)
 	})
