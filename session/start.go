@@ -17,13 +17,16 @@ var errStillHeld = errors.New("session: closed while it was still held")
 // runs until Close is called: the end of ctx does not end it. The values of ctx stay with it.
 //
 // Start returns an error at once when the arguments are not valid, the metrics can't be registered, the servers refuse the
-// credentials, or the chroot is missing and the ACLs do not allow creating it. It also returns an error when ctx ends first;
-// with a ctx that never ends it waits for the servers for ever. When Start returns an error, everything is closed and no
-// goroutine is left.
+// credentials, or the chroot is missing and the ACLs do not allow creating it. It also returns an error when ctx ends first,
+// and does not connect when ctx has ended already; with a ctx that never ends it waits for the servers for ever. When Start
+// returns an error, everything is closed and no goroutine is left.
 func Start(ctx context.Context, servers []string, opts Options) (*Session, error) {
 	s, err := New(servers, opts)
 	if err != nil {
 		return nil, err
+	}
+	if cause := context.Cause(ctx); cause != nil { // the servers may answer before the end of ctx is noticed below
+		return nil, fmt.Errorf("session: start: %w", cause)
 	}
 	life := context.WithoutCancel(ctx)
 	s.running.Store(true)

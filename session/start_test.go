@@ -143,8 +143,22 @@ func TestStartFails(t *testing.T) {
 
 		ended, end := context.WithCancelCause(t.Context())
 		end(errEnough)
-		for range 20 { // whether Run has begun by then or not
+		for range 20 {
 			_, err = session.Start(ended, []string{"zk:2181"}, w.options("ended"))
+			wantErr(t, "Start", err, errEnough)
+		}
+		if n := w.srv.Stats().SessionsCreated; n != 0 {
+			t.Errorf("%d sessions were created for callers whose context had ended", n)
+		}
+
+		for range 20 { // the context ends before the session's loop begins, or after
+			ends, end := context.WithCancelCause(t.Context())
+			go end(errEnough)
+			s, err = session.Start(ends, []string{"zk:2181"}, w.options("ends"))
+			if err == nil {
+				wantErr(t, "Close", s.Close(t.Context()), nil)
+				continue
+			}
 			wantErr(t, "Start", err, errEnough)
 			if strings.Contains(err.Error(), "Run was not called") {
 				t.Fatalf("%v: Start calls it", err)
