@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -146,13 +145,6 @@ func Text(data []byte, limit int) string {
 		data = data[:limit]
 	}
 	return strings.ToValidUTF8(string(data), "")
-}
-
-// Blocked returns err as a BlockedError if the call with ctx, which returned err, was blocked itself. It ignores errors that err wraps
-// and the cause of ctx: these can belong to another call.
-func Blocked(ctx context.Context, err error) (blocked *recipe.BlockedError, ok bool) {
-	blocked, ok = err.(*recipe.BlockedError)                   //nolint:errorlint // not what it wraps
-	return blocked, ok && error(blocked) != context.Cause(ctx) //nolint:errorlint // not what it wraps
 }
 
 // Identifier returns the data of a blocking znode as a [recipe.BlockedError] shows it.

@@ -58,7 +58,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context) error
 	}
 	held, err := e.lock.Acquire(ctx)
 	if err != nil {
-		return fmt.Errorf("election: %w", err)
+		return hold.Wrap(ctx, "election", "run", e.lock.Path(), err)
 	}
 	defer func() { _ = held.Release(ctx) }() // when ctx has ended, the removal goes on in the background
 	err, _ = hold.Under(ctx, leadership{held}, lead)
@@ -72,7 +72,7 @@ func (e *Election) Leading() bool { return e.lock.Held() }
 func (e *Election) Contenders(ctx context.Context) ([]lock.Contender, error) {
 	list, err := e.lock.Contenders(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("election: %w", err)
+		return nil, hold.Wrap(ctx, "election", "list", e.lock.Path(), err)
 	}
 	return list, nil
 }

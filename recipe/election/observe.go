@@ -3,11 +3,11 @@ package election
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"strings"
 	"time"
 
+	"github.com/kielgo/kiel/internal/hold"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
@@ -28,7 +28,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[lock.Contender, error]
 				if errors.Is(err, session.ErrSessionExpired) && ctx.Err() == nil {
 					continue
 				}
-				yield(lock.Contender{}, fmt.Errorf("election: observe %s: %w", e.lock.Path(), err))
+				yield(lock.Contender{}, hold.Wrap(ctx, "election", "observe", e.lock.Path(), err))
 				return
 			}
 			if first || leader != last {

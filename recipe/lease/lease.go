@@ -318,12 +318,6 @@ func (l *NonBlockingLease) begin(ctx context.Context) error {
 
 func (l *NonBlockingLease) finish() { <-l.turn }
 
-// wrap adds operation and path to err. The inner lock's BlockedError becomes one of this lease.
 func (l *NonBlockingLease) wrap(ctx context.Context, op string, err error) error {
-	if inner, ok := hold.Blocked(ctx, err); ok {
-		b := *inner
-		b.Recipe = "lease"
-		return &b
-	}
-	return fmt.Errorf("lease: %s %s: %w", op, l.path, err)
+	return hold.Wrap(ctx, "lease", op, l.path, err)
 }

@@ -158,12 +158,8 @@ func (l *Lock) turn(ctx context.Context, n *seqnode.Node, first func(*seqnode.No
 	}
 }
 
-// wrap adds operation and path to err. A BlockedError has the path already.
 func (l *Lock) wrap(ctx context.Context, op string, err error) error {
-	if b, ok := hold.Blocked(ctx, err); ok {
-		return b
-	}
-	return fmt.Errorf("lock: %s %s: %w", op, l.path, err)
+	return hold.Wrap(ctx, "lock", op, l.path, err)
 }
 
 // Settle waits until the contenders that this handle has begun to remove are proved gone or their sessions are over: expired, or

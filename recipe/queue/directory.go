@@ -56,10 +56,7 @@ func check(s *session.Session, path string) error {
 }
 
 func (d *directory) wrap(ctx context.Context, op string, err error) error {
-	if _, ok := hold.Blocked(ctx, err); ok {
-		return err
-	}
-	return fmt.Errorf("queue: %s %s: %w", op, d.path, err)
+	return hold.Wrap(ctx, "queue", op, d.path, err)
 }
 
 // put creates an entry for each value, all in one transaction.

@@ -192,18 +192,14 @@ func (s *Semaphore) blocked(blocker string, data []byte, taken int, err error) *
 	}
 }
 
-// wrap adds operation and path to err. A BlockedError, also the inner lock's, becomes one of this semaphore.
+// wrap adds operation and path to err. What the inner lock does not acquire at once, this semaphore does not.
 func (s *Semaphore) wrap(ctx context.Context, op string, err error) error {
-	inner, ok := hold.Blocked(ctx, err)
-	if !ok {
-		return fmt.Errorf("semaphore: %s %s: %w", op, s.path, err)
+	if b, ok := hold.Blocked(ctx, err); ok && errors.Is(b.Err, lock.ErrNotAcquired) {
+		own := *b
+		own.Err = ErrNotAcquired
+		err = &own
 	}
-	b := *inner
-	b.Recipe, b.Path = "semaphore", s.path
-	if errors.Is(b.Err, lock.ErrNotAcquired) {
-		b.Err = ErrNotAcquired
-	}
-	return &b
+	return hold.Wrap(ctx, "semaphore", op, s.path, err)
 }
 
 // LeaseHolder describes a lease that a process holds.

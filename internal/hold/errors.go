@@ -1,0 +1,40 @@
+package hold
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kielgo/kiel/recipe"
+)
+
+// opError is the error of a recipe's operation.
+type opError struct {
+	recipe, op, path string
+	err              error
+}
+
+func (e *opError) Error() string { return fmt.Sprintf("%s: %s %s: %v", e.recipe, e.op, e.path, e.err) }
+
+func (e *opError) Unwrap() error { return e.err }
+
+// Wrap returns the error of a recipe's operation on a path, which failed with err in a call with ctx. When err comes from an inner
+// recipe, such as the lock of a lease, the new error has the outer recipe's name, operation and path in place of the inner one's. So
+// the text names them once, and a [*recipe.BlockedError] names the recipe that was called.
+func Wrap(ctx context.Context, name, op, path string, err error) error {
+	if b, ok := Blocked(ctx, err); ok {
+		outer := *b
+		outer.Recipe, outer.Path = name, path
+		return &outer
+	}
+	if inner, ok := err.(*opError); ok && err != context.Cause(ctx) { //nolint:errorlint // not what it wraps
+		err = inner.err
+	}
+	return &opError{recipe: name, op: op, path: path, err: err}
+}
+
+// Blocked returns err as a BlockedError if the call with ctx, which returned err, was blocked itself. It ignores errors that err wraps
+// and the cause of ctx: these can belong to another call.
+func Blocked(ctx context.Context, err error) (blocked *recipe.BlockedError, ok bool) {
+	blocked, ok = err.(*recipe.BlockedError)                   //nolint:errorlint // not what it wraps
+	return blocked, ok && error(blocked) != context.Cause(ctx) //nolint:errorlint // not what it wraps
+}
