@@ -214,7 +214,7 @@ func (a *PartitionAllocator) stopped(op string) error {
 // watching; the member does not join again.
 func (a *PartitionAllocator) Leave(ctx context.Context) error {
 	if err := a.party.Leave(ctx); err != nil {
-		return fmt.Errorf("allocator: leave: %w", err)
+		return err
 	}
 	for {
 		s, newer := a.latest.Watch()
@@ -283,19 +283,19 @@ func (a *PartitionAllocator) Allocation() map[string][]int32 {
 // are sharedset's.
 func (a *PartitionAllocator) AddPartitions(ctx context.Context, partitions map[string][]int32) error {
 	all, err := items(partitions)
-	if err == nil && len(all) > 0 {
-		err = a.seed.inTurn(ctx, func() error {
-			_, err := a.loop.src.set.Add(ctx, all...)
-			if err == nil {
-				a.seed.add(all, a.loop.src.set.Changed())
-			}
-			return err
-		})
-	}
 	if err != nil {
 		return fmt.Errorf("allocator: add partitions: %w", err)
 	}
-	return nil
+	if len(all) == 0 {
+		return nil
+	}
+	return a.seed.inTurn(ctx, func() error {
+		_, err := a.loop.src.set.Add(ctx, all...)
+		if err == nil {
+			a.seed.add(all, a.loop.src.set.Changed())
+		}
+		return err
+	})
 }
 
 // RemovePartitions removes partitions from the group's set, as
@@ -306,19 +306,19 @@ func (a *PartitionAllocator) AddPartitions(ctx context.Context, partitions map[s
 // removed, which [PartitionAllocator.RemoveTopic] checks.
 func (a *PartitionAllocator) RemovePartitions(ctx context.Context, partitions map[string][]int32) error {
 	all, err := items(partitions)
-	if err == nil && len(all) > 0 {
-		err = a.seed.inTurn(ctx, func() error {
-			_, err := a.loop.src.set.Remove(ctx, all...)
-			if err == nil {
-				a.seed.remove(all)
-			}
-			return err
-		})
-	}
 	if err != nil {
 		return fmt.Errorf("allocator: remove partitions: %w", err)
 	}
-	return nil
+	if len(all) == 0 {
+		return nil
+	}
+	return a.seed.inTurn(ctx, func() error {
+		_, err := a.loop.src.set.Remove(ctx, all...)
+		if err == nil {
+			a.seed.remove(all)
+		}
+		return err
+	})
 }
 
 // items returns the set's items for partitions, sorted, or all faults of partitions.

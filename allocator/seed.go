@@ -46,7 +46,7 @@ func (s *seed) inTurn(ctx context.Context, write func() error) error {
 		defer func() { <-s.turn }()
 		return write()
 	case <-ctx.Done():
-		return fmt.Errorf("wait for another change of this member: %w", context.Cause(ctx))
+		return fmt.Errorf("allocator: wait for another change of the set by this member: %w", context.Cause(ctx))
 	}
 }
 
@@ -160,7 +160,7 @@ func (l *loop) addSeed(ctx context.Context, there []string) (added int, err erro
 
 func (l *loop) onSeeding(s seeding) {
 	if s.err != nil {
-		l.report(kindSeed, fmt.Errorf("allocator: add the seed: %w", s.err))
+		l.report(kindSeed, fmt.Errorf("allocator: seed: %w", s.err))
 		l.seedView = 0
 		l.seedFailures++
 	}

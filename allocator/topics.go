@@ -59,19 +59,15 @@ func partitionsOf(items []string) map[kiel.Partition]bool {
 // Kafka adds it again at its next look at its topics. So does a consumer that asks for the topic and joins meanwhile. What other
 // programs write to the set meanwhile is kept.
 func (a *PartitionAllocator) RemoveTopic(ctx context.Context, topic string) error {
-	err := kiel.CheckTopic(topic)
-	if err == nil {
-		err = a.seed.inTurn(ctx, func() error { return a.removeTopic(ctx, topic) })
-	}
-	if err != nil {
+	if err := kiel.CheckTopic(topic); err != nil {
 		return fmt.Errorf("allocator: remove topic: %w", err)
 	}
-	return nil
+	return a.seed.inTurn(ctx, func() error { return a.removeTopic(ctx, topic) })
 }
 
 func (a *PartitionAllocator) removeTopic(ctx context.Context, topic string) error {
 	if err := a.checkUnused(ctx, topic); err != nil {
-		return err
+		return fmt.Errorf("allocator: remove topic: %w", err)
 	}
 	ofTopic := func(item string) bool {
 		p, err := kiel.ParsePartition(item)
@@ -83,7 +79,7 @@ func (a *PartitionAllocator) removeTopic(ctx context.Context, topic string) erro
 	}
 	a.seed.removeFunc(ofTopic)
 	if n == 0 {
-		return fmt.Errorf("%w: %s", ErrTopicNotInSet, topic)
+		return fmt.Errorf("allocator: remove topic: %w: %s", ErrTopicNotInSet, topic)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package allocator
 
 import (
 	"context"
-	"fmt"
 	"maps"
 
 	"github.com/kielgo/kiel"
@@ -38,11 +37,7 @@ func (a *PartitionAllocator) Zones() map[kiel.Partition]string {
 // written), the cause of ctx's end, and the session's; with session.ErrUncertain the
 // zones may have been written.
 func (a *PartitionAllocator) SetZones(ctx context.Context, zones map[kiel.Partition]string) error {
-	err := a.zones.Update(ctx, func(map[kiel.Partition]string) map[kiel.Partition]string { return zones })
-	if err != nil {
-		return fmt.Errorf("allocator: set zones: %w", err)
-	}
-	return nil
+	return a.zones.Update(ctx, func(map[kiel.Partition]string) map[kiel.Partition]string { return zones })
 }
 
 // UpdateZones is [PartitionAllocator.SetZones] for the given partitions alone; the
@@ -53,11 +48,7 @@ func (a *PartitionAllocator) UpdateZones(ctx context.Context, zones map[kiel.Par
 	if v := a.zones.View(); v != nil && v.Err == nil && v.Incarnation.Trusted() && maps.Equal(v.Zones, merge(v.Zones, zones)) {
 		return nil
 	}
-	err := a.zones.Update(ctx, func(now map[kiel.Partition]string) map[kiel.Partition]string { return merge(now, zones) })
-	if err != nil {
-		return fmt.Errorf("allocator: update zones: %w", err)
-	}
-	return nil
+	return a.zones.Update(ctx, func(now map[kiel.Partition]string) map[kiel.Partition]string { return merge(now, zones) })
 }
 
 // merge returns a copy of old with the changes; "" removes a zone.

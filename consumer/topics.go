@@ -73,7 +73,7 @@ func (m *membership) addLacking(ctx context.Context) {
 	}
 	if err := m.allocator.AddPartitions(ctx, lacking); err != nil {
 		if ctx.Err() == nil {
-			m.group.failed(kindSet, "", fmt.Errorf("consumer: add partitions: %w", err))
+			m.group.failed(kindSet, "", err)
 		}
 		return // the next look adds them
 	}
@@ -190,11 +190,8 @@ func (o *openPartitions) check(id func(topic string) sarama.Uuid) {
 // it again once. Then the topic is missing in Kafka, and can be removed again.
 func (g *Group) RemoveTopic(ctx context.Context, topic string) error {
 	a, err := allocator.New(g.zk, g.name, g.Name(), allocator.Options{Logger: g.settings.Logger}) // it never runs, so it is no member
-	if err == nil {
-		err = a.RemoveTopic(ctx, topic)
-	}
 	if err != nil {
 		return fmt.Errorf("consumer: %w", err)
 	}
-	return nil
+	return a.RemoveTopic(ctx, topic)
 }
