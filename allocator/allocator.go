@@ -165,12 +165,14 @@ func (a *PartitionAllocator) Run(ctx context.Context) error {
 }
 
 // Stop makes Run leave the group and waits until Run has returned. If ctx ends
-// before, the error wraps ctx's cause. Within a callback Stop does not wait,
-// because Run waits for the callback. After a Stop that came first, Run returns
-// at once.
+// before, the error wraps ctx's cause. A callback calls Stop with its own context, or
+// with one derived from it: then Stop does not wait, because Run waits for the callback.
+// With another context Stop waits for the callback that calls it, until ctx ends or Run
+// gives the callback up ([Options.StopTimeout]). When Stop is called before Run, Run
+// returns at once.
 func (a *PartitionAllocator) Stop(ctx context.Context) error {
 	a.setStop()
-	if !a.ran.Load() || a.loop.delivery.calls.Within() {
+	if !a.ran.Load() || a.loop.delivery.within(ctx) {
 		return nil
 	}
 	return a.wait(ctx, "stop", a.done)

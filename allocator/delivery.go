@@ -24,7 +24,7 @@ const (
 // errors to it, and never waits for it.
 type delivery struct {
 	onRebalance func(context.Context, Rebalance)
-	onError     func(error)
+	onError     func(context.Context, error)
 	lifetime    func(*session.Incarnation) context.Context
 	log         *slog.Logger
 	metrics     *metrics
@@ -52,18 +52,32 @@ func (d *delivery) snapshot(s *Snapshot) {
 // error queues a call of OnError.
 func (d *delivery) error(err error) {
 	if d.onError != nil {
-		d.calls.Put(usercall.Callback{Kind: callOnError}, func() { d.onError(err) })
+		d.calls.Put(usercall.Callback{Kind: callOnError}, func() {
+			ctx, cancel := d.context()
+			defer cancel(nil)
+			d.onError(ctx, err)
+		})
 	}
 }
 
-// rebalance calls OnRebalance. The call's context ends with life and with trust in the session on which the snapshot rests. It also
-// ends with stopping, unless stopping has ended before the call.
-func (d *delivery) rebalance(s *Snapshot) {
-	ctx, cancel := context.WithCancelCause(d.life)
-	defer cancel(nil)
-	if d.stopping.Err() == nil {
-		defer context.AfterFunc(d.stopping, func() { cancel(ErrStopped) })()
+// context returns the context of a callback, which within recognizes. It ends with life. It also ends with stopping, unless stopping
+// has ended before.
+func (d *delivery) context() (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(context.WithValue(d.life, d, true))
+	if d.stopping.Err() != nil {
+		return ctx, cancel
 	}
+	forget := context.AfterFunc(d.stopping, func() { cancel(ErrStopped) })
+	return ctx, func(cause error) { forget(); cancel(cause) }
+}
+
+// within reports whether ctx is that of a callback, or derived from it.
+func (d *delivery) within(ctx context.Context) bool { return ctx.Value(d) != nil }
+
+// rebalance calls OnRebalance. The call's context also ends with trust in the session on which the snapshot rests.
+func (d *delivery) rebalance(s *Snapshot) {
+	ctx, cancel := d.context()
+	defer cancel(nil)
 	if s.Incarnation != nil {
 		if trust := d.lifetime(s.Incarnation); trust.Err() == nil {
 			defer context.AfterFunc(trust, func() { cancel(context.Cause(trust)) })()

@@ -119,8 +119,10 @@ func TestCallbackMayStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r *rig
 		r = newRig(t, func(o *Options) {
-			o.OnRebalance = func(context.Context, Rebalance) {
-				if err := r.Stop(t.Context()); err != nil {
+			o.OnRebalance = func(ctx context.Context, _ Rebalance) {
+				ctx, cancel := context.WithCancel(ctx) // as a function does that the callback calls
+				defer cancel()
+				if err := r.Stop(ctx); err != nil {
 					t.Error(err)
 				}
 			}
@@ -139,17 +141,71 @@ func TestOnErrorMayStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r *rig
 		r = newRig(t, func(o *Options) {
-			o.OnError = func(error) {
-				if err := r.Stop(t.Context()); err != nil {
+			o.OnError = func(ctx context.Context, _ error) {
+				if err := r.Stop(ctx); err != nil {
 					t.Error(err)
 				}
 			}
 		})
+		start := time.Now()
 		r.begin("nonsense")
-		if err := <-r.ran; err != nil {
+		if err := <-r.ran; err != nil || time.Since(start) > time.Minute/2 {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+	})
+}
+
+// A callback that calls Stop with another context than its own waits for itself, but not for ever: Run gives the callback up.
+func TestCallbackStopsWithAnotherContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r *rig
+		stopped := make(chan error, 1)
+		r = newRig(t, func(o *Options) {
+			o.StopTimeout = 5 * time.Second
+			o.OnRebalance = func(context.Context, Rebalance) { stopped <- r.Stop(t.Context()) }
+		})
+		r.run()
+		start := time.Now()
+		r.join("b")
+		r.partitions("t:0")
+		if err := <-r.ran; !errors.Is(err, ErrStuck) || time.Since(start) != 5*time.Second {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		if err := <-stopped; err != nil {
 			t.Error(err)
 		}
 	})
+}
+
+// The callback of one allocator waits for another one's end.
+func TestCallbackStopsAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		other := newRig(t, func(*Options) {})
+		other.begin("t:0")
+		stopped := make(chan error, 1)
+		r := newRig(t, func(o *Options) {
+			o.OnRebalance = func(ctx context.Context, _ Rebalance) {
+				select {
+				case stopped <- errors.Join(other.Stop(context.WithoutCancel(ctx)), stillRuns(other)):
+				default:
+				}
+			}
+		})
+		r.begin("t:0")
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+		r.stop()
+	})
+}
+
+func stillRuns(r *rig) error {
+	select {
+	case <-r.done:
+		return nil
+	default:
+		return errors.New("Stop returned while Run went on")
+	}
 }
 
 func TestCallbackPanics(t *testing.T) {
@@ -177,7 +233,7 @@ func TestCallbackPanics(t *testing.T) {
 func TestOnErrorPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		r := newRig(t, func(o *Options) { o.OnError = func(error) { calls++; panic("ouch") } })
+		r := newRig(t, func(o *Options) { o.OnError = func(context.Context, error) { calls++; panic("ouch") } })
 		r.begin("nonsense", "t:0")
 		sleep(time.Minute)
 		r.partitions("rubbish", "t:0", "t:1")
@@ -218,7 +274,7 @@ func TestOnErrorEndsItsGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
 		r := newRig(t, func(o *Options) {
-			o.OnError = func(error) {
+			o.OnError = func(context.Context, error) {
 				calls++
 				runtime.Goexit()
 			}
@@ -276,7 +332,8 @@ func TestErrorsBehindASlowCallbackAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		token, told := make(chan struct{}), 0
 		log := slog.New(slog.DiscardHandler)
-		d := newDelivery(Options{OnError: func(error) { <-token; told++ }}, nil, log, errlog.New(log), nil)
+		d := newDelivery(Options{OnError: func(context.Context, error) { <-token; told++ }}, nil, log, errlog.New(log), nil)
+		d.life, d.stopping = t.Context(), t.Context()
 		d.error(errors.New("the first"))
 		synctest.Wait() // its call is under way
 		for range 10 * maxErrors {

@@ -122,7 +122,7 @@ func TestSecondOfAName(t *testing.T) {
 		first.ready()
 		delete(w.nodes, "a")
 		var told []error
-		second := w.start("a", allocator.Options{OnError: func(err error) { told = append(told, err) }})
+		second := w.start("a", allocator.Options{OnError: func(_ context.Context, err error) { told = append(told, err) }})
 		sleep(time.Second)
 		if s := second.Snapshot(); s == nil || s.Joined || !errors.Is(s.Err, allocator.ErrNameHeld) {
 			w.Errorf("after a second: %v", s)

@@ -47,7 +47,7 @@ type Options struct {
 	// into one. No call begins after Run has returned. ctx ends when the allocator
 	// begins to stop, and when the session on which the snapshot rests is no longer
 	// trusted. A panic is reported to OnError. OnRebalance may call any method of the
-	// allocator, Stop included.
+	// allocator; for Stop it uses ctx.
 	OnRebalance func(ctx context.Context, r Rebalance)
 
 	// OnError is called for each error that does not end Run. Such errors are those in
@@ -55,8 +55,10 @@ type Options struct {
 	// Each is reported once, and again if its text changes or if it comes back after it
 	// was gone. A topic that no member asks for ([ErrUnwantedTopic]) is reported once.
 	// OnError and OnRebalance are never called at the same time. At most 64 errors wait
-	// behind a slow callback; then the oldest are dropped.
-	OnError func(err error)
+	// behind a slow callback; then the oldest are dropped. ctx ends when the allocator
+	// begins to stop; a call that begins after that has a ctx which ends with Run. For
+	// Stop OnError uses ctx.
+	OnError func(ctx context.Context, err error)
 
 	// Weight, Zone and Topics are part of this member's record, for allocation
 	// functions that use them. Weight 0 is 1, and [MaxWeight] is the most; an empty

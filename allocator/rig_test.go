@@ -142,7 +142,7 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 	}
 	opts := Options{
 		OnRebalance: func(_ context.Context, b Rebalance) { r.locked(func() { r.rebalances = append(r.rebalances, b) }) },
-		OnError:     func(err error) { r.locked(func() { r.errs = append(r.errs, err) }) },
+		OnError:     func(_ context.Context, err error) { r.locked(func() { r.errs = append(r.errs, err) }) },
 	}
 	if change != nil {
 		change(&opts)

@@ -112,7 +112,7 @@ func (w *world) make(name string, opts allocator.Options) *node {
 		opts.OnRebalance = func(_ context.Context, r allocator.Rebalance) { n.locked(func() { n.told = append(n.told, r) }) }
 	}
 	if opts.OnError == nil {
-		opts.OnError = func(err error) { n.locked(func() { n.errs = append(n.errs, err) }) }
+		opts.OnError = func(_ context.Context, err error) { n.locked(func() { n.errs = append(n.errs, err) }) }
 	}
 	n.PartitionAllocator, err = allocator.New(n.session, group, name, opts)
 	if err != nil {

@@ -453,7 +453,7 @@ func (m *membership) ownerError(err error) {
 
 // allocatorError passes an error of the allocator, which is in the log, to the user. It skips topics that no member asks for: they
 // concern nothing that this member consumes.
-func (m *membership) allocatorError(err error) {
+func (m *membership) allocatorError(_ context.Context, err error) {
 	if !errors.Is(err, allocator.ErrUnwantedTopic) {
 		m.group.pass(err)
 	}

@@ -1,31 +1,28 @@
 package usercall
 
 import (
-	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
 
-// Queue makes calls one at a time, in the order in which they were put in. Who puts one in does not wait. There is a goroutine
-// while there is something to call, and none before and after.
+// Queue makes calls one at a time, in the order in which Put and PutNewest added them. These do not wait for the calls. A goroutine
+// exists only while there is something to call.
 type Queue struct {
 	Guard Guard
 	Limit time.Duration // after which a call is said to be stuck
-	// Stuck is told of a call that is stuck, and again after each further Limit if it asks for that.
+	// Stuck is called for a call that is stuck, and again after each further Limit while it returns true.
 	Stuck func(what Callback) (again bool)
-	// Done is told of each call that is over, before the next begins. failure says why it did not return, nil if it did.
+	// Done is called after each call, before the next begins. failure says why the call did not return; it is nil if the call returned.
 	Done func(what Callback, failure error)
-	Most int // how many calls of Put wait at most; of more the oldest are dropped
+	Most int // how many calls of Put may wait; when there are more, the oldest are dropped
 
-	mu     sync.Mutex
-	waits  []waiting
-	puts   int    // how many of them are of Put
-	busy   bool   // a goroutine runs
-	caller string // the number of the goroutine that made the newest call
-	shut   bool   // nothing is put in any more
-	ended  chan struct{}
+	mu    sync.Mutex
+	waits []waiting
+	puts  int  // how many of waits Put has added
+	busy  bool // a goroutine runs
+	shut  bool // calls are not added any more
+	ended chan struct{}
 }
 
 // waiting is a call that waits.
@@ -33,10 +30,10 @@ type waiting struct {
 	Callback
 
 	f      func()
-	newest bool // it was put in by PutNewest
+	newest bool // PutNewest has added it
 }
 
-// Put has f called after what was put in before.
+// Put adds a call of f, after all calls that wait.
 func (q *Queue) Put(what Callback, f func()) {
 	q.put(waiting{Callback: what, f: f}, func() {
 		if q.puts++; q.puts > q.Most {
@@ -46,8 +43,8 @@ func (q *Queue) Put(what Callback, f func()) {
 	})
 }
 
-// PutNewest has f called in the place of what waits that PutNewest has put in for the same kind, so that what keeps coming is not put
-// off for ever behind what Put has put in meanwhile. If nothing of the kind waits, f is called after what was put in before.
+// PutNewest adds a call of f in the place of the waiting call that PutNewest has added for the same kind. So newer calls of a kind do
+// not move it behind the calls that Put has added meanwhile. If no call of the kind waits, PutNewest adds f after all calls that wait.
 func (q *Queue) PutNewest(what Callback, f func()) {
 	q.put(waiting{Callback: what, f: f, newest: true}, func() {
 		last := len(q.waits) - 1
@@ -58,7 +55,7 @@ func (q *Queue) PutNewest(what Callback, f func()) {
 	})
 }
 
-// put adds w, and bound drops what is too much.
+// put adds w; then bound drops the calls that are too many.
 func (q *Queue) put(w waiting, bound func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -73,14 +70,15 @@ func (q *Queue) put(w waiting, bound func()) {
 	}
 }
 
-// remove drops what waits at i.
+// remove drops the waiting call at index i.
 func (q *Queue) remove(i int) { q.waits = slices.Delete(q.waits, i, i+1) }
 
-// Close returns what is closed when all that waits was called, and what these calls put in; from then on nothing is.
+// Close returns a channel that is closed when no call is running or waiting, those included that the calls add. From then on no
+// call is added.
 func (q *Queue) Close() (called <-chan struct{}) { return q.end(false) }
 
-// Discard drops what waits, and nothing is put in any more. What it returns is closed when the call under way has returned, one
-// that is just about to begin included.
+// Discard drops the calls that wait. From then on no call is added. The channel is closed when the running call has returned, or the
+// one that is just about to begin.
 func (q *Queue) Discard() (returned <-chan struct{}) { return q.end(true) }
 
 func (q *Queue) end(discard bool) <-chan struct{} {
@@ -96,7 +94,7 @@ func (q *Queue) end(discard bool) <-chan struct{} {
 	return q.ended
 }
 
-// drained closes ended, if it is there, unless a goroutine runs.
+// drained closes ended, if Close or Discard has made it, unless a goroutine runs.
 func (q *Queue) drained() {
 	if !q.busy && q.ended != nil {
 		q.shut = true
@@ -104,9 +102,8 @@ func (q *Queue) drained() {
 	}
 }
 
-// run makes the calls that wait. A call that ends its goroutine leaves the others to the next one.
+// run makes the calls that wait. When a call ends its goroutine, a new goroutine makes the other calls.
 func (q *Queue) run() {
-	id := goroutineID()
 	over := false
 	defer func() {
 		if !over {
@@ -114,7 +111,7 @@ func (q *Queue) run() {
 		}
 	}()
 	for {
-		w, ok := q.take(id)
+		w, ok := q.take()
 		if !ok {
 			over = true
 			return
@@ -127,8 +124,8 @@ func (q *Queue) run() {
 	}
 }
 
-// take returns the next call for the goroutine of that number; false when there is none, and the goroutine is to end.
-func (q *Queue) take(id string) (waiting, bool) {
+// take returns the next call, or false when there is none: then the goroutine must end.
+func (q *Queue) take() (waiting, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.waits) == 0 {
@@ -141,26 +138,5 @@ func (q *Queue) take(id string) (waiting, bool) {
 	if !w.newest {
 		q.puts--
 	}
-	q.caller = id
 	return w, true
-}
-
-// Within reports whether a call of the Queue is what calls it: who then waited for the end of that call would wait for itself.
-//
-// Only the goroutine tells. A context tells nothing, for a callback may have been given none, and may call with another. Nor
-// does it help to give up waiting once all but one call has ended: who is not within has to wait for that one, too. Go names
-// a goroutine nowhere but at the head of its stack.
-func (q *Queue) Within() bool {
-	q.mu.Lock()
-	caller := q.caller
-	q.mu.Unlock()
-	return caller == goroutineID()
-}
-
-// goroutineID returns the number of the calling goroutine, as a panic prints it.
-func goroutineID() string {
-	buf := make([]byte, 64)
-	header := string(buf[:runtime.Stack(buf, false)]) // "goroutine 7 [running]: …"
-	id, _, _ := strings.Cut(strings.TrimPrefix(header, "goroutine "), " ")
-	return id
 }

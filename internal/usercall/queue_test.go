@@ -177,35 +177,6 @@ func TestQueueIsDiscarded(t *testing.T) {
 	})
 }
 
-// Within is true in a call of the queue, on its goroutine, and nowhere else: beside it, in another queue's call, after it.
-func TestQueueKnowsItsCalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		one, two := newJournal(), newJournal()
-		var inside, beside, other atomic.Bool
-		for _, end := range []func(){fine, goexits} { // each goroutine is known
-			one.Put(usercall.Callback{Kind: "it"}, func() {
-				inside.Store(one.Within())
-				beside.Store(two.Within())
-				done := make(chan struct{})
-				two.Put(usercall.Callback{Kind: "it"}, func() { other.Store(one.Within()); close(done) })
-				<-done
-				end()
-			})
-			synctest.Wait()
-			if !inside.Load() || beside.Load() || other.Load() || one.Within() {
-				t.Errorf("within: inside %v, of another queue %v, in the call of another %v, afterwards %v", inside.Load(), beside.Load(), other.Load(), one.Within())
-			}
-			inside.Store(false)
-		}
-		one.say("slow")
-		synctest.Wait()
-		if one.Within() {
-			t.Error("who is not in the call that is under way is within")
-		}
-		time.Sleep(time.Minute)
-	})
-}
-
 // After End no call begins; those under way are named until they have returned.
 func TestCallsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

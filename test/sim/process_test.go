@@ -170,7 +170,8 @@ func (w *world) function() allocfn.Func {
 func (w *world) startOwner(p *process, log *slog.Logger) {
 	var err error
 	p.alloc, err = allocator.New(p.ses, groupName, p.name, allocator.Options{
-		Seed: w.seed(p.topics), Topics: p.asked(), Func: p.function(), Logger: log, Registerer: p.reg, OnError: p.onError, StopTimeout: stopTimeout,
+		Seed: w.seed(p.topics), Topics: p.asked(), Func: p.function(), Logger: log, Registerer: p.reg, StopTimeout: stopTimeout,
+		OnError: func(_ context.Context, err error) { p.onError(err) },
 	})
 	if err != nil {
 		panic(err)

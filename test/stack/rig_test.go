@@ -122,10 +122,10 @@ func (w *world) make(name string, s setup) *member {
 			s.allocator.OnRebalance(ctx, r)
 		}
 	}
-	a.OnError = func(err error) {
+	a.OnError = func(ctx context.Context, err error) {
 		m.note(err, false)
 		if s.allocator.OnError != nil {
-			s.allocator.OnError(err)
+			s.allocator.OnError(ctx, err)
 		}
 	}
 	if m.alloc, err = allocator.New(m.zk, group, name, a); err != nil {

@@ -109,7 +109,7 @@ func (p *patient) hear(f func()) setup {
 			_ = p.work(ctx, c)
 			return errors.New("complaint")
 		},
-		allocator: allocator.Options{OnError: func(error) { f() }},
+		allocator: allocator.Options{OnError: func(context.Context, error) { f() }},
 		owner:     ownership.Options{OnError: func(error) { f() }},
 	}
 }

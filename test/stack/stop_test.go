@@ -163,7 +163,7 @@ func TestStopInEveryPhase(t *testing.T) {
 		inside, after := r.IntN(6) == 0, r.IntN(4) // it stops itself, inside a callback, after so many
 		timeout := time.Duration(5+r.IntN(11)) * time.Second
 		var a *member
-		call := func() {
+		call := func(ctx context.Context) {
 			mu.Lock()
 			calling++
 			mu.Unlock()
@@ -174,7 +174,7 @@ func TestStopInEveryPhase(t *testing.T) {
 			stops := inside && calls > after
 			mu.Unlock()
 			if stops {
-				_ = a.alloc.Stop(context.Background()) // of Run too, which ends with the allocator
+				_ = a.alloc.Stop(ctx) // of Run too, which ends with the allocator
 			}
 		}
 		fn := allocfn.RoundRobin()
@@ -186,12 +186,12 @@ func TestStopInEveryPhase(t *testing.T) {
 		a = w.make("a", setup{
 			allocator: allocator.Options{
 				Seed: seed(24), StopTimeout: timeout, Func: fn,
-				OnRebalance: func(context.Context, allocator.Rebalance) { call() },
-				OnError:     func(error) { call() },
+				OnRebalance: func(ctx context.Context, _ allocator.Rebalance) { call(ctx) },
+				OnError:     func(ctx context.Context, _ error) { call(ctx) },
 			},
 			owner: ownership.Options{StopTimeout: timeout, Observer: func(e ownership.Event) {
 				if e.Kind == ownership.Snapshot {
-					call()
+					call(context.Background())
 				}
 			}},
 			handler: func(ctx context.Context, c *ownership.Claim) error {
@@ -297,7 +297,7 @@ func TestStopAllocatorInEveryPhase(t *testing.T) {
 		var a *allocator.PartitionAllocator
 		a, err = allocator.New(zk, group, "a", allocator.Options{
 			Seed: seed(8), StopTimeout: limit,
-			OnRebalance: func(context.Context, allocator.Rebalance) {
+			OnRebalance: func(ctx context.Context, _ allocator.Rebalance) {
 				mu.Lock()
 				if over {
 					t.Error("a call after Run had returned")
@@ -306,7 +306,7 @@ func TestStopAllocatorInEveryPhase(t *testing.T) {
 				mu.Unlock()
 				time.Sleep(callback)
 				if inside {
-					_ = a.Stop(context.Background())
+					_ = a.Stop(ctx)
 				}
 				mu.Lock()
 				calling--
