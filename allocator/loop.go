@@ -303,6 +303,7 @@ func (l *loop) onSet(v *sharedset.View) {
 	if old != nil && v.Version < old.Version {
 		return
 	}
+	hadSeed := old != nil && l.hasSeed()
 	l.set = v
 	if v.Err == nil {
 		l.compareSeed(v)
@@ -323,6 +324,8 @@ func (l *loop) onSet(v *sharedset.View) {
 		if v.Err == nil && !l.wasReady && l.hasSeed() {
 			l.change(TriggerPartitions, true) // no item has changed, but only now Ready can return
 		}
+	case !hadSeed && !l.wasReady && l.hasSeed():
+		l.change(TriggerPartitions, true) // likewise: what the seed has and the set lacks was removed
 	}
 }
 

@@ -32,8 +32,8 @@ type seed struct {
 	items   []string  // sorted; replaced, never changed in place
 	settled time.Time // when seedSettle after the last addition ends
 
-	// written is the set that had all items of the last addition; nil once the loop has compared it with one that it has read. It
-	// shows what somebody has removed before the loop could see it in the set.
+	// written is the set that had all items of the last addition; nil once the loop has compared it with a later one that it has
+	// read. It shows what somebody has removed before the loop could see it in the set.
 	written *sharedset.View
 }
 
@@ -99,6 +99,18 @@ func (s *seed) compare(v *sharedset.View) {
 	}
 }
 
+// removed removes the items that somebody has removed from the set between two views of one znode. An item that this member has added
+// after the second view stays.
+func (s *seed) removed(before, v *sharedset.View) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	gone := missing(before.Items, v.Items)
+	if w := s.written; w != nil && v.SameZnode(w) && v.DataVersion < w.DataVersion {
+		gone = missing(gone, w.Items)
+	}
+	s.items = missing(s.items, gone)
+}
+
 // seeding is what the seeding goroutine sends: err at once when an attempt has failed, and over when the goroutine ends.
 type seeding struct {
 	err  error // why the seed could not be added
@@ -124,10 +136,11 @@ func (l *loop) seedWhenNeeded(ctx context.Context) {
 		return
 	}
 	l.seedView = l.set.Version
-	there, again := l.set.Items, l.seeded // again: the set has had the seed before
+	wanted, there := l.seed.all(), l.set.Items
+	again := l.seeded // the set has had the seed before
 	rest := pause.Jitter(pause.Doubling(seedRetryMin, seedRetryMax).After(l.seedFailures))
 	l.running.Go("seeding", func() {
-		added, err := l.addSeed(ctx, there)
+		added, err := l.addSeed(ctx, wanted, there)
 		if again && added > 0 {
 			l.log.WarnContext(ctx, "added partitions of the seed that the set had lost", "partitions", added)
 		}
@@ -141,11 +154,12 @@ func (l *loop) seedWhenNeeded(ctx context.Context) {
 	})
 }
 
-// addSeed adds the items of the seed that the set lacks. It adds no item of there, which the set had: somebody may remove
-// such an item while addSeed waits for the lock.
-func (l *loop) addSeed(ctx context.Context, there []string) (added int, err error) {
+// addSeed adds the items of the seed that the set lacks: those of wanted that are still in the seed. It adds no item of there, which
+// the set had, nor an item that AddPartitions has added since: somebody may remove these while addSeed waits for its turn and the lock.
+func (l *loop) addSeed(ctx context.Context, wanted, there []string) (added int, err error) {
 	err = l.seed.inTurn(ctx, func() error {
-		lacking := missing(l.seed.all(), there)
+		lacking := missing(wanted, missing(wanted, l.seed.all()))
+		lacking = missing(lacking, there)
 		if len(lacking) == 0 {
 			return nil
 		}
@@ -197,7 +211,8 @@ func (l *loop) seededIn(v *sharedset.View) bool {
 // has removed in between, and records whether the set has the seed.
 //
 // An item was removed if the same znode was written since and has the item no more. A znode that has other items, and a data
-// version that is no higher than before, comes from a backup: the items that it lacks were lost, not removed.
+// version that is no higher than before, comes from a backup: the items that it lacks were lost, not removed. A new session, and so
+// another Incarnation.History, does not count: others remove items while this member has no connection.
 func (l *loop) compareSeed(v *sharedset.View) {
 	before := l.known
 	l.known = v
@@ -206,11 +221,12 @@ func (l *loop) compareSeed(v *sharedset.View) {
 	}
 	if before != nil && before.Exists && v.SameZnode(before) {
 		if v.DataVersion > before.DataVersion {
-			l.seed.remove(missing(before.Items, v.Items))
+			l.seed.removed(before, v)
 		} else if !slices.Equal(v.Items, before.Items) {
 			l.seedIn = nil
 		}
 	}
+	l.seed.compare(v)
 	if len(missing(l.seed.all(), v.Items)) == 0 {
 		l.seedIn, l.seeded = v, true
 		l.report(kindSeed, nil)

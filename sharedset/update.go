@@ -86,7 +86,8 @@ func (s *Set) RemoveFunc(ctx context.Context, match func(item string) bool) (rem
 }
 
 // Changed returns the set as the last change that succeeded left it, nil before the first: with Add or Remove of this Set, or
-// as it was found, if nothing had to change. Only Items, Exists, Czxid, Ctime and DataVersion are set. It never blocks.
+// as it was found, if nothing had to change. Use Items, Exists, Czxid, Ctime and DataVersion alone: it has no Incarnation and no
+// Version, and after a write Mzxid is that of the write before. It never blocks.
 func (s *Set) Changed() *View { return s.changed.Load() }
 
 // sorted returns items sorted and unique.
