@@ -56,6 +56,9 @@ func TestPlansFitTheTree(t *testing.T) {
 			t.Errorf("%s is in %d parts", pkg, in[pkg])
 		}
 	}
+	if !slices.ContainsFunc(slices.Collect(soakPlan(1, 1).parts()), func(p part) bool { return p.name == "mutants" }) {
+		t.Error("the soak tries no mutants")
+	}
 	for name, p := range map[string]plan{"unit": {{{unit(0, false)}}}, "soak": soakPlan(1, 1), "sim": {{{days(1, 1)}}}, "chaos": chaosPlan(1, 0)} {
 		if _, err := p.resolve(all, false); err != nil {
 			t.Errorf("%s: %v", name, err)
