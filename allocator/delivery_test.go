@@ -97,8 +97,14 @@ func TestCallbackContext(t *testing.T) {
 		if err := <-causes; !errors.Is(err, session.ErrTrustLost) {
 			t.Error(err)
 		}
-		if err := <-causes; err != nil {
-			t.Error(err)
+		select {
+		case err := <-causes:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(time.Minute):
+			_ = r.stop()
+			t.Fatal("the callback was not told of the loss")
 		}
 		r.incarnate()
 		r.join("b")
