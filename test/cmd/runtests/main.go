@@ -22,7 +22,7 @@ import (
 
 const (
 	helpWidth   = 100
-	description = `Runs the project's tests by a plan: stages one after the other, in each lanes at the same time, in each lane parts one after the other. A part is one call of go test with some packages, or a program such as go vet. Tests that need servers need "make setup" first, once.`
+	description = `Runs the project's tests by a plan: stages one after the other, in each lanes at the same time, in each lane parts one after the other. A part is one call of go test with some packages, or a program such as the linters. Tests that need servers need "make setup" first, once.`
 	more        = `Examples:
   runtests test                       all tests, as make test
   runtests test --list                what that would run, and why there

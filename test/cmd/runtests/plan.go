@@ -61,9 +61,9 @@ const (
 	// the others, of thousands of partitions, members or lines or of one case more of what runs with it, take it minutes.
 	norace = `^TestFlappingMember$|^TestTenThousandPartitions$|^TestSickMember$/./^z$|^TestLinesOfAThousandPartitions$|^TestLinesOfHandlers$|^TestCalmCostsNoList$`
 
-	// soaked are tests on servers that are left to the soak: those of test/bench that take figures, and outages of which
-	// test/chaos has others. TestHandover's joins, leaves, crashes and cuts are chaos's Leaves, Killed and BlackHole, too.
-	soaked = `^Test(ClaimThousand|LoadOnZooKeeper|Recipes|PartitionThousand|Handover|CostOfMetrics|BrokersAreKilledInTurn|ZooKeeperIsAway)$`
+	// soaked are tests of test/bench that take figures and are left to the soak. TestHandover's joins, leaves, crashes and cuts are
+	// chaos's Leaves, Killed and BlackHole, too.
+	soaked = `^Test(ClaimThousand|LoadOnZooKeeper|Recipes|PartitionThousand|Handover|CostOfMetrics)$`
 
 	// moves are tests of how many partitions move, which on other processors are left to the soak: that a mapping is the same
 	// there shows in the vectors.
@@ -118,7 +118,7 @@ func testPlan(timeout time.Duration) plan {
 				},
 			},
 			{
-				{name: "vet", command: []string{"make", "vet"}, low: true, why: "takes what is left by chaos, which mostly waits; the linters, which have all its checks, take four minutes to build and run"},
+				{name: "lint", command: []string{"make", "lint"}, low: true, why: "takes what is left by chaos, which mostly waits; its linters have all checks of go vet"},
 				{name: "fuzz", fuzz: fuzzed, fuzzFor: 30 * time.Second, low: true, why: "takes what is left by the servers' tests, which wait a quarter of the time"},
 			},
 		},
@@ -168,7 +168,6 @@ func soakPlan(count, first int) plan {
 			name: "history", packages: []string{history}, why: "histories of the recipes under faults",
 			args: []string{"-runs=" + strconv.Itoa(200*count), "-real=" + strconv.Itoa(10*count), "-first=" + strconv.Itoa(first)},
 		}}},
-		{{{name: "lint", command: []string{"make", "lint"}, why: "what make test has no time for"}}},
 		{{{name: "mutants", command: []string{"go", "run", "./test/cmd/mutants"}, why: "for each rule a defect that its test must find"}}},
 	}
 	if emulates() {
