@@ -42,10 +42,88 @@ func TestLogKeys(t *testing.T) {
 	}
 }
 
-// logKeys returns the keys of log lines in the library, and a place of each.
-func logKeys(t *testing.T) map[string]string {
-	used, constants, places := make(map[string]string), make(map[string]ast.Expr), token.NewFileSet()
-	var files []*ast.File
+// TestLogLines compares the messages of log lines, but for those at Debug, with the table of lines in docs/operating.md. A
+// message of the table that ends in … is the beginning of one.
+func TestLogLines(t *testing.T) {
+	used := make(map[string]string)
+	files, places := libraryFiles(t)
+	for _, file := range files {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if text := message(n); text != "" {
+				used[text] = places.Position(n.Pos()).String()
+			}
+			return true
+		})
+	}
+	if used["claimed"] == "" || used["left"] == "" || used["rebalanced"] == "" {
+		t.Fatal("lines are not found")
+	}
+	page, err := os.ReadFile("docs/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "\n| line | says |\n|---|---|\n")
+	for row := range strings.Lines(table) {
+		cells := strings.Split(row, "|")
+		if len(cells) < 3 {
+			break
+		}
+		for i, line := range strings.Split(cells[1], "`") {
+			if i%2 == 0 {
+				continue
+			}
+			start, cut := strings.CutSuffix(line, "…")
+			found := false
+			for text := range used {
+				if text == line || cut && strings.HasPrefix(text, strings.TrimSpace(start)) {
+					delete(used, text)
+					found = true
+				}
+			}
+			if !found {
+				t.Errorf("no line has the message %q of the table", line)
+			}
+		}
+	}
+	for text, where := range used {
+		t.Errorf("%s: the line %q is not in the table of docs/operating.md", where, text)
+	}
+}
+
+// message returns the message that a call of a Logger has, if it is a constant text and the level is not always Debug.
+func message(n ast.Node) string {
+	call, ok := n.(*ast.CallExpr)
+	if !ok {
+		return ""
+	}
+	var name string
+	switch f := call.Fun.(type) {
+	case *ast.Ident:
+		name = f.Name
+	case *ast.SelectorExpr:
+		if of, ok := f.X.(*ast.Ident); ok && (of.Name == "tb" || of.Name == "http") {
+			return "" // TB.Error and http.Error are no lines
+		}
+		name = f.Sel.Name
+	}
+	at, ok := map[string]int{
+		"Info": 0, "Warn": 0, "Error": 0, "InfoContext": 1, "WarnContext": 1, "ErrorContext": 1, "Log": 2,
+		"log": 0, "write": 0, // variables that have one of these methods
+	}[name]
+	if !ok || at >= len(call.Args) {
+		return ""
+	}
+	text, ok := call.Args[at].(*ast.BasicLit)
+	if !ok || text.Kind != token.STRING {
+		return ""
+	}
+	line, _ := strconv.Unquote(text.Value)
+	return line
+}
+
+// libraryFiles returns the parsed files of the library, but for those of tests.
+func libraryFiles(t *testing.T) (files []*ast.File, places *token.FileSet) {
+	places = token.NewFileSet()
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if d.IsDir() && slices.Contains([]string{"cmd", "test", "zktest", ".git"}, path) {
 			return fs.SkipDir
@@ -60,6 +138,13 @@ func logKeys(t *testing.T) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return files, places
+}
+
+// logKeys returns the keys of log lines in the library, and a place of each.
+func logKeys(t *testing.T) map[string]string {
+	used, constants := make(map[string]string), make(map[string]ast.Expr)
+	files, places := libraryFiles(t)
 	everywhere := func(visit func(ast.Node)) {
 		for _, file := range files {
 			ast.Inspect(file, func(n ast.Node) bool { visit(n); return true })

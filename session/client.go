@@ -205,7 +205,7 @@ func (c *client) observeZxid(zxid int64) {
 	}
 	if rejected := c.rejectedZxid.Swap(0); zxid < rejected {
 		c.s.replaced.Add(1)
-		c.log.Error("zookeeper has lost its data", keySession, sessionID(c.id.Load()))
+		c.log.Error("ZooKeeper has lost its data", keySession, sessionID(c.id.Load()))
 	}
 }
 

@@ -76,7 +76,7 @@ func (d *directory) isUndeletable(ctx context.Context, path string, stat session
 	case room:
 		d.log.WarnContext(ctx, "skipping an entry that has children", "path", path)
 	default:
-		d.log.WarnContext(ctx, "too many entries have children, no warning for the others", "path", path, "told", maxUndeletable)
+		d.log.WarnContext(ctx, "too many entries have children, no warning for the others", "path", path, "warned", maxUndeletable)
 	}
 	return true
 }

@@ -42,7 +42,7 @@ func (f *fleet) firstSign(from, to int64) (first int64) {
 // wrongs are what a process says in its log when it notices that something is wrong with ZooKeeper, or with what is there.
 var wrongs = []string{
 	"connection lost", "connection failed", "failed component=allocator", "proof of life refused", "servers keep refusing the session",
-	"session expired", "session given up", "trust lost", "zookeeper has lost its data",
+	"session expired", "session given up", "trust lost", "ZooKeeper has lost its data",
 }
 
 // complaints lists when a process said in its log that something is wrong.
