@@ -45,8 +45,8 @@ type BlockedError struct {
 	Path       string // the path of the lock, the semaphore, the queue or the barrier
 	Blocker    string // the path of the blocking znode, as seen at most a session timeout ago; "" if there is none
 	Identifier string // the first 256 bytes of the blocker's data; "" if unknown
-	Ahead      int    // how many contenders for a lock were in front
-	Taken      int    // how many leases of a semaphore, or entries of a queue, were taken
+	Ahead      int    // how many contenders for a lock were in front; 0 if unknown
+	Taken      int    // how many leases of a semaphore, or entries of a queue, were taken; 0 if unknown
 	Members    int    // how many members of a double barrier had entered
 	Clients    int    // how many members a double barrier waits for; 0 for other calls
 	Err        error  // why the call ended

@@ -84,7 +84,7 @@ func (d *Dir) Settle(ctx context.Context) error {
 				"blocker", Blocker{n.path, d.opts.Data, session.Stat{EphemeralOwner: n.owner()}})
 		})
 		if err != nil {
-			return d.blocked(n.path, d.opts.Data, 1, err)
+			return d.blocked(n.path, d.opts.Data, 0, err)
 		}
 	}
 }

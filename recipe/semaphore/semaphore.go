@@ -164,7 +164,7 @@ func (s *Semaphore) settle(ctx context.Context, wait bool) error {
 	if last == nil {
 		return nil
 	}
-	blocked := s.blocked(last.path, s.data, 1, ErrNotAcquired)
+	blocked := s.blocked(last.path, s.data, 0, ErrNotAcquired)
 	select {
 	case <-last.own.Gone():
 		return nil
@@ -192,7 +192,7 @@ func (s *Semaphore) blocked(blocker string, data []byte, taken int, err error) *
 	}
 }
 
-// wrap adds operation and path to err. What the inner lock does not acquire at once, this semaphore does not.
+// wrap adds operation and path to err. If the inner lock was not acquired at once, the error is this semaphore's ErrNotAcquired.
 func (s *Semaphore) wrap(ctx context.Context, op string, err error) error {
 	if b, ok := hold.Blocked(ctx, err); ok && errors.Is(b.Err, lock.ErrNotAcquired) {
 		own := *b
