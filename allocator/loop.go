@@ -55,7 +55,7 @@ type refreshed struct {
 	err     error
 }
 
-// loop is the state of the owner goroutine, which is Run's. It merges the views of
+// loop is what Run's goroutine, the state goroutine, works on. It merges the views of
 // party, sharedset and zones, starts the computation of mappings, and publishes
 // snapshots. Everything that takes time (reading, seeding, the allocation function,
 // callbacks) runs on other goroutines, which send their results.

@@ -55,9 +55,9 @@ func partitionsOf(items []string) map[kiel.Partition]bool {
 // kiel.ErrInvalidName if the name is not allowed. Other errors are those of sharedset
 // and of the session; with session.ErrUncertain the topic may have been removed.
 //
-// Members that ask for the topic by pattern alone do not keep it from being removed. A consumer among them that finds the topic in
-// Kafka adds it again at its next look at its topics. So does a consumer that asks for the topic and joins meanwhile. What other
-// programs write to the set meanwhile is kept.
+// Members that ask for the topic by pattern alone do not keep it from being removed. A consumer among them that finds the
+// topic in Kafka adds it again at its next metadata refresh. So does a consumer that asks for the topic and joins meanwhile.
+// What other programs write to the set meanwhile is kept.
 func (a *PartitionAllocator) RemoveTopic(ctx context.Context, topic string) error {
 	if err := kiel.CheckTopic(topic); err != nil {
 		return fmt.Errorf("allocator: remove topic: %w", err)

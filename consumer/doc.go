@@ -95,7 +95,8 @@
 //     topic that Kafka still has is found again at the next metadata refresh after RemoveTopic; to stop
 //     consuming it, exclude it.
 //   - Where topics come and go, those that are gone stay missing, and in the set, until
-//     RemoveTopic is called. The counters of a topic stay for as long as the process runs.
+//     RemoveTopic is called. The series of a topic that patterns have found end when it is in
+//     neither Kafka nor the set any more; those of a topic asked for by name stay until Close.
 //   - A topic that an operator adds to the set and that patterns match is consumed, too. If
 //     Kafka does not have it, it is missing.
 //
@@ -104,7 +105,7 @@
 // A member with Options.Zone, or Config.RackID, writes for the group in which zone
 // each partition is best consumed: the rack (broker.rack) of its preferred leader,
 // which does not move when brokers are restarted. It does so when it starts and when
-// it refreshes its topics, in one znode that all members read (package allocator), so
+// it refreshes its metadata, in one znode that all members read (package allocator), so
 // that they all compute the same mapping. It writes a zone that it has not seen before, that has changed
 // or that the group does not know, and undoes nothing that others wrote, so
 // members to which Kafka gives different answers don't write against each other. A
@@ -184,11 +185,11 @@
 //     partition's share exceeds that. Waiting messages may keep half as much memory again
 //     in use, for the brokers' answers that contain them.
 //   - Opening a partition does not wait for a long poll. A broker that is silent for 5 s
-//     while an answer is due is asked on another connection; one that sends slowly is not
-//     cut off. A broker that throttles is sent no fetch while its throttle time lasts,
+//     while an answer is due is asked on another connection; the connection to one that sends
+//     slowly is kept. A broker that throttles is sent no fetch while its throttle time lasts,
 //     for a minute at most each time.
 //   - After a change of leader the message read last is compared with the new leader's
-//     log, as KIP-320 demands. If an unclean election has truncated the log before that message,
+//     log, as KIP-320 demands. If an unclean election has truncated the log below that message,
 //     an [ErrOffsetReset] is reported, and the partition continues at the first offset that was
 //     written anew. The leader epoch is committed with the position (Config.Version 2.1 or
 //     newer), so the next owner compares too, as does a member that was restarted.
@@ -229,8 +230,8 @@
 //     (ownership.ErrCallback), and so is runtime.Goexit: a defect of one handler must not end the work of all.
 //   - Handlers that do not return: Consume and Close of sarama wait for them without limit. Here, if ctx
 //     ended the call, handlers have StopTimeout. If a ConsumeClaim ended it, they have RebalanceTimeout; then the member
-//     leaves, which takes StopTimeout at most. Consume then returns an ownership.ErrStuck, without Cleanup if a ConsumeClaim
-//     runs or the time was over before: a process that is to stop must be able to.
+//     leaves, which takes StopTimeout at most. Consume then returns an ownership.ErrStuck. Cleanup is not called
+//     if a ConsumeClaim still runs or no time is left: a process that is asked to stop must be able to stop.
 //   - Partitions that are not given back in time: When a ConsumeClaim goes on for longer than Rebalance.Timeout, sarama's
 //     member leaves the group, and its session ends. Here the member loses that partition (ownership.ErrStuck), and the others
 //     go on.
@@ -241,11 +242,11 @@
 //   - Claims in Setup: With sarama they are claimed. Here they are about to be: a former owner may still be at work, and
 //     ConsumeClaim is called when it has finished. Setup need not wait for other members.
 //   - Sessions that fail quickly: sarama begins the next session at once. Here, if a handler or Setup has ended a session, the
-//     next one begins a second after that one's beginning at the earliest: a session that fails at once must not keep the
+//     next one begins at the earliest one second after the failed one began: a session that fails at once must not keep the
 //     members busy. A ConsumeClaim that returns within that second is reported at once. It ends its session when the second is
 //     over, so that the other partitions are consumed meanwhile.
 //   - The error of the context: When ConsumeClaim or Cleanup returns the error of a context that has ended, sarama sends it
-//     to Errors. Here it is no error: the handler did what it was asked to. Consume returns Cleanup's all the same.
+//     to Errors. Here it is no error: the handler did what it was asked to. Consume still returns such an error of Cleanup.
 //   - The last commit: sarama commits after Cleanup, for all partitions. Here each partition is committed when its
 //     ConsumeClaim has returned. If it is revoked or the member leaves, it is then released, so that its next owner need not
 //     wait for the slowest handler; Cleanup comes after all. A mark made after ConsumeClaim has returned is stored in two
@@ -256,8 +257,8 @@
 //     starts is not decided twice. A mark or reset of Setup is stored at the same moment, with AutoCommit or without. A Commit
 //     in Setup does not store it: the partition may be another member's then. If the partition goes to another member before
 //     it is opened, the mark has no effect.
-//   - Metadata: sarama stores the text of a mark as it is. Here the text of this package is put before it. That text says of
-//     which topic and which owner the offset is; see Overview.
+//   - Metadata: sarama stores the text of a mark as it is. Here this package puts a prefix before it, which has
+//     the topic's id and the owner's token; see Overview.
 //   - A second Consume: While a call runs sarama lets another wait for it. Here the other returns ErrBusy: one that waits
 //     without limit hides a mistake.
 //   - A context that has ended before: Consume of sarama returns its error. Here it returns nil, as when the context ends
@@ -311,10 +312,12 @@
 //   - why fetches fail, and for how long a partition has not been read,
 //   - whether Kafka can be reached.
 //
-// A partition has series while it is open. The series of a topic stay, at 0 when none of its partitions is open. The time that handlers
-// take is sampled, at most once in 10 ms for each partition. With Run it is the time that the handler takes for a message. With sarama's
-// interfaces nothing shows when a handler has finished with a message. There the time between two receives from Messages is measured, and
-// only while the channel is full: a handler that waits for its messages, as it should, is not measured.
+// A partition has series while it is open. The series of a topic stay, at 0 when none of its partitions is open, until
+// Close, or until a topic that patterns have found is in neither Kafka nor the set any more. The time that handlers take is
+// sampled, at most once in 10 ms for each partition. With Run it is the time that the handler takes for a message. With
+// sarama's interfaces nothing shows when a handler has finished with a message. There the time between two receives from
+// Messages is measured, and only while the channel is full: a handler that waits for its messages, as it should, is not
+// measured.
 //
 // # Status and log
 //
@@ -336,21 +339,18 @@
 //
 // # Concurrency
 //
-// All methods of Group, its sessions and claims may be called from any goroutine, except that
-// Close must not be called from the handler or the Observer. Each call of the user's code has
-// a goroutine of its own. A panic, or runtime.Goexit, ends that call and is
-// reported; that of an interceptor is only logged, and the next interceptor is called.
-// ConsumeClaim runs for several partitions at the same time. Setup and Cleanup run while no ConsumeClaim
-// does. The Observer is called for several partitions at the same time. The calls for one partition
-// begin in the order of its events, and may overlap. A call that does not return is
-// reported, and in the end abandoned (see [Group.Consume]). Between two Consume calls
-// of a member that stays only the Observer is called. No call begins after the member has
-// left.
+// All methods of Group, its sessions and claims may be called from any goroutine, except that Close must not be called from
+// the handler or the Observer. Each call of the user's code has a goroutine of its own. A panic, or runtime.Goexit, ends
+// that call and is reported; that of an interceptor is only logged, and the next interceptor is called. ConsumeClaim runs
+// for several partitions at the same time. Setup and Cleanup run while no ConsumeClaim does. The Observer is called for
+// several partitions at the same time. The calls for one partition begin in the order of its events, except that those for
+// Revoking and for the commits after it may begin in either order (see Options.Observer). They may overlap. A call that does
+// not return is reported, and in the end abandoned (see [Group.Consume]). Between two Consume calls of a member that stays
+// only the Observer is called. No call begins after the member has left.
 //
-// Fetches have connections of their own, because a commit on the same connection would wait for a
-// long poll. There are two connections to a broker, each with
-// two goroutines. Consume leaves one goroutine behind, which is not its own: sarama counts fetches by
-// topic in meters of go-metrics, and all meters of a process share one goroutine for ever. A member
-// that stays for the next call keeps its goroutines until it leaves. A Group that NewGroup has
+// Fetches have connections of their own, because a commit on the same connection would wait for a long poll. There are two
+// connections to a broker, each with one goroutine of this package and one of sarama. Consume leaves one goroutine behind,
+// which is not its own: sarama counts fetches by topic in meters of go-metrics, and all meters of a process share one
+// goroutine for ever. A member that stays for the next call keeps its goroutines until it leaves. A Group that NewGroup has
 // made runs its ZooKeeper session until Close has returned.
 package consumer

@@ -50,7 +50,7 @@ var (
 	ErrTopicNotInSet = allocator.ErrTopicNotInSet
 
 	// ErrOffsetReset says that Kafka does not have the position of a partition, or that an
-	// unclean leader election has truncated the log before the position. The text says
+	// unclean leader election has truncated the log below the position. The text says
 	// where the partition continues.
 	ErrOffsetReset = errors.New("consumer: position out of range")
 )

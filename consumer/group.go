@@ -60,10 +60,10 @@ func (g *Group) Name() string { return g.settings.Name }
 // Consume returns an error when it can't join the group, when the membership is lost for good,
 // and when Setup or Cleanup returns one. A ConsumeClaim, Setup, Cleanup or Observer that has not
 // returned in that time is abandoned, and the error is an ownership.ErrStuck. The same
-// error is returned when an Observer that does not return has made the member leave. Without a
-// Kafka broker the error is sarama.ErrOutOfBrokers, for a named topic that does not exist it is
-// sarama.ErrUnknownTopicOrPartition, both when it joins. Without ZooKeeper Consume waits, and
-// the log of the session says for which servers.
+// error is returned when an Observer that does not return has made the member leave. While
+// Consume joins, an unreachable Kafka is sarama.ErrOutOfBrokers, and a named topic that does not
+// exist is sarama.ErrUnknownTopicOrPartition. If ZooKeeper can't be reached, Consume waits, and
+// the session's log names the servers.
 //
 // When Kafka's ACLs refuse one of the topics, or the group, the whole call ends with the
 // error (sarama.ErrTopicAuthorizationFailed, sarama.ErrGroupAuthorizationFailed): at the start
@@ -76,7 +76,7 @@ func (g *Group) Name() string { return g.settings.Name }
 // is a pattern that finds topics, one that begins with !^ excludes some ("Topics by pattern"
 // there). What can't be a topic or a pattern is an error that is kiel.ErrInvalidName.
 //
-// Call Consume in a loop until ctx ends, as sarama's. A ConsumeClaim that returns while its
+// Call Consume in a loop until ctx ends, as you would call sarama's. A ConsumeClaim that returns while its
 // Messages is open ends the call. The call then returns nil, and the error of ConsumeClaim goes
 // to Errors as a *sarama.ConsumerError. A ConsumeClaim does not end the call when its partition
 // was revoked, lost or created again, nor with Options.ReopenPartition. Setup is called a second

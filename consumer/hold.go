@@ -49,8 +49,9 @@ func (o *opening) under(ctx context.Context, s *consumeSession) error {
 	return err
 }
 
-// awaitCleanup waits until Cleanup has returned, or the partition is revoked. When the member leaves, it waits for half of the
-// time to leave at most: a handler that does not return must not keep the partitions of the other handlers.
+// awaitCleanup waits until Cleanup has returned, or the partition is revoked. When the member leaves, it waits for half of
+// StopTimeout or of RebalanceTimeout at most, whichever is shorter: a handler that does not return must not keep the
+// partitions of the other handlers.
 func (o *opening) awaitCleanup(ctx context.Context) {
 	s, m := o.session, o.member
 	if kafkaconn.Await(ctx, s.cleaned) || !s.heldLeaving || m.ctx.Err() == nil {

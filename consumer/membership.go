@@ -21,9 +21,9 @@ import (
 	"github.com/kielgo/kiel/ownership"
 )
 
-// membership is this member in its group, from the Consume call that joins until the member has left. It owns the connections to
-// Kafka, the catalog, the committer, the allocator and the owner of the claims. Each Consume call is a session on it, one at a
-// time. Between two sessions the claims are kept, the plan is followed, and nothing is read.
+// membership is this member in its group, from the Consume call that joins until the member has left. It owns the
+// connections to Kafka, the catalog, the committer, the allocator and the Owner. Each Consume call is a session on it, one
+// at a time. Between two sessions the claims are kept, the plan is followed, and nothing is read.
 type membership struct {
 	group     *Group
 	topics    *topiclist.List
@@ -176,7 +176,7 @@ func (g *Group) fetchOptions() fetch.Options {
 	}
 }
 
-// buildOwner makes the allocator and the owner of the claims.
+// buildOwner makes the allocator and the Owner.
 func (m *membership) buildOwner() (err error) {
 	g, set := m.group, m.group.settings
 	stopTimeout := set.StopTimeout - cleanupGrace(set.StopTimeout)

@@ -163,7 +163,8 @@ func errHandler(err error) error {
 	return fmt.Errorf("%w: %w", ErrHandler, err)
 }
 
-// opening is one stretch of a partition from its start position to its last commit.
+// opening consumes the partition of one claim under one session after the other. Each call of run opens the partition at its
+// start position, and closes it after its last commit. It is made by own, and ends when own returns.
 type opening struct {
 	member  *membership
 	claim   holder

@@ -12,7 +12,7 @@ import (
 	"github.com/kielgo/kiel/internal/usercall"
 )
 
-// openings are the openings of all partitions that this member owns.
+// openings has, for each partition that this member owns, the opening that consumes it.
 type openings struct {
 	mu  sync.Mutex
 	all map[kiel.Partition]*opening

@@ -18,7 +18,7 @@ import (
 	"github.com/kielgo/kiel/internal/pause"
 )
 
-// watchEvery is how often a member asks Kafka for its topics, if the configuration does not ask for more. It looks for new
+// watchEvery is the time between two metadata refreshes, if the configuration does not ask for more. A refresh looks for new
 // partitions, for partitions that the group's set lacks, and for topics that were deleted or created again.
 const watchEvery = time.Minute
 

@@ -12,8 +12,9 @@
 // A 503 says why, in one line of text for each source. consumer.Group, ownership.Owner and allocator.PartitionAllocator
 // are sources. [Live], [Ready] and [Status] are the three handlers one by one, for other paths.
 //
-// /healthz is for a liveness probe: restart the process when it fails. It fails when a loop that Alive of the source names has ended or
-// hangs. It never fails because ZooKeeper or Kafka can't be reached: then no restart helps.
+// /healthz is for a liveness probe: restart the process when it fails. It fails when a loop of a source hangs, when an
+// Owner's Run has ended with an error, or when the session of a Group has ended for good: see the method Alive of each
+// source. It never fails because ZooKeeper or Kafka can't be reached: then no restart helps.
 //
 // /readyz is for a readiness probe, and for a rolling deploy that waits for one member before it stops the next. A member
 // is ready when its first claims are owned, or can't be owned for a reason that was reported. Later claims do not change the

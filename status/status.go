@@ -72,7 +72,7 @@ func Millis(ms int64) *time.Time {
 	return &t
 }
 
-// Self is what a member tells about itself.
+// Self is how a member describes itself.
 type Self struct {
 	Name    string  `json:"name"`
 	Ready   bool    `json:"ready"`             // what /readyz answers
@@ -100,7 +100,7 @@ type Kafka struct {
 	Since     *time.Time `json:"since,omitempty"` // when Reachable last changed; nil before the first answer
 }
 
-// Mapping is the mapping that the members have agreed on.
+// Mapping is the mapping in force, as the described member computed it.
 type Mapping struct {
 	Version  uint64    `json:"version"` // the version of the member's snapshot
 	At       time.Time `json:"at"`

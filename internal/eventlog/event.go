@@ -40,7 +40,7 @@ import (
 // The events.
 const (
 	Joined    = "joined"    // the member's znode was created
-	Snapshot  = "snapshot"  // a new snapshot was published
+	Snapshot  = "snapshot"  // this member acts on a new mapping
 	Claimed   = "claimed"   // a claim was acknowledged and verified
 	Opened    = "opened"    // reading starts, at offset
 	Message   = "message"   // the message at offset was handed to the handler, or entered its channel

@@ -1,8 +1,8 @@
 // Package fetch reads partitions from Kafka's brokers. Readers pull: they ask for
 // the next batch of messages when they have room for it.
 //
-// A [Fetcher] has an owner goroutine, [Fetcher.Run], which finds the leader of each
-// partition. For each broker there are two connections with a goroutine each; a
+// A [Fetcher] has a state goroutine, [Fetcher.Run], which finds the leader of each
+// partition. For each broker there are two connections, each with one goroutine of this package and one of sarama's Broker; a
 // partition has no goroutine. The first connection of a broker carries the long poll for
 // all partitions with room. While that poll is in flight, the second fetches the
 // partitions that become ready, in short polls.
