@@ -170,14 +170,14 @@ func (c *consumeCmd) openEvents(
 	w, member := eventlog.NewWriter(f), c.memberName()
 	write := func(e eventlog.Event) {
 		if err := w.Write(e, monotonic); err != nil {
-			logger.Error("event log", "err", err)
+			logger.Error("event log not written", "error", err)
 		}
 	}
 	observe = func(e consumer.Event) { write(logEvent(member, e)) }
 	done = func(m *sarama.ConsumerMessage) { write(logDone(member, m)) }
 	return observe, done, func() {
 		if err := f.Close(); err != nil {
-			logger.Error("event log", "err", err)
+			logger.Error("event log not closed", "error", err)
 		}
 	}, nil
 }
@@ -199,13 +199,13 @@ func (c *consumeCmd) serveHTTP(rc *runContext, reg *prometheus.Registry, group h
 	go func() {
 		defer close(done)
 		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			logger.Error("http server", "err", err)
+			logger.Error("HTTP server failed", "error", err)
 		}
 	}()
 	fmt.Fprintf(rc.err, "metrics at http://%s/metrics; also /healthz, /readyz, and /status?pretty for the group\n", l.Addr())
 	return func() {
 		if err := srv.Close(); err != nil {
-			logger.Error("http server", "err", err)
+			logger.Error("HTTP server not closed", "error", err)
 		}
 		<-done
 	}, nil

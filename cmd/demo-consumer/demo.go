@@ -180,7 +180,7 @@ func (s *scenario) startServers(ctx context.Context) (closeAll func(), err error
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		if err := srv.Serve(l); err != nil && !errors.Is(err, net.ErrClosed) {
-			s.log.ErrorContext(ctx, "embedded zookeeper", "err", err)
+			s.log.ErrorContext(ctx, "embedded ZooKeeper failed", "error", err)
 		}
 	})
 	closeZK := func() { _ = srv.Close(); serving.Wait() }
@@ -242,7 +242,7 @@ func (s *scenario) join(ctx context.Context, name string) error {
 		var parts sync.WaitGroup
 		parts.Go(func() {
 			for err := range group.Errors() {
-				logger.WarnContext(ctx, "group", "err", err)
+				logger.WarnContext(ctx, "consumer group error", "error", err)
 			}
 		})
 		var zkErr error
