@@ -133,7 +133,7 @@ func (p *Partition) isIdle(progress offsets.Progress) bool {
 // hasUnmarked returns whether the handler uses marks, and has not marked the last message that it received. It returns false for a loop
 // over Messages or Batches without Done: such a loop shows that it is done by asking for the next message.
 func (p *Partition) hasUnmarked(progress offsets.Progress) bool {
-	if p.channel.Load() == nil && !progress.Alone {
+	if p.channel.Load() == nil && !progress.MarksSingly {
 		return false
 	}
 	return progress.Used && progress.Marked < p.position()

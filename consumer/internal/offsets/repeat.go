@@ -179,14 +179,14 @@ func (t *Tracker) compare(s Stored, keepAlive bool) bool {
 func (t *Tracker) LeaveAlone() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.repeats, t.alone = nil, true
+	t.repeats, t.leftAlone = nil, true
 }
 
 // isLeftAlone returns whether LeaveAlone was called, and no mark was committed since.
 func (t *Tracker) isLeftAlone() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.alone
+	return t.leftAlone
 }
 
 // isDue returns whether a repeat is due.
@@ -212,7 +212,7 @@ func (t *Tracker) repeated(now time.Time) {
 
 // dropRepeats drops the repeats that were due, and schedules the next one. t.mu is held.
 func (t *Tracker) dropRepeats(now time.Time) {
-	if t.alone {
+	if t.leftAlone {
 		return
 	}
 	for len(t.repeats) > 0 && !now.Before(t.repeats[0]) {
@@ -227,7 +227,7 @@ func (t *Tracker) dropRepeats(now time.Time) {
 func (t *Tracker) repeatAt(at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.alone {
+	if t.leftAlone {
 		return
 	}
 	t.repeats = slices.DeleteFunc(t.repeats, func(due time.Time) bool { return due.Before(at) })

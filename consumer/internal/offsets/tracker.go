@@ -50,7 +50,7 @@ type Tracker struct {
 	committed position       // the committed position
 	storedAt  time.Time      // when an offset was stored last, or the partition was opened
 	repeats   []time.Time    // when the position is to be committed again, in order
-	alone     bool           // another program has stored an offset, so no commit is repeated
+	leftAlone bool           // another program has stored an offset, so no commit is repeated
 	last      *pendingCommit // the newest commit; nil before the first
 
 	windowed  atomic.Bool   // Done was called
@@ -257,7 +257,7 @@ func (t *Tracker) Reset(offset int64, text string) bool {
 func (t *Tracker) Move(offset int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.next, t.text, t.dirty, t.dirtyAt = offset, "", !t.alone, time.Now()
+	t.next, t.text, t.dirty, t.dirtyAt = offset, "", !t.leftAlone, time.Now()
 	t.tail, t.delivered, t.window, t.epochs = offset, offset, window{}, nil
 }
 
@@ -324,7 +324,7 @@ func (t *Tracker) stored(p *pendingCommit, now time.Time) {
 		t.dirty = false
 	}
 	if p.content == marked {
-		t.alone, t.dirtyAt = false, p.prepared
+		t.leftAlone, t.dirtyAt = false, p.prepared
 	}
 	t.storedAt = now
 	t.dropRepeats(now)
@@ -346,18 +346,18 @@ func (t *Tracker) Marked() (offset int64, text string, dirty bool) {
 
 // Progress is how far a partition has come.
 type Progress struct {
-	Marked    int64     // the marked position
-	Committed int64     // the offset that was stored last, or found when the partition was opened
-	Oldest    time.Time // the time of the oldest mark that is not committed; zero when there is none
-	Used      bool      // the user has marked or reset since the partition was opened
-	Alone     bool      // Done was called
+	Marked      int64     // the marked position
+	Committed   int64     // the offset that was stored last, or found when the partition was opened
+	Oldest      time.Time // the time of the oldest mark that is not committed; zero when there is none
+	Used        bool      // the user has marked or reset since the partition was opened
+	MarksSingly bool      // Done was called
 }
 
 // Progress returns how far the partition has come.
 func (t *Tracker) Progress() Progress {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := Progress{Marked: t.next, Committed: t.committed.offset, Used: t.used, Alone: t.windowed.Load()}
+	p := Progress{Marked: t.next, Committed: t.committed.offset, Used: t.used, MarksSingly: t.windowed.Load()}
 	if t.dirty {
 		p.Oldest = t.dirtyAt
 	}
