@@ -81,7 +81,7 @@ func TestErrorsNameThePackageOnce(t *testing.T) {
 		"session: get /b: no such znode":                      failure("get", "/b", ErrNoNode),
 		"session: multi /a: operation 3: version conflict":    refused,
 		"session: set /a: outcome unknown: connection lost":   failure("set", "/a", unfinished(true, errLost)),
-		"session: outcome unknown: zookeeper session is over": unfinished(true, ErrSessionExpired),
+		"session: outcome unknown: ZooKeeper session is over": unfinished(true, ErrSessionExpired),
 	} {
 		if got := err.Error(); got != want {
 			t.Errorf("%q is not %q", got, want)

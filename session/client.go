@@ -56,7 +56,7 @@ type client struct {
 	upSince          instant           // while isUp: since when
 	reachableSince   instant           // while not up: since when servers accept connections but do not resume the session
 	tried            instant           // while not up: when a server was last looked up or dialled, or the last connection was lost
-	hideLastZxid     bool              // connect requests tell zxid 0 in place of the last one
+	hideLastZxid     bool              // connect requests send zxid 0 in place of the last one
 	linksWithoutZxid uint64            // how many times the connection came up while hideLastZxid
 	links            uint64            // how many times the connection came up
 	expired          bool              // the servers have ended the session
@@ -178,10 +178,10 @@ func (c *client) connectWriting() (now instant, hideLastZxid bool) {
 	return now, hideLastZxid
 }
 
-// hideZxid makes further connect requests tell zxid 0. A server closes the connection of a client whose last zxid is larger
-// than its own, as after a loss of its data; it also closes connections when it has no quorum, and the client can't tell which
-// it is. A client that tells zxid 0 is told whether its session is alive. Hiding the zxid is safe, because by now nobody relies
-// any more on what was read. A go-zookeeper client would be refused for ever (go-zookeeper/zk#37).
+// hideZxid makes further connect requests send zxid 0. A server closes the connection of a client whose last zxid is larger
+// than its own, as after a loss of its data; it also closes connections when it has no quorum, and the client can't tell
+// which it is. If a client sends zxid 0, the server answers whether the session is alive. Hiding the zxid is safe, because
+// by now nobody relies any more on what was read. A go-zookeeper client would be refused for ever (go-zookeeper/zk#37).
 //
 // The caller read the client's state before. hideZxid does nothing when a connection was made since, or no server was reached.
 func (c *client) hideZxid(now instant) {

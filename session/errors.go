@@ -10,14 +10,14 @@ import (
 var (
 	// ErrNoNode says that the znode does not exist. ClassFatal: the same call fails again until somebody creates the znode.
 	ErrNoNode = errors.New("session: no such znode")
-	// ErrNodeExists says that the znode to be created exists already. Its EphemeralOwner tells whether it is ours or
-	// another's. ClassFatal.
+	// ErrNodeExists says that the znode to be created exists already. Its EphemeralOwner is the session that it belongs
+	// to. ClassFatal.
 	ErrNodeExists = errors.New("session: znode exists")
 	// ErrBadVersion says that the znode has another version than the one given: read the znode again. ClassFatal.
 	ErrBadVersion = errors.New("session: version conflict")
 	// ErrNotEmpty says that a znode with children can't be deleted. ClassFatal.
 	ErrNotEmpty = errors.New("session: znode has children")
-	// ErrNoAuth says that the znode's ACL does not allow us this operation. ClassFatal.
+	// ErrNoAuth says that the znode's ACL does not allow this session the operation. ClassFatal.
 	ErrNoAuth = errors.New("session: not allowed by the acl")
 	// ErrInvalidACL says that the server does not accept the ACL, for instance an auth-scheme ACL on a connection
 	// that has not authenticated. ClassFatal.
@@ -31,7 +31,7 @@ var (
 	ErrQuotaExceeded = errors.New("session: quota exceeded")
 	// ErrSessionExpired says that the ZooKeeper session of this incarnation is over: its ephemeral znodes are deleted, or
 	// will be. ClassRetryable: on the next incarnation.
-	ErrSessionExpired = errors.New("session: zookeeper session is over")
+	ErrSessionExpired = errors.New("session: ZooKeeper session is over")
 	// ErrTrustLost is the cause with which an incarnation ends when its ZooKeeper session was not proved alive in time. The
 	// session may live on. ClassRetryable: on the next incarnation.
 	ErrTrustLost = errors.New("session: trust lost")

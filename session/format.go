@@ -78,7 +78,7 @@ func (s *Session) String() string {
 	if stats.SessionID != 0 {
 		id = " " + sessionID(stats.SessionID)
 	}
-	return fmt.Sprintf("zookeeper session%s (%s) at %v", id, stats.State, s.servers)
+	return fmt.Sprintf("ZooKeeper session%s (%s) at %v", id, stats.State, s.servers)
 }
 
 // LogValue returns what String shows, as a group.

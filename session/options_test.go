@@ -151,7 +151,7 @@ func TestSessionIsPrinted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		s := w.started(t.Context())
 		id := fmt.Sprintf("0x%x", uint64(s.Current().SessionID()))
-		if got, want := fmt.Sprint(s), "zookeeper session "+id+" (connected) at [zk:2181]"; got != want {
+		if got, want := fmt.Sprint(s), "ZooKeeper session "+id+" (connected) at [zk:2181]"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 		var log strings.Builder
@@ -162,7 +162,7 @@ func TestSessionIsPrinted(t *testing.T) {
 		if err := s.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if got, want := fmt.Sprint(s), "zookeeper session (closed) at [zk:2181]"; got != want {
+		if got, want := fmt.Sprint(s), "ZooKeeper session (closed) at [zk:2181]"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	})

@@ -157,7 +157,7 @@ type clientState struct {
 	chrootCreated chan error // the outcome of that goroutine
 
 	refused      error   // why the newest proof was refused; nil when none was since the last accepted one
-	refusedSince instant // when the first proof of this row was refused
+	refusedSince instant // when the first proof of this series was refused
 	refusedLast  instant // when the newest proof was refused
 }
 

@@ -159,9 +159,9 @@ func (s *Session) Incarnation(ctx context.Context) (*Incarnation, error) {
 // waited returns the error of a caller whose ctx ended before there was a trusted incarnation.
 func (s *Session) waited(cause error) error {
 	if !s.running.Load() {
-		return fmt.Errorf("session: wait for zookeeper at %v: Run was not called: %w", s.servers, cause)
+		return fmt.Errorf("session: wait for ZooKeeper at %v: Run was not called: %w", s.servers, cause)
 	}
-	err := fmt.Errorf("session: wait for zookeeper at %v: %w", s.servers, cause)
+	err := fmt.Errorf("session: wait for ZooKeeper at %v: %w", s.servers, cause)
 	if last := s.lastError.Load(); last != nil {
 		err = fmt.Errorf("%w (last connection error: %v)", err, bare{*last}) //nolint:errorlint // it is not the error of this call
 	}
