@@ -16,7 +16,7 @@
 // # Partitions
 //
 // The set of a group is a list of items "topic:id". [ParsePartition] reads one and [ParsePartitions] a whole set, with
-// the meaning that Python's kiel gives them, also where an item is not written as [Partition.String] writes it; so a
+// the meaning that Python kiel gives them, also where an item is not written as [Partition.String] writes it; so a
 // mixed group of Python and Go members agrees. Their order is that of their texts, byte by byte: [Partition.Compare] and
 // [SortPartitions].
 //

@@ -75,7 +75,7 @@ func sameRecord(a, b party.Member) bool {
 
 // chooseFunc returns the function that the group runs: the first function in the
 // list of the first member that all members can run. have are the functions of this
-// member. Without members the first of them serves.
+// member. Without members it returns the first of have.
 func chooseFunc(members []member, have []allocfn.Func) (allocfn.Func, error) {
 	if len(members) == 0 {
 		return have[0], nil

@@ -28,7 +28,7 @@ type job struct {
 }
 
 // result is what a job returns: a mapping or an error, and errors in its inputs
-// that it went round.
+// that it worked around.
 type result struct {
 	inputs  *inputs // nil if the job ended before it had them
 	mapping *mapping

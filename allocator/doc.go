@@ -141,8 +141,8 @@
 //   - That the mapping is computed again after the function failed: a function
 //     is pure, so it is called again only when something changes or Rebalance is called. Until
 //     then a partition that the others' mapping gives to this member has no owner.
-//   - That a partition removed from the set stays removed when a member starts
-//     later that has it in its seed, or while a consumer asks for its topic, by name or pattern.
+//   - That a partition removed from the set stays removed when a member that has it in its
+//     seed starts later, or while a consumer asks for its topic, by name or pattern.
 //   - That the seed is added to a set that was restored from a backup. It is not added if, before this
 //     member read the set, the set had more writes after the restore than the backup had lost: the
 //     member can't tell the restore from a removal.

@@ -57,7 +57,7 @@ func idsByTopic(ps []kiel.Partition, indices []int32, begins []int) (ids []int32
 }
 
 // topicsTogether reports whether the partitions of each topic stand together. It
-// returns false, too, if the topics are not in kiel's order, which happens only in
+// returns false, too, if the topics are not in the order of Partition.Compare, which happens only in
 // sets with items that String would write differently.
 func topicsTogether(ps []kiel.Partition) bool {
 	last := -1
@@ -70,7 +70,7 @@ func topicsTogether(ps []kiel.Partition) bool {
 	return true
 }
 
-// FromKiel makes a [Func] of a function in kiel's shape. f gets the names of the
+// FromKiel makes a [Func] of a function in Python kiel's shape. f gets the names of the
 // members and the texts "topic:id" of the partitions, both sorted, and returns
 // member, topic, ids. A member may be absent from the result, and the order of ids
 // does not matter. A result that leaves a partition out, assigns one twice, or names

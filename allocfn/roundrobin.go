@@ -2,7 +2,7 @@ package allocfn
 
 import "slices"
 
-// RoundRobin returns "roundrobin", the default function of kiel: it assigns
+// RoundRobin returns "roundrobin", the default function of Python kiel: it assigns
 // partition k of the set to member k mod n of the sorted members. With
 // [Input.Places] set, k is the partition's place.
 //

@@ -61,28 +61,28 @@ func NewKazooParty(s *session.Session, path string, opts KazooOptions) (*KazooPa
 	return p, nil
 }
 
-// Node returns the path of the own znode, whether the znode exists or not.
+// Node returns the path of this member's znode, whether the znode exists or not.
 func (p *KazooParty) Node() string { return p.m.node }
 
-// Join creates the own znode and returns when the znode exists. From then on until
+// Join creates this member's znode and returns when the znode exists. From then on until
 // [KazooParty.Leave] the znode is created again whenever it is gone: in each new
 // ZooKeeper session, and after somebody has deleted it. If ctx ends first, the error
 // wraps the cause, and the znode is removed in the background, unless another
 // goroutine still waits in Join. Join of a member returns nil at once. Join after a
 // Leave first waits until the old znode is gone.
 //
-// As in kazoo, a znode of the own name that no session owns counts as the own znode,
+// As in kazoo, a znode of this member's name that no session owns counts as this member's,
 // and Leave deletes it.
 func (p *KazooParty) Join(ctx context.Context) error { return p.m.join(ctx) }
 
-// Leave ends the membership and deletes the own znode. It returns nil when the znode
+// Leave ends the membership and deletes this member's znode. It returns nil when the znode
 // is proved gone or its ZooKeeper session is over, and at once if there is no
 // membership. After the end of the session's Run the znode is gone within one session
 // timeout. If ctx ends first, the removal goes on in the background and the error
 // wraps the cause.
 func (p *KazooParty) Leave(ctx context.Context) error { return p.m.leave(ctx) }
 
-// IsMember reports whether the own znode was seen in the incarnation of the session
+// IsMember reports whether this member's znode was seen in the incarnation of the session
 // that is trusted now. It never blocks.
 func (p *KazooParty) IsMember() bool { return p.m.isMember() }
 
@@ -180,7 +180,7 @@ func ShallowIdentifier(child string) string {
 	return child
 }
 
-// init checks the arguments of both kinds' constructors, and sets the fields. name is the name of the own znode.
+// init checks the arguments of both kinds' constructors, and sets the fields. name is the name of this member's znode.
 func (m *membership) init(s *session.Session, path string, opts KazooOptions, name string) error {
 	if s == nil {
 		return errors.New("party: session is nil")

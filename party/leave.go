@@ -8,7 +8,7 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// leave makes sure that the own znode is gone, and wakes Leave.
+// leave makes sure that this member's znode is gone, and wakes Leave.
 func (l *loop) leave(ctx context.Context) error {
 	if l.hasLeft {
 		return nil
@@ -21,7 +21,7 @@ func (l *loop) leave(ctx context.Context) error {
 	return nil
 }
 
-// remove deletes the znode of the own name if this session owns it.
+// remove deletes the znode of this member's name if this session owns it.
 func (l *loop) remove(ctx context.Context) error {
 	if l.name == "" || l.inc == nil {
 		return nil
@@ -53,7 +53,7 @@ func (l *loop) remove(ctx context.Context) error {
 	}
 }
 
-// ended returns nil for err if the ZooKeeper session is over, and with it the own znode.
+// ended returns nil for err if the ZooKeeper session is over, and with it this member's znode.
 func ended(err error) error {
 	if hold.Over(err) {
 		return nil

@@ -16,13 +16,13 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// membership is what KazooParty and ShallowParty have in common: a directory, and an
-// own znode in it, whose name stays the same.
+// membership is what KazooParty and ShallowParty have in common: a directory, and
+// this member's znode in it, whose name stays the same.
 type membership struct {
 	sess *session.Session
 	path string // the directory
-	node string // the own znode
-	data []byte // the own znode's data
+	node string // this member's znode
+	data []byte // that znode's data
 	log  *slog.Logger
 
 	mu  sync.Mutex
@@ -227,7 +227,7 @@ func (p *presence) stay(life, wanted context.Context, inc *session.Incarnation) 
 	return nil
 }
 
-// create creates an own znode. It returns nil if the outcome is known, or will show
+// create creates this member's znode. It returns nil if the outcome is known, or will show
 // when the caller reads the znode.
 func create(ctx context.Context, inc *session.Incarnation, dir, node string, data []byte) error {
 	_, err := inc.Create(ctx, node, data, session.Ephemeral)
@@ -263,7 +263,7 @@ func (p *presence) remove(life context.Context) error {
 	return own.Wait(life)
 }
 
-// removeOnce reads the znode and deletes it if it is the own one. A request whose
+// removeOnce reads the znode and deletes it if it is this member's. A request whose
 // reply was lost was executed before the answer to the Sync, or never will be.
 func (p *presence) removeOnce(life context.Context) error {
 	err := p.inc.Sync(life, p.path)

@@ -20,7 +20,7 @@ type Party struct {
 	path string
 	name string
 	node string // path/name; "" for an observer
-	data []byte // the own record
+	data []byte // this member's record
 	log  *slog.Logger
 
 	latest  *latest.Value[View] // the newest view; nil before the first
@@ -28,7 +28,7 @@ type Party struct {
 	leaving atomic.Bool         // whether Leave was called
 	wake    chan struct{}       // wakes the loop when leaving is set
 	refresh chan chan struct{}  // asks the loop to read again; the loop closes the sent channel when the view is published
-	left    chan struct{}       // closed when the own znode is gone for good
+	left    chan struct{}       // closed when this member's znode is gone for good
 	done    chan struct{}       // closed when Run returns
 }
 
@@ -90,7 +90,7 @@ func (p *Party) publish(view View) {
 	p.log.Debug("members changed", "version", view.Version, "members", len(view.Members), "present", view.Joined)
 }
 
-// Leave deletes the own znode and waits until it is gone. The Party goes on watching
+// Leave deletes this member's znode and waits until it is gone. The Party goes on watching
 // and does not join again, whatever Leave returns. Leave returns nil at once if the
 // Party has no name or does not run. An error wraps the cause of ctx, or ErrStopped.
 func (p *Party) Leave(ctx context.Context) error {

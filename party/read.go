@@ -70,7 +70,7 @@ func (l *loop) unwatch() {
 // deleted: if it has grown by more than the names that came and went, read checks all
 // members. So a party needs one watch instead of one for each other member. Nobody
 // should change a record in place, but somebody may: so read checks a few members
-// whenever nothing is new, and the own record always.
+// whenever nothing is new, and this member's record always.
 func (l *loop) read(ctx context.Context, names []string, directory session.Stat) (View, error) {
 	slices.Sort(names)
 	came, went := differ(l.names, names)

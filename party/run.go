@@ -46,9 +46,9 @@ type loop struct {
 	*Party
 	inc     *session.Incarnation
 	sid     int64 // the ZooKeeper session id of inc
-	own     int64 // the czxid of the own znode in this ZooKeeper session and this history of the servers; 0 if it was not seen
-	absent  bool  // whether no znode of the own name is known: then the loop creates one
-	hasLeft bool  // whether the own znode is gone for good
+	own     int64 // the czxid of this member's znode in this ZooKeeper session and this history of the servers; 0 if it was not seen
+	absent  bool  // whether no znode of this member's name is known: then the loop creates one
+	hasLeft bool  // whether this member's znode is gone for good
 
 	takenUntil time.Time // until when the loop waits for another session that holds the name; zero if none does
 	takenConn  uint64    // how often the session had reconnected when takenUntil was set
@@ -195,7 +195,7 @@ func (l *loop) wait(ctx context.Context) {
 	}
 }
 
-// look reads the directory and publishes the view. If the own znode is missing, look
+// look reads the directory and publishes the view. If this member's znode is missing, look
 // creates it first.
 func (l *loop) look(ctx context.Context) error {
 	for {
@@ -234,7 +234,7 @@ func (l *loop) look(ctx context.Context) error {
 	}
 }
 
-// checkOwn finds out who owns the znode of the own name, if there is one, and sets view.Joined and view.NameHeld.
+// checkOwn finds out who owns the znode of this member's name, if there is one, and sets view.Joined and view.NameHeld.
 func (l *loop) checkOwn(ctx context.Context, view *View) error {
 	if l.name == "" {
 		return nil
@@ -287,7 +287,7 @@ func (l *loop) checkOwn(ctx context.Context, view *View) error {
 	return nil
 }
 
-// altered reports whether r, the own znode, holds another record than the Party's.
+// altered reports whether r, this member's znode, holds another record than the Party's.
 func (l *loop) altered(r record) bool {
 	return errors.Is(r.Err, ErrRecordTooLarge) || r.Err == nil && !bytes.Equal(r.Data, l.data)
 }

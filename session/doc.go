@@ -15,7 +15,7 @@
 //	path, err := inc.Create(inc.Context(), "/members/me", nil, session.Ephemeral)
 //
 // ZooKeeper tells a client that its session has expired only when the client reaches a server again. A client that is cut
-// off is not told, while others see that its ephemeral znodes are gone. So a Session decides by its own clock.
+// off does not learn it, while others see that its ephemeral znodes are gone. So a Session decides by its own clock.
 //
 // # State
 //

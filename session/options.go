@@ -86,7 +86,7 @@ type Options struct {
 	MaxSessionTimeout time.Duration
 	// Chroot is put in front of every path. The znode is created when it is missing. "" means none.
 	Chroot string
-	// CheckPath is the znode, inside the chroot, that the proof of life checks. Its ACL must allow us to read it. If
+	// CheckPath is the znode, inside the chroot, that the proof of life checks. Its ACL must allow this session to read it. If
 	// it does not allow that to everybody, a wrong password is noticed, too. "" means "/", the chroot itself.
 	CheckPath string
 	// Auth is presented on every connection before anything else is sent.

@@ -19,7 +19,7 @@
 // # Guarantees
 //
 //   - Changes of both languages don't overwrite each other: a change reads and writes
-//     under kazoo's Lock, as kiel does. It writes only if the set has the version that it
+//     under kazoo's Lock, as Python kiel does. It writes only if the set has the version that it
 //     read and its contender for the lock still exists.
 //   - After a lost reply, Add and Remove read the set after a Sync, and repeat a change only
 //     if it is not there. They return nil only after the set was as asked for.
@@ -34,9 +34,9 @@
 //
 // # Not guaranteed
 //
-//   - kiel writes without a version. A Python member whose session expired while it held
+//   - Python kiel writes without a version. A Python member whose session expired while it held
 //     the lock can overwrite a change; members that seed their items again repair that.
-//   - A view is as new as the data of the server that we are connected to, which may lack
+//   - A view is as new as the data of the server that the session is connected to, which may lack
 //     the newest write.
 //   - An Add or Remove that returns session.ErrUncertain may have been done, or may be done
 //     until the session ends.

@@ -16,8 +16,8 @@ type Options struct {
 	// LockTimeout is how long Add and Remove wait for the lock. Default: 30 s.
 	LockTimeout time.Duration
 
-	// Identifier is the data of our contenders for the lock. It names us to those who
-	// wait for us. Default: empty, as kiel's.
+	// Identifier is the data of this handle's contenders for the lock; other processes
+	// see it as the name of the holder. Default: empty, as Python kiel's.
 	Identifier string
 
 	// Logger gets unreadable data and errors that can't be returned.

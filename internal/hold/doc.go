@@ -16,6 +16,7 @@
 //
 // # Concurrency
 //
-// Any goroutine may call any method. A Hold has one goroutine for each of its watches; they end with the hold. An Own has one
-// goroutine while its znode is created and one while it is removed; they end with the session at the latest.
+// Any goroutine may call any method. A Hold has one goroutine for each of its watches; they end with the hold. An Own has
+// one goroutine while its znode is created and one while it is removed; they end with the session at the latest, or with Run
+// of the session if the znode is persistent.
 package hold

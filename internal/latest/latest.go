@@ -1,4 +1,4 @@
-// Package latest hands the newest of a row of immutable values to any number of readers. A reader never blocks who stores,
+// Package latest hands the newest of a row of immutable values to any number of readers. A reader never blocks a writer,
 // may miss values that were soon replaced, and always comes to the newest.
 package latest
 
@@ -33,13 +33,13 @@ func (v *Value[T]) Watch() (value *T, newer <-chan struct{}) {
 	return now.value, now.newer
 }
 
-// Store makes next the newest value, and wakes who waits for one.
+// Store makes next the newest value, and wakes the goroutines that wait for one.
 func (v *Value[T]) Store(next *T) {
 	old := v.current.Swap(&version[T]{value: next, newer: make(chan struct{})})
 	close(old.newer)
 }
 
-// Amend replaces the newest value by one that tells nothing new: it wakes nobody. It must not be called beside Store.
+// Amend replaces the newest value by one with nothing new: it wakes nobody. It must not be called beside Store.
 func (v *Value[T]) Amend(same *T) {
 	v.current.Store(&version[T]{value: same, newer: v.current.Load().newer})
 }

@@ -22,7 +22,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Jitter returns a random time between half of d and d, so that those who failed together do not come again together.
+// Jitter returns a random time between half of d and d, so that goroutines that failed together do not retry together.
 func Jitter(d time.Duration) time.Duration { return d/2 + rand.N(max(d/2, 1)) }
 
 // Growth says how long pauses are that grow from one to the next. It has no jitter.

@@ -24,14 +24,14 @@
 //     outcome of its create is known, its GUID is looked for during two session timeouts; meanwhile this [Dir] creates nothing.
 //     A removal keeps the session open ([session.Session.Hold]).
 //   - A contender keeps its place while its session lives, through lost connections and ends of trust; a persistent one longer.
-//   - A waiter watches one znode, the nearest one in front of it. A waiter also checks that znode when the connection is lost, when
+//   - A waiter watches one znode, the nearest one that precedes it. A waiter also checks that znode when the connection is lost, when
 //     an incarnation ends, and once per session timeout. An ACL that forbids reading a znode hides its data only.
-//   - A node counts as first only after it was seen in a list in which no other stands in front of it, while the session
+//   - A node counts as first only after it was seen in a list in which no other precedes it, while the session
 //     was trusted when the list had arrived.
 //
 // # Not guaranteed
 //
-//   - A persistent contender stands for ever when its process dies, or when Run ends before the contender is removed.
+//   - A persistent contender exists for ever when its process dies, or when Run ends before the contender is removed.
 //   - Sequence numbers do not wrap: after 2^31 creates in one directory the server assigns the same number again and again. The
 //     last 2^20 numbers are refused ([ErrSequenceExhausted]).
 //

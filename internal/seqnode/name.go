@@ -70,7 +70,7 @@ func parseSeq(name, word string) (int64, bool) {
 func isDigit(b byte) bool { return '0' <= b && b <= '9' }
 
 // Contenders returns the contenders among children in their order, and drops other children. Contenders with equal sequence
-// numbers are sorted by name; which of them stands in front, only their czxids show.
+// numbers are sorted by name; which of them precedes the others, only their czxids show.
 func Contenders(children []string, words ...string) []Contender {
 	var list []Contender
 	for _, name := range children {

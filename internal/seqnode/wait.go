@@ -12,15 +12,15 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// line describes the contenders in front of a node.
+// line describes the contenders that precede a node.
 type line struct {
 	first   string // path of the first of all contenders, which is served before the others
 	data    []byte // data of first; nil until it is read
-	nearest string // path of the last contender in front of the node: the one to watch
-	ahead   int    // how many contenders stand in front of the node
+	nearest string // path of the last contender that precedes the node: the one to watch
+	ahead   int    // how many contenders precede the node
 }
 
-// Wait waits until no contender stands in front of the node, and returns the incarnation in which that was seen. That incarnation
+// Wait waits until no contender precedes the node, and returns the incarnation in which that was seen. That incarnation
 // was trusted after the list had arrived. The node keeps its place while its session lives.
 //
 // When ctx ends first, the error is a [*recipe.BlockedError] if a contender was seen in front, otherwise it wraps the cause. Wait returns
@@ -44,7 +44,7 @@ func (n *Node) Wait(ctx context.Context) (*session.Incarnation, error) {
 	}
 }
 
-// First checks once whether a contender stands in front of the node. If none does, First returns the incarnation in which that
+// First checks once whether a contender precedes the node. If none does, First returns the incarnation in which that
 // was seen, otherwise a [*recipe.BlockedError] that wraps blocked. Other errors are those of [Node.Wait].
 func (n *Node) First(ctx context.Context, blocked error) (*session.Incarnation, error) {
 	for {
@@ -63,11 +63,11 @@ func (n *Node) First(ctx context.Context, blocked error) (*session.Incarnation, 
 	}
 }
 
-// look lists the directory and returns the contenders in front of the node, and the incarnation of the list, which was trusted
-// when the list had arrived.
+// look lists the directory and returns the contenders that precede the node, and the incarnation of the list, which was
+// trusted when the list had arrived.
 //
-// A list that holds the node is recent enough: contenders in front of the node were created before it. A list that does not hold
-// the node does not show which contender is first.
+// A list that holds the node is recent enough: contenders that precede the node were created before it. A list that does not
+// hold the node does not show which contender is first.
 func (n *Node) look(ctx context.Context) (*session.Incarnation, line, error) {
 	for {
 		inc, err := n.incarnation(ctx)
@@ -84,7 +84,7 @@ func (n *Node) look(ctx context.Context) (*session.Incarnation, line, error) {
 	}
 }
 
-// list reads the directory in inc and returns the contenders in front of the node.
+// list reads the directory in inc and returns the contenders that precede the node.
 func (n *Node) list(ctx context.Context, inc *session.Incarnation) (line, error) {
 	children, _, err := inc.Children(ctx, n.dir.path)
 	if errors.Is(err, session.ErrNoNode) {
@@ -114,7 +114,7 @@ func (n *Node) incarnation(ctx context.Context) (*session.Incarnation, error) {
 	return inc, nil
 }
 
-// front returns the contenders among children that stand in front of the node.
+// front returns the contenders among children that precede the node.
 func (n *Node) front(ctx context.Context, inc *session.Incarnation, children []string) (line, error) {
 	var l line
 	if !slices.Contains(children, n.self.Name) {

@@ -59,7 +59,7 @@ func TestLongWaitIsSaid(t *testing.T) {
 	})
 }
 
-// A long wait for the removal of an own contender is logged, too.
+// A long wait for the removal of this handle's contender is logged, too.
 func TestLongWaitForOnesOwnIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

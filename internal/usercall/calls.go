@@ -55,7 +55,7 @@ var ErrNotStarted = errors.New("not started")
 type Calls struct {
 	Guard Guard
 	Limit time.Duration // after which a call is said to be stuck
-	// Stuck is told of a call that is stuck, again after each further Limit if it asks for that, and not after End.
+	// Stuck is called for a call that is stuck, again after each further Limit while it returns true, and not after End.
 	Stuck func(what Callback, since time.Duration) (again bool)
 
 	mu    sync.Mutex
@@ -65,8 +65,8 @@ type Calls struct {
 	none  chan struct{}  // closed when over and no call is under way; nil before End
 }
 
-// Go calls f as that of Guard does, unless End has been called. After End there is no call, or it did nothing, which is no
-// error for then.
+// Go calls f as that of Guard does. After End, Go returns nil. A call that had not begun before End does nothing, and then
+// gets nil.
 func (c *Calls) Go(what Callback, f func() error, then func(error)) *Call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +126,7 @@ func (c *Calls) Over() bool {
 	return c.over
 }
 
-// End lets no call begin any more. What it returns is closed when those under way have returned.
+// After End no call begins. The channel is closed when all running calls have returned.
 func (c *Calls) End() (returned <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

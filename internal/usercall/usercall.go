@@ -1,5 +1,5 @@
-// Package usercall calls functions that the user gave. Whatever happens there, a panic, runtime.Goexit or nothing at
-// all, happens to the call: who made it is told.
+// Package usercall calls functions that the user gave. A panic, runtime.Goexit or a call that never returns affects that
+// call alone, and is reported to the caller.
 package usercall
 
 import (
@@ -38,8 +38,8 @@ type Guard struct {
 	Log Log
 }
 
-// Call calls f, and then tells then why f did not return, or nil. It may be the last that its goroutine does: f may end
-// that.
+// Call calls f, and then calls then with the reason why f did not return, or nil. If f ends its goroutine, Call does not
+// return.
 func (g Guard) Call(c Callback, f func(), then func(failure error)) {
 	name := c.Name
 	if name == "" {
@@ -67,8 +67,8 @@ func (g Guard) Call(c Callback, f func(), then func(failure error)) {
 	returned = true
 }
 
-// Watch tells stuck how long a call that begins now has lasted, when it has not returned within limit and a second, and
-// for as long as the answer is again, after each further limit. The caller calls returned; nothing is kept after that.
+// Watch calls stuck with the time since a call began, if it has not returned within limit plus a second, and again after
+// each further limit while stuck returns true. The call begins now; the caller calls returned when it has returned.
 func Watch(limit time.Duration, stuck func(since time.Duration) (again bool)) (returned func()) {
 	w := &watch{limit: limit, stuck: stuck, began: time.Now()}
 	// Looked at twice: after a process was stopped for long both are over at once, the time and the call.

@@ -17,7 +17,7 @@ import (
 
 // DoubleOptions are the options of a [DoubleBarrier]. The zero value works.
 type DoubleOptions struct {
-	// Identifier is the data of our znode, for people who read it. It is UTF-8.
+	// Identifier is the data of this member's znode, for people who read it. It is UTF-8.
 	// Default: host name, "-" and process id.
 	Identifier string
 
@@ -73,7 +73,7 @@ func NewDouble(s *session.Session, path string, clients int, opts DoubleOptions)
 // Clients returns how many members enter together.
 func (d *DoubleBarrier) Clients() int { return d.clients }
 
-// Node returns the path of our znode, from Enter to Leave; else, that of the next Enter.
+// Node returns the path of this member's znode, from Enter to Leave; else, that of the next Enter.
 func (d *DoubleBarrier) Node() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -90,9 +90,9 @@ func (d *DoubleBarrier) Participating() bool {
 
 // Enter waits until the required number of members exists, its own among them. When ctx ends
 // before, the error is a [*recipe.BlockedError]. An error that wraps [session.ErrUncertain] says
-// that the others may have entered with us, or may until our znode is deleted; that BlockedError
-// wraps it, unless our znode was not created yet. ErrLost says that the others have entered with us, but that our
-// znode is gone, or ctx has ended. After any error our znode is deleted, in the background if
+// that the others may have entered with this member, or may until its znode is deleted; that BlockedError
+// wraps it, unless the znode was not created yet. ErrLost says that the others have entered with this member, but that its
+// znode is gone, or ctx has ended. After any error the znode is deleted, in the background if
 // need be; the next Enter on this handle first waits for that.
 func (d *DoubleBarrier) Enter(ctx context.Context) (*Member, error) {
 	d.mu.Lock()

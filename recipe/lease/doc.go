@@ -42,7 +42,7 @@
 //     that comes late changes nothing. A write that has begun does not end with its caller's context; its outcome is verified when
 //     the request has returned.
 //   - When a try fails or its context ends, and the try may have written the record, the record is removed in the background,
-//     unless the record was the handle's identifier's before. Another process with the same identifier may write the same bytes
+//     unless the handle's identifier already had the lease. Another process with the same identifier may write the same bytes
 //     within the same second. The zxid of its record tells it apart: that record is neither removed nor taken for a renewal.
 //   - A release removes the handle's own record only, never the record of a later holder.
 //   - Tokens grow from hold to hold: [Held.Token] is the mzxid of the record.

@@ -49,7 +49,7 @@ type PartitionFunc func(identifier string, members, items []string) ([]string, e
 
 // Options of a [SetPartitioner]. The zero value works.
 type Options struct {
-	// Func picks our items. Default: [EveryNth], kazoo's function.
+	// Func picks this member's items. Default: [EveryNth], kazoo's function.
 	Func PartitionFunc
 
 	// Identifier names this member. It must differ from all others', and be valid in

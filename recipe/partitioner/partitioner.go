@@ -78,7 +78,7 @@ type Snapshot struct {
 // you miss no transition.
 func (s *Snapshot) Changed() <-chan struct{} { return s.next }
 
-// Allocation returns our allocation in the state ACQUIRED, nil in other states.
+// Allocation returns this member's allocation in the state ACQUIRED, nil in other states.
 func (s *Snapshot) Allocation() *Allocation { return s.alloc }
 
 // New returns one of the members that divide items at path. It checks its arguments and does

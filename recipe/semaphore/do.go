@@ -16,9 +16,9 @@ var _ recipe.Hold = (*Held)(nil)
 // A handle has one lease at a time, so Do runs one function at a time: other calls of Do wait. If Acquire has returned a lease before,
 // fn runs under that lease, and Do releases it. While fn runs, Acquire returns fn's lease, too, and a Release of it ends fn's context.
 //
-// When ctx ends before a lease is acquired, fn is not called, and the error is that of [Semaphore.Acquire]. When ctx ends later, Do
-// returns nil if fn returns nil, or an error that wraps the error or the cause of its context and nothing else. So a program that
-// is told to stop by the end of ctx ends with success as soon as fn has returned.
+// When ctx ends before a lease is acquired, fn is not called, and the error is that of [Semaphore.Acquire]. When ctx ends
+// later, Do returns nil if fn returns nil, or an error that wraps the error or the cause of its context and nothing else. So
+// a program that is stopped by the end of ctx ends with success as soon as fn has returned.
 //
 // When the lease is lost before fn has returned, the error wraps the cause, see [Held.Context], and fn's error unless that is the
 // error of its context. The work may be unfinished, and another may have begun meanwhile.
