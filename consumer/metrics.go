@@ -67,7 +67,7 @@ func newMetrics(set *promreg.Set) *metrics {
 		handling: histograms(set, "kiel_consumer_handler_duration_seconds",
 			"Time that handlers of Run took for what they were handed, in seconds: from the hand-out of a message, or of a batch with Batches, "+
 				"until they asked for the next. With sarama's interfaces it is the time between two receives from Messages, as far as the channel "+
-				"was full. Of each partition one in 10 ms is measured, which is each one that takes longer.",
+				"was full. At most one message in 10 ms is measured for each partition, so all that take longer are.",
 			[]float64{.00001, .0001, .001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300}, "topic"),
 		delay: histograms(set, "kiel_consumer_delay_seconds",
 			"Time from a message's timestamp to its hand-out, in seconds, of messages that have a timestamp. Of each partition one in "+

@@ -25,20 +25,24 @@ const metricsPage = "../docs/metrics.md"
 // metricsIntro is the beginning of the page.
 const metricsIntro = `# Metrics
 
-Every metric, as the code registers it. ` + "`go test ./consumer -run MetricsPage -update`" + ` writes this page, and a test compares it.
+Every metric, as the code registers it. ` + "`go test ./consumer -run MetricsPage -update`" + ` writes this page, and a test compares
+it.
 
-All have the label ` + "`group`" + `, which is empty for a session that ` + "`session.Options.Registerer`" + ` shows: one of a program that has a lock and no
-group. The metrics of a group show those of its session too. The Registerer of a consumer's ` + "`Options`" + ` takes all of them; those of
-` + "`allocator`, `ownership`, `sharedset` and `session`" + ` take the ones of their package, ` + "`allocator`" + `'s also those of the set and the session.
+All have the label ` + "`group`" + `. The label is empty for a session with ` + "`session.Options.Registerer`" + `, as in a program that has a
+lock and no group. The metrics of a group show those of its session too. The Registerer of a consumer's ` + "`Options`" + ` takes all
+of them; those of ` + "`allocator`, `ownership`, `sharedset` and `session`" + ` take the ones of their package, ` + "`allocator`" + `'s also
+those of the set and the session.
 
-- They are there from ` + "`New` to `Close`" + ` of a consumer group, and while ` + "`Run`" + ` runs with the other packages. A consumer's counters go on
-  from one ` + "`Consume`" + ` to the next. When the member has ended its series go, and another can take the Registerer. A ` + "`sharedset.Set`" + ` that
-  stands alone has its from ` + "`New`" + ` on, and shares them with others that have the same Registerer.
+- They are there from ` + "`New` to `Close`" + ` of a consumer group, and while ` + "`Run`" + ` runs with the other packages. A consumer's
+  counters go on from one ` + "`Consume`" + ` to the next. When the member has ended its series go, and another can take the
+  Registerer. A ` + "`sharedset.Set`" + ` without an allocator has its metrics from ` + "`New`" + ` on, and shares them with others that have the
+  same Registerer.
 - They stay, at 0, when trust in the session ends.
-- A topic is gone when patterns had found it, Kafka does not have it any more, and somebody has removed it from the group's set. Series of a
-  topic that is asked for by name stay as long as the group's.
-- Of two living members of one group in a Registerer, or two sessions, the second is refused with an error. Give each a Registerer of its
-  own: ` + "`prometheus.WrapRegistererWith(prometheus.Labels{\"client\": name}, registerer)`" + ` puts a label on.
+- A topic is gone when patterns had found it, Kafka does not have it any more, and somebody has removed it from the group's
+  set. Series of a topic that is asked for by name stay as long as the group's.
+- A Registerer refuses the metrics of a second living member of the same group, or of a second session, with an error. Give
+  each a Registerer of its own: ` + "`prometheus.WrapRegistererWith(prometheus.Labels{\"client\": name}, registerer)`" + ` puts a label
+  on.
 - Histograms have native buckets beside the classic ones, for servers that scrape native histograms.
 `
 
@@ -47,7 +51,7 @@ var metricsPackages = []struct{ dir, name, about string }{
 	{"consumer", "consumer", "what is read from Kafka, handled and committed"},
 	{"ownership", "ownership", "the claims of partitions"},
 	{"allocator", "allocator", "the mapping of partitions to members"},
-	{"internal/promreg", "allocator and ownership", "rebalances by stage, those of each package"},
+	{"internal/promreg", "allocator and ownership", "stages of rebalances, in both packages"},
 	{"sharedset", "sharedset", "the set of the group's partitions"},
 	{"session", "session", "the ZooKeeper session"},
 }
