@@ -1,6 +1,6 @@
 // Package attacks holds, as tests, executions that break systems of this kind, and the negative controls: the rules by which
-// such systems are often built and which are not enough. With all rules an execution must do no harm; without the rule that
-// answers it it must do the harm that the rule is there to prevent, or it shows nothing. Ownership's rules are switched off
+// such systems are often built and which are not enough. With all rules an execution must do no harm; without the rule
+// against it, the execution must do the harm that the rule prevents, or it shows nothing. Ownership's rules are switched off
 // (internal/sabotage), and the execution runs again; the others are broken by mutants (test/mutants), which name the test
 // that must fail. The column § numbers the executions.
 //
@@ -28,10 +28,10 @@
 // R is TestOnARealEnsemble, S is TestOnARealServer; the other tests run in virtual time, on package zktest inside of
 // testing/synctest bubbles.
 //
-// Overlaps are judged by the checker of event logs (internal/eventlog), from what the members' observers and handlers tell. A
+// Overlaps are found by the checker of event logs (internal/eventlog), from what the members' observers and handlers write. A
 // handler acts every 20 ms while its claim is trusted. The figures that the tests print are, when two members owned a
 // partition one after the other, the shortest margin between the end of the first one's trust and the claim of the next, or
-// how long they overlapped. Where an operator has removed a claim an overlap is his doing, and forgiven.
+// how long they overlapped. Where an operator has removed a claim, an overlap is the operator's, and does not count.
 //
 // KIEL_TEST_LOG=1 makes the members log to the test's output.
 package attacks

@@ -14,6 +14,5 @@
 //
 //	go test ./conformance/ -run TestRandom -seed 100000 -seeds 20000
 //
-// What needs time (expiry, restarts) or looks at things from a user's client is written with go-zookeeper or by hand, and
-// asserted.
+// Cases that need time (expiry, restarts), or a user's client, are ordinary tests with go-zookeeper or on the wire.
 package conformance

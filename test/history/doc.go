@@ -1,5 +1,5 @@
-// Package history checks what clients did with the recipes, and were told, while everything went wrong: there must be an
-// order in which the recipe's model does the same. It has only tests.
+// Package history checks histories of the recipes' clients under faults, calls and results: each must have an order that
+// the recipe's model can follow. It has only tests.
 //
 // # Overview
 //
@@ -11,7 +11,7 @@
 //	go test ./test/history -runs=2000 -real=100               # as in make soak
 //	go test ./test/history -run=Histories -first=17 -runs=1   # the run of one seed, as its failure says
 //
-// On zktest a run is one recipe's, in virtual time: 3 to 5 clients, 100 to 250 operations and more faults than 8, made of
+// On zktest a run is one recipe's, in virtual time: 3 to 5 clients, 100 to 250 operations and more than 8 faults, made of
 // the seed: connections cut, hung in one direction or both, or slow; replies lost; sessions expired; servers restarted,
 // stopped, with their clock or without, and slow; for recipes that live with it, sessions killed, and for the others a
 // server that goes on alone, cut off from the rest; writes of leases come late, when an operator has removed the contenders
@@ -35,9 +35,10 @@
 //	locking queue       for each entry: put, then held by one at a time, with tokens that grow, then consumed. Two of the
 //	                    clients on zktest share a session.
 //	counter             a register. Another is one to which all add 1, so that they write the same numbers.
-//	lease               a record: whose, until when. It is another's only when it was released or has ended by the clock of
-//	                    who takes it, no hold is valid later than that less the skew, and nobody is refused by a record that
-//	                    nobody wrote or that has ended. Clocks differ by as much as is tolerated in every other run.
+//	lease               a record: whose, until when. It is another's only when it was released or has ended by the clock
+//	                    of the client that takes it, no hold is valid later than that less the skew, and nobody is refused
+//	                    by a record that nobody wrote or that has ended. Clocks differ by as much as is tolerated in every
+//	                    other run.
 //	multi lease         the same for each slot. ObtainAny goes by a slot only if it is another's. ObtainAll obtains all; if it
 //	                    is refused one, those before it may have been its own until it returned, but no longer. What
 //	                    Slots shows of each was so meanwhile (on zktest: a server that is behind shows what was).

@@ -1,5 +1,5 @@
-// Package proxy puts something into the way between a client and a server that tests can hold, slow down and cut, without
-// privileges and without the two noticing more than the network would tell them.
+// Package proxy puts a proxy between a client and a server, which tests can hold, slow down and cut, without privileges.
+// The two notice no more of it than of a network.
 //
 //	links := proxy.To(t, zk.Addrs()) // the way of one client to each server
 //	run(links.Addrs())
@@ -20,7 +20,7 @@
 //	[Link.LoseReply]  a request is executed, but instead of its reply the connection is reset
 //	[Link.Heal]       ends all of them
 //
-// [Links] has the same methods, for all of its links. [Link.Session] tells the id and password of the ZooKeeper session that
+// [Links] has the same methods, for all of its links. [Link.Session] returns the id and password of the ZooKeeper session that
 // came by last, and [Session.Close] ends it behind its client's back.
 //
 // # Ensembles
@@ -28,7 +28,7 @@
 // [StartEnsemble] starts ZooKeeper servers that reach each other through links:
 //
 //	e := proxy.StartEnsemble(t, servers.ZooKeeperOptions{Servers: 3, TickTime: time.Second})
-//	e.CutFollower(2)              // server 2 hears nothing of its leader, nor the leader of it
+//	e.CutFollower(2)              // server 2 and its leader receive nothing from each other
 //	leader := e.CutLeaderOneSide() // followers see resets, the leader sees silence
 //	e.Heal()
 //

@@ -18,8 +18,8 @@
 //
 // # Not guaranteed
 //
-//   - That a free port of [FreePorts] stays free until it is used: the Start functions try again with others, who uses one
-//     for something else must do so too.
+//   - That a free port of [FreePorts] stays free until it is used: the Start functions then retry with
+//     other ports; other users of FreePorts must do the same.
 //   - That data outlives the test: folders go with it, of a failed test only logs and configuration stay.
 //   - That what a child starts itself ends with it, and, but on Linux, that children end with a test process that was
 //     killed.

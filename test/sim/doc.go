@@ -49,16 +49,16 @@
 //
 // Checked at every event, by a monitor that hears of them in one order:
 //
-//	S1  at most one member has a trusted claim of a partition. Excused is only the owner whose session an operator killed
-//	    or whose claim he removed: for 1 s, and for up to 5/6 T while its process stands still or while its link or its
-//	    server is in trouble. Servers that lost data, all or what is newer than a backup, turn their clients away, so
-//	    the owners of what was lost are excused for 5/6 T
+//	S1  at most one member has a trusted claim of a partition. The only exception is an owner whose session an operator
+//	    killed, or whose claim an operator removed: for 1 s, and for up to 5/6 T while its process stands still or while
+//	    its link or its server is in trouble. Servers that lost data, all or what is newer than a backup, turn their
+//	    clients away, so the owners of what was lost are excused for 5/6 T
 //	S2  tokens grow with every change of owner, as long as the servers keep their data. Excused, as in S1: a claim of
 //	    which its owner is told only after an operator removed it and another member claimed
 //	S4  offsets are committed with trust and only of what was processed; the committed offset goes back only where a
-//	    commit arrives late, and is put right again. Groups tell of a commit when it was answered: when it was sent
-//	    counts. After the end of a claim a Group hands out nothing. In the virtual instant of the end there is no order,
-//	    unless it was a clock that ended it
+//	    commit arrives late, and is put right again. A Group reports a commit when it is answered; the monitor uses the
+//	    time at which it was sent. After the end of a claim a Group hands out nothing. In the virtual instant of the end
+//	    there is no order, unless it was a clock that ended it
 //	S5  nothing is skipped: neither an opening nor a commit is beyond what was processed, and after each phase all that
 //	    was produced has been processed, of the topics that a member asks for at that time
 //	S6  what is processed again lies behind the newest acknowledged commit; in drills of joining and leaving in order
@@ -76,8 +76,8 @@
 //	L1  all members have joined and agree, each partition is owned, but for those of topics that no member asks for, and
 //	    no claim stands that its session's member does not know of: within the drill's bound, and from then on until
 //	    everybody has had the time to notice everything
-//	L2  no member ends by itself, or needs a restart, unless the plan has a double of it, or the session of the process
-//	    before it lives on because the servers stood still or heard of it late
+//	L2  no member ends by itself, or needs a restart, unless the plan starts a second member of the same name, or the session
+//	    of the process before it lives on because the servers stood still or heard of it late
 //	L3  a partition whose handler is stuck goes to another member within RebalanceTimeout
 //	L4  in calm nothing moves: no snapshot, no claim; drills that should not be noticed are not, and those that concern
 //	    some partitions leave the others where they are; who joins, leaves or crashes costs each member one rebalance,
@@ -85,9 +85,9 @@
 //
 // # What it can't show
 //
-// A process that stands still (SIGSTOP) is one that hears and sends nothing and whose handlers wait; its own timers go
-// on, so it has heard of the end of trust when it wakes: that a Group asks for trust before each message shows only
-// where a clock jumps, or a message comes just when trust ends; of freezes see TestFrozen of test/chaos, and
+// A stopped process (SIGSTOP) is simulated: it receives and sends nothing and its handlers wait, but its timers go on, so
+// it knows of the end of trust when it wakes. So the simulation shows that a Group checks trust before each message only
+// where a clock jumps, or a message comes just as trust ends. For real stops see TestFrozen of test/chaos, and
 // TestStoppedAtAnyMoment of package consumer. A clock that runs at another rate is the session's clock alone.
 // Connections to kfake break, they never hang: sarama waits for answers with a mutex in hand, and virtual time stands
 // still while another goroutine wants that. All of that is for the real processes of test/chaos.

@@ -6,15 +6,15 @@
 // # What is timed
 //
 // Everything that a side can know before a change of the group is made before
-// and not timed. Ours begins with the sorted members and partitions as an Input,
-// and ends with an assignment that [allocfn.Call] has checked; the rows of
+// and not timed. allocfn's functions begin with the sorted members and partitions as
+// an Input, and end with an assignment that [allocfn.Call] has checked; the rows of
 // Balanced say what else is in, and one of them begins with lists that are not
 // sorted and ends with nested maps. franz-go begins with the members' metadata as
 // the broker hands it to the leader, bytes that it decodes, and the number of
 // partitions of each topic. sarama begins with decoded metadata and the lists of
-// partitions. Both end with their plan as nested maps. Not in anybody's time:
-// the network, encoding what the leader sends to the members, and for ours
-// reading ZooKeeper.
+// partitions. Both end with their plan as nested maps. No figure includes: the
+// network, encoding what the leader sends to the members, and for allocfn's
+// functions reading ZooKeeper.
 //
 // franz-go's sticky is its StickyBalancer: the cooperative one does the same
 // and then takes away what changed hands, so it takes longer, and two rounds.

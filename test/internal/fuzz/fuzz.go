@@ -1,5 +1,5 @@
-// Package fuzz runs fuzz tests, some at a time, and writes what `go test -json` writes, for package results to read: with how
-// often each was called as an attribute, and with the input of one that failed, which go test leaves in a file.
+// Package fuzz runs fuzz tests, some at a time, and writes what `go test -json` writes, for package results to read. It adds
+// the number of calls as an attribute, and the input of a failure, which go test leaves in a file.
 package fuzz
 
 import (
