@@ -126,7 +126,7 @@ func (c *Calls) Over() bool {
 	return c.over
 }
 
-// After End no call begins. The channel is closed when all running calls have returned.
+// End lets no call begin any more. It returns a channel that is closed when all running calls have returned.
 func (c *Calls) End() (returned <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
