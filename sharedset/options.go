@@ -33,7 +33,7 @@ type Options struct {
 // withDefaults returns the options with defaults for zero values, or an error.
 func (o Options) withDefaults() (Options, error) {
 	if o.LockTimeout < 0 {
-		return o, fmt.Errorf("sharedset: option LockTimeout: %v is negative", o.LockTimeout)
+		return o, fmt.Errorf("sharedset: option LockTimeout: %v is less than 0", o.LockTimeout)
 	}
 	o.LockTimeout = cmp.Or(o.LockTimeout, 30*time.Second)
 	o.Logger = defaultlog.Or(o.Logger)

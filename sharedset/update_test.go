@@ -36,7 +36,7 @@ func TestNewRefuses(t *testing.T) {
 	}{
 		"no session":        {nil, path, sharedset.Options{}, "session is nil"},
 		"path":              {s, "kiel", sharedset.Options{}, `kiel`},
-		"timeout":           {s, path, sharedset.Options{LockTimeout: -time.Second}, "option LockTimeout: -1s is negative"},
+		"timeout":           {s, path, sharedset.Options{LockTimeout: -time.Second}, "option LockTimeout: -1s is less than 0"},
 		"identifier":        {s, path, sharedset.Options{Identifier: "\xff"}, "Identifier"},
 		"metric's conflict": {s, path, sharedset.Options{Registerer: taken}, "register"},
 	}

@@ -50,7 +50,7 @@ func NewDouble(s *session.Session, path string, clients int, opts DoubleOptions)
 		return nil, err
 	}
 	if clients < 1 {
-		return nil, fmt.Errorf("barrier: %d clients, want at least 1", clients)
+		return nil, fmt.Errorf("barrier: argument clients: %d is less than 1", clients)
 	}
 	if !utf8.ValidString(opts.Identifier) {
 		return nil, fmt.Errorf("barrier: option Identifier: %q is not valid UTF-8", opts.Identifier)

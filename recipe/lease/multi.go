@@ -18,7 +18,7 @@ type MultiNonBlockingLease struct {
 // NewMulti returns a handle on count leases, at path/0, path/1 and so on. It checks its arguments and does no I/O.
 func NewMulti(s *session.Session, path string, count int, opts Options) (*MultiNonBlockingLease, error) {
 	if count < 1 {
-		return nil, fmt.Errorf("lease: count is %d, want at least 1", count)
+		return nil, fmt.Errorf("lease: argument count: %d is less than 1", count)
 	}
 	if err := session.CheckPath(path); err != nil {
 		return nil, fmt.Errorf("lease: %w", err)

@@ -49,10 +49,10 @@ func (o Options) validate() error {
 		errs = append(errs, fmt.Errorf("option Identifier: %q is empty or not valid UTF-8", o.Identifier))
 	}
 	if o.Skew < 0 {
-		errs = append(errs, fmt.Errorf("option Skew: %v is negative", o.Skew))
+		errs = append(errs, fmt.Errorf("option Skew: %v is less than 0", o.Skew))
 	}
 	if least := o.Skew + 2*time.Second; o.Duration < least {
-		errs = append(errs, fmt.Errorf("option Duration: %v, want at least %v, the Skew and 2s", o.Duration, least))
+		errs = append(errs, fmt.Errorf("option Duration: %v is less than %v, the Skew and 2s", o.Duration, least))
 	}
 	return errors.Join(errs...)
 }

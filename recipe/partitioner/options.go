@@ -94,7 +94,7 @@ func (o Options) withDefaults() (Options, error) {
 		"AcquireTimeout": o.AcquireTimeout,
 	} {
 		if d < 0 {
-			errs = append(errs, fmt.Errorf("option %s: %v is negative", name, d))
+			errs = append(errs, fmt.Errorf("option %s: %v is less than 0", name, d))
 		}
 	}
 	if o.Order < OrderUnset || o.Order > OrderNumeric {
@@ -151,7 +151,7 @@ func sorted(items []string, order Order) ([]string, error) {
 	byValue := slices.Clone(items)
 	slices.SortStableFunc(byValue, func(a, b string) int { return numbers[a].Cmp(numbers[b]) })
 	if order == OrderUnset && !slices.Equal(items, byValue) {
-		return nil, errors.New("option Order: must be OrderNumeric or OrderText, since items are integers that sort differently as numbers and as text")
+		return nil, errors.New("option Order: OrderUnset, but the items are integers that sort differently as numbers and as text: give OrderNumeric or OrderText")
 	}
 	return byValue, nil
 }

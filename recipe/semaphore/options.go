@@ -26,7 +26,7 @@ type Options struct {
 func (o Options) validate() error {
 	var errs []error
 	if o.MaxLeases < 0 {
-		errs = append(errs, fmt.Errorf("option MaxLeases: %d, want at least 1", o.MaxLeases))
+		errs = append(errs, fmt.Errorf("option MaxLeases: %d is less than 1", o.MaxLeases))
 	}
 	if !utf8.ValidString(o.Identifier) {
 		errs = append(errs, fmt.Errorf("option Identifier: %q is not valid UTF-8", o.Identifier))

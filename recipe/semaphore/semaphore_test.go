@@ -30,7 +30,7 @@ func TestNewRefuses(t *testing.T) {
 		"path":       {s, "app/sem", semaphore.Options{}, "app/sem"},
 		"root":       {s, "/", semaphore.Options{}, "root"},
 		"identifier": {s, path, semaphore.Options{Identifier: "a\xff"}, `Identifier: "a\xff"`},
-		"leases":     {s, path, semaphore.Options{MaxLeases: -1}, "MaxLeases: -1"},
+		"leases":     {s, path, semaphore.Options{MaxLeases: -1}, "MaxLeases: -1 is less than 1"},
 	}
 	for what, tt := range tests {
 		if _, err := semaphore.New(tt.s, tt.path, tt.opts); err == nil || !strings.Contains(err.Error(), tt.want) {
