@@ -90,7 +90,7 @@ func TestErrorsNameThePackageOnce(t *testing.T) {
 	if m, ok := errors.AsType[*MultiError](refused); !ok || m.Index != 3 || !errors.Is(refused, ErrBadVersion) {
 		t.Error("a caller can't find the MultiError")
 	}
-	if err := (Options{Chroot: "a"}).withDefaults().validate(); err == nil || err.Error() != `session: option Chroot: invalid path "a": must begin with /` {
+	if err := (Options{Chroot: "a"}).withDefaults().validate(); err == nil || err.Error() != `option Chroot: invalid path "a": does not begin with /` {
 		t.Error(err)
 	}
 }

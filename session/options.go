@@ -169,20 +169,24 @@ func (o Options) authenticates() bool {
 	return len(o.Auth) > 0 || o.TLS != nil && (len(o.TLS.Certificates) > 0 || o.TLS.GetClientCertificate != nil)
 }
 
-// validate checks options that have their defaults, and returns all faults at once.
+// validate checks options that have their defaults, and returns all faults at once, without the package's name.
 func (o Options) validate() error {
 	var faults []error
 	fault := func(format string, args ...any) {
-		faults = append(faults, fmt.Errorf("session: option "+format, args...))
+		faults = append(faults, fmt.Errorf("option "+format, args...))
 	}
-	if o.Timeout < minTimeout || o.Timeout > maxTimeout {
-		fault("Timeout: %v is not in %v to %v", o.Timeout, minTimeout, maxTimeout)
-	}
-	if o.MinSessionTimeout < minTimeout || o.MinSessionTimeout > maxTimeout {
-		fault("MinSessionTimeout: %v is not in %v to %v", o.MinSessionTimeout, minTimeout, maxTimeout)
-	}
-	if o.MaxSessionTimeout < minTimeout || o.MaxSessionTimeout > maxTimeout {
-		fault("MaxSessionTimeout: %v is not in %v to %v", o.MaxSessionTimeout, minTimeout, maxTimeout)
+	for _, t := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"Timeout", o.Timeout}, {"MinSessionTimeout", o.MinSessionTimeout}, {"MaxSessionTimeout", o.MaxSessionTimeout},
+	} {
+		if t.value < minTimeout {
+			fault("%s: %v is less than %v", t.name, t.value, minTimeout)
+		}
+		if t.value > maxTimeout {
+			fault("%s: %v is more than %v", t.name, t.value, maxTimeout)
+		}
 	}
 	if o.Chroot != "" {
 		if err := CheckPath(o.Chroot); err != nil {
@@ -194,38 +198,42 @@ func (o Options) validate() error {
 	}
 	for i, a := range o.Auth {
 		if a.Scheme == "" {
-			fault("Auth[%d]: the scheme must not be empty", i)
+			fault("Auth[%d]: the scheme is empty", i)
 		}
 		if a.Scheme == "digest" && !strings.Contains(string(a.Credential), ":") {
-			fault("Auth[%d]: a digest credential must be user:password", i)
+			fault("Auth[%d]: the credential of digest is not user:password", i)
 		}
 	}
 	if o.ACL != nil && len(o.ACL) == 0 {
 		fault("ACL: an empty list allows nothing to anybody; nil is the default")
 	}
-	if o.MaxPacket < minMaxPacket || o.MaxPacket > maxMaxPacket {
-		fault("MaxPacket: %d is not in %d to %d", o.MaxPacket, minMaxPacket, maxMaxPacket)
+	if o.MaxPacket < minMaxPacket {
+		fault("MaxPacket: %d is less than %d", o.MaxPacket, minMaxPacket)
+	}
+	if o.MaxPacket > maxMaxPacket {
+		fault("MaxPacket: %d is more than %d", o.MaxPacket, maxMaxPacket)
 	}
 	if o.EphemeralBudget < 0 {
-		fault("EphemeralBudget: %d is negative", o.EphemeralBudget)
+		fault("EphemeralBudget: %d is less than 0", o.EphemeralBudget)
 	}
 	if o.StopTimeout < 0 {
-		fault("StopTimeout: %v is negative", o.StopTimeout)
+		fault("StopTimeout: %v is less than 0", o.StopTimeout)
 	}
 	return errors.Join(faults...)
 }
 
-// parseServers returns servers as host:port, without duplicates. It accepts "host", "host:port", "::1" and "[::1]:port".
+// parseServers returns servers as host:port, without duplicates, or all faults at once. It accepts "host", "host:port", "::1" and
+// "[::1]:port".
 func parseServers(servers []string) ([]string, error) {
 	if len(servers) == 0 {
-		return nil, errors.New("session: no servers given")
+		return nil, errors.New("argument servers is empty")
 	}
 	var parsed []string
 	var faults []error
-	for _, given := range servers {
+	for i, given := range servers {
 		address, err := parseServer(given)
 		if err != nil {
-			faults = append(faults, fmt.Errorf("session: server %s: %w", quote(given), err))
+			faults = append(faults, fmt.Errorf("argument servers[%d]: %s: %w", i, quote(given), err))
 			continue
 		}
 		if !slices.Contains(parsed, address) {
@@ -237,21 +245,21 @@ func parseServers(servers []string) ([]string, error) {
 
 func parseServer(given string) (string, error) {
 	if strings.ContainsAny(given, "/, \t\r\n") {
-		return "", errors.New("must be host or host:port; a chroot belongs in option Chroot, and each server in an element of its own")
+		return "", errors.New("is not host or host:port; a chroot belongs in option Chroot, and each server in an element of its own")
 	}
 	host, port, err := net.SplitHostPort(given)
 	if err != nil {
 		bare := strings.TrimSuffix(strings.TrimPrefix(given, "["), "]")
 		if strings.Contains(bare, ":") && net.ParseIP(bare) == nil {
-			return "", errors.New("must be host or host:port")
+			return "", errors.New("is not host or host:port")
 		}
 		host, port = bare, defaultPort
 	}
 	if host == "" {
-		return "", errors.New("the host must not be empty")
+		return "", errors.New("the host is empty")
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-		return "", fmt.Errorf("port %s: must be from 1 to 65535", quote(port))
+		return "", fmt.Errorf("port %s is not a number from 1 to 65535", quote(port))
 	}
 	return net.JoinHostPort(host, port), nil
 }

@@ -25,13 +25,13 @@ func TestNewValidates(t *testing.T) {
 		"ipv6":                 {[]string{"::1", "[::1]", "[fe80::1]:2182"}, session.Options{}, ""},
 		"everything set":       {[]string{"zk"}, session.Options{Timeout: time.Second, Chroot: "/a/b", CheckPath: "/c", MaxPacket: 4096}, ""},
 		"chroot of the root":   {[]string{"zk"}, session.Options{Chroot: "/"}, ""},
-		"no servers":           {nil, session.Options{}, "no servers"},
-		"empty server":         {[]string{""}, session.Options{}, "host must not be empty"},
-		"no host":              {[]string{":2181"}, session.Options{}, "host must not be empty"},
+		"no servers":           {nil, session.Options{}, "session: argument servers is empty"},
+		"empty server":         {[]string{""}, session.Options{}, "host is empty"},
+		"no host":              {[]string{":2181"}, session.Options{}, "host is empty"},
 		"a list in one string": {[]string{"a:1,b:2"}, session.Options{}, "an element of its own"},
 		"chroot in a server":   {[]string{"zk:2181/root"}, session.Options{}, "option Chroot"},
-		"no such port":         {[]string{"zk:65536"}, session.Options{}, "from 1 to 65535"},
-		"port by name":         {[]string{"zk:zk"}, session.Options{}, "from 1 to 65535"},
+		"no such port":         {[]string{"zk:65536"}, session.Options{}, "number from 1 to 65535"},
+		"port by name":         {[]string{"zk:zk"}, session.Options{}, "number from 1 to 65535"},
 		"too many colons":      {[]string{"a:b:c"}, session.Options{}, "host or host:port"},
 		"negative timeout":     {[]string{"zk"}, session.Options{Timeout: -1}, "option Timeout"},
 		"tiny timeout":         {[]string{"zk"}, session.Options{Timeout: time.Millisecond}, "option Timeout"},
@@ -59,10 +59,9 @@ func TestNewValidates(t *testing.T) {
 		})
 	}
 	_, err := session.New(nil, session.Options{Timeout: -1, Chroot: "x"})
-	for _, want := range []string{"no servers", "option Timeout", "option Chroot"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: not all faults at once", err)
-		}
+	want := "session: argument servers is empty\noption Timeout: -1ns is less than 100ms\noption Chroot: invalid path \"x\": does not begin with /"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want all faults after one name of the package:\n%s", err, want)
 	}
 }
 

@@ -15,9 +15,9 @@ func CheckPath(path string) error {
 	}
 	switch {
 	case path == "":
-		return bad("must not be empty")
+		return bad("is empty")
 	case path[0] != '/':
-		return bad("must begin with /")
+		return bad("does not begin with /")
 	case path == "/":
 		return nil
 	case !utf8.ValidString(path):

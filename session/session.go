@@ -83,7 +83,7 @@ func New(servers []string, opts Options) (*Session, error) {
 	open := opts.ACL == nil && !opts.authenticates()
 	opts = opts.withDefaults()
 	if err := errors.Join(err, opts.validate()); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("session: %w", err)
 	}
 	s := &Session{
 		servers: parsed,
