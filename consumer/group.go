@@ -107,7 +107,7 @@ func (g *Group) Name() string { return g.settings.Name }
 // sarama.ErrClosedConsumerGroup.
 func (g *Group) Consume(ctx context.Context, topics []string, handler sarama.ConsumerGroupHandler) error {
 	if handler == nil {
-		return errors.New("consumer: the handler is nil")
+		return errors.New("consumer: handler is nil")
 	}
 	return g.runSession(ctx, topics, func(m *membership, s *consumeSession) sessionUser {
 		return m.newGroupSession(s, handler)
@@ -117,7 +117,7 @@ func (g *Group) Consume(ctx context.Context, topics []string, handler sarama.Con
 // runSession checks topics, makes this the running call and serves it.
 func (g *Group) runSession(ctx context.Context, topics []string, user func(*membership, *consumeSession) sessionUser) error {
 	if len(topics) == 0 {
-		return errors.New("consumer: no topics given")
+		return errors.New("consumer: argument topics is empty")
 	}
 	list, err := topiclist.Parse(topics)
 	if err != nil {

@@ -40,12 +40,9 @@ func NewGroup(zookeeper, brokers []string, group string, opts Options) (g *Group
 		}
 	}()
 	zk, refused := session.New(zookeeper, opts.Session)
-	if refused != nil {
-		refused = fmt.Errorf("consumer: %w", refused)
-	}
 	set, err := newSettings(brokers, group, opts)
-	if err := errors.Join(refused, err); err != nil {
-		return nil, err
+	if err := errors.Join(err, refused); err != nil {
+		return nil, fmt.Errorf("consumer: %w", err)
 	}
 	life := context.Background() //nolint:forbidigo // like sarama's constructor it takes no context; Close ends what it starts
 	if err := checkKafka(life, brokers, set.config); err != nil {
@@ -69,7 +66,7 @@ func NewGroup(zookeeper, brokers []string, group string, opts Options) (g *Group
 func New(s *session.Session, brokers []string, group string, opts Options) (*Group, error) {
 	set, err := newSettings(brokers, group, opts)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("consumer: %w", err)
 	}
 	return newGroup(s, brokers, group, set)
 }
@@ -81,14 +78,14 @@ func New(s *session.Session, brokers []string, group string, opts Options) (*Gro
 func NewFromClient(s *session.Session, client sarama.Client, group string, opts Options) (*Group, error) {
 	switch {
 	case client == nil:
-		return nil, errors.New("consumer: the client is nil")
+		return nil, errors.New("consumer: client is nil")
 	case client.Closed():
 		return nil, fmt.Errorf("consumer: %w", sarama.ErrClosedClient)
 	case opts.Config != nil:
-		return nil, errors.New("consumer: option Config: the configuration is the client's, so this must be nil")
+		return nil, errors.New("consumer: option Config is not nil: the configuration is the client's")
 	}
 	if opts.Config = client.Config(); opts.Config == nil {
-		return nil, errors.New("consumer: the client has no configuration")
+		return nil, errors.New("consumer: configuration of the client is nil")
 	}
 	return New(s, addressesOf(client), group, opts)
 }

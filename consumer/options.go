@@ -200,6 +200,7 @@ type settings struct {
 // minVersion is the oldest Config.Version with which records come in batches (KIP-98).
 func minVersion() sarama.KafkaVersion { return sarama.V0_11_0_0 }
 
+// newSettings returns the settings of a group, or all faults at once, without the package's name.
 func newSettings(brokers []string, group string, opts Options) (settings, error) {
 	var errs faults
 	if err := kiel.CheckGroup(group); err != nil {
@@ -219,7 +220,7 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 	if err != nil {
 		errs = append(errs, err)
 	} else if err := kiel.CheckMember(name); err != nil {
-		errs = append(errs, err)
+		errs.add("option Name: %w", err)
 	}
 
 	config, err := copyConfig(opts.Config)
@@ -235,7 +236,7 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 		errs.add("option Zone or Config.RackID: %w", err)
 	}
 	if len(errs) > 0 {
-		return settings{}, fmt.Errorf("consumer: %w", errors.Join(errs...))
+		return settings{}, errors.Join(errs...)
 	}
 
 	opts.Name = name
@@ -256,22 +257,22 @@ func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Errorf(fo
 
 func (f *faults) checkBrokers(brokers []string) {
 	if len(brokers) == 0 {
-		f.add("brokers: at least one address is needed")
+		f.add("argument brokers is empty")
 	}
 	if i := slices.Index(brokers, ""); i >= 0 {
-		f.add("brokers[%d]: the address is empty", i)
+		f.add("argument brokers[%d] is empty", i)
 	}
 }
 
 func (f *faults) checkNumbers(opts Options) {
 	if opts.From != Earliest && opts.From != Latest {
-		f.add("option From: %d is neither Earliest nor Latest", int(opts.From))
+		f.add("option From: %d is not known", int(opts.From))
 	}
 	if opts.Window < 0 {
-		f.add("option Window: %d is negative", opts.Window)
+		f.add("option Window: %d is less than 0", opts.Window)
 	}
 	if opts.BufferBytes < 0 {
-		f.add("option BufferBytes: %d is negative", opts.BufferBytes)
+		f.add("option BufferBytes: %d is less than 0", opts.BufferBytes)
 	}
 	for _, d := range []struct {
 		field string
@@ -282,11 +283,14 @@ func (f *faults) checkNumbers(opts Options) {
 		{"CommitInterval", opts.CommitInterval},
 	} {
 		if d.value < 0 {
-			f.add("option %s: %v is negative", d.field, d.value)
+			f.add("option %s: %v is less than 0", d.field, d.value)
 		}
 	}
-	if opts.Weight < 0 || opts.Weight > allocator.MaxWeight {
-		f.add("option Weight: %d is not in 0 to %d", opts.Weight, allocator.MaxWeight)
+	if opts.Weight < 0 {
+		f.add("option Weight: %d is less than 0", opts.Weight)
+	}
+	if opts.Weight > allocator.MaxWeight {
+		f.add("option Weight: %d is more than %d", opts.Weight, allocator.MaxWeight)
 	}
 }
 

@@ -32,17 +32,17 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 		opts    Options
 		want    string
 	}{
-		"no brokers":     {nil, "g", Options{}, "brokers"},
-		"empty broker":   {[]string{"a:1", ""}, "g", Options{}, "brokers[1]"},
+		"no brokers":     {nil, "g", Options{}, "argument brokers is empty"},
+		"empty broker":   {[]string{"a:1", ""}, "g", Options{}, "argument brokers[1] is empty"},
 		"group":          {[]string{"a:1"}, "a/b", Options{}, "group"},
-		"name":           {[]string{"a:1"}, "g", Options{Name: "x\ny"}, "member"},
-		"from":           {[]string{"a:1"}, "g", Options{From: 7}, "From"},
-		"rebalance":      {[]string{"a:1"}, "g", Options{RebalanceTimeout: -1}, "RebalanceTimeout"},
+		"name":           {[]string{"a:1"}, "g", Options{Name: "x\ny"}, "option Name: kiel: invalid name: member"},
+		"from":           {[]string{"a:1"}, "g", Options{From: 7}, "option From: 7 is not known"},
+		"rebalance":      {[]string{"a:1"}, "g", Options{RebalanceTimeout: -1}, "option RebalanceTimeout: -1ns is less than 0"},
 		"stop":           {[]string{"a:1"}, "g", Options{StopTimeout: -1}, "StopTimeout"},
 		"commit":         {[]string{"a:1"}, "g", Options{CommitInterval: -1}, "CommitInterval"},
 		"window":         {[]string{"a:1"}, "g", Options{Window: -1}, "Window"},
 		"buffer":         {[]string{"a:1"}, "g", Options{BufferBytes: -1}, "BufferBytes"},
-		"weight":         {[]string{"a:1"}, "g", Options{Weight: 1_000_001}, "Weight"},
+		"weight":         {[]string{"a:1"}, "g", Options{Weight: 1_000_001}, "option Weight: 1000001 is more than 1000000"},
 		"func":           {[]string{"a:1"}, "g", Options{Func: allocfn.Func{Name: "x"}}, "Func"},
 		"sarama refuses": {[]string{"a:1"}, "g", bad(func(c *sarama.Config) { c.Consumer.Fetch.Min = 0 }), "Consumer.Fetch.Min"},
 		"old version":    {[]string{"a:1"}, "g", bad(func(c *sarama.Config) { c.Version = sarama.V0_10_2_0 }), "Config.Version"},
@@ -58,6 +58,10 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 	_, err := newSettings(nil, "", Options{StopTimeout: -1})
 	if err == nil || !strings.Contains(err.Error(), "brokers") || !strings.Contains(err.Error(), "StopTimeout") || !errors.Is(err, kiel.ErrInvalidName) {
 		t.Errorf("%v does not name all faults", err)
+	}
+	_, err = NewGroup(nil, nil, "g", Options{Window: -1})
+	if want := "consumer: argument brokers is empty\noption Window: -1 is less than 0\nsession: argument servers is empty"; err == nil || err.Error() != want {
+		t.Errorf("NewGroup: got %v, want %s", err, want)
 	}
 }
 

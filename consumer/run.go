@@ -50,7 +50,7 @@ import (
 // until ctx ends or Close is called, and returns nil then.
 func (g *Group) Run(ctx context.Context, topics []string, handle func(ctx context.Context, p *Partition) error) error {
 	if handle == nil {
-		return errors.New("consumer: the handler is nil")
+		return errors.New("consumer: handler is nil")
 	}
 	return g.runSession(ctx, topics, func(*membership, *consumeSession) sessionUser { return runUser{handle} })
 }
