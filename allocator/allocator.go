@@ -63,11 +63,11 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 		faults = errors.Join(faults, errors.New("session is nil"))
 	}
 	if faults != nil {
-		return nil, fmt.Errorf("allocator: new: %w", faults)
+		return nil, fmt.Errorf("allocator: %w", faults)
 	}
 	data, err := newRecord(opts).encode()
 	if err != nil {
-		return nil, fmt.Errorf("allocator: new: %w", err)
+		return nil, fmt.Errorf("allocator: %w", err)
 	}
 	a := &PartitionAllocator{
 		session: s, group: group, name: name, opts: opts,
@@ -86,7 +86,7 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 	_, sessionErr := promreg.Register(a.shown, s.Collector())
 	a.zones, zonesErr = zones.New(s, a.GroupPath(), zonesName)
 	if err := errors.Join(partyErr, setErr, sessionErr, zonesErr, a.shown.Complete()); err != nil {
-		return nil, fmt.Errorf("allocator: new: %w", err)
+		return nil, fmt.Errorf("allocator: %w", err)
 	}
 	a.loop = newLoop(name, opts, a.seed, sources{
 		members: a.party, set: a.set, zones: a.zones, refresh: a.refresh, lifetime: (*session.Incarnation).Context,
@@ -334,7 +334,7 @@ func items(partitions map[string][]int32) ([]string, error) {
 		}
 		for _, id := range partitions[topic] {
 			if id < 0 {
-				faults = append(faults, fmt.Errorf("partition %d of topic %s is negative", id, topic))
+				faults = append(faults, fmt.Errorf("partition %d of topic %s is less than 0", id, topic))
 				continue
 			}
 			all = append(all, kiel.Partition{Topic: topic, ID: id}.String())

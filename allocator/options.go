@@ -148,10 +148,13 @@ func (o Options) validate() error {
 		seen[f.ID()] = true
 	}
 	if len(seen) > maxFunctions {
-		fault("AlsoFuncs: with Func, %d functions are more than %d", len(seen), maxFunctions)
+		fault("AlsoFuncs: %d, with Func, is more than %d", len(seen), maxFunctions)
 	}
-	if o.Weight < 0 || o.Weight > MaxWeight {
-		fault("Weight: %d is not in 0 to %d", o.Weight, MaxWeight)
+	if o.Weight < 0 {
+		fault("Weight: %d is less than 0", o.Weight)
+	}
+	if o.Weight > MaxWeight {
+		fault("Weight: %d is more than %d", o.Weight, MaxWeight)
 	}
 	if err := zones.Check(o.Zone); err != nil {
 		fault("Zone: %w", err)
@@ -160,13 +163,13 @@ func (o Options) validate() error {
 		fault("Topics: %w", err)
 	}
 	if o.QuietPeriod < 0 {
-		fault("QuietPeriod: %v is negative", o.QuietPeriod)
+		fault("QuietPeriod: %v is less than 0", o.QuietPeriod)
 	}
 	if o.MaxDelay < 0 {
-		fault("MaxDelay: %v is negative", o.MaxDelay)
+		fault("MaxDelay: %v is less than 0", o.MaxDelay)
 	}
 	if o.StopTimeout < 0 {
-		fault("StopTimeout: %v is negative", o.StopTimeout)
+		fault("StopTimeout: %v is less than 0", o.StopTimeout)
 	}
 	return errors.Join(faults...)
 }

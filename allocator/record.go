@@ -2,6 +2,7 @@ package allocator
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/kielgo/kiel/allocfn"
@@ -41,10 +42,10 @@ func newRecord(o Options) record {
 func (r record) encode() ([]byte, error) {
 	data, err := json.Marshal(r)
 	if err != nil {
-		return nil, fmt.Errorf("member record: %w", err)
+		return nil, fmt.Errorf("record: %w", err)
 	}
 	if len(data) > maxRecord {
-		return nil, fmt.Errorf("member record: %d bytes are more than %d: give fewer Topics", len(data), maxRecord)
+		return nil, fmt.Errorf("record: %d bytes is more than %d: give fewer Topics", len(data), maxRecord)
 	}
 	return data, nil
 }
@@ -56,7 +57,7 @@ func parseRecord(data []byte, parseTopics func([]string) (*topiclist.List, error
 		return record{}, false, nil
 	}
 	if len(data) > maxRecord {
-		return record{}, false, fmt.Errorf("%w: %d bytes are more than %d", ErrBadRecord, len(data), maxRecord)
+		return record{}, false, fmt.Errorf("%w: %d bytes is more than %d", ErrBadRecord, len(data), maxRecord)
 	}
 	if err := json.Unmarshal(data, &r); err != nil {
 		return record{}, false, fmt.Errorf("%w: %w", ErrBadRecord, err)
@@ -80,13 +81,17 @@ func parseRecord(data []byte, parseTopics func([]string) (*topiclist.List, error
 // check returns an error if the record is bad.
 func (r record) check() error {
 	if r.V != recordVersion {
-		return fmt.Errorf("version %d is not %d", r.V, recordVersion)
+		return fmt.Errorf("version: %d is not %d", r.V, recordVersion)
 	}
-	if len(r.Functions) == 0 || len(r.Functions) > maxFunctions {
-		return fmt.Errorf("%d functions are not 1 to %d", len(r.Functions), maxFunctions)
-	}
-	if r.Weight < 0 || r.Weight > MaxWeight {
-		return fmt.Errorf("weight %d is not in 0 to %d", r.Weight, MaxWeight)
+	switch {
+	case len(r.Functions) == 0:
+		return errors.New("functions is empty")
+	case len(r.Functions) > maxFunctions:
+		return fmt.Errorf("functions: %d is more than %d", len(r.Functions), maxFunctions)
+	case r.Weight < 0:
+		return fmt.Errorf("weight: %d is less than 0", r.Weight)
+	case r.Weight > MaxWeight:
+		return fmt.Errorf("weight: %d is more than %d", r.Weight, MaxWeight)
 	}
 	return zones.Check(r.Zone)
 }

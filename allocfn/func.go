@@ -97,8 +97,11 @@ func (f Func) validateID() error {
 	if f.Name == "" || len(f.Name) > 64 || strings.Trim(f.Name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return fmt.Errorf("%w: name %s must be 1 to 64 of a-z, 0-9 and -", ErrFunc, quote(f.Name))
 	}
-	if f.Version < 0 || f.Version > maxVersion {
-		return fmt.Errorf("%w: version %d of %s is not in 0 to %d", ErrFunc, f.Version, f.Name, maxVersion)
+	if f.Version < 0 {
+		return fmt.Errorf("%w: version %d of %s is less than 0", ErrFunc, f.Version, f.Name)
+	}
+	if f.Version > maxVersion {
+		return fmt.Errorf("%w: version %d of %s is more than %d", ErrFunc, f.Version, f.Name, maxVersion)
 	}
 	return nil
 }

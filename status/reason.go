@@ -91,19 +91,25 @@ func cut(name string, limit int) string {
 // that is not among Codes is no error: a later version may have written it.
 func (r Reason) Check() error {
 	if len(r.Code) > MaxName {
-		return fmt.Errorf("status: reason: the code has %d bytes, at most %d", len(r.Code), MaxName)
+		return fmt.Errorf("status: reason: the code has %d bytes, more than %d", len(r.Code), MaxName)
 	}
 	for _, c := range []byte(r.Code) {
 		if c != '-' && (c < 'a' || c > 'z') {
 			return fmt.Errorf("status: reason: the code %q is no word", r.Code)
 		}
 	}
-	if len(r.Names) > MaxNames || r.More < 0 {
-		return fmt.Errorf("status: reason: %d names and %d more, at most %d", len(r.Names), r.More, MaxNames)
+	if len(r.Names) > MaxNames {
+		return fmt.Errorf("status: reason: %d names is more than %d", len(r.Names), MaxNames)
+	}
+	if r.More < 0 {
+		return fmt.Errorf("status: reason: more: %d is less than 0", r.More)
 	}
 	for _, name := range r.Names {
-		if len(name) > MaxName || !utf8.ValidString(name) {
-			return fmt.Errorf("status: reason: the name %.80q is not UTF-8 of at most %d bytes", name, MaxName)
+		if len(name) > MaxName {
+			return fmt.Errorf("status: reason: the name %.80q has %d bytes, more than %d", name, len(name), MaxName)
+		}
+		if !utf8.ValidString(name) {
+			return fmt.Errorf("status: reason: the name %.80q is not UTF-8", name)
 		}
 	}
 	return nil

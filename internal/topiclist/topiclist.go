@@ -116,7 +116,7 @@ func compile(expr string) (*regexp.Regexp, int, error) {
 	}
 	n := steps(tree)
 	if n > maxSteps {
-		return nil, n, fmt.Errorf("it takes %d steps, at most %d", n, maxSteps)
+		return nil, n, fmt.Errorf("it takes %d steps, more than %d", n, maxSteps)
 	}
 	re, err := regexp.Compile(expr)
 	if err != nil {
@@ -131,7 +131,7 @@ func compile(expr string) (*regexp.Regexp, int, error) {
 // compile.
 func check(expr string) error {
 	if len(expr) > MaxPattern {
-		return fmt.Errorf("it has %d bytes, at most %d", len(expr), MaxPattern)
+		return fmt.Errorf("it has %d bytes, more than %d", len(expr), MaxPattern)
 	}
 	for i := range len(expr) {
 		if expr[i] <= ' ' || expr[i] > '~' {

@@ -44,7 +44,7 @@ func (x *indices) UnmarshalJSON(data []byte) error {
 // Unicode, which grow from release to release, because all members must judge alike.
 func Check(zone string) error {
 	if len(zone) > maxZone {
-		return fmt.Errorf("zone of %d bytes, at most %d", len(zone), maxZone)
+		return fmt.Errorf("zone of %d bytes is more than %d", len(zone), maxZone)
 	}
 	if !utf8.ValidString(zone) {
 		return fmt.Errorf("zone %q is not UTF-8", zone)
@@ -70,7 +70,7 @@ func checkAll(zones map[kiel.Partition]string) error {
 	known := make(map[string]bool)   // the zones that were checked
 	for p, zone := range zones {
 		if p.ID < 0 {
-			return fmt.Errorf("%w: partition %d of topic %.64q is negative", ErrInvalid, p.ID, p.Topic)
+			return fmt.Errorf("%w: partition %d of topic %.64q is less than 0", ErrInvalid, p.ID, p.Topic)
 		}
 		if !checked[p.Topic] {
 			if err := kiel.CheckTopic(p.Topic); err != nil {
@@ -119,7 +119,7 @@ func encode(zones map[kiel.Partition]string) ([]byte, error) {
 		return nil, fmt.Errorf("zones: %w", err)
 	}
 	if len(data) > maxData {
-		return nil, fmt.Errorf("%w: %d partitions of %d topics are %d bytes of data, at most %d",
+		return nil, fmt.Errorf("%w: %d partitions of %d topics are %d bytes of data, more than %d",
 			ErrTooLarge, len(zones), len(doc.Topics), len(data), maxData)
 	}
 	return data, nil
