@@ -208,7 +208,10 @@ func (a *PartitionAllocator) Ready(ctx context.Context) error {
 
 // stopped returns the error of an operation that the end of Run has ended.
 func (a *PartitionAllocator) stopped(op string) error {
-	return fmt.Errorf("allocator: %s: %w", op, errors.Join(ErrStopped, a.end))
+	if a.end == nil || errors.Is(a.end, ErrStopped) {
+		return fmt.Errorf("allocator: %s: %w", op, bare{ErrStopped})
+	}
+	return fmt.Errorf("allocator: %s: %w: %w", op, bare{ErrStopped}, bare{a.end})
 }
 
 // Leave deletes this member's znode, so that all members compute which member gets

@@ -128,7 +128,7 @@ func (l *loop) compute(ctx context.Context) {
 	members, items, zones, known, before := l.members.Members, l.set.Items, l.zones.Zones, l.inputs, l.good
 	on := occasion{self: l.name, joined: j.joined, inc: j.inc, zones: l.zones.Version, manual: j.trigger == TriggerManual}
 	l.running.Go("allocation function", func() {
-		r := result{err: fmt.Errorf("%w: ended its goroutine", ErrFuncFailed)}
+		r := result{err: funcFailed("ended its goroutine")}
 		defer func() { send(ctx, l.results, r) }()
 		r = computeMapping(known, members, items, zones, l.opts)
 		if r.mapping != nil {
@@ -152,7 +152,7 @@ func computeMapping(known *inputs, members []party.Member, items []string, zones
 	owner, err := allocfn.Call(fn, in)
 	r.took = time.Since(start)
 	if err != nil {
-		r.err = fmt.Errorf("%w: %w", ErrFuncFailed, err)
+		r.err = funcFailedWith(err)
 		return r
 	}
 	r.mapping = newMapping(in, fn.ID(), owner)
@@ -243,7 +243,7 @@ func (l *loop) fail(j *job, err error) {
 func (l *loop) onOverdue() {
 	j := l.job
 	j.late, l.overdue = true, nil
-	err := fmt.Errorf("%w: has not returned after %v", ErrFuncFailed, computeTimeout)
+	err := funcFailed("has not returned after %v", computeTimeout)
 	answer(j.callers, err)
 	j.callers = nil
 	if j.inc == l.members.Incarnation && l.coherent() {

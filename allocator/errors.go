@@ -2,6 +2,8 @@ package allocator
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/party"
@@ -32,7 +34,7 @@ var (
 
 	// ErrBadRecord says that the record of a member could not be understood.
 	// The member counts as one without a record.
-	ErrBadRecord = errors.New("allocator: bad member record")
+	ErrBadRecord = errors.New("bad record")
 
 	// ErrUnwantedTopic says that the set holds partitions of topics for which no member
 	// asks: each has a record that names topics, and not these. They are in no mapping,
@@ -59,18 +61,18 @@ var (
 
 	// ErrTopicInUse says that RemoveTopic removed nothing, because a member asks for
 	// the topic by its name, or may ask for it. The text names the member.
-	ErrTopicInUse = errors.New("allocator: the topic is in use")
+	ErrTopicInUse = errors.New("in use")
 
 	// ErrTopicNotInSet says that RemoveTopic found no partition of the topic in the
 	// set.
-	ErrTopicNotInSet = errors.New("allocator: the set has no partition of the topic")
+	ErrTopicNotInSet = errors.New("not in the set")
 
 	// ErrNoGroup says that there is no group of the name given to Inspect: no member has ever joined it.
-	ErrNoGroup = errors.New("allocator: no such group")
+	ErrNoGroup = errors.New("no member has ever joined")
 
 	// ErrCallback says that a callback panicked, or ended its goroutine. The calls
 	// after that one are made all the same.
-	ErrCallback = errors.New("allocator: callback panicked")
+	ErrCallback = errors.New("allocator: callback panicked or ended its goroutine")
 
 	// ErrStuck says that Run returned before everything that it had started; the text
 	// names what still runs. A callback or an allocation function that never returns
@@ -79,9 +81,39 @@ var (
 	ErrStuck = errors.New("allocator: still running")
 
 	// ErrStopped says that the allocator has ended, or is about to.
-	ErrStopped = errors.New("allocator: allocator stopped")
+	ErrStopped = errors.New("allocator: stopped")
 
 	// ErrRunTwice says that Run was called a second time. Make another
 	// allocator.
 	ErrRunTwice = errors.New("allocator: run called twice")
 )
+
+// bare is an error whose text goes into that of another one of this package, without the package's name in front.
+type bare struct{ error }
+
+// Error returns the text without the package's name.
+func (b bare) Error() string { return strings.TrimPrefix(b.error.Error(), "allocator: ") }
+
+// Unwrap returns the error.
+func (b bare) Unwrap() error { return b.error }
+
+// funcError is an ErrFuncFailed whose text names the function once.
+type funcError struct {
+	text   string
+	causes []error
+}
+
+// funcFailed returns an ErrFuncFailed without another cause.
+func funcFailed(format string, args ...any) error {
+	return &funcError{"allocator: allocation function " + fmt.Sprintf(format, args...), []error{ErrFuncFailed}}
+}
+
+// funcFailedWith returns an ErrFuncFailed with the cause that allocfn.Call has returned.
+func funcFailedWith(err error) error {
+	return &funcError{"allocator: " + strings.TrimPrefix(err.Error(), "allocfn: "), []error{ErrFuncFailed, err}}
+}
+
+func (e *funcError) Error() string { return e.text }
+
+// Unwrap returns ErrFuncFailed, and the cause if there is one.
+func (e *funcError) Unwrap() []error { return e.causes }

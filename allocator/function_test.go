@@ -19,6 +19,11 @@ func failing(name string, f func(allocfn.Input) (allocfn.Assignment, error)) all
 }
 
 func TestFunctionFails(t *testing.T) {
+	says := map[string]string{
+		"error":  "allocator: allocation function mine: no idea",
+		"panics": `allocator: allocation function mine panicked: "ouch"`,
+		"goexit": "allocator: allocation function ended its goroutine",
+	}
 	for name, bad := range map[string]func(allocfn.Input) (allocfn.Assignment, error){
 		"error":    func(allocfn.Input) (allocfn.Assignment, error) { return nil, errors.New("no idea") },
 		"panics":   func(allocfn.Input) (allocfn.Assignment, error) { panic("ouch") },
@@ -47,6 +52,9 @@ func TestFunctionFails(t *testing.T) {
 				s := r.want(TriggerMembers, "t:0 t:1 t:2")
 				if !errors.Is(s.Err, ErrFuncFailed) || fmt.Sprint(s.Members) != "[b]" {
 					t.Errorf("members %v, err %v", s.Members, s.Err)
+				}
+				if want := says[name]; want != "" && s.Err.Error() != want {
+					t.Errorf("got %v, want %s", s.Err, want)
 				}
 				if err := r.failed(); !errors.Is(err, ErrFuncFailed) {
 					t.Error("OnError:", err)

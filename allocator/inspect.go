@@ -87,7 +87,7 @@ func inspectIn(ctx context.Context, inc *session.Incarnation, group string) (*st
 func checkExists(ctx context.Context, inc *session.Incarnation, path string) error {
 	exists, _, err := inc.Exists(ctx, path)
 	if err == nil && !exists {
-		return fmt.Errorf("%w: there is no znode %s", ErrNoGroup, path)
+		return fmt.Errorf("%w: no znode %s", ErrNoGroup, path)
 	}
 	return err
 }

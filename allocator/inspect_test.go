@@ -26,7 +26,7 @@ func TestInspectAGroupThatThereIsNot(t *testing.T) {
 		if _, err := allocator.Inspect(w.Context(), s, "a/b"); !errors.Is(err, kiel.ErrInvalidName) {
 			w.Error(err)
 		}
-		if _, err := allocator.Inspect(w.Context(), s, "none"); !errors.Is(err, allocator.ErrNoGroup) || !strings.Contains(err.Error(), "/kiel/groups/none") {
+		if _, err := allocator.Inspect(w.Context(), s, "none"); !errors.Is(err, allocator.ErrNoGroup) || err.Error() != `allocator: inspect group "none": no member has ever joined: no znode /kiel/groups/none` {
 			w.Error(err)
 		}
 		if _, err := allocator.Inspect(w.Context(), nil, "none"); err == nil {

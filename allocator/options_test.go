@@ -108,7 +108,7 @@ func TestBeforeRun(t *testing.T) {
 	if err := a.Run(t.Context()); !errors.Is(err, allocator.ErrRunTwice) {
 		t.Error(err)
 	}
-	if err := a.Ready(t.Context()); !errors.Is(err, allocator.ErrStopped) {
+	if err := a.Ready(t.Context()); !errors.Is(err, allocator.ErrStopped) || err.Error() != "allocator: wait until ready: stopped" {
 		t.Error(err)
 	}
 	for range a.Updates(t.Context()) {

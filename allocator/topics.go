@@ -67,7 +67,7 @@ func (a *PartitionAllocator) RemoveTopic(ctx context.Context, topic string) erro
 
 func (a *PartitionAllocator) removeTopic(ctx context.Context, topic string) error {
 	if err := a.checkUnused(ctx, topic); err != nil {
-		return fmt.Errorf("allocator: remove topic: %w", err)
+		return fmt.Errorf("allocator: remove topic %s: %w", topic, err)
 	}
 	ofTopic := func(item string) bool {
 		p, err := kiel.ParsePartition(item)
@@ -79,7 +79,7 @@ func (a *PartitionAllocator) removeTopic(ctx context.Context, topic string) erro
 	}
 	a.seed.removeFunc(ofTopic)
 	if n == 0 {
-		return fmt.Errorf("allocator: remove topic: %w: %s", ErrTopicNotInSet, topic)
+		return fmt.Errorf("allocator: remove topic %s: %w", topic, ErrTopicNotInSet)
 	}
 	return nil
 }
@@ -123,12 +123,12 @@ func checkUser(m party.Member, topic string) error {
 		if err != nil || m.Err != nil {
 			why = "has a record that can't be understood"
 		}
-		return fmt.Errorf("%w: %s: member %.120q %s, so it may ask for any topic; RemovePartitions removes what none of them needs",
-			ErrTopicInUse, topic, m.Name, why)
+		return fmt.Errorf("%w: member %.120q %s, so it may ask for any topic; RemovePartitions removes what none of them needs",
+			ErrTopicInUse, m.Name, why)
 	case len(r.Topics) == 0:
-		return fmt.Errorf("%w: %s: member %.120q asks for all topics", ErrTopicInUse, topic, m.Name)
+		return fmt.Errorf("%w: member %.120q asks for all topics", ErrTopicInUse, m.Name)
 	case slices.Contains(r.asks.Names, topic):
-		return fmt.Errorf("%w: %s: member %.120q asks for it", ErrTopicInUse, topic, m.Name)
+		return fmt.Errorf("%w: member %.120q asks for it", ErrTopicInUse, m.Name)
 	default:
 		return nil
 	}

@@ -39,10 +39,17 @@ var (
 type PanicError struct {
 	Value any    // the argument of panic
 	Stack []byte // the stack as debug.Stack formats it; the error's text leaves it out
+	name  string // the function's, "" if it is not known
 }
 
-// Error returns a text with the value, escaped and cut.
-func (e *PanicError) Error() string { return ErrPanic.Error() + ": " + quote(fmt.Sprint(e.Value)) }
+// Error returns a text with the function's name and the value, escaped and cut.
+func (e *PanicError) Error() string {
+	what := ErrPanic.Error()
+	if e.name != "" {
+		what = "allocation function " + e.name + " panicked"
+	}
+	return what + ": " + quote(fmt.Sprint(e.Value))
+}
 
 // Unwrap returns ErrPanic, and the value if it is an error.
 func (e *PanicError) Unwrap() []error {

@@ -139,15 +139,18 @@ func Call(f Func, in Input) (Assignment, error) {
 	if f.copies() {
 		given = in.clone()
 	}
-	a, err := guard(f.Assign, given)
-	if err == nil {
-		err = check(in, a)
-	}
+	a, err := f.guard(given)
 	if err != nil {
-		return nil, fmt.Errorf("allocfn: function %s: %w", f.Name, err)
+		return nil, named(err)
+	}
+	if err := check(in, a); err != nil {
+		return nil, named(f.failed(err))
 	}
 	return a, nil
 }
+
+// failed returns an error of the function with its name.
+func (f Func) failed(err error) error { return fmt.Errorf("allocation function %s: %w", f.Name, err) }
 
 func (in Input) clone() Input {
 	in.Members = slices.Clone(in.Members)
@@ -161,13 +164,16 @@ func (in Input) clone() Input {
 }
 
 // guard calls a function and turns a panic into an error.
-func guard(f func(Input) (Assignment, error), in Input) (a Assignment, err error) {
+func (f Func) guard(in Input) (a Assignment, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
+			err = &PanicError{Value: v, Stack: debug.Stack(), name: f.Name}
 		}
 	}()
-	return f(in)
+	if a, err = f.Assign(in); err != nil {
+		return nil, f.failed(err)
+	}
+	return a, nil
 }
 
 // Check returns an error unless a assigns each partition of in to one member of

@@ -227,7 +227,7 @@ func TestPanicError(t *testing.T) {
 	if !strings.Contains(string(p.Stack), "unlucky") {
 		t.Errorf("the stack does not say where:\n%s", p.Stack)
 	}
-	if text := err.Error(); len(text) > 300 || strings.Contains(text, "\n") {
+	if text := err.Error(); len(text) > 300 || strings.Contains(text, "\n") || !strings.HasPrefix(text, `allocfn: allocation function my-func panicked: "out of luck`) {
 		t.Errorf("the text is %q", text)
 	}
 }
