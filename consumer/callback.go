@@ -55,7 +55,7 @@ func ofOne(kind string, p kiel.Partition) usercall.Callback {
 // reportStuck logs and reports a call that does not return. A stuck Observer makes the member leave: no partition can be opened
 // without it, so others are to get the member's partitions.
 func (u *callbacks) reportStuck(what usercall.Callback, since time.Duration) (again bool) {
-	err := fmt.Errorf("consumer: %w: %s has not returned for %v", ownership.ErrStuck, what.Kind, since.Round(time.Second))
+	err := stuck("%s has not returned for %v", what.Kind, since.Round(time.Second))
 	u.mu.Lock()
 	late, first := u.ended, what.Kind == callObserver && u.left == nil
 	if !late && first {
@@ -79,7 +79,7 @@ func (u *callbacks) reportStuck(what usercall.Callback, since time.Duration) (ag
 func (u *callbacks) end(late context.Context) error {
 	returned := kafkaconn.Await(late, u.End())
 	if kinds := u.Kinds(); !returned && len(kinds) > 0 {
-		return fmt.Errorf("consumer: %w: %s did not return in time", ownership.ErrStuck, strings.Join(kinds, ", "))
+		return stuck("%s did not return in time", strings.Join(kinds, ", "))
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -94,7 +94,7 @@ var errAbandoned = errors.New("consumer: abandoned")
 // it does not call f, and the error wraps usercall.ErrNotStarted.
 func (u *callbacks) callBounded(late context.Context, name string, f func() error) error {
 	if late.Err() != nil {
-		return fmt.Errorf("consumer: %w: no time was left, %s was %w", ownership.ErrStuck, name, usercall.ErrNotStarted)
+		return &worded{fmt.Sprintf("consumer: no time was left, %s was %v", name, usercall.ErrNotStarted), []error{ownership.ErrStuck, usercall.ErrNotStarted}}
 	}
 	c := u.Go(usercall.Callback{Kind: name}, f, nil)
 	if !kafkaconn.Await(late, c.Returned()) {

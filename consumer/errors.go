@@ -2,9 +2,13 @@ package consumer
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/ownership"
 )
 
 var (
@@ -52,5 +56,39 @@ var (
 	// ErrOffsetReset says that Kafka does not have the position of a partition, or that an
 	// unclean leader election has truncated the log below the position. The text says
 	// where the partition continues.
-	ErrOffsetReset = errors.New("consumer: position out of range")
+	ErrOffsetReset = errors.New("consumer: the log does not have the position")
 )
+
+// worded is an error that wraps others and has a text of its own, because theirs would name operation and object again.
+type worded struct {
+	text string
+	errs []error
+}
+
+func (e *worded) Error() string { return e.text }
+
+// Unwrap returns the errors.
+func (e *worded) Unwrap() []error { return e.errs }
+
+// stuck returns an ownership.ErrStuck that says what goes on.
+func stuck(format string, args ...any) error {
+	return &worded{"consumer: " + fmt.Sprintf(format, args...), []error{ownership.ErrStuck}}
+}
+
+// notCommitted returns the error of the start position of a partition, of which the commit failed with err.
+func notCommitted(p kiel.Partition, err error) error {
+	why := strings.TrimPrefix(err.Error(), fmt.Sprintf("consumer: commit %s: ", p))
+	return &worded{fmt.Sprintf("consumer: commit the start position of %s: %s", p, why), []error{err}}
+}
+
+// outOfLog returns an ErrOffsetReset of a partition that can't be read at the offset start.
+func outOfLog(p kiel.Partition, start int64, why error, then string, args ...any) error {
+	reason := why.Error()
+	if e, ok := errors.AsType[interface {
+		error
+		Reason() string // of fetch's errors
+	}](why); ok {
+		reason = e.Reason()
+	}
+	return &worded{fmt.Sprintf("consumer: read %s at %d: %s", p, start, reason) + fmt.Sprintf(then, args...), []error{ErrOffsetReset, why}}
+}

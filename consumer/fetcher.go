@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/IBM/sarama"
 
@@ -37,11 +36,11 @@ func newKafkaFetcher(life context.Context, d *kafkaconn.Dialer, control sarama.C
 func (f *kafkaFetcher) open(ctx context.Context, p kiel.Partition, offset int64, epoch int32) (source, error) {
 	s, err := f.reading.Open(ctx, p.Topic, p.ID, offset, epoch)
 	if err != nil {
-		return nil, fmt.Errorf("consumer: %w", err)
+		return nil, err
 	}
 	if err := s.Opened(ctx); err != nil {
 		s.Close()
-		return nil, fmt.Errorf("consumer: %w", err)
+		return nil, err
 	}
 	return s, nil
 }

@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
@@ -30,7 +29,7 @@ func (o *opening) hold() {
 func (o *opening) lastCommit(commit func(context.Context, *offsets.Tracker) error) {
 	ctx := o.claim.Context()
 	if err := commit(ctx, o.tracker); err != nil && !errors.Is(err, offsets.ErrLost) && !o.member.isMissing(ctx, o.tp.Topic, err) {
-		o.member.group.log.FailedWarn(kindCommit, o.tp.String(), fmt.Errorf("last commit of the partition: %w", err))
+		o.member.group.log.FailedWarn(kindCommit, o.tp.String(), err)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
-	"github.com/kielgo/kiel/ownership"
 )
 
 // kafka is the Kafka side of a membership. It has two sets of connections: those of
@@ -84,7 +83,7 @@ func (k *kafka) endUntil(late context.Context) error {
 	var closing kafkaconn.Calls
 	closing.Start(k.end)
 	if !kafkaconn.Await(late, closing.Ended()) {
-		return fmt.Errorf("consumer: %w: the connections to Kafka did not close in time", ownership.ErrStuck)
+		return stuck("the connections to Kafka did not close in time")
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // errUntrusted is the cause with which a handler's context ends when trust in the claim has ended.
-var errUntrusted = fmt.Errorf("consumer: the claim is not trusted any more: %w", ownership.ErrLost)
+var errUntrusted = error(&worded{"consumer: the claim is not trusted any more", []error{ownership.ErrLost}})
 
 // Partition is an open partition, for the handler given to [Group.Run].
 // Messages and Batches are for one goroutine at a time, which need not be the

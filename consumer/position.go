@@ -53,7 +53,7 @@ func (o *opening) position(ctx context.Context) (int64, error) {
 	if reason != "" {
 		text, o.origin = "", fromPolicy
 		if start, err = o.member.edge(ctx, o.tp, from); err != nil {
-			return 0, fmt.Errorf("consumer: start of %s: %w", o.tp, err)
+			return 0, fmt.Errorf("consumer: find the start position of %s: %w", o.tp, err)
 		}
 	}
 	if err := o.track(ctx, start, text, first, reason, from); err != nil {
@@ -172,7 +172,7 @@ func (o *opening) track(ctx context.Context, start int64, text string, firstPart
 func (o *opening) first(ctx context.Context, reason string, policy From) error {
 	if !o.leavesAlone(reason) {
 		if err := o.member.committer.Commit(ctx, o.tracker); err != nil {
-			return fmt.Errorf("start position: %w", err)
+			return notCommitted(o.tp, err)
 		}
 	}
 	if o.isFenced() {
@@ -203,12 +203,12 @@ func (o *opening) openSource(ctx context.Context, start int64) (source, int64, e
 	why := err
 	oldest, err := o.member.edge(ctx, o.tp, Earliest)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, fmt.Errorf("consumer: find the start position of %s: %w", o.tp, err)
 	}
 	next := oldest
 	if start > oldest && o.member.from == Latest {
 		if next, err = o.member.edge(ctx, o.tp, Latest); err != nil {
-			return nil, 0, err
+			return nil, 0, fmt.Errorf("consumer: find the start position of %s: %w", o.tp, err)
 		}
 	}
 	return o.openElsewhere(ctx, start, next, reasonOutOfRange, why)
@@ -218,9 +218,9 @@ func (o *opening) openSource(ctx context.Context, start int64) (source, int64, e
 // resets.
 func (o *opening) openElsewhere(ctx context.Context, start, next int64, reason string, why error) (source, int64, error) {
 	if !o.member.resetInvalid {
-		return nil, 0, fmt.Errorf("%w: %d: %w", ErrOffsetReset, start, why)
+		return nil, 0, outOfLog(o.tp, start, why, "")
 	}
-	o.member.pass(fmt.Errorf("%w: %d, continuing at %d: %w", ErrOffsetReset, start, next, why), o.tp)
+	o.member.pass(outOfLog(o.tp, start, why, ", continuing at %d", next), o.tp)
 	o.tracker.Move(next)
 	o.origin = fromReset
 	if err := o.first(ctx, reason, o.member.from); err != nil {

@@ -82,7 +82,7 @@ func (o *opening) seek(ctx context.Context, start int64) (int64, error) {
 	if offset < 0 {
 		first, err := o.member.edge(ctx, o.tp, o.member.from)
 		if err != nil {
-			return 0, fmt.Errorf("consumer: start of %s: %w", o.tp, err)
+			return 0, fmt.Errorf("consumer: find the start position of %s: %w", o.tp, err)
 		}
 		offset = first
 	}
@@ -93,7 +93,7 @@ func (o *opening) seek(ctx context.Context, start int64) (int64, error) {
 		return offset, nil
 	}
 	if err := o.member.committer.Commit(ctx, o.tracker); err != nil {
-		return 0, fmt.Errorf("start position: %w", err)
+		return 0, notCommitted(o.tp, err)
 	}
 	o.session.forgetSeek(o.tp)
 	return offset, nil

@@ -231,23 +231,30 @@ func (m *membership) awaitClosed(s *consumeSession) error {
 		if over {
 			return nil
 		}
-		if stuck := m.stuckSince(began); stuck != nil {
-			return fmt.Errorf("consumer: a ConsumeClaim or Fence goes on after the end of its session: %w", stuck)
+		if err := m.stuckSince(began); err != nil {
+			return err
 		}
 	}
-	return fmt.Errorf("consumer: %w: partitions were not closed %v after the end of their session", ownership.ErrStuck, time.Since(began))
+	return stuck("partitions were not closed %v after the end of their session", time.Since(began))
 }
 
 // stuckSince returns a StuckError for each partition whose ConsumeClaim or Fence still runs, although it was asked to return at
 // the time ended. The time since then counts when the member leaves.
 func (m *membership) stuckSince(ended time.Time) error {
-	var stuck []error
+	var errs []error
 	for _, o := range m.openings.list() {
-		if o.inUser.Load() {
-			stuck = append(stuck, &ownership.StuckError{Partition: o.tp, For: time.Since(ended)})
+		if !o.inUser.Load() {
+			continue
+		}
+		e := &ownership.StuckError{Partition: o.tp, For: time.Since(ended)}
+		if o.at() == atFence { // the error's own text is of handlers
+			text := fmt.Sprintf("consumer: %s of %s has not returned for %v after the end of its session", callFence, o.tp, e.For)
+			errs = append(errs, &worded{text, []error{e}})
+		} else {
+			errs = append(errs, e)
 		}
 	}
-	return errors.Join(stuck...)
+	return errors.Join(errs...)
 }
 
 // cleanup calls Cleanup if Setup has returned and no ConsumeClaim runs.

@@ -11,27 +11,27 @@ var (
 	// ErrTruncated says that the log was truncated below the position: an unclean
 	// leader election removed messages that were read already, and other messages may
 	// have got their offsets. A [TruncatedError] says where.
-	ErrTruncated = errors.New("fetch: the log was truncated")
+	ErrTruncated = errors.New("the log was truncated")
 
 	// ErrClosed is returned when the partition or the fetcher is closed.
-	ErrClosed = errors.New("fetch: closed")
+	ErrClosed = errors.New("closed")
 
 	// ErrNoAnswer is returned by [Partition.Opened] when Kafka has not answered for the
 	// partition in time. It wraps the newest failure.
-	ErrNoAnswer = errors.New("fetch: no answer for the partition")
+	ErrNoAnswer = errors.New("no answer")
 
 	// ErrOpen is returned by [Fetcher.Open] for a partition that is open already.
-	ErrOpen = errors.New("fetch: the partition is open already")
+	ErrOpen = errors.New("open already")
 
 	// ErrRunning is returned by a second [Fetcher.Run].
-	ErrRunning = errors.New("fetch: running already")
+	ErrRunning = errors.New("running already")
 
 	// errNoProgress says that an answer had no messages although the log has some.
-	errNoProgress = errors.New("fetch: the broker sends no messages although the log has some")
+	errNoProgress = errors.New("the broker sends no messages although the log has some")
 	// errStall is why the watchdog has reset a partition.
-	errStall = errors.New("fetch: the partition stood still though there was something to read, fetching it anew")
+	errStall = errors.New("the partition stood still though there was something to read, fetching it anew")
 	// errIncomplete says that an answer lacks a partition that was asked for.
-	errIncomplete = errors.New("fetch: the broker's answer lacks the partition")
+	errIncomplete = errors.New("the broker's answer lacks the partition")
 )
 
 // The kinds of errors in the log.
@@ -54,8 +54,11 @@ type RangeError struct {
 
 // Error names the partition, the position and what Kafka has.
 func (e *RangeError) Error() string {
-	return fmt.Sprintf("fetch: read %s:%d at %d, the log has %d to %d: %v", e.Topic, e.Partition, e.Position, e.Start, e.End, sarama.ErrOffsetOutOfRange)
+	return fmt.Sprintf("consumer: read %s:%d at %d: %s", e.Topic, e.Partition, e.Position, e.Reason())
 }
+
+// Reason returns the part of the text that says what Kafka has.
+func (e *RangeError) Reason() string { return fmt.Sprintf("the log has %d to %d", e.Start, e.End) }
 
 // Unwrap returns sarama.ErrOffsetOutOfRange.
 func (e *RangeError) Unwrap() error { return sarama.ErrOffsetOutOfRange }
@@ -72,8 +75,12 @@ type TruncatedError struct {
 
 // Error names the partition and both positions.
 func (e *TruncatedError) Error() string {
-	return fmt.Sprintf("fetch: read %s:%d at %d: epoch %d, was %d, differs from offset %d: %v",
-		e.Topic, e.Partition, e.Position, e.Found, e.Epoch, e.Diverges, ErrTruncated)
+	return fmt.Sprintf("consumer: read %s:%d at %d: %s", e.Topic, e.Partition, e.Position, e.Reason())
+}
+
+// Reason returns the part of the text that says where the log differs.
+func (e *TruncatedError) Reason() string {
+	return fmt.Sprintf("%v, epoch %d, was %d, differs from offset %d", ErrTruncated, e.Found, e.Epoch, e.Diverges)
 }
 
 // Unwrap returns [ErrTruncated].
@@ -102,7 +109,7 @@ func permanent(err error) bool {
 type decodingError struct{ err error }
 
 func (e *decodingError) Error() string {
-	return fmt.Sprintf("fetch: decode the broker's answer: %v", e.err)
+	return fmt.Sprintf("decode the broker's answer: %v", e.err)
 }
 func (e *decodingError) Unwrap() error { return e.err }
 

@@ -38,7 +38,7 @@ type Fetcher struct {
 func New(cluster Cluster, opts Options) (*Fetcher, error) {
 	s, err := newSettings(opts)
 	if err != nil {
-		return nil, fmt.Errorf("fetch: option Config: %w", err)
+		return nil, fmt.Errorf("consumer: option Config: %w", err)
 	}
 	return &Fetcher{
 		settings: s, cluster: cluster, changed: make(chan struct{}, 1),
@@ -56,10 +56,10 @@ func (f *Fetcher) Open(ctx context.Context, topic string, id int32, offset int64
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ended {
-		return nil, ErrClosed
+		return nil, fmt.Errorf("consumer: open %s:%d: %w", topic, id, ErrClosed)
 	}
 	if f.open[key{topic, id}] != nil {
-		return nil, fmt.Errorf("open %s:%d: %w", topic, id, ErrOpen)
+		return nil, fmt.Errorf("consumer: open %s:%d: %w", topic, id, ErrOpen)
 	}
 	p := &Partition{
 		of: f, topic: topic, id: id, ready: make(chan struct{}, 1), done: make(chan struct{}), found: make(chan struct{}),

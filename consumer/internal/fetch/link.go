@@ -194,7 +194,7 @@ func (f *Fetcher) parse(req *request, resp *sarama.FetchResponse, results []resu
 // throttle stops requests to the broker for d, but for maxThrottle at most (KIP-219).
 func (n *node) throttle(d time.Duration, now time.Time) {
 	if d > maxThrottle {
-		n.of.failed(kindThrottle, n.about, fmt.Errorf("fetch: throttled by the broker for %v, asking again after %v", d, maxThrottle))
+		n.of.failed(kindThrottle, n.about, fmt.Errorf("throttled by the broker for %v, asking again after %v", d, maxThrottle))
 		d = maxThrottle
 	} else {
 		n.of.works(kindThrottle, n.about)

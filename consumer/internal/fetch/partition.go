@@ -80,7 +80,7 @@ func (p *Partition) Opened(ctx context.Context) error {
 		case <-p.done:
 			waiting = false
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return fmt.Errorf("consumer: open %s: %w", p, context.Cause(ctx))
 		case <-tick.C:
 			waiting = p.answerComes()
 		}
@@ -89,13 +89,13 @@ func (p *Partition) Opened(ctx context.Context) error {
 	defer p.of.mu.Unlock()
 	switch {
 	case p.closed:
-		return ErrClosed
+		return fmt.Errorf("consumer: open %s: %w", p, ErrClosed)
 	case p.err != nil || p.end >= 0:
 		return p.err
 	case p.failure != nil:
-		return fmt.Errorf("%w: %w", ErrNoAnswer, p.failure)
+		return fmt.Errorf("consumer: open %s: %w: %w", p, ErrNoAnswer, p.failure)
 	default:
-		return ErrNoAnswer
+		return fmt.Errorf("consumer: open %s: %w", p, ErrNoAnswer)
 	}
 }
 
@@ -139,7 +139,7 @@ func (p *Partition) take() (Batch, bool, error) {
 	p.inHand, p.hand = 0, Batch{}
 	switch {
 	case p.closed:
-		return Batch{}, false, ErrClosed
+		return Batch{}, false, fmt.Errorf("consumer: read %s: %w", p, ErrClosed)
 	case len(p.queue) == 0:
 		return Batch{}, false, p.err
 	}

@@ -2,7 +2,6 @@ package kafkaconn
 
 import (
 	"context"
-	"fmt"
 	"sync"
 )
 
@@ -87,6 +86,6 @@ func Run[T any](ctx context.Context, c *Calls, f func() (T, error), late func(T)
 		return r.value, r.err
 	case <-ctx.Done():
 		close(gone)
-		return none, fmt.Errorf("consumer: %w", context.Cause(ctx))
+		return none, context.Cause(ctx)
 	}
 }

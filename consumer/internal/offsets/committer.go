@@ -228,9 +228,9 @@ func (c *Committer) request(ctx context.Context, t *Tracker) (taken bool, err er
 	select {
 	case c.requests <- q:
 	case <-ctx.Done():
-		return false, context.Cause(ctx)
+		return false, unanswered(t, context.Cause(ctx))
 	case <-c.done:
-		return false, ErrEnded
+		return false, unanswered(t, ErrEnded)
 	}
 	select {
 	case a := <-q.answer:
@@ -239,9 +239,9 @@ func (c *Committer) request(ctx context.Context, t *Tracker) (taken bool, err er
 		}
 		return true, a.err
 	case <-ctx.Done():
-		return true, context.Cause(ctx)
+		return true, unanswered(t, context.Cause(ctx))
 	case <-c.done:
-		return true, ErrEnded
+		return true, unanswered(t, ErrEnded)
 	}
 }
 
@@ -285,7 +285,7 @@ func (c *Committer) store(ctx context.Context, t *Tracker) error {
 			return err
 		}
 		if err := wait.Wait(ctx); err != nil {
-			return err
+			return unanswered(t, err)
 		}
 	}
 }

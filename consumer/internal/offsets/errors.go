@@ -8,26 +8,26 @@ import (
 var (
 	// ErrGroupInUse says that Kafka refused a commit because members of Kafka's own
 	// group protocol are in the group of this name.
-	ErrGroupInUse = errors.New("consumer: members of Kafka's own protocol are in this group")
+	ErrGroupInUse = errors.New("members of Kafka's own protocol are in the group")
 
 	// ErrRecreated says that a topic was deleted and created again under the same name.
-	ErrRecreated = errors.New("consumer: the topic was deleted and created again")
+	ErrRecreated = errors.New("deleted and created again")
 
 	// ErrLost is the error of a commit that is not sent because its claim is lost.
-	ErrLost = errors.New("consumer: the claim is lost")
+	ErrLost = errors.New("the claim is lost")
 
 	// ErrLate is the error when the last commit of a partition takes longer than SettleTimeout.
-	ErrLate = fmt.Errorf("consumer: not settled within %v", SettleTimeout)
+	ErrLate = fmt.Errorf("not settled within %v", SettleTimeout)
 
 	// ErrEnded is the error of requests after the partition was closed, or the Committer has ended.
-	ErrEnded = errors.New("consumer: consuming has ended")
+	ErrEnded = errors.New("consuming has ended")
 
 	// ErrRefused marks errors of a Store after which a repeated request would fail again.
-	ErrRefused = errors.New("consumer: refused for good")
+	ErrRefused = errors.New("refused for good")
 
 	// errWithdrawn is the error of a request that was not sent because one of its claims
 	// has ended. The other offsets are sent again.
-	errWithdrawn = errors.New("consumer: not sent, a claim in the request has ended")
+	errWithdrawn = errors.New("not sent, a claim in the request has ended")
 )
 
 // refusedError makes an error an ErrRefused, and keeps its text.
@@ -46,5 +46,15 @@ func refused(err error) bool {
 	return Fenced(err) || errors.Is(err, ErrGroupInUse) || errors.Is(err, ErrRefused)
 }
 
+// unanswered returns the error of a commit of t, or of all Trackers when t is nil, that Run has not answered.
+func unanswered(t *Tracker, err error) error {
+	if t == nil {
+		return fmt.Errorf("consumer: commit: %w", err)
+	}
+	return fmt.Errorf("consumer: commit %s: %w", t.partition, err)
+}
+
 // Recreated returns the error for a topic whose id has changed.
-func Recreated(topic string) error { return fmt.Errorf("%w: %s", ErrRecreated, topic) }
+func Recreated(topic string) error {
+	return fmt.Errorf("consumer: topic %s was %w", topic, ErrRecreated)
+}

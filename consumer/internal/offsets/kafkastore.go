@@ -133,7 +133,7 @@ func (o *KafkaStore) Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Par
 			case retriable(kerr):
 				again, last = append(again, e), kerr
 			case hasOtherMembers(kerr):
-				out[e.Partition] = fmt.Errorf("commit %s: %w: %w", e.Partition, ErrGroupInUse, kerr)
+				out[e.Partition] = fmt.Errorf("consumer: commit %s: %w: %w", e.Partition, ErrGroupInUse, kerr)
 			default:
 				out[e.Partition] = fmt.Errorf("consumer: commit %s: %w", e.Partition, markRefused(kerr))
 			}

@@ -37,7 +37,7 @@ func (p *pendingCommit) authorize() error {
 		return err
 	}
 	if !p.markSent(now) {
-		return fmt.Errorf("commit %s: %w", p.tracker.partition, ErrEnded)
+		return fmt.Errorf("consumer: commit %s: %w", p.tracker.partition, ErrEnded)
 	}
 	return nil
 }

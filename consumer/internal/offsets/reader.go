@@ -2,6 +2,7 @@ package offsets
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -51,17 +52,17 @@ func (r *Reader) GetAll(ctx context.Context, ps []kiel.Partition) (map[kiel.Part
 	select {
 	case r.requests <- q:
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, fmt.Errorf("consumer: read offsets: %w", context.Cause(ctx))
 	case <-r.done:
-		return nil, ErrEnded
+		return nil, fmt.Errorf("consumer: read offsets: %w", ErrEnded)
 	}
 	select {
 	case a := <-q.answer:
 		return a.found, a.err
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, fmt.Errorf("consumer: read offsets: %w", context.Cause(ctx))
 	case <-r.done:
-		return nil, ErrEnded
+		return nil, fmt.Errorf("consumer: read offsets: %w", ErrEnded)
 	}
 }
 

@@ -33,7 +33,7 @@ const (
 const kindOffsets = "offsets"
 
 // errReleased is the error when releaseTimeout is over.
-var errReleased = errors.New("consumer: no time left before the release")
+var errReleased = errors.New("no time is left")
 
 // question asks for the stored offsets of some Trackers, whose committed positions may have to
 // be written again, and has the answer.

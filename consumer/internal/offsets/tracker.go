@@ -285,9 +285,9 @@ func (t *Tracker) end() {
 func (t *Tracker) mayCommit() error {
 	switch {
 	case !t.claim.Trusted():
-		return fmt.Errorf("commit %s: %w", t.partition, ErrLost)
+		return fmt.Errorf("consumer: commit %s: %w", t.partition, ErrLost)
 	case !SameTopic(t.topicID, t.currentID(t.partition.Topic)):
-		return fmt.Errorf("commit %s: %w", t.partition, Recreated(t.partition.Topic))
+		return fmt.Errorf("consumer: commit %s: the topic was %w", t.partition, ErrRecreated)
 	default:
 		return nil
 	}

@@ -1,0 +1,47 @@
+package consumer
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/consumer/internal/fetch"
+	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/ownership"
+)
+
+// A text names operation and object once, and the error is all that it wraps.
+func TestErrorTexts(t *testing.T) {
+	p := kiel.Partition{Topic: "orders", ID: 3}
+	beyond := &fetch.RangeError{Topic: "orders", Partition: 3, Position: 17, Start: 12, End: 40}
+	cut := &fetch.TruncatedError{Topic: "orders", Partition: 3, Position: 17, Diverges: 15, Epoch: 4, Found: 5}
+	lost := fmt.Errorf("consumer: commit %s: %w", p, offsets.ErrLost)
+	for want, c := range map[string]struct {
+		err error
+		is  []error
+	}{
+		"consumer: read orders:3 at 17: the log has 12 to 40, continuing at 12": {
+			outOfLog(p, 17, beyond, ", continuing at %d", 12), []error{ErrOffsetReset, sarama.ErrOffsetOutOfRange},
+		},
+		"consumer: read orders:3 at 17: the log was truncated, epoch 5, was 4, differs from offset 15": {
+			outOfLog(p, 17, cut, ""), []error{ErrOffsetReset, fetch.ErrTruncated},
+		},
+		"consumer: read orders:3 at 17: gone":                                {outOfLog(p, 17, errors.New("gone"), ""), []error{ErrOffsetReset}},
+		"consumer: commit the start position of orders:3: the claim is lost": {notCommitted(p, lost), []error{offsets.ErrLost}},
+		"consumer: topic orders was deleted and created again":               {offsets.Recreated("orders"), []error{ErrRecreated}},
+		"consumer: Setup did not return in time":                             {stuck("%s did not return in time", "Setup"), []error{ownership.ErrStuck}},
+		"consumer: the claim is not trusted any more":                        {errUntrusted, []error{ownership.ErrLost}},
+	} {
+		if got := c.err.Error(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		for _, is := range c.is {
+			if !errors.Is(c.err, is) {
+				t.Errorf("%q is no %v", want, is)
+			}
+		}
+	}
+}
