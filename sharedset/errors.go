@@ -1,6 +1,12 @@
 package sharedset
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/kielgo/kiel/session"
+)
 
 var (
 	// ErrUnreadable says that the znode holds something other than a JSON array of
@@ -16,3 +22,17 @@ var (
 	// No request was sent.
 	ErrInvalidItem = errors.New("invalid item")
 )
+
+// tooLargeError is an ErrTooLarge of a change that the session has refused.
+type tooLargeError struct {
+	items, bytes int
+	cause        error // the session's; its text begins with an operation and the path, which would be named twice
+}
+
+func (e *tooLargeError) Error() string {
+	_, limit, _ := strings.Cut(e.cause.Error(), strings.TrimPrefix(session.ErrTooLarge.Error(), "session: ")+": ")
+	return fmt.Sprintf("%v: %d items are %d bytes of data: %s", ErrTooLarge, e.items, e.bytes, limit)
+}
+
+// Unwrap returns ErrTooLarge and the session's error.
+func (e *tooLargeError) Unwrap() []error { return []error{ErrTooLarge, e.cause} }

@@ -242,7 +242,7 @@ func (s *Set) changeLocked(ctx context.Context, held *lock.Held, e edit, unanswe
 		case errors.Is(err, session.ErrNoNode):
 			return 0, errLockLost
 		case errors.Is(err, session.ErrTooLarge):
-			return 0, fmt.Errorf("%w: %d items are %d bytes of data: %w", ErrTooLarge, len(items), len(written), err)
+			return 0, &tooLargeError{items: len(items), bytes: len(written), cause: err}
 		default:
 			return 0, err
 		}

@@ -188,7 +188,7 @@ func TestTooLarge(t *testing.T) {
 		w.add(s, 31_000, items(0, 31_000)...)
 		before := w.Data(path)
 		_, err := s.Add(w.Context(), items(31_000, 33_000)...)
-		if !errors.Is(err, sharedset.ErrTooLarge) {
+		if !errors.Is(err, sharedset.ErrTooLarge) || !errors.Is(err, session.ErrTooLarge) || strings.Count(err.Error(), path) != 1 {
 			w.Fatalf("got %v", err)
 		}
 		for _, number := range []string{"33000 items", "1089000 bytes", "limit is 1047551", path} {

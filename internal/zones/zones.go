@@ -115,7 +115,7 @@ func (z *Zones) try(ctx context.Context, change Change) error {
 		_, err = inc.Set(ctx, z.path, written, stat.Version)
 	}
 	if errors.Is(err, session.ErrTooLarge) {
-		return fmt.Errorf("%w: %d bytes of data: %w", ErrTooLarge, len(written), err)
+		return &tooLargeError{bytes: len(written), cause: err}
 	}
 	return err
 }
