@@ -136,7 +136,7 @@ func (o *Own) removeAll(life context.Context) error {
 		case o.lasting == nil && Over(err):
 			return nil
 		case Closed(err):
-			return fmt.Errorf("%s may stand: %w", o.name, err)
+			return fmt.Errorf("%s may still exist: %w", o.name, err)
 		}
 		o.log.WarnContext(life, "znode not removed yet", "path", o.name, "error", err)
 		_ = backoff.Wait(life) // life does not end

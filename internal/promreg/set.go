@@ -92,7 +92,7 @@ func register(reg prometheus.Registerer, s *Set) error {
 	}
 	err := reg.Register(s)
 	if _, taken := errors.AsType[prometheus.AlreadyRegisteredError](err); taken {
-		return fmt.Errorf("register metrics: the Registerer has those of another one of the same group, which has not ended: give each a Registerer "+
+		return fmt.Errorf("register metrics: the Registerer already has the metrics of another living member of this group: give each member a Registerer "+
 			`of its own, for example prometheus.WrapRegistererWith(prometheus.Labels{"client": name}, registerer): %w`, err)
 	}
 	if err != nil {

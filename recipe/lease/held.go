@@ -289,8 +289,12 @@ func (l *NonBlockingLease) renew(c *call, inner *lock.Held, h *Held) error {
 	if err != nil {
 		return err
 	}
-	if old == nil || !h.ours(old, inner) {
-		h.end(fmt.Errorf("%w: the record is not ours any more", ErrLost))
+	switch {
+	case old == nil:
+		h.end(fmt.Errorf("%w: the record was removed", ErrLost))
+		return context.Cause(h.ctx)
+	case !h.ours(old, inner):
+		h.end(fmt.Errorf("%w: another process has written the record", ErrLost))
 		return context.Cause(h.ctx)
 	}
 	next, err := l.newTerm()

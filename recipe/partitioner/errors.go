@@ -41,7 +41,7 @@ var (
 	// the background, or when their session ends; Finish waits for that. If [session.Session.Run] has ended,
 	// the error also wraps session.ErrClosed or the error of that Run; then the znodes are deleted within one
 	// session timeout, and there is nothing to wait for.
-	ErrUnfinished = errors.New("own znodes may still stand, they are deleted in the background")
+	ErrUnfinished = errors.New("this member's znodes may still exist; they are deleted in the background")
 )
 
 // FailedError says why the state is FAILURE.
