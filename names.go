@@ -31,11 +31,11 @@ func checkName(field, name, also string) error {
 	}
 	switch {
 	case name == "":
-		return bad("must not be empty")
+		return bad("is empty")
 	case name == "." || name == "..":
-		return bad("must not be . or ..")
+		return bad("is . or ..")
 	case len(name) > maxName:
-		return bad("has %d bytes, the limit is %d", len(name), maxName)
+		return bad("has %d bytes, more than %d", len(name), maxName)
 	}
 	for i, r := range name {
 		switch {
