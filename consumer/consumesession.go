@@ -14,6 +14,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/internal/pause"
 )
 
 // consumeSession is one call of Consume or Run on a membership. Partitions are opened under it, from the end of Setup until it
@@ -150,14 +151,9 @@ func (s *consumeSession) opens() map[kiel.Partition]*Partition {
 // may return before its end has reached the contexts derived from it.
 func (s *consumeSession) ending() bool { return s.caller.Err() != nil || s.ctx.Err() != nil }
 
-// isEnd returns whether err only says that the session ends: it is nil, or the error or the cause of a context that has ended.
+// isEnd returns whether err is nil or says only that the session ends.
 func (s *consumeSession) isEnd(err error) bool {
-	return err == nil || isEndOf(s.caller, err) || isEndOf(s.ctx, err)
-}
-
-// isEndOf returns whether err is the error or the cause of a context that has ended.
-func isEndOf(ctx context.Context, err error) bool {
-	return ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
+	return err == nil || pause.OnlyEnd(s.caller, err) || pause.OnlyEnd(s.ctx, err)
 }
 
 // exit ends the session alone because a handler has returned by itself, and the call with failure. The session ends when the next one

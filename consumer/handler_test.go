@@ -205,6 +205,7 @@ func TestTwoHandlersThatReturn(t *testing.T) {
 		"the session's error": {func(ctx context.Context) error { <-ctx.Done(); return fmt.Errorf("handle: %w", ctx.Err()) }, 1},
 		"the session's cause": {func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, 1},
 		"an error of its own": {func(ctx context.Context) error { <-ctx.Done(); return boom }, 2},
+		"both errors":         {func(ctx context.Context) error { <-ctx.Done(); return errors.Join(boom, ctx.Err()) }, 2},
 	} {
 		results := []func(context.Context) error{fails, c.second}
 		consume := func(t *testing.T, both *sync.WaitGroup) *rig {

@@ -119,7 +119,7 @@ func (o *opening) handlerEnded(ended, err error) error {
 	switch {
 	case !byItself || s.ending():
 		switch {
-		case s.isEnd(err), isEndOf(o.claim.Context(), err):
+		case s.isEnd(err), pause.OnlyEnd(o.claim.Context(), err):
 		case s.isOver(): // the call does not wait for the handler any more
 			o.member.metrics.handlerFailed(o.tp.Topic, actionReport)
 			o.member.group.drop(ofPartition(err, o.tp))

@@ -394,7 +394,7 @@ func TestHandlerOfRunThatReturns(t *testing.T) {
 	}
 }
 
-// An error that a handler returns when its context has ended is reported, unless it is that context's error or cause.
+// An error that a handler returns when its context has ended is reported, unless it says only that the context has ended.
 func TestHandlerOfRunThatFailsAtItsEnd(t *testing.T) {
 	boom := errors.New("boom")
 	for name, c := range map[string]struct {
@@ -404,6 +404,7 @@ func TestHandlerOfRunThatFailsAtItsEnd(t *testing.T) {
 		"context's error": {func(ctx context.Context) error { return fmt.Errorf("work: %w", ctx.Err()) }, nil},
 		"context's cause": {context.Cause, nil},
 		"its own":         {func(context.Context) error { return boom }, boom},
+		"both":            {func(ctx context.Context) error { return errors.Join(boom, ctx.Err()) }, boom},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

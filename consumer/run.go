@@ -7,6 +7,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/pause"
 )
 
 // Run is [Group.Consume] for programs that need nothing of sarama's interfaces. It
@@ -43,8 +44,8 @@ import (
 // Calls that end so begin once a second at most: a call that is younger ends when it is a
 // second old. With Options.ReopenPartition that partition alone is closed, and opened again.
 //
-// An error that handle returns after its ctx has ended goes to Errors, unless it is the
-// context's error or cause.
+// An error that handle returns after its ctx has ended goes to Errors, unless it is or wraps
+// the context's error or cause, and no other error.
 //
 // Everything else is as with Consume, which uses the same partitions: Run blocks
 // until ctx ends or Close is called, and returns nil then.
@@ -68,10 +69,10 @@ func (runUser) failure(p kiel.Partition, err error) error {
 	return &sarama.ConsumerError{Topic: p.Topic, Partition: p.ID, Err: errHandler(err)}
 }
 
-// consume calls the function. The error of the function's ended context is no error.
+// consume calls the function. An error that says only that the function's context has ended is no error.
 func (u runUser) consume(_ context.Context, p *Partition) error {
 	err := u.handle(p.ctx, p)
-	if isEndOf(p.ctx, err) {
+	if pause.OnlyEnd(p.ctx, err) {
 		return nil
 	}
 	return err

@@ -3,21 +3,24 @@ package hold
 import (
 	"context"
 	"errors"
-	"reflect"
 	"slices"
 
+	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/recipe"
 )
 
+// Held is what lasts as long as its context: a [recipe.Hold], or several.
+type Held interface{ Context() context.Context }
+
 // under is the context of a hold. It also has the hold itself and the values of the caller's context.
-type under[H recipe.Hold] struct {
+type under[H Held] struct {
 	context.Context //nolint:containedctx // under is a context
 
 	values context.Context //nolint:containedctx // the caller's context, used for its values
 	held   H
 }
 
-type key[H recipe.Hold] struct{}
+type key[H Held] struct{}
 
 type callerKey struct{}
 
@@ -40,9 +43,14 @@ func (u under[H]) Value(k any) any {
 }
 
 // From returns the innermost hold of type H under which a function was called with ctx, or the zero value if there is none.
-func From[H recipe.Hold](ctx context.Context) H {
+func From[H Held](ctx context.Context) H {
 	held, _ := ctx.Value(key[H]{}).(H)
 	return held
+}
+
+// In returns ctx with a hold that [From] finds in it.
+func In[H Held](ctx context.Context, held H) context.Context {
+	return context.WithValue(ctx, key[H]{}, held)
 }
 
 // Outlive returns the context with which to wait for the release of a hold. A function that runs under a hold may release that hold
@@ -58,7 +66,7 @@ func Outlive(ctx context.Context, causes ...error) context.Context {
 
 // Under calls fn with a context that ends with the hold and with ctx. The context has the values of ctx, and [From] finds the hold
 // in it. Under returns fn's error; ended reports whether that error says only that the context has ended.
-func Under[H recipe.Hold](ctx context.Context, held H, fn func(ctx context.Context) error) (err error, ended bool) {
+func Under[H Held](ctx context.Context, held H, fn func(ctx context.Context) error) (err error, ended bool) {
 	life, end := context.WithCancelCause(under[H]{Context: held.Context(), values: ctx, held: held})
 	defer end(context.Canceled)
 	defer context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })()
@@ -66,17 +74,7 @@ func Under[H recipe.Hold](ctx context.Context, held H, fn func(ctx context.Conte
 		end(context.Cause(ctx)) // before fn begins
 	}
 	err = fn(life)
-	return err, life.Err() != nil && (saysOnly(err, life.Err()) || saysOnly(err, context.Cause(life)))
-}
-
-// saysOnly reports whether err is why, or wraps why and no other error.
-func saysOnly(err, why error) bool {
-	for ; err != nil; err = errors.Unwrap(err) { // Unwrap returns nil for an error that wraps several
-		if reflect.TypeOf(err).Comparable() && err == why { //nolint:errorlint // the loop unwraps
-			return true
-		}
-	}
-	return false
+	return err, pause.OnlyEnd(life, err)
 }
 
 // Do acquires a hold, calls fn under it, releases it, and returns the errors of all three. If fn's error says only that its context

@@ -1,4 +1,5 @@
-// Package pause waits between attempts: for a time, and for longer the more attempts have failed.
+// Package pause waits between attempts: for a time, and for longer the more attempts have failed. It also tells the end of such a wait
+// from other errors.
 package pause
 
 import (

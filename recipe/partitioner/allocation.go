@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/kielgo/kiel/internal/hold"
 	"github.com/kielgo/kiel/recipe/lock"
 )
 
@@ -16,15 +17,10 @@ type Allocation struct {
 	end   context.CancelCauseFunc
 }
 
-type holdKey struct{}
-
 // Hold returns the allocation under which [SetPartitioner.Run] has called a function with ctx, for its Valid,
 // Token and Node; nil when ctx has none. ctx may also be an allocation's own. The end of Run's context ends ctx, but not
 // the allocation: Run gives up no item before the function has returned.
-func Hold(ctx context.Context) *Allocation {
-	a, _ := ctx.Value(holdKey{}).(*Allocation)
-	return a
-}
+func Hold(ctx context.Context) *Allocation { return hold.From[*Allocation](ctx) }
 
 // Items returns the items, in the order in which the partition function returned them. There may
 // be none, when there are more members than items.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/kielgo/kiel/internal/hold"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 )
@@ -42,7 +43,7 @@ func (m *machine) try(ctx context.Context) error {
 	}
 	calm()
 	a := &Allocation{items: share, held: make(map[string]*lock.Held, len(share))}
-	a.ctx, a.end = context.WithCancelCause(context.WithValue(stable, holdKey{}, a))
+	a.ctx, a.end = context.WithCancelCause(hold.In(stable, a))
 	for _, item := range share {
 		h := m.held[item]
 		a.held[item] = h

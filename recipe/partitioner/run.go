@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/kielgo/kiel/internal/hold"
 )
 
 // Run divides the set, again and again, until ctx ends. Each time it calls fn with this member's items,
@@ -13,7 +15,7 @@ import (
 // ctx's values, and [Hold] finds the allocation in it. If fn returns nil before its context has
 // ended, Run does not call it again until the set was divided again.
 //
-// Run returns an error of fn's, unless that is the error of fn's context. After an expired session
+// Run returns an error of fn's, unless it says only that fn's context has ended. After an expired session
 // and after MaxPartitionTime Run starts again. It returns other failures,
 // such as ErrDuplicate and ErrFunction, as a [*FailedError]. When ctx has ended Run returns
 // nil. When Run has returned, the znodes of this member and of its contenders are deleted,
@@ -76,16 +78,13 @@ func (m *machine) ended() error {
 
 // work calls fn. It returns when the allocation is over, or fn's error.
 func work(ctx context.Context, a *Allocation, fn func(ctx context.Context, items []string) error) error {
-	working, cancel := context.WithCancelCause(a.ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
-	err := fn(working, a.Items())
-	if err != nil {
-		ended := working.Err() != nil && (errors.Is(err, working.Err()) || errors.Is(err, context.Cause(working)))
-		if !ended {
-			return err
-		}
+	err, ended := hold.Under(ctx, a, func(ctx context.Context) error { return fn(ctx, a.Items()) })
+	if err != nil && !ended {
+		return err
 	}
-	<-working.Done()
+	select {
+	case <-a.ctx.Done():
+	case <-ctx.Done():
+	}
 	return nil
 }

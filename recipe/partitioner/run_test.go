@@ -120,18 +120,23 @@ func TestRunFunctionReturns(t *testing.T) {
 		}
 		one.stop() // perhaps while it waits for the lock again
 		w.clean()
-		called := make(chan struct{})
-		three := w.run(w.member("p2", []string{"0"}, partitioner.Options{}), func(ctx context.Context, _ []string) error {
-			close(called)
-			<-ctx.Done()
-			return fault // after its context has ended, too
-		})
-		<-called
-		three.cancel()
-		if err := <-three.done; !errors.Is(err, fault) {
-			t.Errorf("got %v", err)
+		for i, late := range []func(ctx context.Context) error{
+			func(context.Context) error { return fault }, // after its context has ended, too
+			func(ctx context.Context) error { return errors.Join(fault, ctx.Err()) },
+		} {
+			called := make(chan struct{})
+			three := w.run(w.member(fmt.Sprint("late", i), []string{"0"}, partitioner.Options{}), func(ctx context.Context, _ []string) error {
+				close(called)
+				<-ctx.Done()
+				return late(ctx)
+			})
+			<-called
+			three.cancel()
+			if err := <-three.done; !errors.Is(err, fault) {
+				t.Errorf("late %d: got %v", i, err)
+			}
+			w.clean()
 		}
-		w.clean()
 	})
 }
 

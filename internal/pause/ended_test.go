@@ -1,0 +1,50 @@
+package pause_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+
+	"github.com/kielgo/kiel/internal/pause"
+)
+
+// several is an error that can't be compared.
+type several []error
+
+func (several) Error() string { return "several" }
+
+// OnlyEnd is true for the error and the cause of a context that has ended, also when wrapped, and not when another error is with them.
+func TestOnlyEnd(t *testing.T) {
+	errWork := errors.New("the work failed")
+	ended, end := context.WithCancelCause(t.Context())
+	end(errEnd)
+	_, netErr := new(net.Dialer).DialContext(ended, "tcp", "127.0.0.1:1") // an error with a method Is
+	if netErr == nil {
+		t.Fatal("dialled")
+	}
+	for name, test := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"nil":               {nil, false},
+		"the error":         {context.Canceled, true},
+		"the cause":         {errEnd, true},
+		"wrapped":           {fmt.Errorf("work: %w", context.Canceled), true},
+		"wrapped cause":     {fmt.Errorf("work: %w", errEnd), true},
+		"of a connection":   {netErr, true},
+		"another":           {errWork, false},
+		"another context's": {context.DeadlineExceeded, false},
+		"joined":            {errors.Join(errWork, context.Canceled), false},
+		"joined cause":      {fmt.Errorf("%w: %w", errWork, errEnd), false},
+		"not comparable":    {several{errEnd}, false},
+	} {
+		if got := pause.OnlyEnd(ended, test.err); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+		if pause.OnlyEnd(t.Context(), test.err) {
+			t.Errorf("%s: says that a context has ended that lasts", name)
+		}
+	}
+}
