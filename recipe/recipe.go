@@ -1,4 +1,4 @@
-// Package recipe has the common parts of the recipes' packages: the interface of a hold, and the error of a blocked call. The
+// Package recipe has the common parts of the recipes' packages: the interface of a hold, and the errors that several return. The
 // recipes themselves are in the packages below it.
 //
 // # Overview
@@ -35,8 +35,8 @@ type Hold interface {
 	Release(ctx context.Context) error
 }
 
-// ErrNoFunction says that the function given to Do is nil. Do returns it at once.
-var ErrNoFunction = errors.New("recipe: no function to call")
+// ErrNoFunction says that the function given to Do or Run is nil. They return it at once, wrapped with the recipe's name and path.
+var ErrNoFunction = errors.New("no function to call")
 
 // BlockedError says what blocked a call when it ended: a znode, or the members of a barrier that were missing. It wraps the cause of
 // the end, or the error of a call that does not wait, such as lock.ErrNotAcquired.

@@ -77,21 +77,37 @@ func Under[H Held](ctx context.Context, held H, fn func(ctx context.Context) err
 	return err, pause.OnlyEnd(life, err)
 }
 
+// On is the handle with which [Do] works.
+type On struct {
+	Recipe, Path string        // for errors
+	Turn         chan struct{} // full while a function runs, if only one may run at a time; nil if several may
+}
+
 // Do acquires a hold, calls fn under it, releases it, and returns the errors of all three. If fn's error says only that its context
-// has ended, Do returns the reason for that end instead, which is nil if ctx has ended.
+// has ended, Do returns the reason for that end instead, which is nil if ctx has ended. It first waits for its turn; if ctx ends
+// meanwhile, Do returns a [*recipe.BlockedError].
 //
 // Release is called when fn has returned. Done says that fn has returned nil. Lost is why the hold ended before fn returned; it is
 // nil if the hold lasts or ended with one of the causes in released. Release returns the error that Do adds to fn's. When fn
 // panics or ends its goroutine, release is called with done false.
 func Do[H recipe.Hold](
 	ctx context.Context,
+	on On,
 	acquire func(ctx context.Context) (H, error),
 	fn func(ctx context.Context) error,
 	release func(ctx context.Context, held H, done bool, lost error) error,
 	released ...error,
 ) error {
 	if fn == nil {
-		return recipe.ErrNoFunction
+		return Wrap(ctx, on.Recipe, "do", on.Path, recipe.ErrNoFunction)
+	}
+	if on.Turn != nil {
+		select {
+		case on.Turn <- struct{}{}:
+			defer func() { <-on.Turn }()
+		case <-ctx.Done():
+			return &recipe.BlockedError{Recipe: on.Recipe, Path: on.Path, Err: context.Cause(ctx)}
+		}
 	}
 	held, err := acquire(ctx)
 	if err != nil {

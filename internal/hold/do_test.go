@@ -156,7 +156,7 @@ func TestDo(t *testing.T) {
 			h.fails = tt.fails
 			ctx, stop := context.WithCancelCause(t.Context())
 			defer stop(nil)
-			err := hold.Do(ctx, h.acquire, func(ctx context.Context) error {
+			err := hold.Do(ctx, hold.On{}, h.acquire, func(ctx context.Context) error {
 				if hold.From[*held](ctx) != h {
 					t.Error("the hold is not in the context")
 				}
@@ -182,15 +182,24 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// Do calls no function without a hold, and acquires nothing without a function.
+// Do calls no function without a hold, and acquires nothing without a function or while it is not its turn.
 func TestDoWithoutHold(t *testing.T) {
 	refuse := func(context.Context) (*held, error) { return nil, errEnough }
-	err := hold.Do(t.Context(), refuse, func(context.Context) error { t.Error("called"); return nil }, hold.Release)
+	err := hold.Do(t.Context(), hold.On{}, refuse, func(context.Context) error { t.Error("called"); return nil }, hold.Release)
 	if !errors.Is(err, errEnough) {
 		t.Error(err)
 	}
 	acquire := func(context.Context) (*held, error) { t.Error("acquired"); return nil, errEnough }
-	if err := hold.Do(t.Context(), acquire, nil, hold.Release); !errors.Is(err, recipe.ErrNoFunction) {
+	on := hold.On{Recipe: "x", Path: "/y", Turn: make(chan struct{}, 1)}
+	on.Turn <- struct{}{}
+	err = hold.Do(t.Context(), on, acquire, nil, hold.Release)
+	if !errors.Is(err, recipe.ErrNoFunction) || err.Error() != "x: do /y: no function to call" {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errEnough)
+	err = hold.Do(ctx, on, acquire, func(context.Context) error { t.Error("called beside another"); return nil }, hold.Release)
+	if b, ok := errors.AsType[*recipe.BlockedError](err); !ok || b.Path != "/y" || !errors.Is(err, errEnough) {
 		t.Error(err)
 	}
 }
@@ -204,7 +213,7 @@ func TestDoReleasesAlways(t *testing.T) {
 		h, done := newHeld(t), make(chan any)
 		go func() {
 			defer func() { done <- recover() }()
-			_ = hold.Do(t.Context(), h.acquire, func(context.Context) error { end(); return nil }, hold.Release)
+			_ = hold.Do(t.Context(), hold.On{}, h.acquire, func(context.Context) error { end(); return nil }, hold.Release)
 		}()
 		if r := <-done; (r != nil) != (what == "panic") || h.released != 1 {
 			t.Errorf("%s: recovered %v, released %d times", what, r, h.released)

@@ -3,6 +3,7 @@ package recipetest
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,9 +63,12 @@ type doing struct {
 	node string // the znode of the last hold
 }
 
-// returnsTheError checks that Do returns the error of its function.
+// returnsTheError checks that Do returns the error of its function, and refuses to go without one.
 func (r *doing) returnsTheError() {
 	r.Helper()
+	if err := r.doer.Do(r.Context(), nil); !errors.Is(err, recipe.ErrNoFunction) || !strings.Contains(err.Error(), ": do /") {
+		r.Errorf("Do without a function returned %v", err)
+	}
 	why := errors.New("not done")
 	err := r.doer.Do(r.Context(), func(ctx context.Context) error {
 		r.checkHeld(ctx)

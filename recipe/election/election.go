@@ -2,7 +2,6 @@ package election
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 
@@ -40,9 +39,6 @@ func New(s *session.Session, path string, opts Options) (*Election, error) {
 
 var _ recipe.Hold = (*lock.Held)(nil) // what [Hold] returns
 
-// ErrNoFunction says that Run was given no function.
-var ErrNoFunction = errors.New("no function to call")
-
 // Run creates a candidate, waits until it is elected, calls lead, and returns lead's error. After a lost leadership Run returns nil
 // if lead returned nil. Lead's context ends when the candidate may not lead any more, or with ctx. It has ctx's values, and [Hold] finds the hold in it. No other candidate leads before
 // lead returns, unless the session is over.
@@ -54,7 +50,7 @@ var ErrNoFunction = errors.New("no function to call")
 // [*recipe.BlockedError] that names the leader if one was seen.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context) error) error {
 	if lead == nil {
-		return fmt.Errorf("election: run %s: %w", e.lock.Path(), ErrNoFunction)
+		return hold.Wrap(ctx, "election", "run", e.lock.Path(), recipe.ErrNoFunction)
 	}
 	held, err := e.lock.Acquire(ctx)
 	if err != nil {

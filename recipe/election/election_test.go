@@ -75,7 +75,7 @@ func TestElection(t *testing.T) {
 func TestBadFunc(t *testing.T) {
 	inWorld(t, func(w *world) {
 		err := w.election(w.Session("client"), "").Run(w.Context(), nil)
-		if !errors.Is(err, election.ErrNoFunction) || !strings.HasPrefix(err.Error(), "election: run "+path+": ") {
+		if !errors.Is(err, recipe.ErrNoFunction) || !strings.HasPrefix(err.Error(), "election: run "+path+": ") {
 			w.Errorf("got %v", err)
 		}
 	})

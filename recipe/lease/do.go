@@ -28,13 +28,7 @@ var _ recipe.Hold = (*Held)(nil)
 // Before Do returns, it waits until the record is gone or ctx ends. When ctx ends first, the removal goes on in the background. Do
 // returns any other error of the release, too.
 func (l *NonBlockingLease) Do(ctx context.Context, fn func(ctx context.Context) error) error {
-	select {
-	case l.doing <- struct{}{}:
-		defer func() { <-l.doing }()
-	case <-ctx.Done():
-		return l.wrap(ctx, "obtain", context.Cause(ctx))
-	}
-	return hold.Do(ctx, l.Obtain, fn, hold.Release[*Held], ErrReleased)
+	return hold.Do(ctx, hold.On{Recipe: "lease", Path: l.path, Turn: l.doing}, l.Obtain, fn, hold.Release[*Held], ErrReleased)
 }
 
 // Hold returns the hold under which [NonBlockingLease.Do] called a function with ctx; nil if ctx has none. Do releases it. If ctx has

@@ -23,7 +23,7 @@ var _ recipe.Hold = (*Held)(nil)
 // Before Do returns, it waits until the contender is deleted or ctx ends. When ctx ends first, the removal goes on in the background. Do
 // returns any other error of the release, too.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error) error {
-	return hold.Do(ctx, l.Acquire, fn, hold.Release[*Held], ErrReleased)
+	return hold.Do(ctx, hold.On{Recipe: "lock", Path: l.path}, l.Acquire, fn, hold.Release[*Held], ErrReleased)
 }
 
 // Hold returns the hold under which [Lock.Do] called a function with ctx, for its Valid, Token and Node; nil if ctx has none. Do

@@ -33,9 +33,6 @@ var (
 	// ErrStarted says that Start or Run was called before, and has not ended.
 	ErrStarted = errors.New("already started")
 
-	// ErrNoFunction says that Run was given no function.
-	ErrNoFunction = errors.New("no function to call")
-
 	// ErrUnfinished says that the znodes of this member and of its contenders for items may still exist, because
 	// the servers did not answer for too long, or refused to delete them. The znodes are deleted in
 	// the background, or when their session ends; Finish waits for that. If [session.Session.Run] has ended,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/recipe"
 )
 
 // Run divides the set, again and again, until ctx ends. Each time it calls fn with this member's items,
@@ -29,7 +30,7 @@ import (
 // case the znodes are deleted within one session timeout.
 func (p *SetPartitioner) Run(ctx context.Context, fn func(ctx context.Context, items []string) error) (err error) {
 	if fn == nil {
-		return fmt.Errorf("partitioner: run %s: %w", p.path, ErrNoFunction)
+		return hold.Wrap(ctx, "partitioner", "run", p.path, recipe.ErrNoFunction)
 	}
 	m, err := p.begin(ctx, true)
 	if err != nil {

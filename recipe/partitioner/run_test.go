@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/partitioner"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -269,7 +270,7 @@ func TestRunNeedsAFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		m := w.member("p0", []string{"0"}, partitioner.Options{})
-		if err := m.Run(t.Context(), nil); !errors.Is(err, partitioner.ErrNoFunction) {
+		if err := m.Run(t.Context(), nil); !errors.Is(err, recipe.ErrNoFunction) {
 			t.Errorf("got %v", err)
 		}
 		m.start()

@@ -26,7 +26,7 @@ var _ recipe.Hold = (*Held)(nil)
 // Do waits until the entry is given back, for as long as ctx lasts, or consumed, for one session timeout beyond
 // the end of ctx. After that the release or Consume goes on in the background; for a Consume the error wraps session.ErrUncertain.
 func (q *LockingQueue) Do(ctx context.Context, fn func(ctx context.Context) error) error {
-	return hold.Do(ctx, q.Get, fn, q.settle, ErrConsumed, ErrReleased)
+	return hold.Do(ctx, hold.On{Recipe: "queue", Path: q.dir.path}, q.Get, fn, q.settle, ErrConsumed, ErrReleased)
 }
 
 // settle waits for the Consume or Release that fn has called. If fn has called neither, settle consumes the entry if fn is done, and

@@ -26,13 +26,7 @@ var _ recipe.Hold = (*Held)(nil)
 // Before Do returns, it waits until the lease's znode is deleted or ctx ends. When ctx ends first, the removal goes on in the background.
 // Do returns any other error of the release, too.
 func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context) error) error {
-	select {
-	case s.doing <- struct{}{}:
-		defer func() { <-s.doing }()
-	case <-ctx.Done():
-		return s.blocked("", nil, 0, context.Cause(ctx))
-	}
-	return hold.Do(ctx, s.Acquire, fn, hold.Release[*Held], ErrReleased)
+	return hold.Do(ctx, hold.On{Recipe: "semaphore", Path: s.path, Turn: s.doing}, s.Acquire, fn, hold.Release[*Held], ErrReleased)
 }
 
 // Hold returns the lease under which [Semaphore.Do] called a function with ctx, for its Valid, Token and Node; nil if ctx has none. Do

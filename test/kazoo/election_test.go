@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/election"
 )
 
@@ -107,7 +108,7 @@ func TestElection_Election(t *testing.T) {
 
 func TestElection_BadFunc(t *testing.T) {
 	both(t, func(w *world) {
-		w.want(w.election(w.client("client"), "").Run(w.Context(), nil), election.ErrNoFunction)
+		w.want(w.election(w.client("client"), "").Run(w.Context(), nil), recipe.ErrNoFunction)
 		w.wantList("children", w.children(w.path))
 	})
 }
