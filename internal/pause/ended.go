@@ -18,7 +18,7 @@ func isOnly(err, why error) bool {
 		if reflect.TypeOf(err).Comparable() && err == why { //nolint:errorlint // the loop unwraps
 			return true
 		}
-		if is, ok := err.(interface{ Is(target error) bool }); ok && is.Is(why) { //nolint:errorlint // as above
+		if is, ok := err.(interface{ Is(target error) bool }); ok && is.Is(why) {
 			return true
 		}
 	}
