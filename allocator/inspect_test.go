@@ -118,21 +118,28 @@ func TestInspect(t *testing.T) {
 		wantDisagreements(w, inspect(), "unreadable-set ", "unreadable-zones ")
 
 		// The right to read may be missing.
-		refuse := func(path string) {
+		refuse := func(path string, why zktest.Error) {
 			w.srv.SetHook(func(r *zktest.Request) zktest.Action {
 				if r.Path == path && (r.Op == zktest.OpGetData || r.Op == zktest.OpGetChildren || r.Op == zktest.OpGetChildren2) {
-					return zktest.Action{Err: zktest.ErrNoAuth}
+					return zktest.Action{Err: why}
 				}
 				return zktest.Action{}
 			})
 		}
-		refuse("/kiel/groups/g/zones")
+		refuse("/kiel/groups/g/zones", zktest.ErrNoAuth)
 		wantDisagreements(w, inspect(), "unreadable-set ", "unreadable-zones ")
-		refuse(partitions)
+		refuse(partitions, zktest.ErrNoAuth)
 		wantDisagreements(w, inspect(), "unreadable-set ", "unreadable-zones ")
-		refuse(members)
+		refuse(members, zktest.ErrNoAuth)
 		if _, err := allocator.Inspect(w.Context(), s, group); !errors.Is(err, session.ErrNoAuth) {
 			w.Error(err)
+		}
+		// Refused credentials say nothing about the group.
+		for _, path := range []string{"/kiel/groups/g/zones", partitions, members} {
+			refuse(path, zktest.ErrAuthFailed)
+			if g, err := allocator.Inspect(w.Context(), s, group); !errors.Is(err, session.ErrAuthFailed) {
+				w.Errorf("%s: %+v, %v", path, g, err)
+			}
 		}
 	})
 }

@@ -184,11 +184,15 @@ func TestClassify(t *testing.T) {
 			join(t.Context().Err(), session.ErrUncertain, errEnough), session.ClassUncertain,
 		},
 		"closed":          {join(session.ErrClosed), session.ClassFatal},
+		"refused":         {join(session.ErrAuthFailed), session.ClassFatal},
 		"another's error": {errEnough, session.ClassFatal},
 		"in a multi":      {join(&session.MultiError{Index: 1, Err: session.ErrBadVersion}), session.ClassFatal},
 	} {
 		if got := session.Classify(c.err); got != c.want || session.Retryable(c.err) != (c.want == session.ClassRetryable) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+		if final := session.Final(c.err); final != (name == "closed" || name == "refused") {
+			t.Errorf("%s: final %v", name, final)
 		}
 	}
 }
