@@ -13,6 +13,7 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/internal/pause"
 )
 
 // kafka is the Kafka side of a membership. It has two sets of connections: those of
@@ -78,7 +79,7 @@ func (k *kafka) end() {
 // endUntil is end, but abandons connections that are not closed closingGrace after the end of
 // late: the user's dialer may not return.
 func (k *kafka) endUntil(late context.Context) error {
-	late, stop := kafkaconn.Overdue(late, closingGrace)
+	late, stop := pause.Outlast(late, closingGrace)
 	defer stop()
 	var closing kafkaconn.Calls
 	closing.Start(k.end)

@@ -16,6 +16,7 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/internal/topiclist"
 	"github.com/kielgo/kiel/internal/usercall"
 	"github.com/kielgo/kiel/ownership"
@@ -123,7 +124,7 @@ func (g *Group) emptyMembership(ctx context.Context, topics *topiclist.List) *me
 	}
 	values := context.WithoutCancel(ctx)
 	m.ctx, m.leave = context.WithCancelCause(values)
-	m.late, m.endLate = kafkaconn.Overdue(m.ctx, g.settings.StopTimeout)
+	m.late, m.endLate = pause.Outlast(m.ctx, g.settings.StopTimeout)
 	m.life, m.endLife = context.WithCancel(values)
 	m.refusals = newRefusals(g.name, topics.Names, g.settings.CommitInterval, m.leave)
 	// send, not pass: stuck callbacks are reported after Close, too.

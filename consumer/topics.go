@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -52,9 +51,9 @@ func (m *membership) watchTopics(ctx context.Context, asked chan<- struct{}) {
 // awaitLook waits for the time of the next look, or until ctx ends. Up to a quarter of the time is left out at random, so that members
 // that have joined together do not look together.
 func (m *membership) awaitLook(ctx context.Context, every time.Duration) error {
-	due := time.Now().Add(every - rand.N(every/4+1))
+	due := time.Now().Add(pause.Early(every, every/4))
 	for {
-		if err := pause.Sleep(ctx, min(time.Until(due), watchRetry-rand.N(watchRetry/4))); err != nil {
+		if err := pause.Sleep(ctx, min(time.Until(due), pause.Early(watchRetry, watchRetry/4))); err != nil {
 			return err
 		}
 		if m.catalog.isUnanswered() || !time.Now().Before(due) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -161,7 +160,7 @@ func (l *loop) step(ctx context.Context) error {
 // wait waits until the directory is to be read again.
 func (l *loop) wait(ctx context.Context) {
 	limit := l.inc.Timeout()
-	calm := time.NewTimer(limit - rand.N(limit/5)) // members that joined together do not read together
+	calm := time.NewTimer(pause.Early(limit, limit/5)) // members that joined together do not read together
 	defer calm.Stop()
 	var taken <-chan time.Time
 	if !l.takenUntil.IsZero() {

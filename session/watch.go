@@ -1,11 +1,12 @@
 package session
 
 import (
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/kielgo/kiel/internal/pause"
 )
 
 // Watch tells when to repeat the read that returned it. It is a hint, and wakes once.
@@ -83,7 +84,7 @@ func (h *hub) join(key watchKey, limit time.Duration) *Watch {
 		}
 		h.waits[key] = w
 		if !key.lasting {
-			w.timer = time.AfterFunc(limit-rand.N(limit/5), func() { h.end(w) }) // at random, so that members do not all read at once again
+			w.timer = time.AfterFunc(pause.Early(limit, limit/5), func() { h.end(w) }) // at random, so that members do not all read at once again
 		}
 	}
 	w.users++

@@ -209,9 +209,7 @@ func (c *produceCmd) feedOrders(ctx context.Context, input chan<- *sarama.Produc
 	for ; c.Count == 0 || n < c.Count; n++ {
 		if c.Rate > 0 {
 			due := start.Add(time.Duration(float64(n) / c.Rate * float64(time.Second)))
-			select {
-			case <-time.After(time.Until(due)):
-			case <-ctx.Done():
+			if pause.Sleep(ctx, time.Until(due)) != nil {
 				return n
 			}
 		}

@@ -4,7 +4,21 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"time"
 )
+
+// Outlast returns a context that has ctx's values and ends d after ctx does. The caller calls stop.
+func Outlast(ctx context.Context, d time.Duration) (late context.Context, stop context.CancelFunc) {
+	late, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	forget := context.AfterFunc(ctx, func() {
+		_ = Sleep(late, d)
+		end(context.DeadlineExceeded)
+	})
+	return late, func() {
+		forget()
+		end(nil)
+	}
+}
 
 // OnlyEnd reports whether err says only that ctx has ended: err is ctx's error or the cause of its end, or wraps one of them and no
 // other error. An error that is joined with them says more.

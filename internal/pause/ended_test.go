@@ -6,9 +6,34 @@ import (
 	"fmt"
 	"net"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/kielgo/kiel/internal/pause"
 )
+
+// A context of Outlast ends as long as it was told to after its parent, or when it is stopped. It has the parent's values.
+func TestOutlast(t *testing.T) {
+	type key struct{}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancelCause(context.WithValue(t.Context(), key{}, 1))
+		late, stop := pause.Outlast(ctx, time.Hour)
+		defer stop()
+		stopped, stopNow := pause.Outlast(ctx, time.Hour)
+		time.Sleep(time.Minute)
+		stopNow()
+		if stopped.Err() == nil {
+			t.Error("not stopped")
+		}
+		time.Sleep(24 * time.Hour)
+		end(errEnd)
+		began := time.Now()
+		<-late.Done()
+		if cause := context.Cause(late); time.Since(began) != time.Hour || !errors.Is(cause, context.DeadlineExceeded) || late.Value(key{}) != 1 {
+			t.Errorf("ended after %v by %v, value %v", time.Since(began), cause, late.Value(key{}))
+		}
+	})
+}
 
 // several is an error that can't be compared.
 type several []error

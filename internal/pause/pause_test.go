@@ -90,6 +90,24 @@ func TestBackoffWaits(t *testing.T) {
 	})
 }
 
+// Early returns at least the time without the part that may be left out, at most the whole, and not always the same.
+func TestEarly(t *testing.T) {
+	seen := make(map[time.Duration]bool)
+	for range 1000 {
+		d := pause.Early(time.Second, time.Second/4)
+		if d <= 3*time.Second/4 || d > time.Second {
+			t.Fatalf("%v of a second", d)
+		}
+		seen[d] = true
+	}
+	if len(seen) < 100 {
+		t.Errorf("%d different times of 1000", len(seen))
+	}
+	if d := pause.Early(3, 0); d != 3 {
+		t.Errorf("%v of 3 ns", d)
+	}
+}
+
 // Jitter returns between half of a duration and the whole of it, and not always the same.
 func TestJitter(t *testing.T) {
 	seen := make(map[time.Duration]bool)

@@ -38,16 +38,11 @@ func (l *NonBlockingLease) carry(ctx context.Context, f func(c *call, inner *loc
 		return err
 	}
 	longest := l.opts.Duration + l.opts.Skew
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		_ = pause.Sleep(life, longest)
-		end()
-	})
+	life, end := pause.Outlast(ctx, longest)
 	c := &call{ctx: ctx, life: life, results: make(chan error, 1), letGo: func() {}}
 	go func() {
 		defer l.finish()
 		err := l.locked(ctx, func(inner *lock.Held) error { return f(c, inner) })
-		stop()
 		end()
 		defer func() { c.letGo() }()
 		if err == nil && !c.left {
@@ -170,10 +165,7 @@ func (l *NonBlockingLease) settle(ctx context.Context, inner *lock.Held) (stat s
 		if !errors.Is(err, session.ErrUncertain) && !errors.Is(err, session.ErrBusy) || ctx.Err() != nil {
 			return stat, done, err
 		}
-		select {
-		case <-time.After(betweenLooks):
-		case <-ctx.Done():
-		}
+		_ = pause.Sleep(ctx, betweenLooks)
 	}
 }
 

@@ -36,12 +36,8 @@ func (q *LockingQueue) settle(ctx context.Context, h *Held, done bool, lost erro
 	case h.begun.Load() && !h.consume, !h.begun.Load() && !done:
 		return hold.Release(ctx, h, done, lost)
 	}
-	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cancel(nil)
-	defer context.AfterFunc(ctx, func() {
-		_ = pause.Sleep(life, q.dir.session.Timeout())
-		cancel(context.DeadlineExceeded)
-	})()
+	life, stop := pause.Outlast(ctx, q.dir.session.Timeout())
+	defer stop()
 	return h.Consume(life)
 }
 
