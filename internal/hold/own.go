@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/kielgo/kiel/internal/pause"
@@ -23,30 +22,19 @@ var ErrUnsure = errors.New("unknown whether the znode was created")
 
 // Own is a znode that this process creates, or finds created, and removes.
 type Own struct {
+	*Removal
+
 	name    string // path of the znode, for the log and errors
 	log     *slog.Logger
 	lasting *session.Session // kept open while a persistent znode is created or removed; nil if the znode is ephemeral
 	remove  func(life context.Context) error
-
-	once  sync.Once
-	gone  chan struct{}
-	stays error // why the znode may exist for ever; set before gone is closed
 }
 
 // NewOwn returns an Own whose znode is yet to be created. Remove tries once to delete the znode and returns nil or [session.ErrNoNode]
 // if the znode is proved gone. After other errors remove is called again, until the session is over. If lasting is not nil, the
 // znode is persistent, and remove is called until Run of lasting has ended.
 func NewOwn(name string, log *slog.Logger, lasting *session.Session, remove func(life context.Context) error) *Own {
-	return &Own{name: name, log: log, lasting: lasting, remove: remove, gone: make(chan struct{})}
-}
-
-// keep holds the session open while a persistent znode is created or removed. An ephemeral znode goes with its session and needs
-// no hold.
-func (o *Own) keep() (letGo func()) {
-	if o.lasting == nil {
-		return func() {}
-	}
-	return o.lasting.Hold()
+	return &Own{name: name, log: log, lasting: lasting, remove: remove, Removal: NewRemoval()}
 }
 
 // Make calls f, which creates the znode. The context of f does not end with ctx, because a request that was given up may still be
@@ -55,7 +43,7 @@ func (o *Own) keep() (letGo func()) {
 // of Make, Gone is closed as soon as the znode is gone.
 func (o *Own) Make(ctx context.Context, f func(life context.Context) error) error {
 	results := make(chan error)
-	letGo := o.keep()
+	letGo := keep(o.lasting)
 	go func() {
 		defer letGo()
 		life := context.WithoutCancel(ctx)
@@ -86,42 +74,12 @@ func (o *Own) Name(path string) { o.name = path }
 // Abandon starts to delete the znode in the background, even if ctx has ended. Before the deletion it calls the given functions, in
 // the background as well. It does not block, and reports whether it was the first call that started the deletion.
 func (o *Own) Abandon(ctx context.Context, before ...func(life context.Context)) (first bool) {
-	o.once.Do(func() {
-		first = true
-		letGo := o.keep()
-		go func() {
-			defer close(o.gone)
-			defer letGo()
-			life := context.WithoutCancel(ctx)
-			for _, f := range before {
-				f(life)
-			}
-			o.stays = o.removeAll(life)
-		}()
+	return o.Start(ctx, o.lasting, func(life context.Context) error {
+		for _, f := range before {
+			f(life)
+		}
+		return o.removeAll(life)
 	})
-	return first
-}
-
-// Vanished records that the znode is gone or its session is over. The znode's name may be used again from now on, so Own does not
-// delete it any more.
-func (o *Own) Vanished() { o.once.Do(func() { close(o.gone) }) }
-
-// Gone returns a channel that is closed when the znode is proved gone, or can't be removed any more.
-func (o *Own) Gone() <-chan struct{} { return o.gone }
-
-// Wait waits until Gone is closed. If ctx ends first, Wait returns its cause. Any other error says that the znode may exist for ever.
-func (o *Own) Wait(ctx context.Context) error {
-	select {
-	case <-o.gone:
-		return o.stays
-	case <-ctx.Done():
-	}
-	select {
-	case <-o.gone: // closed in the same moment
-		return o.stays
-	default:
-		return context.Cause(ctx)
-	}
 }
 
 // removeAll calls remove until the znode is gone or its session is over. It returns an error if the znode is persistent and Run has

@@ -29,9 +29,7 @@ type Held struct {
 	doubt   bool      // the record may have been written by another of the identifier
 	pending *pending  // a renewal whose outcome is unknown, or nil
 
-	release sync.Once
-	gone    chan struct{} // closed when the record is gone, or stays
-	stays   error         // why the record may exist; set before gone is closed
+	removal *hold.Removal // of the record
 }
 
 // pending is a renewal whose outcome is unknown.
@@ -45,7 +43,7 @@ type pending struct {
 // hold returns the hold of a try that has succeeded. The hold's context has the values of ctx, and does not end with it.
 func (l *NonBlockingLease) hold(ctx context.Context, t try) *Held {
 	h := &Held{
-		lease: l, token: t.term.stat.Mzxid, floor: t.floor, term: t.term, gone: make(chan struct{}),
+		lease: l, token: t.term.stat.Mzxid, floor: t.floor, term: t.term, removal: hold.NewRemoval(),
 	}
 	h.ctx, h.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	go h.expire(l.session.Hold())
@@ -324,27 +322,13 @@ func (l *NonBlockingLease) renew(c *call, inner *lock.Held, h *Held) error {
 // cause and the removal goes on in the background, until the lease has ended by itself. Calls after the first wait for the same
 // removal.
 func (h *Held) Release(ctx context.Context) error {
-	h.release.Do(func() {
-		letGo := h.lease.session.Hold()
-		h.end(ErrReleased)
-		go func() {
-			defer close(h.gone)
-			defer letGo()
-			h.stays = h.removeRecord(context.WithoutCancel(ctx))
-		}()
-	})
+	letGo := h.lease.session.Hold() // from before the end of the hold, which the record must outlast
+	h.end(ErrReleased)
+	h.removal.Start(ctx, h.lease.session, h.removeRecord)
+	letGo()
 	patience := hold.Outlive(ctx, ErrReleased)
-	select {
-	case <-h.gone:
-	case <-patience.Done():
-		select {
-		case <-h.gone: // known, though late
-		default:
-			return h.lease.wrap(patience, "release", context.Cause(patience))
-		}
-	}
-	if h.stays != nil {
-		return h.lease.wrap(ctx, "release", h.stays)
+	if err := h.removal.Wait(patience); err != nil {
+		return h.lease.wrap(patience, "release", err)
 	}
 	return nil
 }
@@ -394,8 +378,6 @@ func (h *Held) doubted() error {
 // Detach ends the hold and leaves the record, which blocks others until its end, as with kazoo's leases. A Release after Detach does
 // nothing.
 func (h *Held) Detach() {
-	h.release.Do(func() {
-		h.end(ErrReleased)
-		close(h.gone)
-	})
+	h.end(ErrReleased)
+	h.removal.Vanished()
 }

@@ -17,10 +17,10 @@ type Held struct {
 	data  []byte       // the entry's value
 	entry session.Stat // the entry's stat when it was taken
 
-	begun   atomic.Bool   // whether Consume or Release was called
-	consume bool          // whether Consume was called first
-	done    chan struct{} // closed when the outcome of the first call is known
-	err     error         // that outcome
+	begun   atomic.Bool // whether Consume or Release was called
+	consume bool        // whether Consume was called first
+	removal *hold.Removal
+	err     error // of Consume; set before the removal is done
 }
 
 // newHeld returns a hold for a znode that was created. It returns nil when the incarnation is not
@@ -42,7 +42,7 @@ func newHeld(ctx context.Context, n *node, data []byte, entry session.Stat) (*He
 		return nil, nil
 	}
 	n.czxid = stat.Czxid
-	return &Held{hold: base, node: n, data: data, entry: entry, done: make(chan struct{})}, nil
+	return &Held{hold: base, node: n, data: data, entry: entry, removal: hold.NewRemoval()}, nil
 }
 
 // Value returns the entry's value. It is the caller's.
@@ -92,7 +92,7 @@ func (h *Held) Holds(ctx context.Context) (bool, error) {
 // on in the background; another call waits for it. After Release the error wraps ErrReleased.
 func (h *Held) Consume(ctx context.Context) error {
 	h.finish(ctx, true)
-	if err := h.wait(hold.Outlive(ctx, ErrConsumed, ErrReleased)); err != nil {
+	if err := h.removal.Wait(hold.Outlive(ctx, ErrConsumed, ErrReleased)); err != nil {
 		return fmt.Errorf("queue: consume %s: %w: %w", h.node.entry, session.ErrUncertain, err)
 	}
 	switch {
@@ -109,7 +109,7 @@ func (h *Held) Consume(ctx context.Context) error {
 // background; another call waits for it. After Consume the error wraps ErrConsumed.
 func (h *Held) Release(ctx context.Context) error {
 	h.finish(ctx, false)
-	if err := h.wait(hold.Outlive(ctx, ErrConsumed, ErrReleased)); err != nil {
+	if err := h.removal.Wait(hold.Outlive(ctx, ErrConsumed, ErrReleased)); err != nil {
 		return fmt.Errorf("queue: release %s: %w", h.node.entry, err)
 	}
 	if h.consume {
@@ -127,11 +127,7 @@ func (h *Held) finish(ctx context.Context, consume bool) {
 	h.hold.Release(cause, func() {
 		h.consume = consume
 		h.begun.Store(true)
-		letGo := h.node.queue.dir.session.Hold()
-		go func() {
-			defer close(h.done)
-			defer letGo()
-			life := context.WithoutCancel(ctx)
+		h.removal.Start(ctx, h.node.queue.dir.session, func(life context.Context) error {
 			switch {
 			case !consume:
 				h.node.removeAll(life)
@@ -140,21 +136,7 @@ func (h *Held) finish(ctx context.Context, consume bool) {
 			default:
 				h.err = h.node.consume(life, h.entry)
 			}
-		}()
+			return nil
+		})
 	})
-}
-
-// wait waits for the outcome, or the end of ctx, whose cause it returns.
-func (h *Held) wait(ctx context.Context) error {
-	select {
-	case <-h.done:
-		return nil
-	default:
-	}
-	select {
-	case <-h.done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
