@@ -63,7 +63,7 @@ func (d *Dir) Create(ctx context.Context) (*Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		if n.self.Seq < 0 || n.self.Seq >= firstRefused {
+		if n.self.Seq < 0 || n.self.Seq >= FirstRefused {
 			_ = n.Remove(ctx) // when ctx ends, the removal goes on in the background
 			return nil, fmt.Errorf("%w: %d", ErrSequenceExhausted, n.self.Seq)
 		}

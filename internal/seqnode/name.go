@@ -12,8 +12,8 @@ import (
 // guidLen is the length of a GUID in a name.
 const guidLen = 32
 
-// firstRefused is the first sequence number that is refused: 2^20 creates before the server's counter stays at its end.
-const firstRefused = 1<<31 - 1<<20
+// FirstRefused is the first sequence number that is refused: 2^20 creates before the server's counter stays at its end.
+const FirstRefused = 1<<31 - 1<<20
 
 // NewGUID returns a random UUID of version 4 as kazoo writes it: 32 lower-case hex digits without dashes. It does not block.
 func NewGUID() string {

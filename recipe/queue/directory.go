@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -20,10 +21,6 @@ const (
 
 	maxPriority = 999
 	prefix      = "entry-"
-
-	// firstRefused is the first of the last 2^20 sequence numbers before the server's counter sticks.
-	// A handle that got one of these puts nothing more.
-	firstRefused = 1<<31 - 1<<20
 )
 
 // Options of a queue. The zero value works.
@@ -110,11 +107,11 @@ func (d *directory) put(ctx context.Context, values [][]byte, priority int) ([]s
 	}
 }
 
-// isLate reports whether an entry of that name has one of the last sequence numbers.
+// isLate reports whether an entry of that name has one of the last sequence numbers. A handle that got one puts nothing more.
 func isLate(name string) bool {
 	_, number, _ := strings.Cut(strings.TrimPrefix(name, prefix), "-")
 	n, err := strconv.ParseInt(number, 10, 64)
-	return err == nil && (n < 0 || n >= firstRefused)
+	return err == nil && (n < 0 || n >= seqnode.FirstRefused)
 }
 
 // stuck reports whether a sequence number came twice because the numbers have come to their end. Otherwise
@@ -126,7 +123,7 @@ func (d *directory) stuck(ctx context.Context, inc *session.Incarnation) (bool, 
 	}
 	// Servers show 2*n - NumChildren as cversion, in 32 bits, where n is the next sequence number.
 	next := (uint32(stat.Cversion) + uint32(stat.NumChildren)) / 2
-	return err == nil && (next >= firstRefused || slices.ContainsFunc(names, isLate)), err
+	return err == nil && (next >= seqnode.FirstRefused || slices.ContainsFunc(names, isLate)), err
 }
 
 // ensure creates a directory. It returns nil if the directory exists, or if the caller is to try again.

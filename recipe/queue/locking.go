@@ -20,7 +20,8 @@ const againPause = time.Second
 // LockingQueue is a handle on one queue whose entries are held while they are worked on.
 // Several goroutines may use it; each Get holds an entry of its own.
 type LockingQueue struct {
-	dir   directory
+	base
+
 	taken string // path of the directory of the holds' znodes
 	log   *slog.Logger
 }
@@ -33,37 +34,10 @@ func NewLocking(s *session.Session, path string, opts Options) (*LockingQueue, e
 	}
 	log := defaultlog.Or(opts.Logger)
 	return &LockingQueue{
-		dir:   directory{session: s, path: path, entries: session.Join(path, "entries"), log: log},
+		base:  base{directory{session: s, path: path, entries: session.Join(path, "entries"), log: log}},
 		taken: session.Join(path, "taken"),
 		log:   log,
 	}, nil
-}
-
-// Put puts a value into the queue; see [Queue.Put].
-func (q *LockingQueue) Put(ctx context.Context, value []byte, priority int) (string, error) {
-	paths, err := q.dir.put(ctx, [][]byte{value}, priority)
-	if err != nil {
-		return "", q.dir.wrap(ctx, "put", err)
-	}
-	return paths[0], nil
-}
-
-// PutAll puts values in their order, all of them or none; see [Queue.PutAll].
-func (q *LockingQueue) PutAll(ctx context.Context, values [][]byte, priority int) ([]string, error) {
-	paths, err := q.dir.put(ctx, values, priority)
-	if err != nil {
-		return nil, q.dir.wrap(ctx, "put", err)
-	}
-	return paths, nil
-}
-
-// Len returns how many entries there are, held ones included.
-func (q *LockingQueue) Len(ctx context.Context) (int, error) {
-	n, err := q.dir.length(ctx)
-	if err != nil {
-		return 0, q.dir.wrap(ctx, "len", err)
-	}
-	return n, nil
 }
 
 // Get holds the first entry that is free; it waits until there is one. When ctx ends

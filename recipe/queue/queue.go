@@ -11,7 +11,7 @@ import (
 
 // Queue is a handle on one queue. It may be used by several goroutines.
 type Queue struct {
-	dir directory
+	base
 }
 
 // New returns a handle on the queue at path. It checks its arguments and does no I/O.
@@ -20,39 +20,7 @@ func New(s *session.Session, path string, opts Options) (*Queue, error) {
 	if err := check(s, path); err != nil {
 		return nil, err
 	}
-	return &Queue{dir: directory{session: s, path: path, entries: path, log: defaultlog.Or(opts.Logger)}}, nil
-}
-
-// Put puts a value behind all values of the same priority. Priorities are between 0 and 999;
-// values of lower ones are taken first. Put returns the path of the entry. If the error wraps
-// [session.ErrUncertain] the value may or may not be in the queue; otherwise it is not. The error wraps
-// [session.ErrNodeExists] while an entry that somebody made by name has the next sequence number, and
-// [session.ErrTooLarge] if the value does not fit a request: then nothing was sent.
-func (q *Queue) Put(ctx context.Context, value []byte, priority int) (string, error) {
-	paths, err := q.dir.put(ctx, [][]byte{value}, priority)
-	if err != nil {
-		return "", q.dir.wrap(ctx, "put", err)
-	}
-	return paths[0], nil
-}
-
-// PutAll puts values in their order, all of them or none. All together must fit one request.
-// Errors are those of Put.
-func (q *Queue) PutAll(ctx context.Context, values [][]byte, priority int) ([]string, error) {
-	paths, err := q.dir.put(ctx, values, priority)
-	if err != nil {
-		return nil, q.dir.wrap(ctx, "put", err)
-	}
-	return paths, nil
-}
-
-// Len returns how many entries there are. A queue whose znode is missing has none.
-func (q *Queue) Len(ctx context.Context) (int, error) {
-	n, err := q.dir.length(ctx)
-	if err != nil {
-		return 0, q.dir.wrap(ctx, "len", err)
-	}
-	return n, nil
+	return &Queue{base{directory{session: s, path: path, entries: path, log: defaultlog.Or(opts.Logger)}}}, nil
 }
 
 // Get takes the first value off the queue; it waits until there is one. If the error
