@@ -42,11 +42,11 @@ func New(ctx context.Context, opts Options) (*Hold, error) {
 		watch.Stop()
 		return nil, ErrGone
 	}
-	return Of(ctx, opts, stat, watch), nil
+	return Of(opts, stat, watch), nil
 }
 
 // Of is [New] for a znode that the caller has just read with a watch.
-func Of(ctx context.Context, opts Options, stat session.Stat, watch *session.Watch) *Hold {
+func Of(opts Options, stat session.Stat, watch *session.Watch) *Hold {
 	if !opts.Incarnation.Trusted() {
 		watch.Stop()
 		return nil
@@ -54,7 +54,7 @@ func Of(ctx context.Context, opts Options, stat session.Stat, watch *session.Wat
 	h := &Hold{opts: opts, token: stat.Czxid, letGo: opts.Session.Hold()}
 	life := opts.Incarnation.Context()
 	if opts.Lasting {
-		life = context.WithoutCancel(ctx)
+		life = context.WithoutCancel(life)
 	}
 	h.ctx, h.end = context.WithCancelCause(life)
 	h.Guard(watch, h.look)

@@ -61,13 +61,19 @@ func TestDoOneAtATime(t *testing.T) {
 func TestDoHasItsOwnValues(t *testing.T) {
 	inWorld(t, func(w *world) {
 		type key struct{}
+		type earlier struct{}
 		l := w.lease("a")
-		if _, err := l.Obtain(context.WithValue(w.Context(), key{}, "earlier")); err != nil {
+		ctx := context.WithValue(context.WithValue(w.Context(), key{}, "earlier"), earlier{}, "earlier")
+		held, err := l.Obtain(ctx)
+		if err != nil {
 			w.Fatal(err)
 		}
-		err := l.Do(context.WithValue(w.Context(), key{}, "own"), func(ctx context.Context) error {
-			if got := ctx.Value(key{}); got != "own" {
-				w.Errorf("got %v", got)
+		if got := held.Context().Value(earlier{}); got != nil {
+			w.Errorf("the hold's context has a value of Obtain's: %v", got)
+		}
+		err = l.Do(context.WithValue(w.Context(), key{}, "own"), func(ctx context.Context) error {
+			if got, old := ctx.Value(key{}), ctx.Value(earlier{}); got != "own" || old != nil {
+				w.Errorf("got %v, and %v of an earlier call", got, old)
 			}
 			return nil
 		})

@@ -40,12 +40,13 @@ type pending struct {
 	known chan struct{} // closed when the outcome is known, or given up
 }
 
-// hold returns the hold of a try that has succeeded. The hold's context has the values of ctx, and does not end with it.
-func (l *NonBlockingLease) hold(ctx context.Context, t try) *Held {
+// hold returns the hold of a try that has succeeded. The hold's context has the values of the session's contexts, as those of other
+// holds, and not of Obtain's: the hold may outlast the function that has called Obtain, and the holds under which that runs.
+func (l *NonBlockingLease) hold(t try) *Held {
 	h := &Held{
 		lease: l, token: t.term.stat.Mzxid, floor: t.floor, term: t.term, removal: hold.NewRemoval(),
 	}
-	h.ctx, h.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	h.ctx, h.end = context.WithCancelCause(context.WithoutCancel(t.inc.Context()))
 	go h.expire(l.session.Hold())
 	go h.guard()
 	return h

@@ -126,7 +126,7 @@ func (l *NonBlockingLease) Obtain(ctx context.Context) (*Held, error) {
 		return err
 	}, func() {
 		if h == nil {
-			h = l.hold(ctx, t)
+			h = l.hold(t)
 			l.mu.Lock()
 			l.held = h
 			l.mu.Unlock()
@@ -147,10 +147,11 @@ func (l *NonBlockingLease) Obtain(ctx context.Context) (*Held, error) {
 
 // try is the work of one Obtain so far.
 type try struct {
-	term    term      // the term that was written
-	written []written // records that may exist
-	had     bool      // the handle's identifier had the lease before
-	floor   time.Time // until when others of the identifier may rely on the lease
+	inc     *session.Incarnation // in which the record was written
+	term    term                 // the term that was written
+	written []written            // records that may exist
+	had     bool                 // the handle's identifier had the lease before
+	floor   time.Time            // until when others of the identifier may rely on the lease
 }
 
 // removable reports whether a record that the try may have written must be removed when the try is given up.
@@ -161,6 +162,7 @@ func (t *try) removable() bool {
 // obtain reads the record and writes a new one, under the inner lock.
 func (l *NonBlockingLease) obtain(c *call, inner *lock.Held, t *try) error {
 	ctx := c.ctx
+	t.inc = inner.Incarnation()
 	if err := l.checkClock(ctx, inner); err != nil {
 		return err
 	}

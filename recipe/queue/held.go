@@ -37,7 +37,7 @@ func newHeld(ctx context.Context, n *node, data []byte, entry session.Stat) (*He
 		watch.Stop()
 		return nil, nil
 	}
-	base := hold.Of(ctx, hold.Options{Session: n.queue.dir.session, Incarnation: n.inc, Path: n.path, Lost: ErrLost}, stat, watch)
+	base := hold.Of(hold.Options{Session: n.queue.dir.session, Incarnation: n.inc, Path: n.path, Lost: ErrLost}, stat, watch)
 	if base == nil {
 		return nil, nil
 	}
