@@ -112,7 +112,7 @@ func (f kafkaFlags) secure(config *sarama.Config, c console) error {
 	return nil
 }
 
-// secret returns the content of the file or, if none is named, in the environment variable. A line's end does not count.
+// secret returns the content of the file or, if no file is named, of the environment variable. A line's end does not count.
 func secret(flag, file, variable string) (string, error) {
 	if file == "" {
 		return os.Getenv(variable), nil

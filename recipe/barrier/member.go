@@ -134,7 +134,7 @@ func (m *Member) await(ctx context.Context, first bool) error {
 	}
 }
 
-// mayExist reports whether our znode may stand: we have not deleted it, and its session is
+// mayExist reports whether this member's znode may exist: the member has not deleted it, and its session is
 // inc's.
 func (m *Member) mayExist(inc *session.Incarnation) bool {
 	select {

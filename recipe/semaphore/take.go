@@ -193,7 +193,7 @@ func (s *Semaphore) note(l *lease) {
 }
 
 // hand returns the hold of a lease. If trust has ended since the lease was created, hand waits for the next incarnation: the lease
-// stands.
+// still exists.
 func (s *Semaphore) hand(ctx context.Context, l *lease) (*Held, error) {
 	for {
 		inc, err := s.incarnation(ctx, l.inc.SessionID())

@@ -8,7 +8,7 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// execution §5: a connect request reaches a server with a lower limit of session timeouts, and its reply is lost.
+// Execution §5: a connect request reaches a server with a lower limit of session timeouts, and its reply is lost.
 func TestLostConnectReply(t *testing.T) {
 	const least = 4 * time.Second
 	var o *outcome

@@ -50,7 +50,7 @@ func (i isolation) run(t *testing.T) *outcome {
 	return o
 }
 
-// execution §1: a leader that was deposed and does not know answers Sync, until it notices after (syncLimit + 1) ticks
+// Execution §1: a leader that was deposed and does not know answers Sync, until it notices after (syncLimit + 1) ticks
 // that nobody acknowledges what it proposes. Also the negative control "Sync heartbeat (leader cut on one side)".
 func TestDeposedLeaderAnswersSync(t *testing.T) {
 	for _, c := range []struct {

@@ -47,7 +47,7 @@ func sameMapping(o *outcome, a, b *member) {
 	}
 }
 
-// execution §7: a member comes back under its name with another weight before the others have read that it was gone.
+// Execution §7: a member comes back under its name with another weight before the others have read that it was gone.
 func TestSameNameNewRecord(t *testing.T) {
 	withstood(t, bubble(t, zktest.Options{}, func(w *world) *outcome {
 		opts := options{allocator: allocator.Options{Func: byWeight(), Seed: seed(10)}}

@@ -14,7 +14,7 @@ import (
 
 const claimPath = "/kiel/groups/g/owners/t:0"
 
-// execution §2: a member is told to release, loses its connection, and releases; its session expires, another claims,
+// Execution §2: a member is told to release, loses its connection, and releases; its session expires, another claims,
 // and then the connection is back. There are two rules against it, and each is enough.
 func TestReleaseOutlivesItsSession(t *testing.T) {
 	run := func(t *testing.T, off ...sabotage.Rule) *outcome {

@@ -13,7 +13,7 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// execution §10: of 50 handlers one ignores that its partition was revoked. The other 49 are at work and did nothing
+// Execution §10: of 50 handlers one ignores that its partition was revoked. The other 49 are at work and did nothing
 // wrong: those that go elsewhere are handed over, those that stay are not to notice.
 func TestHandlerThatIgnoresRevocation(t *testing.T) {
 	attack(t, dropped, func(t *testing.T, off ...sabotage.Rule) *outcome {

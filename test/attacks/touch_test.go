@@ -31,7 +31,7 @@ func (f freezer) Handle(_ context.Context, r slog.Record) error {
 
 func (f freezer) WithAttrs([]slog.Attr) slog.Handler { return f }
 
-// execution §4: a proof of life through a follower does not touch the session at the leader before the follower next
+// Execution §4: a proof of life through a follower does not touch the session at the leader before the follower next
 // reports. A process that stood still proves itself, and then it and its follower are cut off from the rest.
 func TestProofThroughAFollower(t *testing.T) {
 	const (

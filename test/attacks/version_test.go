@@ -175,7 +175,7 @@ func oldCommit(t *testing.T, g *group, p place, compare bool) *outcome {
 	return o
 }
 
-// execution §6: a version is no identity once the znode was deleted. The rule is for users' stores: check the epoch and
+// Execution §6: a version is no identity once the znode was deleted. The rule is for users' stores: check the epoch and
 // compare the version of what is written; without the second the old owner's commit goes through.
 func TestVersionIsNoIdentity(t *testing.T) {
 	run := func(t *testing.T, compare bool) *outcome {
@@ -218,7 +218,7 @@ func foreignEpoch(t *testing.T, g *group, p place, off ...sabotage.Rule) *outcom
 	return o
 }
 
-// execution §6: a holder that finds its epoch changed treats the claim as lost. If it does not, it owns what it can't
+// Execution §6: a holder that finds its epoch changed treats the claim as lost. If it does not, it owns what it can't
 // write. (Package ownership tests what else operators do, in TestOperator.)
 func TestClaimWhoseEpochChanged(t *testing.T) {
 	attack(t, stalled, func(t *testing.T, off ...sabotage.Rule) *outcome {

@@ -308,7 +308,7 @@ func TestEventsSayWhy(t *testing.T) {
 		}
 		a := r.member("a", keep).start()
 		until(t, "both are open", func() bool { return len(a.owns()) == 2 })
-		// The member is planned for the first time before it has added the topic to the set, or right afterwards.
+		// The first mapping is computed before the member has added the topic to the set, or right afterwards.
 		first := []status.Code{status.Started, status.TopicAdded}
 		for range 2 {
 			if e := <-events; e.Kind != consumer.Claimed || !slices.Contains(first, e.Reason.Code) || e.Previous != "" {

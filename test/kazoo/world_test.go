@@ -29,7 +29,7 @@ const (
 // world is where a case runs: a server, and a path on it that nobody else uses.
 type world struct {
 	*testing.T
-	path string // there is no znode, nor above it but the root
+	path string // no znode exists there, nor above it but the root
 
 	connect func(name string) way
 	exhaust func(path string) // uses up the numbers of a directory; nil on a real server
